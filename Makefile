@@ -15,9 +15,14 @@ SUITE ?=
 # One more than the two cores that the suite is made for: half of the tests wait for processes and leases most of the
 # time. Those that must not run beside each other are grouped in tests/conftest.py, those that measure run alone.
 WORKERS ?= 3
-CLIENTS = tests/integration/kafka_others
+CLIENTS = tests/integration/kafka_external
 TEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --ignore $(CLIENTS)
-TEST_ALONE = $(BIN)/python -m pytest -q -m measures --ignore $(CLIENTS)
+TEST_ALONE = $(BIN)/python -m pytest -q --ignore $(CLIENTS)
+# A run prints its slowest tests, and fails if one that is not deep takes longer; a slow machine may raise the limit.
+CALL_S_MAX ?= 60
+SLOWEST = --durations 20 --call-s-max $(CALL_S_MAX)
+# Examples of each property with the marker, for test-deep; with 100 or fewer it runs none beyond those of the other runs.
+EXAMPLES ?= 500
 
 help:  ## list the targets
 	@awk -F ':.*## *' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,29 +53,35 @@ java:
 		exit 1; fi
 
 demo: java setup  ## the main job on real input: 336,776 flights through a local cluster, and back with Spark
-	@$(BIN)/python -m seaweedmq.cli.demo
+	@$(BIN)/python -m benchmarks.demo
 
-test: java setup  ## the whole test suite, real components included
-	@status=0; $(TEST) -m "not measures" || status=$$?; $(TEST_ALONE) || status=$$?; exit $$status
+test: java setup  ## the test suite before a commit: real etcd, brokers, kills, Spark, Kafka clients (18 minutes)
+	@status=0; $(TEST) $(SLOWEST) -m "not measures and not deep" || status=$$?; \
+		$(TEST_ALONE) $(SLOWEST) -m "measures and not deep" || status=$$?; exit $$status
 
 test-fast: setup  ## tests that start no process
-	@$(TEST) -m "not integration"
+	@$(TEST) -m "not integration and not deep"
 
 test-integration: java setup  ## tests that start etcd, brokers or Spark
-	@status=0; $(TEST) -m "integration and not measures" || status=$$?; $(TEST_ALONE) || status=$$?; exit $$status
+	@status=0; $(TEST) -m "integration and not measures and not deep" || status=$$?; \
+		$(TEST_ALONE) -m "measures and not deep" || status=$$?; exit $$status
 
-test-deep: java setup  ## property tests of files, readers and crowds of clients, 500 examples each; a copy by Spark, four seeds
-	@$(TEST) -m deep --hypothesis-profile deep --timeout 3600
+test-deep: java setup  ## all other tests: long seeds, mutants, fault episodes; and EXAMPLES (500) of each property of files and clients
+	@status=0; $(TEST) -m "deep and not measures" || status=$$?; $(TEST_ALONE) -m "deep and measures" || status=$$?; \
+		if [ $(EXAMPLES) -gt 100 ]; then \
+			EXAMPLES=$(EXAMPLES) $(TEST) -m examples --hypothesis-profile deep --timeout 3600 || status=$$?; \
+		fi; exit $$status
 
 test-clients: setup  ## Kafka clients that pip does not bring, where Maven, npm or Go are there (some 200 MB the first time)
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(CLIENTS)
 
-check: setup  ## format, lint, types, import layers, stubs; no tests
+check: setup  ## format, lint, types, import layers, stubs, language; no tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy seaweedmq benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/python -m seaweedmq.rpc.generate --check
+	$(BIN)/python -m tests.language
 
 format: setup  ## rewrite the sources as `make check` wants them
 	$(BIN)/ruff format .

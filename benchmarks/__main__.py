@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-# Spark starts its JVM by fork, from a process in which gRPC is at work: what gRPC does in the child then may end it.
+# Spark starts its JVM by fork, from a process in which gRPC is active: gRPC's work in the child may then end it.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from benchmarks import report, scale
@@ -47,9 +47,9 @@ SUITES = (
     "neighbors",
 )
 ON_REQUEST = ("kafka", "kafka-load")
-"""What is measured only by name: with Kafka's clients, which not everybody has."""
+"""Suites that run only by name: they need Kafka clients, which are optional."""
 NO_FIGURES = (AssertionError, Failed, Missing, SeaweedMQError, TimeoutError, subprocess.CalledProcessError)
-"""What ends a suite whose cluster does not do what is measured; the others go on."""
+"""Errors that end one suite whose cluster fails; the other suites continue."""
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """Claim: the balancer decides for 1,000 brokers and 1,000,000 segments in seconds, and keeps a cluster even all day.
 
-The decisions are timed on clusters made of arrays and objects as the leader makes them; the day is played on a model.
+The decisions are timed on clusters made of arrays and of objects as the leader makes them; the day runs on a model.
 """
 
 import random
@@ -30,7 +30,7 @@ PLOT = "balancer-day.png"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What the leader has: values of the metadata, and the last reports."""
+    """Input of the leader: values of the metadata, and the last reports."""
 
     topics: list[Topic]
     segments: list[Segment]
@@ -39,7 +39,7 @@ class Input:
 
 
 def run(scale: Scale) -> list[Measure]:
-    """Two sizes of clusters, each with one broker just lost; then a day."""
+    """Measure two sizes of clusters, each with one broker just lost; then a day."""
     measures = _timed("decide_10k", 100, 10_000, SMALL_MS_MAX, scale.rounds)
     if not scale.quick:
         measures += _timed("decide_1m", 1_000, 1_000_000, LARGE_MS_MAX, scale.rounds)
@@ -49,7 +49,7 @@ def run(scale: Scale) -> list[Measure]:
 
 
 def _timed(name: str, brokers: int, segments: int, ms_max: float, rounds: int) -> list[Measure]:
-    """Deciding beside making the columns it decides on, in milliseconds."""
+    """Measure a decision beside building its input columns, in milliseconds."""
     found = _input(brokers, segments)
     built: list[float] = []
     decided: list[float] = []
@@ -70,7 +70,7 @@ def _timed(name: str, brokers: int, segments: int, ms_max: float, rounds: int) -
 
 
 def _input(brokers: int, segments: int) -> Input:
-    """Segments of very different sizes at random places, two replicas each; the first broker was lost just now."""
+    """Return segments of very different sizes at random places, two replicas each; the first broker was just lost."""
     rng = random.Random(1)
     ids = [f"b-{number:04}" for number in range(brokers)]
     slots = even_ranges(WHOLE_RING, SEGMENTS_PER_TOPIC)
@@ -135,7 +135,7 @@ def _load(segment: Segment, bytes_per_s: float) -> SegmentLoad:
 
 
 def _measures_of(day: Day) -> list[Measure]:
-    """Imbalance is the most loaded broker over the mean of all, as it truly is, not as it is measured."""
+    """Return the measures. Imbalance is the true load of the most loaded broker over the mean, not the measured one."""
     imbalances = sorted(sample.imbalance for sample in day.samples)
     of = "day_even"
     changes = day.changes

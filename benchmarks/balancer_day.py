@@ -16,16 +16,16 @@ FLOOD_AT_S, FLOOD_S = 9 * 3_600.0, 1_800.0
 LOSS_AT_S = 14 * 3_600.0
 RESTART_AT_S = 19 * 3_600.0
 RESTART_EACH_S = 30.0
-"""From the drain of one broker to that of the next."""
+"""Seconds from the drain of one broker to that of the next."""
 WAVE = 0.5
-"""Of the mean: traffic is between 0.5 and 1.5 times the mean, lowest at 4 in the morning."""
+"""Amplitude: traffic is between 0.5 and 1.5 times the mean, lowest at 4 in the morning."""
 NOISE = 0.1
 BROKER_BYTES_PER_S = 150e6
-"""Mean of what is published per broker."""
+"""Mean publish rate per broker."""
 FLOOD_BYTES_PER_S = 2e9
 TOPICS_PER_BROKER = 4
 CLOSE_S = 240.0
-"""After an event the model looks every second for so long."""
+"""Seconds after an event during which the model steps every second."""
 RECOVERED = 1.2
 
 
@@ -43,7 +43,7 @@ class Sample:
 
 @dataclass
 class Day:
-    """What happened."""
+    """Events and samples of the day."""
 
     brokers: int
     samples: list[Sample] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Day:
 
     @property
     def changes(self) -> dict[str, int]:
-        """How many of each kind; moves are those for balance."""
+        """Number of changes of each kind; moves are those for balance."""
         counts = Counter(kind_of(action) for _, action in self.actions)
         return {kind: counts[kind] for kind in ("split", "merge", "move")} | {"repair": self.repairs}
 
@@ -72,7 +72,7 @@ class _Player:
         self.world.settle(steps_max=2_000)
 
     def _topics(self, brokers: int) -> dict[TopicName, float]:
-        """Sizes are Zipf-distributed, too; half of the topics have Zipf-distributed keys."""
+        """Create the topics. Sizes are also Zipf-distributed; half of the topics have Zipf-distributed keys."""
         rng = random.Random(1)
         profiles = [even_profile(), *(zipf_profile(100_000, 0.8, rng) for _ in range(3))]
         count = TOPICS_PER_BROKER * brokers
@@ -109,19 +109,19 @@ class _Player:
         )
 
     def until(self, at_s: float, step_s: float) -> None:
-        """Go on to that time of the day."""
+        """Advance to that time of the day."""
         while self.at_s < at_s:
             self.step(min(step_s, at_s - self.at_s))
 
     def recovery(self, recovered: Callable[[Sample], bool]) -> float:
-        """Seconds from now until ``recovered`` and so for the rest of a few minutes, second by second."""
+        """Return the seconds until ``recovered`` holds, and holds for some minutes, second by second."""
         began, first = self.at_s, len(self.day.samples)
         self.until(began + CLOSE_S, 1.0)
         ill = [sample.at_s for sample in self.day.samples[first:] if not recovered(sample)]
         return max(ill, default=began) + 1.0 - began
 
     def restarts(self) -> Iterator[None]:
-        """One broker after the other is drained, ends, and comes back under another id."""
+        """Drain one broker after another; each ends and comes back under another id."""
         for broker in sorted(self.world.brokers):
             self.world.drain_broker(broker)
             self.until(self.at_s + RESTART_EACH_S / 3, 2.0)
@@ -136,7 +136,7 @@ def play_day(*, brokers: int, step_s: float) -> Day:
     """Play it.
 
     Args:
-        step_s: seconds from one look to the next while nothing happens; in between nothing is decided.
+        step_s: Seconds from one step to the next while nothing happens; there are no decisions in between.
     """
     player = _Player(brokers, step_s)
     day = player.day
@@ -158,5 +158,5 @@ def play_day(*, brokers: int, step_s: float) -> Day:
 
 
 def kind_of(action: Action) -> str:
-    """``split``, ``merge`` or ``move``."""
+    """Return ``split``, ``merge`` or ``move``."""
     return type(action).__name__.lower()

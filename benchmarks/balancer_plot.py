@@ -1,4 +1,4 @@
-"""The day of the balancer as a picture."""
+"""A picture of the balancer's day."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ COLOURS = {"split": "tab:red", "merge": "tab:green", "move": "tab:blue"}
 
 
 def plot_day(day: Day, path: Path) -> None:
-    """Write a PNG: traffic and segments, imbalance, and what was changed, over the hours."""
+    """Write a PNG: traffic and segments, imbalance, and changes, over the hours."""
     figure = Figure(figsize=(12, 8), layout="constrained")
     FigureCanvasAgg(figure)
     traffic, imbalance, changes = figure.subplots(3, 1, sharex=True)

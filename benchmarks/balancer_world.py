@@ -1,7 +1,7 @@
 """A pure model of a cluster under synthetic traffic, for the balancer's tests and benchmark.
 
-Topics have a rate and a profile of slots; every step measures the segments as brokers would, asks the balancer, and
-does at once what it wants. Nothing is random but the noise.
+Topics have a rate and a profile of slots; every step measures the segments as brokers would, calls the balancer, and
+performs its actions at once. Only the noise is random.
 """
 
 import random
@@ -26,7 +26,7 @@ from seaweedmq.core.balance.decide import (
 from seaweedmq.core.lineage.allocation import RATE_COST_BYTES, SEGMENT_COST, Candidate, place
 from seaweedmq.core.lineage.repair import Repair, reinforcements, repairs
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, SegmentLoad
-from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS_MAX, WHOLE_RING, KeyRange, even_ranges, is_partition
+from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS_MAX, WHOLE_RING, KeyRange, covers_ring, even_ranges
 from seaweedmq.model.segment import Segment, SegmentId, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 
@@ -38,12 +38,12 @@ Profile = npt.NDArray[np.float64]
 
 
 def even_profile() -> Profile:
-    """Every slot carries the same."""
+    """Return a profile in which every slot carries the same."""
     return np.linspace(0.0, 1.0, RING_SLOTS_MAX + 1)
 
 
 def profile_of(slots: Mapping[int, float], even_share: float = 0.0) -> Profile:
-    """Some slots carry what is given, relative to each other; ``even_share`` of the whole is spread over the ring."""
+    """Return a profile with these relative loads of some slots; ``even_share`` of the whole is spread over the ring."""
     load = np.zeros(RING_SLOTS_MAX)
     for slot, weight in slots.items():
         load[slot] += weight
@@ -52,7 +52,7 @@ def profile_of(slots: Mapping[int, float], even_share: float = 0.0) -> Profile:
 
 
 def zipf_profile(keys: int, exponent: float, rng: random.Random) -> Profile:
-    """Keys with Zipf-distributed rates at random slots."""
+    """Return a profile of keys with Zipf-distributed rates at random slots."""
     load = np.zeros(RING_SLOTS_MAX)
     slots = np.array([rng.randrange(RING_SLOTS_MAX) for _ in range(keys)])
     np.add.at(load, slots, 1.0 / np.arange(1, keys + 1) ** exponent)
@@ -61,7 +61,7 @@ def zipf_profile(keys: int, exponent: float, rng: random.Random) -> Profile:
 
 @dataclass
 class Traffic:
-    """What is published to a topic."""
+    """Publish load of a topic."""
 
     bytes_per_s: float
     profile: Profile
@@ -70,11 +70,11 @@ class Traffic:
 
 @dataclass
 class Measured:
-    """An open segment and the averages its primary would report."""
+    """An open segment and the averages that its primary would report."""
 
     segment: Segment
     short: float | None = None
-    """Bytes/s; None until it is measured for the first time."""
+    """Bytes/s; None until the first measurement."""
     long: float = 0.0
 
 
@@ -97,15 +97,15 @@ class World:
     # --- changes from outside -----------------------------------------------------------------------------------------
 
     def add_broker(self, broker: str) -> None:
-        """A broker joins, with nothing to do."""
+        """Let a broker join, without any segment."""
         self.brokers[broker] = BrokerInfo(id=broker, address=f"{broker}:1", started_us=0, pid=1, version="model")
 
     def lose_broker(self, broker: str) -> None:
-        """Its lease has ended."""
+        """End its lease."""
         del self.brokers[broker]
 
     def drain_broker(self, broker: str) -> None:
-        """It wants to be rid of its segments."""
+        """Mark the broker as draining."""
         self.brokers[broker] = replace(self.brokers[broker], draining=True)
 
     def add_topic(
@@ -120,7 +120,7 @@ class World:
         placement: Sequence[tuple[str, ...]] | None = None,
         segments_min: int = 1,
     ) -> TopicName:
-        """A topic with even segments, placed in turn on the brokers unless ``placement`` says where."""
+        """Add a topic with even segments, placed in turn on the brokers unless ``placement`` has their brokers."""
         topic_name = TopicName.parse(name)
         ids = sorted(self.brokers)
         turn = len(self.segments)
@@ -145,13 +145,13 @@ class World:
         return topic_name
 
     def age(self, seconds: float) -> None:
-        """Let time pass without looking: cool-downs end."""
+        """Let time pass without a step: cool-downs end."""
         self.now_s += seconds
 
     # --- one step -----------------------------------------------------------------------------------------------------
 
     def step(self, seconds: float = 1.0, *, noise: float = 0.0) -> list[Action]:
-        """Let time pass, measure (every segment off by up to ``noise`` of its load), decide, and do it."""
+        """Let time pass, measure (every segment off by up to ``noise`` of its load), decide, and act."""
         self.now_s += seconds
         self.measure(seconds, noise)
         self.repair()
@@ -161,7 +161,7 @@ class World:
         return actions
 
     def repair(self) -> list[Repair]:
-        """Replace what lost a replica, and then what lacks one, as the leader does at once."""
+        """Replace the segments that lost a replica, then those that lack one, as the leader does at once."""
         draining = {broker.id for broker in self.brokers.values() if broker.draining}
         staying = self.brokers.keys() - draining - self.suspected
         if not staying:
@@ -186,7 +186,7 @@ class World:
                 segments=1,
                 replicas=min(self.topics[segment.topic].replicas, len(costs)),
                 tie=lambda: 0.0,
-                wish=repair.stays,
+                wish=repair.healthy_replicas,
             )
             for broker in there:
                 costs[broker] += cost
@@ -196,7 +196,7 @@ class World:
         return found
 
     def settle(self, steps_max: int = 600, quiet: int = 30, seconds: float = 3.0) -> list[Action]:
-        """Step until nothing was done for ``quiet`` steps; what was done. AssertionError if that does not come."""
+        """Step until there was no action for ``quiet`` steps; return the actions. AssertionError if there is no end."""
         done: list[Action] = []
         silent = 0
         for _ in range(steps_max):
@@ -208,14 +208,14 @@ class World:
         raise AssertionError(f"not silent after {steps_max} steps, the last actions: {done[-3:]}")
 
     def decide(self, *, at_once: bool = False) -> list[Action]:
-        """What the balancer wants now."""
+        """Return the actions that the balancer wants now."""
         cluster = self.cluster()
         return decide(
             cluster, Loads.of(cluster, self.reports()), round(self.now_s * 1e6), self.settings, at_once=at_once
         )
 
     def cluster(self) -> ClusterColumns:
-        """The input of the balancer."""
+        """Input of the balancer."""
         return ClusterColumns.of(
             self.topics.values(),
             (m.segment for m in self.segments.values()),
@@ -225,9 +225,9 @@ class World:
         )
 
     def measure(self, seconds: float, noise: float = 0.0) -> None:
-        """Bring the averages up to date, as after ``seconds`` of traffic at the present rates."""
+        """Update the averages, as after ``seconds`` of traffic at the present rates."""
         keep_short, keep_long = np.exp(-seconds / SHORT_S), np.exp(-seconds / LONG_S)
-        noise /= max(1.0, seconds) ** 0.5  # it is that of one second, and averages out over more
+        noise /= max(1.0, seconds) ** 0.5  # the noise of one second averages out over more
         off = self._rng.uniform(1 - noise, 1 + noise, len(self.segments)).tolist()
         for measured, rate, factor in zip(self.segments.values(), self.rates(), off, strict=True):
             seen = rate * factor
@@ -238,7 +238,7 @@ class World:
                 measured.long += (1 - keep_long) * (seen - measured.long)
 
     def rates(self) -> list[float]:
-        """True bytes/s of the segments, in their order."""
+        """Return true bytes/s of the segments, in their order."""
         return [
             traffic.bytes_per_s * float(traffic.profile[m.segment.slots.hi] - traffic.profile[m.segment.slots.lo])
             for m in self.segments.values()
@@ -246,7 +246,7 @@ class World:
         ]
 
     def reports(self) -> Iterable[BrokerLoad]:
-        """The last report of every broker, also of those that are gone."""
+        """Return the last report of every broker, also of lost ones."""
         of_broker: dict[str, list[SegmentLoad]] = {broker: [] for broker in self.brokers}
         for measured in self.segments.values():
             if measured.short is not None:
@@ -267,7 +267,7 @@ class World:
             unwritten_bytes=0,
             long_bytes_per_s=measured.long,
             long_records_per_s=measured.long / record_bytes,
-            histogram=self._histogram(segment, short / record_bytes) if presses else (),  # nobody looks at it
+            histogram=self._histogram(segment, short / record_bytes) if presses else (),  # it is unused
         )
 
     def _histogram(self, segment: Segment, records_per_s: float) -> tuple[float, ...]:
@@ -278,14 +278,14 @@ class World:
     # --- doing it -----------------------------------------------------------------------------------------------------
 
     def apply(self, action: Action) -> None:
-        """Seal the parents and open the successors, as the leader would."""
+        """Seal the predecessors and open the successors, as the leader would."""
         if isinstance(action, Split):
             parent = self.segments.pop(SegmentId(action.topic, action.segment)).segment
             for slots, there in zip(parent.slots.split(action.at), action.placement, strict=True):
                 self._succeed(action.topic, slots, there)
         elif isinstance(action, Merge):
             lower, upper = (self.segments.pop(SegmentId(action.topic, number)).segment for number in action.segments)
-            assert lower.slots.hi == upper.slots.lo, f"{lower} and {upper} are no neighbours"
+            assert lower.slots.hi == upper.slots.lo, f"{lower} and {upper} are not neighbors"
             self._succeed(action.topic, KeyRange(lower.slots.lo, upper.slots.hi), action.placement)
         elif isinstance(action, Move):
             parent = self.segments.pop(SegmentId(action.topic, action.segment)).segment
@@ -301,9 +301,9 @@ class World:
         assert replicas, f"{name}#{number} has no replicas"
         assert len(set(replicas)) == len(replicas), f"{name}#{number} has two replicas on one broker: {replicas}"
         for broker in replicas:
-            assert broker in self.brokers, f"{name}#{number} was given to {broker}, which is gone"
-            assert not self.brokers[broker].draining, f"{name}#{number} was given to {broker}, which is drained"
-            assert broker not in self.suspected, f"{name}#{number} was given to {broker}, which is suspected"
+            assert broker in self.brokers, f"{name}#{number} was placed on {broker}, which is lost"
+            assert not self.brokers[broker].draining, f"{name}#{number} was placed on {broker}, which is drained"
+            assert broker not in self.suspected, f"{name}#{number} was placed on {broker}, which is suspected"
         self.segments[SegmentId(name, number)] = Measured(
             Segment(
                 topic=name,
@@ -319,11 +319,11 @@ class World:
     # --- looking at it ------------------------------------------------------------------------------------------------
 
     def of(self, name: TopicName) -> list[Segment]:
-        """The open segments of a topic along the ring."""
+        """Return the open segments of a topic along the ring."""
         return sorted((m.segment for m in self.segments.values() if m.segment.topic == name), key=lambda s: s.slots)
 
     def broker_loads(self, follower_share: float = 0.5) -> dict[str, float]:
-        """True bytes/s of every broker that is not drained; a replica that follows counts ``follower_share``."""
+        """Return true bytes/s of every broker that is not drained; a following replica counts ``follower_share``."""
         loads = {broker.id: 0.0 for broker in self.brokers.values() if not broker.draining}
         for measured, rate in zip(self.segments.values(), self.rates(), strict=True):
             for role, broker in enumerate(measured.segment.replicas):
@@ -332,13 +332,13 @@ class World:
         return loads
 
     def imbalance(self) -> float:
-        """The most loaded broker over the mean."""
+        """Return the load of the most loaded broker over the mean."""
         loads = list(self.broker_loads().values())
         mean = sum(loads) / len(loads)
         return max(loads) / mean if mean else 1.0
 
     def check(self) -> None:
-        """The open segments of every topic partition the ring."""
+        """Assert that the open segments of every topic partition the ring."""
         for name in self.topics:
             ranges = [segment.slots for segment in self.of(name)]
-            assert is_partition(ranges, WHOLE_RING), f"{name}: {[f'{r}' for r, _ in pairwise(ranges)]}"
+            assert covers_ring(ranges, WHOLE_RING), f"{name}: {[f'{r}' for r, _ in pairwise(ranges)]}"

@@ -1,6 +1,6 @@
-"""Claim: a subscriber that catches up from Parquet gets 0.40 of what pyarrow reads from the same files.
+"""Claim: a subscriber that catches up from Parquet gets 0.40 of pyarrow's rate with the same files.
 
-Beside it: what reading from the beginning brings out of memory, log files and tables, by batches and by messages.
+It also measures reading from the beginning out of memory, log files and tables, by batches and by messages.
 """
 
 import time
@@ -19,21 +19,22 @@ from benchmarks.scale import Scale
 from benchmarks.tables import CONVERTING, NAME, publish_text, table_files, until_in_tables, until_logs_are_gone
 
 UNCONVERTED = {"maintenance_interval_s": 3_600}
-"""Log files stay what they are."""
+"""Settings with which log files are not converted."""
 RATIO_MIN = 0.40
 RECORD_BYTES = 1_000
 MEMORY_BYTES_MAX = 200_000_000
-"""So much, and not more, is in the memory of a broker in any case."""
+"""Bytes that certainly fit in the memory of a broker."""
 ROUNDS = 3
-"""A round reads everything."""
+"""Number of rounds: each reads everything."""
 WARM = "bench/warm"
 PYARROW = "pyarrow reading the files"
 
 
 def run(scale: Scale) -> list[Measure]:
-    """First what is in memory. Then a broker that was restarted, whose memory is empty, reads log files, and another
-    one, once these have become tables and are gone, those. Log files come from the disk, since brokers leave none in
-    the page cache; tables from there. MB are 1,000,000 bytes of values.
+    """Read from memory; then log files through a restarted broker with empty memory; then, through another one, tables.
+
+    Log files come from the disk, since brokers leave none in the page cache; tables from there. MB are 1,000,000 bytes
+    of values.
     """
     with scratch(scale.directory) as folder, raw_stream() as raw:
         data = folder / "data"
@@ -62,7 +63,7 @@ def run(scale: Scale) -> list[Measure]:
 def _read(
     client: "seaweedmq.Client", raw: RawStream, topic: str, count: int, scale: Scale, **others: Callable[[], float]
 ) -> dict[str, list[float]]:
-    """Everything from the beginning, in rounds with others that read as much; MB/s of each."""
+    """Read all from the beginning, in rounds with other readers of as much; return MB/s of each."""
     contestants: dict[str, Callable[[], float]] = {
         "raw": lambda: raw.pull(count * RECORD_BYTES) / MB,
         "batches": partial(_batches, client, topic, count),

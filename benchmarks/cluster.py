@@ -1,4 +1,4 @@
-"""A real cluster of this run's own: etcd and brokers as processes on free ports, data in a folder that goes with it."""
+"""A real cluster for a run: etcd and brokers as processes on free ports, with data in a temporary folder."""
 
 import asyncio
 import contextlib
@@ -18,12 +18,12 @@ class BenchCluster:
     pids: tuple[int, ...]
     storage: Path
     kafka: str = ""
-    """Where Kafka clients find it, if it listens for them."""
+    """Addresses for Kafka clients, if it listens for them."""
 
 
 @contextlib.contextmanager
 def scratch(directory: Path) -> Iterator[Path]:
-    """A folder below ``directory`` that is deleted in the end."""
+    """Create a folder below ``directory`` that is deleted at the end."""
     with tempfile.TemporaryDirectory(prefix="seaweedmq-bench-", dir=directory) as path:
         yield Path(path)
 
@@ -32,11 +32,11 @@ def scratch(directory: Path) -> Iterator[Path]:
 def running_cluster(
     data: Path, *, brokers: int = 1, settings: Mapping[str, float] | None = None, kafka: bool = False
 ) -> Iterator[BenchCluster]:
-    """Start it on ``data``, a folder that may hold what an earlier one stored, and stop it in the end.
+    """Start a cluster on ``data``, a folder that may hold an earlier one's data, and stop it at the end.
 
     Args:
-        settings: of ``BrokerConfig``, where they differ from the defaults.
-        kafka: whether it listens for Kafka clients, too.
+        settings: Settings of ``BrokerConfig`` that differ from the defaults.
+        kafka: Whether it also listens for Kafka clients.
     """
     config = data.parent / f"{data.name}.toml"
     config.write_text("".join(f"{name} = {value}\n" for name, value in (settings or {}).items()))

@@ -1,4 +1,4 @@
-"""Records to measure with."""
+"""Records for measurements."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ ROWS_PER_CHUNK = 262_144
 
 
 def random_table(total_bytes: int, record_bytes: int) -> pa.Table:
-    """One column ``_value`` of random bytes, records of one size, in one chunk."""
+    """Return one column ``_value`` of random bytes, records of one size, in one chunk."""
     count = total_bytes // record_bytes
     values = np.random.default_rng(1).integers(0, 256, count * record_bytes, dtype=np.uint8)
     offsets = np.arange(count + 1, dtype=np.int32) * record_bytes
@@ -18,10 +18,10 @@ def random_table(total_bytes: int, record_bytes: int) -> pa.Table:
 
 
 def text_table(count: int, seed: int, record_bytes: int = len(RECORD)) -> pa.Table:
-    """One column ``_value`` of JSON-like records, 43 of each 100 bytes random digits: they compress as text does.
+    """Return one column ``_value`` of JSON-like records, 43 of each 100 bytes random digits: they compress like text.
 
     Args:
-        record_bytes: such records joined, the last of them cut off.
+        record_bytes: Size of a record: such texts joined, the last of them cut off.
     """
     rng = np.random.default_rng(seed)
     template = np.resize(np.frombuffer(RECORD, np.uint8), record_bytes)

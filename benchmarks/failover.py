@@ -1,7 +1,7 @@
-"""A client of many topics that kills a broker and sees when every key range goes on: a worker of the suite ``topics``.
+"""A client of many topics that kills a broker and records when every key range continues, as a worker of ``topics``.
 
 It sends little, one record every 50 ms to one range after another, until it kills the broker and sends one to every
-range at once. What it needs for those is its own, and told: the cluster has to wait for it.
+range at once. Its own CPU time for those is reported: the cluster has to wait for it.
 """
 
 import asyncio
@@ -24,52 +24,52 @@ from seaweedmq.model.broker import BrokerStatus
 from seaweedmq.model.ring import WHOLE_RING, even_ranges, slot_of
 
 BROKER, LEADER = "broker", "leader"
-"""Who is killed: one that does not lead, or the one that leads."""
+"""The victim: a broker that does not lead, or the one that leads."""
 SEGMENTS = 4
-"""Of each topic."""
+"""Number of segments of each topic."""
 TRICKLE_INTERVAL_S = 0.05
 WARM_UP_S = 1.0
 RECORD = b"x" * 100
 LOOK_S = 0.05
 WAIT_S = 60.0
-"""For acknowledgements; ranges without one by then are called silent."""
+"""Timeout in seconds for acknowledgements; ranges without one by then are called silent."""
 CLOSE_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failover:
-    """What one kill showed."""
+    """Measurements of one kill."""
 
     all_s: float
-    """From the kill until every key range of every topic had acknowledged a record that was sent after it."""
+    """Seconds from the kill until every key range of every topic acknowledged a record that was sent after it."""
     half_s: float
     """The same for half of the ranges."""
     silent: int
-    """Ranges that had not within ``WAIT_S``, which ``all_s`` is then; what was lost is not looked at."""
+    """Ranges without one within ``WAIT_S``, which ``all_s`` is then; lost records are not counted then."""
     segments_killed: int
-    """That the victim had open."""
+    """Open segments of the victim."""
     client_cpu_s: float
     """CPU time of the client in ``all_s``."""
     acknowledged: int
-    """Records, from the first to the last."""
+    """Acknowledged records, from the first to the last."""
     lost: int
-    """Acknowledged, and not below the high watermarks in the end."""
+    """Acknowledged records that are not below the high watermarks at the end."""
     stored_again: int
-    """Below the high watermarks, beyond what was sent."""
+    """Records below the high watermarks, beyond those sent."""
 
 
 def topic_name(number: int) -> str:
-    """Of one of the topics, which are there before the worker is started."""
+    """Return the name of one of the topics, which exist before the worker starts."""
     return f"bench/t-{number}"
 
 
 def kill_and_wait(bootstrap: str, topics: int, victim: str) -> Failover:
-    """Run the worker: the topics' publishers, a kill, and what came of it."""
+    """Run the worker: the topics' publishers, a kill, and its measurement."""
     return Failover(**run_worker("benchmarks.failover", bootstrap=bootstrap, topics=topics, victim=victim))
 
 
 def key_of_each_range() -> list[bytes]:
-    """A key for every segment of a topic that was just created, in the order of their ranges."""
+    """Return a key for every segment of a new topic, in the order of their ranges."""
     ranges = even_ranges(WHOLE_RING, SEGMENTS)
     keys = (b"key-%d" % number for number in itertools.count())
     found: dict[int, bytes] = {}
@@ -80,24 +80,24 @@ def key_of_each_range() -> list[bytes]:
 
 
 class _Users:
-    """One publisher a topic."""
+    """The publishers, one per topic."""
 
     def __init__(self, publishers: Sequence[aio.Publisher]) -> None:
         self._publishers = publishers
         self.places = list(itertools.product(range(len(publishers)), key_of_each_range()))
         self.acknowledged = [0] * len(publishers)
-        """Records of each topic."""
+        """Number of records of each topic."""
 
     async def send(self, topic: int, key: bytes) -> None:
-        """Send a record and wait until it is acknowledged."""
+        """Send a record and wait for its acknowledgement."""
         await (await self._publishers[topic].send(RECORD, key=key))
         self.acknowledged[topic] += 1
 
     async def send_everywhere(self) -> list[float]:
-        """One record to every key range: when each was acknowledged, by ``perf_counter``, in rising order; those that
-        were not within ``WAIT_S`` are missing.
+        """Send one record to every key range; return the times of the acknowledgements by ``perf_counter``, rising.
 
-        Callbacks, not tasks: they take a fraction of the client's time, which counts here.
+        Those not acknowledged within ``WAIT_S`` are missing. Callbacks, not tasks: they take a fraction of
+        the client's time, which counts here.
         """
         came_s: list[float] = []
         all_came = asyncio.get_running_loop().create_future()
@@ -121,7 +121,7 @@ class _Users:
         return came_s
 
     async def last_errors(self) -> list[str]:
-        """Why records are not acknowledged yet, one line of each topic that has some, of three topics at most."""
+        """Return the reasons for missing acknowledgements, one line per affected topic, of three topics at most."""
         errors: list[str] = []
         for publisher in self._publishers:
             try:
@@ -131,7 +131,7 @@ class _Users:
         return errors[:3]
 
     async def trickle(self, ended: asyncio.Event) -> None:
-        """A record every now and then, to one range after another; returns once all of them are acknowledged."""
+        """Send a record now and then, to one range after another; return once all of them are acknowledged."""
         async with asyncio.TaskGroup() as under_way:
             for topic, key in itertools.cycle(self.places):
                 if ended.is_set():
@@ -143,7 +143,7 @@ class _Users:
 async def _kill_and_wait(bootstrap: str, topics: int, victim: str) -> dict[str, Any]:
     client = await aio.connect(bootstrap, config=ClientConfig(close_timeout_s=CLOSE_TIMEOUT_S))
     outcome = await _kill(client, [topic_name(number) for number in range(topics)], victim)
-    # closing delivers what was sent, which silent ranges do not take
+    # Closing delivers the sent records, which silent ranges do not accept.
     with contextlib.suppress(*([SeaweedMQError] if outcome.silent else [])):
         await client.close()
     return asdict(outcome)
@@ -189,15 +189,16 @@ async def _opened(client: aio.Client, name: str) -> aio.Publisher:
 
 
 async def _find(client: aio.Client, victim: str) -> BrokerStatus:
-    """The broker to kill; of those that do not lead, the one with the most segments."""
+    """Return the broker to kill; of those that do not lead, the one with the most segments."""
     brokers = (await client.admin.cluster_status()).brokers
     candidates = [broker for broker in brokers if broker.is_leader == (victim == LEADER)]
     return max(candidates, key=lambda broker: broker.open_segments)
 
 
 async def _stored(client: aio.Client, name: str) -> int:
-    """Records of a topic, by the high watermarks of its segments once each has one: nothing is split or merged, so
-    a range's offsets go on from segment to segment."""
+    """Return the number of records of a topic, by the high watermarks of its segments once each has one.
+
+    Nothing is split or merged, so a range's offsets continue from segment to segment."""
     async with asyncio.timeout(WAIT_S):
         while len(stats := await client.admin.topic_stats(name)) < SEGMENTS:  # noqa: ASYNC110 - brokers have the answer
             await asyncio.sleep(LOOK_S)

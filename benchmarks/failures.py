@@ -1,7 +1,7 @@
-"""Claims: how long users wait when brokers are killed, frozen or restarted, and that they lose nothing by it.
+"""Claims: the time that users wait when brokers are killed, frozen or restarted, without any loss.
 
-Faults, users and checker are those of the fault tests (``tests/faults``), which must run from the same checkout: what
-is measured is what is tested. A gap is the longest time in which some key had records under way and none of them was
+Faults, users and checker are those of the fault tests (``tests/faults``), which must run from the same checkout: the
+tested code is measured. A gap is the longest time in which some key had records in flight and none of them was
 acknowledged.
 """
 
@@ -20,23 +20,23 @@ from tests.faults.users.workload import REPLICATED, SINGLE, STORED, TopicPlan
 
 LEASE_TTL_S = 2.0
 RECORDS_PER_S = 2_000.0
-"""Of each topic, of three segments."""
+"""Records per second of each topic of three segments."""
 ROUNDS = 3
 ATTEMPTS = 5
-"""To find a broker with the wanted roles: who leads and who is primary is the cluster's choice."""
+"""Attempts to find a broker with the wanted roles: the cluster chooses leader and primaries."""
 TWO_REPLICAS = (REPLICATED, STORED)
 TTL, RECORDS = "lease TTL", "records acknowledged under faults"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strike:
-    """One kind of fault and what was promised."""
+    """One kind of fault and its promise."""
 
     fault: str
     measure: str
     gap_s_max: float
     plans: Sequence[TopicPlan] = TWO_REPLICAS
-    """With one replica a dead broker's lease must end first."""
+    """Topics of the strike: with one replica a dead broker's lease must end first."""
 
 
 STRIKES = (
@@ -47,11 +47,11 @@ STRIKES = (
     Strike(fault="rolling_restart", measure="gap_rolling_restart", gap_s_max=2.0, plans=(*TWO_REPLICAS, SINGLE)),
 )
 QUICK = ("rolling_restart",)
-"""The suite ``topics`` kills the leader, too."""
+"""The suite ``topics`` also kills the leader."""
 
 
 def run(scale: Scale) -> list[Measure]:
-    """Every fault some times on three brokers, beside the lease; the figure of a fault is its worst round."""
+    """Inject every fault some times on three brokers, beside the lease; the figure of a fault is its worst round."""
     strikes = [strike for strike in STRIKES if not scale.quick or strike.fault in QUICK]
     with scratch(scale.directory) as folder:
         outcomes = asyncio.run(_hurt(folder, strikes, 1 if scale.quick else ROUNDS))

@@ -1,7 +1,7 @@
 """Claims: a flood is spread over all brokers in 15 s, stalls no publisher for 0.5 s; 60 s after it one segment is left.
 
-The play is that of the fault tests (``tests/faults/users/flood.py``): two publishers at full speed with keys by Zipf's
-law, a topic of one segment with a low target on three brokers, and a group of four, two of which are killed and
+The scenario is that of the fault tests (``tests/faults/users/flood.py``): two publishers at full speed with keys by
+Zipf's law, a topic of one segment with a low target on three brokers, and a group of four, two of which are killed and
 replaced."""
 
 import asyncio
@@ -20,9 +20,9 @@ STALL_S_MAX = 0.5
 SHRUNK_S_MAX = 60.0
 FLOOD_S = 15.0
 QUICK_FLOOD_S = 0.0
-"""Until it has grown."""
+"""Duration of a quick flood: until the topic has grown."""
 QUICK_SETTINGS = {**SETTINGS, "merge_after_s": 1.0, "load_long_s": 1.0}
-"""It shrinks as soon as it may."""
+"""Settings of a quick flood: its topic shrinks as soon as possible."""
 SPLIT_AFTER, MERGE_AFTER, MEDIAN, RECORDS = (
     "split_after_s",
     "merge_after_s",
@@ -32,7 +32,7 @@ SPLIT_AFTER, MERGE_AFTER, MEDIAN, RECORDS = (
 
 
 def run(scale: Scale) -> list[Measure]:
-    """One flood. Times stand beside what the settings make segments wait before they are split or merged again."""
+    """Run one flood. Its times are compared with the settings' delays before splits and merges."""
     flood_s, settings = (QUICK_FLOOD_S, QUICK_SETTINGS) if scale.quick else (FLOOD_S, SETTINGS)
     with scratch(scale.directory) as folder:
         outcome = asyncio.run(_flood(folder, flood_s, settings))

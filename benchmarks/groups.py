@@ -1,5 +1,5 @@
 """Claims: a group reads batches at 0.8 of a plain subscriber, 300,000 single acknowledged messages a second, and 50
-members share 500 segments anew within 3 s, moving no more of them than needed.
+members redistribute 500 segments within 3 s, moving no more of them than needed.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ WAIT_S = 60.0
 
 
 def run(scale: Scale) -> list[Measure]:
-    """Reading from the broker's memory, 100 B records; then a rebalance on three brokers."""
+    """Read from the broker's memory, 100 B records; then rebalance on three brokers."""
     return [*_reading(scale), *_rebalancing(scale)]
 
 
@@ -52,7 +52,7 @@ def _reading(scale: Scale) -> list[Measure]:
         publish(client, TOPIC, table)
 
         def batches(group: str | None) -> float:
-            """From the first batch on: joining takes as long whatever is read."""
+            """Measure from the first batch on: joining takes as long for any records."""
             rows = 0
             opening = began = time.perf_counter()
             with client.subscriber(TOPIC, group=group, start="earliest", limit=count) as subscriber:
@@ -127,7 +127,7 @@ def _rebalancing(scale: Scale) -> list[Measure]:
 async def _rebalance(
     bootstrap: str, rounds: int
 ) -> tuple[list[float], list[float], list[float], list[float], list[float]]:
-    """Ten of the members leave, then ten others join; seconds of a look, to settle, and segments moved and to move."""
+    """Let ten of the members leave, then ten others join; return seconds of a call, to settle, and numbers of moves."""
     looks_s, leaves_s, joins_s, moved, needed = [], [], [], [], []
     async with aio.connect(bootstrap) as client:
         await client.admin.create_topic(SHARED, segments=SEGMENTS, scaling="fixed")
@@ -162,7 +162,7 @@ async def _join(client: aio.Client) -> aio.GroupSubscriber:
 
 
 async def _settled(client: aio.Client, members: int) -> Mapping[int, str]:
-    """Who owns which segment, once every segment is owned and nobody has more than one above another."""
+    """Return the owner of each segment, once all have one and the numbers per member differ by at most one."""
     async with asyncio.timeout(WAIT_S):
         while True:
             owners = await _owners(client)

@@ -1,7 +1,7 @@
 """Claim: at 10,000 records/s of 100 B, linger 2 ms, written: from send to deliver p50 <= 4 ms and p99 <= 15 ms.
 
 Publisher, broker and subscriber are three processes; the clock is the machine's monotonic one. Records are sent by an
-open-loop schedule and timed from when they were due, so that a publisher that is held up is not flattered.
+open-loop schedule and timed from when they were due, so that a delayed publisher is not flattered.
 """
 
 import json
@@ -24,19 +24,19 @@ RECORD_BYTES = 100
 LINGER_S = 0.002
 BURST_S = 0.001
 BURST_RECORDS = 10
-"""The schedule's step."""
+"""Step of the schedule."""
 WARM_UP_S = 0.5
 P50_MS_MAX = 4.0
 P99_MS_MAX = 15.0
 ROUNDS = 3
 RAW_MESSAGE_BYTES = 2_400
-"""What the records of one linger make."""
+"""Bytes of the records of one linger."""
 STAMP_BYTES = 8
 NS_PER_MS = 1e6
 
 
 def run(scale: Scale) -> list[Measure]:
-    """One broker, one replica."""
+    """Measure on one broker with one replica."""
     with (
         scratch(scale.directory) as folder,
         running_cluster(folder / "data") as cluster,
@@ -56,11 +56,11 @@ def delivery_times(
     suffix: str = "",
     beside: str = "",
 ) -> list[Measure]:
-    """Rounds of as long as each other, or one in a hurry, each beside raw round trips; percentiles are of a round.
+    """Run rounds of equal length, or one in a hurry, each beside raw round trips; percentiles are of a round.
 
     Args:
-        p50_ms_max, p99_ms_max: targets, from due to delivered.
-        suffix, beside: of the names of measures and of yardsticks, which are unique in a report.
+        p50_ms_max, p99_ms_max: Targets, from due to delivered.
+        suffix, beside: Parts of the names of measures and of yardsticks, which are unique in a report.
     """
     rounds = 1 if scale.quick else ROUNDS
     found: dict[str, list[float]] = {}
@@ -108,7 +108,7 @@ def _round(cluster: BenchCluster, raw: RawStream, topic: str, replicas: int, sec
 
 
 def _publish(client: "seaweedmq.Client", topic: str, count: int) -> tuple[list[int], list[int]]:
-    """Nanoseconds from due to acknowledged, and from due to sent."""
+    """Return nanoseconds from due to acknowledged, and from due to sent."""
     acks: list[int] = [0] * count
     late: list[int] = []
     padding = bytes(RECORD_BYTES - STAMP_BYTES)
@@ -131,7 +131,7 @@ def _publish(client: "seaweedmq.Client", topic: str, count: int) -> tuple[list[i
 
 
 def _read(bootstrap: str, topic: str, count: int) -> None:
-    """The subscriber's process: nanoseconds from due to delivered of every record, as JSON on stdout."""
+    """Run the subscriber's process: nanoseconds from due to delivered of every record, as JSON on stdout."""
     now = time.monotonic_ns
     with (
         seaweedmq.connect(bootstrap) as client,

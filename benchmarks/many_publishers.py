@@ -1,5 +1,5 @@
-"""200 publishers of one client, a topic each: how long the first acknowledgement of all takes, and what it costs to
-send a record a second to each. The client is a process of its own; a part of the suite ``topics``.
+"""200 publishers of one client, a topic each: the time to the first acknowledgement of all, and the cost of a record
+per second each. The client is a separate process; a part of the suite ``topics``.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from seaweedmq import aio
 
 PUBLISHERS = 200
 RECORDS_PER_S = 1
-"""Of each."""
+"""Rate of each."""
 RECORD = b"x" * 100
 FIRST_ACKS_S_MAX = 0.2
 WARM_UP_S = 1.0
@@ -29,7 +29,7 @@ TRIP = "raw round trip, beside 200 publishers"
 
 
 def publishing(folder: Path, scale: Scale) -> list[Measure]:
-    """On a cluster of one broker, topics of one segment, written."""
+    """Measure on a cluster of one broker, topics of one segment, written."""
     rounds = 1 if scale.quick else ROUNDS
     with running_cluster(folder / "publishers") as cluster, raw_stream() as raw:
         with seaweedmq.connect(cluster.bootstrap) as client:
@@ -59,7 +59,7 @@ def _topic_name(number: int) -> str:
 
 
 async def _measure(bootstrap: str, pids: Sequence[int], rounds: int, seconds: float) -> dict[str, Any]:
-    """The worker: each round is a client of its own."""
+    """Run the worker: each round has a new client."""
     first_acks_s: list[float] = []
     for _ in range(rounds):
         async with aio.connect(bootstrap) as client:
@@ -88,7 +88,7 @@ async def _first_ack(client: aio.Client, number: int) -> aio.Publisher:
 
 
 async def _send_in_turn(publishers: Sequence[aio.Publisher], seconds: float) -> int:
-    """A record a second to each, evenly spread over the second; how many were sent, all of them acknowledged."""
+    """Send a record per second to each, evenly spread; return their number after the last acknowledgement."""
     loop = asyncio.get_running_loop()
     rate = RECORDS_PER_S * len(publishers)
     count = round(seconds * rate)

@@ -1,4 +1,4 @@
-"""What a measurement says: a value, its spread, the yardstick it stands beside, and whether it reaches its target."""
+"""A measurement: value, spread, yardstick, and whether it reaches its target."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -19,17 +19,17 @@ class Measure:
     of: str
     """The yardstick, measured in the same run; for a yardstick its own name."""
     ratio: float
-    """Of the value to the yardstick: the median over the rounds of the ratio within a round, whose two sides met the
-    same weather. It may differ a little from the ratio of the medians."""
+    """Ratio of the value to the yardstick: the median over the rounds of the ratio within a round, whose two sides ran
+    under the same conditions. It may differ a little from the ratio of the medians."""
     spread: tuple[float, float] | None = None
     """Lowest and highest round."""
     target: str | None = None
     met: bool | None = None
-    """Whether the target is reached; None where nothing was promised."""
+    """Whether the target is reached; None without a target."""
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The object that stands under ``name`` in the report."""
+        """Return the object under ``name`` in the report."""
         result: dict[str, Any] = {
             "value": _rounded(self.value),
             "unit": self.unit,
@@ -44,7 +44,7 @@ class Measure:
 
 
 def yardstick(name: str, samples: Samples, unit: str, **details: Any) -> Measure:
-    """A figure of the machine, for others to stand beside."""
+    """Return a figure of the machine, a yardstick for others."""
     return Measure(
         name=name,
         value=statistics.median(samples),
@@ -69,10 +69,10 @@ def compared(
     ratio_max: float | None = None,
     **details: Any,
 ) -> Measure:
-    """A figure of ours beside its yardstick, round by round, with at most one target.
+    """Compare a figure of SeaweedMQ with its yardstick, round by round, with at most one target.
 
     Args:
-        samples, yardsticks: one of each a round, in the order of the rounds.
+        samples, yardsticks: One of each per round, in the order of the rounds.
     """
     value = statistics.median(samples)
     ratio = statistics.median(ours / theirs for ours, theirs in zip(samples, yardsticks, strict=True))
@@ -104,7 +104,7 @@ def interleaved(
 ) -> dict[str, list[float]]:
     """Run every contestant once a round, after one round that does not count, unless in a hurry.
 
-    The order turns by one a round, so that nobody always runs behind the same other. On a machine shared with others
+    The order rotates by one each round, so that no contestant always runs after the same other. On a shared machine
     two figures are comparable only if they were taken close to each other, many times.
     """
     names = list(contestants)
@@ -119,10 +119,10 @@ def interleaved(
 
 
 def percentile(sorted_values: Samples, share: float) -> float:
-    """The value below which ``share`` (0 to 1) of all lie, of values in ascending order, at least one."""
+    """Return the value below which ``share`` (0 to 1) of all lie, of values in ascending order, at least one."""
     return sorted_values[min(len(sorted_values) - 1, int(share * len(sorted_values)))]
 
 
 def _rounded(value: float) -> float:
-    """Four significant digits: what a run can tell is less."""
+    """Round to four significant digits, above the precision of a run."""
     return float(f"{value:.4g}")

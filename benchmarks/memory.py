@@ -1,4 +1,4 @@
-"""Claim: a broker that is fed faster than its disk takes no more than 1.2 of its memory bound."""
+"""Claim: a broker that is fed faster than its disk uses at most 1.2 of its memory bound."""
 
 import asyncio
 import os
@@ -18,13 +18,13 @@ from benchmarks.scale import MIB, Scale
 from benchmarks.slow_broker import DISK_BYTES_PER_S
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 
 RATIO_MAX = 1.2
 OF = "memory_bytes_max"
 MEMORY_BYTES_MAX = 512 * MIB
 TOPICS = 12
-"""Each may hold ``segment_buffer_bytes_max``, 64 MiB: together more than the broker may."""
+"""Number of topics. Each may hold ``segment_buffer_bytes_max``, 64 MiB: together more than the broker may."""
 FEEDERS = 2
 TABLE_BYTES = 16 * MIB
 LOOK_INTERVAL_S = 0.02
@@ -32,10 +32,9 @@ START_TIMEOUT_S = 30.0
 
 
 def run(scale: Scale) -> list[Measure]:
-    """Two processes publish to twelve topics as fast as they may; the figure is the peak.
+    """Let two processes publish to twelve topics at full speed; the figure is the peak.
 
-    Once with a disk that takes 20 MB/s and, unless in a hurry, once with the one there is, where the network and the
-    processor set the pace.
+    Once with a disk of 20 MB/s and, unless in a hurry, once with the real one, where network and processor limit.
     """
     with scratch(scale.directory) as folder, asyncio.Runner() as runner:
         etcd = LocalEtcd(folder / "etcd")
@@ -63,7 +62,7 @@ def _peak(name: str, peak_bytes: int, stored_bytes: int, **details: float) -> Me
 
 
 def _feed(folder: Path, etcd: str, seconds: float, program: str) -> tuple[int, int]:
-    """Peak resident bytes, and bytes that reached the files."""
+    """Return peak resident bytes, and bytes that reached the files."""
     storage = folder / "storage"
     storage.mkdir(parents=True)
     config = folder / "config.toml"

@@ -1,6 +1,6 @@
-"""Claim: a topic's history does not show in what happens every day: descriptions, seals, the leader's rounds.
+"""Claim: a topic's history does not slow down daily work: descriptions, seals, the leader's rounds.
 
-10,000 sealed segments of 100 producers each, beside the same of 100 sealed segments; CPU time of the event loop.
+It compares 10,000 sealed segments of 100 producers each with 100 sealed segments; CPU time of the event loop.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ from typing import Any, cast
 from benchmarks.measure import Measure, compared, yardstick
 from benchmarks.scale import Scale
 from seaweedmq.broker.leader.metadata import Metadata
-from seaweedmq.codec import keys
-from seaweedmq.codec.documents import lineage_document, lineage_line
-from seaweedmq.codec.metadata import segment_to_json, topic_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.documents import lineage_document, lineage_line
+from seaweedmq.codec.state.metadata import segment_to_json, topic_to_json
 from seaweedmq.coordination.description import describe
-from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.pruning import is_older, trimmable
-from seaweedmq.core.lineage.topology import Sealing, new_topic, succeed
-from seaweedmq.model.description import ALL, OPEN, Which
+from seaweedmq.core.lineage.topology import SegmentEnd, new_topic, succeed
+from seaweedmq.model.description import ALL, OPEN, SegmentSelection
 from seaweedmq.model.segment import ProducerSequence
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Put
-from seaweedmq.rpc.types import write_description
+from seaweedmq.rpc.messages.types import write_description
+from tests.doubles.memory_meta import MemoryMetaServer, MemoryMetaStore
 
 NAME = TopicName("bench", "history")
 SHORT, LONG = 100, 10_000
@@ -36,7 +36,7 @@ SHORT_HISTORY = f"of {SHORT} sealed segments"
 
 
 def run(scale: Scale) -> list[Measure]:
-    """Each as a pair: the long history, and the short one it should not differ from."""
+    """Measure pairs: the long history, and the short one that it should equal."""
     long = LONG // 10 if scale.quick else LONG
     short_view, _ = asyncio.run(_mirrored(SHORT))
     view, size_bytes = asyncio.run(_mirrored(long))
@@ -57,7 +57,7 @@ def run(scale: Scale) -> list[Measure]:
 
 
 async def _mirrored(sealed: int) -> tuple[ClusterView, int]:
-    """A topic of one range that was sealed so often, as a broker has it, and its size in etcd."""
+    """Return a topic of one range that was sealed so often, as a broker has it, and its size in etcd."""
     spec = TopicSpec(name=NAME)
     change = new_topic(spec, uid=1, now_us=1, placement=[("b-12345678",)])
     sequences = [
@@ -67,7 +67,7 @@ async def _mirrored(sealed: int) -> tuple[ClusterView, int]:
     puts: dict[str, bytes] = {}
     topic = change.topic
     for number in range(sealed):
-        end = Sealing(segment=last, end_offset=1_000 * number, epoch=1, sequences=sequences)
+        end = SegmentEnd(segment=last, end_offset=1_000 * number, epoch=1, sequences=sequences)
         step = succeed(topic, [end], ranges=[last.slots], placement=[("b-12345678",)], now_us=number + 2)
         topic, last = step.topic, step.segments[-1]
         puts |= {keys.segment_key(NAME, s.id): segment_to_json(s) for s in step.segments}
@@ -86,8 +86,8 @@ async def _mirrored(sealed: int) -> tuple[ClusterView, int]:
     return view, size_bytes
 
 
-def _described(view: ClusterView, which: Which) -> int:
-    """Bytes of the answer."""
+def _described(view: ClusterView, which: SegmentSelection) -> int:
+    """Return the bytes of the answer."""
     return len(write_description(describe(view, NAME, which)).SerializeToString())
 
 
@@ -100,7 +100,7 @@ def _leader_round(view: ClusterView) -> object:
 
 
 def _lineage(view: ClusterView) -> int:
-    """A rewrite of ``lineage.json`` in which nearly every line is known."""
+    """Rewrite ``lineage.json`` when nearly every line is known."""
     known = view.segments[NAME]
 
     def line(segment: Any) -> bytes:

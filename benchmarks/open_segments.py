@@ -1,9 +1,9 @@
-"""Claim: three brokers hold 12,000 open segments, and these cost at most twice what 6,000 cost, and a fifth more.
+"""Claim: three brokers hold 12,000 open segments, which cost at most 2.4 times as much as 6,000.
 
-An auto-created topic of Kafka's has four partitions of three replicas, which are 12 open segments, four on each broker.
-Each size has a cluster of its own: topics are created by calls of 100, nothing comes for a while, and a broker that
-does not lead is killed. One client publishes to all key ranges, so each of the two brokers that are left serves 2,000
-publish streams then, more than fit the default of ``memory_bytes_max``.
+An auto-created Kafka topic has four partitions of three replicas, which are 12 open segments, four on each broker. Each
+size has a separate cluster: topics are created by calls of 100, nothing happens for a while, and a broker that does not
+lead is killed. One client publishes to all key ranges, so each of the two remaining brokers then serves 2,000 publish
+streams, more than fit the default of ``memory_bytes_max``.
 """
 
 import time
@@ -24,13 +24,13 @@ REPLICAS = 3
 TOPICS = (500, 1_000)
 QUICK_TOPICS = (10, 20)
 MEMORY_BYTES_MAX = 1_280 * MIB
-"""Of each broker: enough for 2,200 streams."""
+"""Memory of each broker: enough for 2,200 streams."""
 AT_ONCE = 100
 """Number of topics that one call creates."""
 SETTLE_S = 5.0
 QUICK_SETTLE_S = 1.0
 RATIO_MAX = 2.4
-"""Highest cost of twice as many segments: what grows faster than they do shows here."""
+"""Highest cost of twice as many segments: faster than linear growth shows here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

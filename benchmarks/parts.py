@@ -1,4 +1,4 @@
-"""Suites in parts: one that fails is counted, and the others go on."""
+"""Suites in parts: a part that fails is counted, and the others continue."""
 
 import importlib
 import subprocess
@@ -13,7 +13,7 @@ from seaweedmq.errors import SeaweedMQError
 
 
 def run_parts(suite: str, names: Sequence[str], scale: Scale) -> list[Measure]:
-    """The measures of ``benchmarks.<suite>.<name>``, one after another, and how many of them have none."""
+    """Return the measures of ``benchmarks.<suite>.<name>``, one after another, and the number of failed parts."""
     measures: list[Measure] = []
     failed: dict[str, str] = {}
     for name in names:

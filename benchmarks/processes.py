@@ -1,6 +1,6 @@
-"""Processes as seen from outside, their CPU time and memory; and workers: programs of our own that answer in JSON.
+"""Processes seen from outside, their CPU time and memory; and workers: programs of the benchmarks that answer in JSON.
 
-A worker is a client that is measured, or must not be held up by what else the suite does.
+A worker is a client that is measured, or must not be delayed by the suite's other work.
 """
 
 import json
@@ -17,18 +17,18 @@ from benchmarks.publish import MB
 
 CORE = "one core"
 LIBRARIES = "python with grpc and pyarrow"
-"""A process that does nothing but import what a broker can not do without."""
+"""A program that only imports the libraries that a broker needs."""
 IMPORTS = "import grpc.aio, pyarrow, numpy, sys; print(flush=True); sys.stdin.read()"
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds that a process has taken so far, of user and system; the kernel counts them in steps of 10 ms."""
+    """Return the CPU seconds of a process so far, user and system; the kernel counts them in steps of 10 ms."""
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
 
 
 def cpu_percents(pids: Iterable[int], seconds: float) -> list[float]:
-    """CPU of each process during the next so many seconds, in % of one core."""
+    """Return the CPU of each process during the next so many seconds, in % of one core."""
     measured = list(pids)
     before = [cpu_s(pid) for pid in measured]
     began = time.monotonic()
@@ -38,12 +38,12 @@ def cpu_percents(pids: Iterable[int], seconds: float) -> list[float]:
 
 
 def resident_mb(pid: int) -> float:
-    """Resident memory of a process."""
+    """Return the resident memory of a process."""
     return float(psutil.Process(pid).memory_info().rss) / MB
 
 
 def bare_python() -> tuple[float, float]:
-    """Seconds from the start of ``LIBRARIES`` until everything is imported, and the MB it holds then."""
+    """Return seconds from the start of ``LIBRARIES`` until everything is imported, and the MB it holds then."""
     began = time.perf_counter()
     with subprocess.Popen([sys.executable, "-c", IMPORTS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -56,15 +56,15 @@ def bare_python() -> tuple[float, float]:
 
 
 def figures(values: Iterable[float]) -> list[float]:
-    """For the details of a measure."""
+    """Round figures for the details of a measure."""
     return [round(value, 2) for value in values]
 
 
 def run_worker(module: str, **arguments: Any) -> Any:
-    """Run ``python -m module`` to its end and return what it answers; both ways go as JSON.
+    """Run ``python -m module`` to its end and return its answer; both ways use JSON.
 
     Raises:
-        CalledProcessError: it failed; why is on stderr.
+        CalledProcessError: If it failed; stderr has the reason.
     """
     command = [sys.executable, "-m", module, json.dumps(arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
@@ -72,7 +72,7 @@ def run_worker(module: str, **arguments: Any) -> Any:
 
 
 def answer(work: Callable[..., Awaitable[Any]]) -> None:
-    """The main program of a worker: ``work`` gets the arguments by name."""
+    """Run the main program of a worker: ``work`` gets the arguments by name."""
 
     async def run() -> Any:
         return await work(**json.loads(sys.argv[1]))

@@ -17,14 +17,14 @@ from benchmarks.scale import MIB, Scale
 RATIO_MIN = 0.60
 RECORD_BYTES = {"100b": 100, "1kb": 1_000}
 LEVELS = {"written": "replicated", "stored": "stored"}
-"""Written: acknowledged once in the file, fsync later. That is ``replicated`` with one replica."""
+"""Level written: acknowledged once in the file, fsync later. That is ``replicated`` with one replica."""
 MB = 1e6
 Contestant = Callable[[], float]
-"""Does its work once; bytes per second."""
+"""Work that runs once and returns bytes per second."""
 
 
 def run(scale: Scale) -> list[Measure]:
-    """Tables of 100 B and 1 KB records, one replica, both durabilities. MB are 1,000,000 bytes of values."""
+    """Publish tables of 100 B and 1 KB records, one replica, both durabilities. MB are 1,000,000 bytes of values."""
     with (
         scratch(scale.directory) as folder,
         running_cluster(folder / "data") as cluster,
@@ -62,7 +62,7 @@ def run(scale: Scale) -> list[Measure]:
 
 
 def streaming(raw: RawStream, untuned: RawStream, scale: Scale) -> dict[str, Contestant]:
-    """The yardsticks ``raw`` and ``untuned``: as many bytes in messages of 1 MiB."""
+    """Return the yardsticks ``raw`` and ``untuned``: as many bytes in messages of 1 MiB."""
     return {
         "raw": lambda: raw.push(scale.table_bytes),
         "untuned": lambda: untuned.push(scale.table_bytes),
@@ -72,10 +72,10 @@ def streaming(raw: RawStream, untuned: RawStream, scale: Scale) -> dict[str, Con
 def publishing(
     client: "seaweedmq.Client", scale: Scale, levels: Mapping[str, str], *, replicas: int
 ) -> dict[str, Contestant]:
-    """``<record size> <level>``, each with a table and a topic of one segment of its own.
+    """Return ``<record size> <level>``, each with a table and a topic of one segment.
 
     Args:
-        levels: name -> durability.
+        levels: Name -> durability.
     """
     contestants: dict[str, Contestant] = {}
     for records, size in RECORD_BYTES.items():
@@ -88,7 +88,7 @@ def publishing(
 
 
 def publish(client: "seaweedmq.Client", topic: str, table: pa.Table) -> float:
-    """Send the table and wait until every row is acknowledged. Bytes of values per second."""
+    """Send the table and wait until every row is acknowledged; return bytes of values per second."""
     with client.publisher(topic) as publisher:
         began = time.perf_counter()
         receipt = publisher.send_table(table)

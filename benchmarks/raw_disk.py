@@ -1,4 +1,4 @@
-"""The yardstick of durable writes: append and fdatasync, one after another, in one file."""
+"""Yardstick of durable writes: append and fdatasync, one after another, in one file."""
 
 import os
 import time
@@ -6,11 +6,11 @@ from pathlib import Path
 
 MIB = 1024 * 1024
 SMALL_BYTES = 512
-"""About a frame of one record of 100 bytes."""
+"""About the size of a frame of one record of 100 bytes."""
 
 
 def append_and_sync(directory: Path, total_bytes: int, sync_bytes: int) -> float:
-    """Append 1 MiB at a time with an fdatasync after every ``sync_bytes``. Bytes per second."""
+    """Append 1 MiB at a time with an fdatasync after every ``sync_bytes``; return bytes per second."""
     path = directory / "raw-disk"
     chunk = os.urandom(MIB)
     fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND)
@@ -28,7 +28,7 @@ def append_and_sync(directory: Path, total_bytes: int, sync_bytes: int) -> float
 
 
 def small_syncs_s(directory: Path, count: int) -> list[float]:
-    """Append ``SMALL_BYTES`` and fdatasync, one after another in one file: seconds of each, ascending."""
+    """Append ``SMALL_BYTES`` and fdatasync, one after another in one file; return seconds of each, ascending."""
     path = directory / "raw-disk-small"
     chunk = os.urandom(SMALL_BYTES)
     took: list[float] = []

@@ -1,11 +1,11 @@
-"""The yardstick of everything that moves: a plain gRPC stream of byte messages between two processes.
+"""Yardstick of everything on the network: a plain gRPC stream of byte messages between two processes.
 
-No serializers, no protobuf: bytes in, bytes out, every message acknowledged. Its server runs with the same process
-settings as a broker (``cli.servers.process.tune``), its client in the process that also is our client.
+It has no serializers, no protobuf: bytes in, bytes out, every message acknowledged. Its server has the same process
+settings as a broker (``cli.servers.process.tune``), its client is in the process that is also SeaweedMQ's client.
 
-Every message is a new bytes object, copied from a template, as it is for anybody who has something to say. Sending one
-and the same object a thousand times, with its pages warm in the cache, tells what gRPC could do for a sender without
-data; it is reported beside it as ``raw stream, one object``, and nothing is compared with it.
+Every message is a new bytes object, copied from a template, as in real senders. Sending the same object a thousand
+times, with its pages warm in the cache, measures gRPC for a sender without data; it is reported as ``raw stream, one
+object``, and nothing is compared with it.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ UNTUNED = "--untuned"
 
 
 async def _sink(messages: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
-    """Acknowledge whatever comes."""
+    """Acknowledge every message."""
     async for _ in messages:
         await context.write(ACK)
 
 
 async def _source(request: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
-    """Send as many messages as the request says."""
+    """Send the number of messages in the request."""
     template = memoryview(bytes(MESSAGE_BYTES))
     for _ in range(int(request)):
         await context.write(bytes(template))
@@ -53,28 +53,28 @@ async def _serve() -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(port, flush=True)
-    await asyncio.to_thread(sys.stdin.read)  # until the parent closes it, however it ends
+    await asyncio.to_thread(sys.stdin.read)  # until the parent closes it or ends
     await server.stop(0)
 
 
 class RawStream:
-    """The client's side. One connection a measurement, as for a publisher of ours."""
+    """Client of the stream. It opens one connection per measurement, as a SeaweedMQ publisher does."""
 
     def __init__(self, address: str, pid: int, runner: asyncio.Runner) -> None:
         self.pid = pid
-        """Of the server's process."""
+        """Id of the server's process."""
         self._address = address
         self._runner = runner
-        """One loop for all measurements: gRPC's poller complains about loops that come and go."""
+        """One loop for all measurements: gRPC's poller reports errors about loops that come and go."""
 
     @contextlib.asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Any]:  # Any: the stubs do not know calls without serializers
+    async def _connected(self) -> AsyncIterator[Any]:  # Any: the stubs lack calls without serializers
         async with grpc.aio.insecure_channel(self._address, options=OPTIONS) as channel:
             await channel.channel_ready()
             yield channel
 
     def push(self, total_bytes: int, *, one_object: bool = False) -> float:
-        """Send that much and hear every acknowledgement. Bytes per second."""
+        """Send that much and receive every acknowledgement; return bytes per second."""
         return self._runner.run(self._push(total_bytes // MESSAGE_BYTES, one_object))
 
     async def _push(self, count: int, one_object: bool) -> float:
@@ -100,7 +100,7 @@ class RawStream:
             return count * MESSAGE_BYTES / took
 
     def pull(self, total_bytes: int) -> float:
-        """Have that much sent from there. Bytes per second."""
+        """Let the server send that much; return bytes per second."""
         return self._runner.run(self._pull(total_bytes // MESSAGE_BYTES))
 
     async def _pull(self, count: int) -> float:
@@ -112,7 +112,7 @@ class RawStream:
             return received / (time.perf_counter() - began)
 
     def round_trips_ms(self, seconds: float, message_bytes: int) -> list[float]:
-        """Milliseconds from message to acknowledgement, at a calm pace; ascending."""
+        """Return milliseconds from message to acknowledgement, at a calm pace; ascending."""
         return self._runner.run(self._round_trips_ms(seconds, message_bytes))
 
     async def _round_trips_ms(self, seconds: float, message_bytes: int) -> list[float]:
@@ -130,7 +130,7 @@ class RawStream:
             return sorted(took)
 
     def converse(self, streams: int, messages: int, message_bytes: int) -> None:
-        """On each of so many streams at once send so many messages, the next once the last is acknowledged."""
+        """Send so many messages on each of so many streams at once, the next once the last is acknowledged."""
         self._runner.run(self._converse(streams, messages, message_bytes))
 
     async def _converse(self, streams: int, messages: int, message_bytes: int) -> None:
@@ -149,7 +149,7 @@ class RawStream:
 
 @contextlib.contextmanager
 def raw_stream(*, tuned: bool = True) -> Iterator[RawStream]:
-    """The server as a process of its own, and a client to it. Untuned, it is grpc.aio as Python comes."""
+    """Run the server as a separate process, with a client. Untuned, it is grpc.aio with Python's defaults."""
     command = [sys.executable, "-m", "benchmarks.raw_stream", *([] if tuned else [UNTUNED])]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with process, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

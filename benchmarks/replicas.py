@@ -19,7 +19,7 @@ LEVEL = {"replicated": "replicated"}
 
 
 def run(scale: Scale) -> list[Measure]:
-    """What the suites ``publish`` and ``latency`` measure with one replica, on three brokers with two."""
+    """Measure as the suites ``publish`` and ``latency``, but on three brokers with two replicas."""
     with (
         scratch(scale.directory) as folder,
         running_cluster(folder / "data", brokers=BROKERS) as cluster,
@@ -41,7 +41,7 @@ def run(scale: Scale) -> list[Measure]:
 
 
 def _publish(cluster: BenchCluster, raw: RawStream, untuned: RawStream, scale: Scale) -> list[Measure]:
-    """Tables of 100 B and 1 KB records. MB are 1,000,000 bytes of values."""
+    """Publish tables of 100 B and 1 KB records. MB are 1,000,000 bytes of values."""
     with seaweedmq.connect(cluster.bootstrap) as client:
         contestants = streaming(raw, untuned, scale) | publishing(client, scale, LEVEL, replicas=REPLICAS)
         samples = {name: [s / MB for s in found] for name, found in interleaved(contestants, scale.rounds).items()}

@@ -11,7 +11,7 @@ from benchmarks.measure import Measure
 
 
 def print_table(measures: Sequence[Measure], console: Console) -> None:
-    """One line a measure; yardsticks are dim."""
+    """Print one line per measure; yardsticks are dim."""
     table = Table(box=None, pad_edge=False)
     for name in ("measure", "value", "unit", "lowest", "highest", "ratio", "of", "target", ""):
         table.add_column(name, justify="right" if name in ("value", "lowest", "highest", "ratio") else "left")
@@ -34,7 +34,7 @@ def print_table(measures: Sequence[Measure], console: Console) -> None:
 
 
 def to_json(measures: Sequence[Measure]) -> dict[str, dict[str, object]]:
-    """``{measure: {"value", "unit", "of", "ratio", ...}}``."""
+    """Return ``{measure: {"value", "unit", "of", "ratio", ...}}``."""
     return {measure.name: measure.to_json() for measure in measures}
 
 

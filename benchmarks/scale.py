@@ -1,4 +1,4 @@
-"""How much of everything a run does."""
+"""Sizes of a run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,12 @@ class Scale:
 
     quick: bool
     directory: Path
-    """Where clusters keep their data: the disk that is measured."""
+    """Folder for the data of clusters: its disk is measured."""
     pictures: Path
-    """Where pictures go: beside the report."""
+    """Folder for pictures: beside the report."""
     rounds: int
     table_bytes: int
-    """Values of one published table."""
+    """Bytes of values of one published table."""
     send_records: int
     latency_s: float
     catchup_bytes: int
@@ -25,26 +25,26 @@ class Scale:
     idle_s: float
     memory_s: float
     traffic_s: float
-    """Of a record a second to each of many topics."""
+    """Seconds of a record per second to each of many topics."""
     one_by_one_s: float
     small_sends: int
-    """Records sent one after another, of each publisher."""
+    """Records sent one after another, by each publisher."""
     parts: tuple[str, ...] = ()
-    """Of ``kafka`` and ``spark``: only these."""
+    """Parts of ``kafka`` and ``spark`` to run: only these."""
     tier: str = "quick"
-    """Of ``kafka-load``: a name of ``kafka_load.tiers``."""
+    """Tier of ``kafka-load``: a name of ``kafka_load.tiers``."""
     duration_s: float | None = None
-    """Of ``kafka-load``, where it is not the tier's own."""
+    """Duration of ``kafka-load``, if not the tier's own."""
     bootstrap: str | None = None
-    """Of ``kafka-load``: a Kafka that runs already, instead of a cluster of the run's own."""
+    """Servers for ``kafka-load``: a running Kafka, instead of a new cluster."""
 
     def target(self, bound: float) -> float | None:
-        """A target that is meant for the full sizes only: a quick run's are nothing like them."""
+        """Return a target that is meant for the full sizes only: a quick run has very different ones."""
         return None if self.quick else bound
 
 
 def full(directory: Path, pictures: Path) -> Scale:
-    """The sizes that the targets are meant for."""
+    """Return the sizes that the targets are meant for."""
     return Scale(
         quick=False,
         directory=directory,
@@ -64,7 +64,7 @@ def full(directory: Path, pictures: Path) -> Scale:
 
 
 def quick(directory: Path, pictures: Path) -> Scale:
-    """Enough to see whether something broke."""
+    """Return sizes that suffice to find defects."""
     return Scale(
         quick=True,
         directory=directory,

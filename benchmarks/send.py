@@ -15,7 +15,7 @@ KEYS = 1_000
 
 
 def run(scale: Scale) -> list[Measure]:
-    """``send`` in a loop, to the last acknowledgement; without and with keys, over one and four segments."""
+    """Call ``send`` in a loop, to the last acknowledgement; without and with keys, over one and four segments."""
     values = [number.to_bytes(RECORD_BYTES, "big") for number in range(DISTINCT_RECORDS)]
     keys = [f"key-{number % KEYS}".encode() for number in range(DISTINCT_RECORDS)]
     repeats = -(-scale.send_records // DISTINCT_RECORDS)
@@ -73,7 +73,7 @@ def run(scale: Scale) -> list[Measure]:
 
 
 class _Nothing:
-    """What a call costs by itself: a method that only counts."""
+    """A method that only counts: the cost of a call itself."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,7 +1,7 @@
 """``seaweedmq broker`` whose storage writes no faster than ``DISK_BYTES_PER_S``, for the memory suite alone.
 
-The broker, its store and its files are the real ones; only an append takes as long as it would on such a disk. Limits
-of the kernel (cgroup io.max) would do the same for those who are root, and not for the page cache.
+The broker, its store and its files are the real ones; only an append takes as long as it would on such a disk. Kernel
+limits (cgroup io.max) would do the same for root, and not for the page cache.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ DISK_BYTES_PER_S = 20e6
 
 
 class SlowDisk:
-    """Appends to all files share its speed."""
+    """A disk whose speed the appends to all files share."""
 
     def __init__(self) -> None:
         self._free_at = 0.0
         self._append = FileLogWriter.append
 
     async def append(self, writer: FileLogWriter, chunks: Sequence[bytes | memoryview], *, sync: bool) -> bool:
-        """In place of ``FileLogWriter.append``."""
+        """Replace ``FileLogWriter.append``."""
         now = asyncio.get_running_loop().time()
         self._free_at = max(now, self._free_at) + sum(map(len, chunks)) / DISK_BYTES_PER_S
         await asyncio.sleep(self._free_at - now)

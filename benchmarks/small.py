@@ -23,7 +23,7 @@ RECORDS_PER_S = 1_000
 PERCENT_MAX = 15.0
 WRITTEN_MS_MAX = 0.8
 STORED_MS_MAX = 0.3
-"""Beyond an fsync."""
+"""Milliseconds beyond an fsync."""
 FRAME_MS_MAX = 0.3
 PUBLISHERS = 8
 WARM_UP_SENDS = 20
@@ -35,7 +35,7 @@ SYNC, TRIP = "append + fdatasync of 512 B", "raw round trip of 512 B"
 
 
 def run(scale: Scale) -> list[Measure]:
-    """One broker, one replica."""
+    """Measure on one broker with one replica."""
     with (
         scratch(scale.directory) as folder,
         running_cluster(folder / "data") as cluster,
@@ -62,14 +62,14 @@ def _topic(name: str) -> str:
 
 
 def _raw_message_ms(raw: RawStream, scale: Scale) -> float:
-    """CPU of the raw server a message, under as many streams as there are publishers."""
+    """Return the CPU of the raw server per message, under as many streams as there are publishers."""
     before = cpu_s(raw.pid)
     raw.converse(PUBLISHERS, scale.small_sends, SMALL_BYTES)
     return (cpu_s(raw.pid) - before) / (PUBLISHERS * scale.small_sends) * 1e3
 
 
 def _one_by_one(client: "seaweedmq.Client", cluster: BenchCluster, scale: Scale, raw_ms: float) -> list[Measure]:
-    """A record is due every millisecond, and each is a frame of its own, fsynced before it is acknowledged."""
+    """Send a record every millisecond, each in its own frame, fsynced before it is acknowledged."""
     (pid,) = cluster.pids
     count = round(RECORDS_PER_S * scale.one_by_one_s)
     with client.publisher(_topic("stored"), linger_s=0) as publisher:
@@ -89,7 +89,7 @@ def _one_by_one(client: "seaweedmq.Client", cluster: BenchCluster, scale: Scale,
 
 
 def _frame_cpu(cluster: BenchCluster, scale: Scale, raw_ms: float) -> Measure:
-    """Eight publishers, a topic each, that send the next record once the last is acknowledged: this is a worker."""
+    """Run the worker: eight publishers, a topic each, that send the next record once the last is acknowledged."""
     (pid,) = cluster.pids
     frames = PUBLISHERS * scale.small_sends
     before_s = cpu_s(pid)
@@ -100,7 +100,7 @@ def _frame_cpu(cluster: BenchCluster, scale: Scale, raw_ms: float) -> Measure:
 
 
 async def _publish_frames(bootstrap: str, sends: int) -> float:
-    """The worker; seconds that it took."""
+    """Run the worker; return its seconds."""
     async with aio.connect(bootstrap) as client:
         began = time.perf_counter()
         await asyncio.gather(*(_publish_one_by_one(client, number, sends) for number in range(PUBLISHERS)))
@@ -114,7 +114,7 @@ async def _publish_one_by_one(client: aio.Client, number: int, sends: int) -> No
 
 
 def _send_times(client: "seaweedmq.Client", raw: RawStream, folder: Path, scale: Scale) -> list[Measure]:
-    """``send(linger 0).result()``, one after another; percentiles are of a round."""
+    """Call ``send(linger 0).result()``, again and again; percentiles are of a round."""
     found: dict[str, list[float]] = {}
     for _ in range(1 if scale.quick else ROUNDS):
         times_ms = {
@@ -137,7 +137,7 @@ def _send_times(client: "seaweedmq.Client", raw: RawStream, folder: Path, scale:
 
 
 def _send_ms(client: "seaweedmq.Client", level: str, count: int) -> list[float]:
-    """Milliseconds of each send, ascending."""
+    """Return milliseconds of each send, ascending."""
     took_ms: list[float] = []
     with client.publisher(_topic(level), linger_s=0) as publisher:
         for _ in range(WARM_UP_SENDS):

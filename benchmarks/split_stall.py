@@ -1,4 +1,4 @@
-"""How long a publisher waits while its segment is split: a part of the suite ``small``."""
+"""Delay of a publisher whose segment is split: a part of the suite ``small``."""
 
 import itertools
 import statistics
@@ -13,17 +13,17 @@ from seaweedmq.model.ring import RING_SLOTS_MAX
 
 STALL_S_MAX = 0.3
 INTERVAL_S = 0.001
-"""Between records."""
+"""Seconds between records."""
 WARM_UP_S = 0.3
 CALM_S = 0.5
-"""Looked at before the split, and after it."""
+"""Seconds that are observed before the split, and after it."""
 KEYS = 100
 RECORD = b"x" * 100
 CALM = "longest time without an acknowledgement, no split"
 
 
 def split_stall(client: "seaweedmq.Client", rounds: int) -> list[Measure]:
-    """A topic a round, of one segment, with a publisher of 1,000 keyed records a second."""
+    """Split a topic of one segment per round, with a publisher of 1,000 keyed records a second."""
     found = [_round(client, f"bench/split-{number}") for number in range(rounds)]
     calm_s, stall_s, call_s = ([*values] for values in zip(*found, strict=True))
     return [
@@ -41,7 +41,7 @@ def split_stall(client: "seaweedmq.Client", rounds: int) -> list[Measure]:
 
 
 def _round(client: "seaweedmq.Client", topic: str) -> tuple[float, float, float]:
-    """The longest gap between acknowledgements before a split and around it, and how long the call took, in seconds."""
+    """Return the longest gaps between acknowledgements before and around a split, and the call's time, in seconds."""
     client.admin.create_topic(topic, durability="replicated", scaling="fixed")
     acked_s: list[float] = []
     keys = itertools.cycle([b"key-%d" % number for number in range(KEYS)])
@@ -67,6 +67,6 @@ def _round(client: "seaweedmq.Client", topic: str) -> tuple[float, float, float]
 
 
 def longest_gap_s(times_s: Sequence[float], begin_s: float, end_s: float) -> float:
-    """The longest time between two of these times, or a bound and the next of them, within the bounds."""
+    """Return the longest time between two of these times, or a bound and the next of them, within the bounds."""
     within = [begin_s, *(at_s for at_s in sorted(times_s) if begin_s < at_s < end_s), end_s]
     return max(later - earlier for earlier, later in pairwise(within))

@@ -1,5 +1,5 @@
-"""Claims: 1.5 s after ``seaweedmq up`` on an empty folder a client has its first acknowledgement, and a broker through
-which records stream holds at most 600 MB.
+"""Claims: 1.5 s after ``seaweedmq up`` on an empty folder a client has its first acknowledgement, and a broker in a
+stream of records holds at most 600 MB.
 """
 
 import os
@@ -17,7 +17,7 @@ from benchmarks.measure import Measure, compared, yardstick
 from benchmarks.processes import LIBRARIES, bare_python, resident_mb
 from benchmarks.publish import MB
 from benchmarks.scale import MIB, Scale
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 
 UP_S_MAX = 1.5
 RESIDENT_MB_MAX = 600.0
@@ -32,7 +32,7 @@ STARTED, HELD = f"start of {LIBRARIES}", f"{LIBRARIES}, beside a stream"
 
 
 def run(scale: Scale) -> list[Measure]:
-    """One broker with the settings that it has by default."""
+    """Measure one broker with its default settings."""
     with scratch(scale.directory) as folder:
         rounds = range(1 if scale.quick else ROUNDS)
         bare_s, bare_mb = zip(*(bare_python() for _ in rounds), strict=True)
@@ -56,7 +56,7 @@ def run(scale: Scale) -> list[Measure]:
 
 
 def _first_ack_s(data: Path) -> float:
-    """From the start of the command until a record is acknowledged; the client is there already, and keeps asking."""
+    """Measure from the start of the command until a record is acknowledged; the client runs already, and retries."""
     port = ReservedPort()
     command = [sys.executable, "-m", "seaweedmq.cli.main", "up", "--brokers", "1", "--data", str(data)]
     command += ["--port", str(port.port), "--log-level", "error", "--parent-pid", str(os.getpid())]
@@ -74,7 +74,7 @@ def _first_ack_s(data: Path) -> float:
 
 
 def _stream(cluster: BenchCluster, seconds: float) -> tuple[float, float]:
-    """Peak resident MB of the broker while tables are published as fast as it takes them, and read again; the MB."""
+    """Return the peak resident MB of the broker while tables are published at full speed, and read; and their MB."""
     (pid,) = cluster.pids
     table = random_table(TABLE_BYTES, RECORD_BYTES)
     ended = threading.Event()

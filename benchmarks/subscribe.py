@@ -17,7 +17,7 @@ RECORD_BYTES = 100
 
 
 def run(scale: Scale) -> list[Measure]:
-    """From the broker's memory, 100 B records, from the earliest to the latest."""
+    """Read from the broker's memory, 100 B records, from the earliest to the latest."""
     table = random_table(scale.table_bytes, RECORD_BYTES)
     count = table.num_rows
     values = table.column("_value").chunk(0)

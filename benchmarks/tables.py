@@ -1,4 +1,4 @@
-"""A topic whose records all are in Parquet files, made by a real cluster, for the suites that read files."""
+"""A topic with all records in Parquet files, made by a real cluster, for the suites that read files."""
 
 import time
 from pathlib import Path
@@ -19,9 +19,9 @@ CHUNK_BYTES = 100_000_000
 CONVERTING = {
     "maintenance_interval_s": 0.5,
     "log_roll_age_s": 1.0,  # the last log file is not full
-    "log_grace_s": 0.5,  # the disk need not hold everything twice
+    "log_grace_s": 0.5,  # so that the disk does not hold everything twice
 }
-"""Settings of a broker that turns log files into tables soon."""
+"""Settings of a broker that soon converts log files to tables."""
 TIMEOUT_S = 180.0
 LOOK_INTERVAL_S = 0.2
 
@@ -30,8 +30,8 @@ def make_tables(data: Path, total_bytes: int, record_bytes: int, *, tables: int,
     """Publish that many bytes of text records and wait until the log files have become tables.
 
     Args:
-        tables: about so many, or more, where they can be of a megabyte of records at least.
-        wide_rows: of a second topic, ``WIDE``.
+        tables: Number of tables, or more, if each can have a megabyte of records at least.
+        wide_rows: Rows of a second topic, ``WIDE``.
 
     Returns:
         The number of records. The tables are ``table_files(data)``; the cluster is stopped.
@@ -61,7 +61,7 @@ def publish_wide(client: "seaweedmq.Client", rows: int) -> None:
 
 
 def publish_text(client: "seaweedmq.Client", topic: str, total_bytes: int, record_bytes: int) -> int:
-    """Create a topic of one segment and fill it with text records; how many they are, all acknowledged."""
+    """Create a topic of one segment and fill it with text records; return their number, once acknowledged."""
     count, chunk = total_bytes // record_bytes, CHUNK_BYTES // record_bytes
     client.admin.create_topic(topic, durability="replicated", scaling="fixed")
     with client.publisher(topic) as publisher:
@@ -81,7 +81,7 @@ def until_in_tables(data: Path, count: int, topic: str = NAME) -> None:
 
 
 def until_logs_are_gone(data: Path, topic: str = NAME) -> None:
-    """Return once a topic has no log files any more: a subscriber reads tables then."""
+    """Return once a topic has no log files left: a subscriber reads tables then."""
     began = time.monotonic()
     while left := list(topic_folder(data, topic).rglob("*.log")):
         if time.monotonic() > began + TIMEOUT_S:
@@ -90,12 +90,12 @@ def until_logs_are_gone(data: Path, topic: str = NAME) -> None:
 
 
 def topic_folder(data: Path, topic: str = NAME) -> Path:
-    """Of a topic, in the storage of a cluster on ``data``."""
+    """Return the folder of a topic in the storage of a cluster on ``data``."""
     return data / "storage" / "topics" / topic
 
 
 def table_files(data: Path, topic: str = NAME) -> list[Path]:
-    """The Parquet files, in the order of their offsets."""
+    """Return the Parquet files, in the order of their offsets."""
     return sorted((topic_folder(data, topic) / "table").glob("*.parquet"))
 
 

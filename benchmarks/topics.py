@@ -1,7 +1,7 @@
-"""Claims about many topics: how fast they are created, what they cost while nothing comes, how soon all of them go on
-after a broker was killed, what 200 publishers of one client wait and take.
+"""Claims about many topics: the speed of their creation, their idle cost, the time until all continue after a broker
+was killed, delays and cost of 200 publishers of one client.
 
-The clients of the last two are processes of their own: ``failover.py`` and ``many_publishers.py``.
+The clients of the last two are separate processes: ``failover.py`` and ``many_publishers.py``.
 """
 
 import time
@@ -38,16 +38,16 @@ ALIKE: Mapping[str, Any] = {"segments": SEGMENTS, "replicas": REPLICAS, "scaling
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """So many topics of ``SEGMENTS`` segments, and what was promised for them."""
+    """A number of topics of ``SEGMENTS`` segments, and its promises."""
 
     topics: int
     idle_percent_max: float
     idle_mb_max: float | None = None
-    """None: nothing was promised."""
+    """Limit of idle memory; None: no promise."""
     failover_s_max: float
-    """A lease more where it is the leader that was killed."""
+    """Limit of a failover, plus a lease if the leader was killed."""
     victims: tuple[str, ...] = (BROKER, LEADER)
-    """Each on a cluster of its own."""
+    """Brokers to kill, each on a separate cluster."""
     lease_ttl_s: float = LEASE_TTL_S
 
 
@@ -68,7 +68,7 @@ QUICK = (
 
 
 def run(scale: Scale) -> list[Measure]:
-    """Each size on two clusters of three brokers, one for each kill; then 200 publishers to one broker."""
+    """Measure each size on two clusters of three brokers, one for each kill; then 200 publishers on one broker."""
     _, bare_mb = bare_python()
     sizes = QUICK if scale.quick else SIZES
     with scratch(scale.directory) as folder:
@@ -94,7 +94,7 @@ def run(scale: Scale) -> list[Measure]:
 def _measured(
     folder: Path, size: Size, scale: Scale, syncs_per_s: float, bare_mb: float
 ) -> tuple[list[Measure], list[Failover]]:
-    """What there is to say of one size, and what the kills showed. The first cluster's topics are created one after
+    """Return the measures of one size, and the results of the kills. The first cluster's topics are created one after
     another, those of further ones by one call."""
     singly: list[float] = []
     in_bulk: list[float] = []
@@ -131,8 +131,8 @@ def _topics_per_s(numbers: range, create: Callable[[Sequence[str]], None]) -> fl
 
 
 def _created(size: Size, singly: Sequence[float], in_bulk: Sequence[float], syncs_per_s: float) -> list[Measure]:
-    """Beside syncs one after another: a topic is there once etcd has synced it. Half of the topics by a call of its
-    own each, then the others by one call."""
+    """Measure beside syncs one after another: a topic exists once etcd has synced it. Half of the topics have separate
+    calls, then one call creates the others."""
     name = f"create_{size.topics}_topics"
     rows = [(name, singly, CREATED_PER_S_MIN), (f"{name}_in_bulk", in_bulk, CREATED_IN_BULK_PER_S_MIN)]
     return [
@@ -142,7 +142,7 @@ def _created(size: Size, singly: Sequence[float], in_bulk: Sequence[float], sync
 
 
 def _idle(pids: Sequence[int], size: Size, seconds: float, bare_mb: float) -> list[Measure]:
-    """The figures are those of the hungriest broker, the others are in ``brokers``."""
+    """Return figures of the busiest broker; those of the others are in ``brokers``."""
     shares = cpu_percents(pids, seconds)
     resident = [resident_mb(pid) for pid in pids]
     of = f"{size.topics * SEGMENTS}_segments"

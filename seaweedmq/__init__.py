@@ -1,4 +1,4 @@
-"""SeaweedMQ: a message broker cluster that keeps floods of messages as ordinary files.
+"""SeaweedMQ: a message broker cluster that keeps every topic as ordinary files.
 
 ::
 
@@ -10,8 +10,8 @@
             for message in subscriber:
                 ...
 
-The same for asyncio is ``seaweedmq.aio``. Names are loaded when first used, so that brokers and Spark workers, which
-import parts of the package, do not pay for the client.
+``seaweedmq.aio`` has the same API for asyncio. Names are loaded on first use, so that brokers and Spark workers, which
+import parts of the package, do not load the client.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from seaweedmq import aio, errors
     from seaweedmq.client.blocking.admin import Admin
-    from seaweedmq.client.blocking.client import Client, GroupSubscriber, Publisher, Subscriber
+    from seaweedmq.client.blocking.client import Client
+    from seaweedmq.client.blocking.publisher import Publisher
+    from seaweedmq.client.blocking.subscriber import GroupSubscriber, Subscriber
     from seaweedmq.client.config import ClientConfig
     from seaweedmq.client.publish.receipts import OffsetRange, Receipt, TableReceipt
     from seaweedmq.client.subscribe.messages import Message
@@ -48,9 +50,9 @@ __all__ = [
 _HOME = {
     "Admin": "seaweedmq.client.blocking.admin",
     "Client": "seaweedmq.client.blocking.client",
-    "GroupSubscriber": "seaweedmq.client.blocking.client",
-    "Publisher": "seaweedmq.client.blocking.client",
-    "Subscriber": "seaweedmq.client.blocking.client",
+    "GroupSubscriber": "seaweedmq.client.blocking.subscriber",
+    "Publisher": "seaweedmq.client.blocking.publisher",
+    "Subscriber": "seaweedmq.client.blocking.subscriber",
     "ClientConfig": "seaweedmq.client.config",
     "Message": "seaweedmq.client.subscribe.messages",
     "OffsetRange": "seaweedmq.client.publish.receipts",
@@ -66,16 +68,18 @@ def connect(
     dialer: "Dialer | None" = None,
     env: "Environment | None" = None,
 ) -> "Client":
-    """Connect to a cluster by any of its brokers.
+    """Connect to a cluster through any of its brokers.
 
     Args:
         bootstrap: ``host:port[,host:port]`` or a sequence of ``host:port``, tried in random order.
-        dialer, env: the network, clock and randomness; tests bring their own.
+        config: Limits and timeouts of the client; the defaults of :class:`ClientConfig` if None.
+        dialer: The network; gRPC if None. Tests pass their own.
+        env: The clocks and the randomness; the system's if None. Tests pass their own.
 
     Raises:
-        InvalidArgument: an address is not ``host:port``.
-        Unavailable: no broker answered within ``connect_timeout_s``, or nobody listens at any of them for
-            ``connect_refused_s``; names every address and why.
+        InvalidArgument: If an address is not ``host:port``.
+        Unavailable: If no broker answers within ``connect_timeout_s``, or all addresses refuse connections for
+            ``connect_refused_s``. The message names every address with its error.
     """
     from seaweedmq import aio
     from seaweedmq.client.blocking.client import Client

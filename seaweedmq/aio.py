@@ -1,4 +1,4 @@
-"""SeaweedMQ for asyncio: the same names as ``seaweedmq``, with ``await``.
+"""The asyncio API of SeaweedMQ: the same names as ``seaweedmq``, with ``await``.
 
 ::
 
@@ -10,7 +10,7 @@
             async for message in subscriber:
                 ...
 
-It runs on whatever event loop there is; ``uvloop.run(main())`` gives it the one that the synchronous face has.
+It runs on any event loop; ``uvloop.run(main())`` runs it on the one that the synchronous API uses.
 """
 
 import time
@@ -26,7 +26,7 @@ from seaweedmq.client.publish.receipts import OffsetRange, Receipt, TableReceipt
 from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.ports import Dialer, Environment
-from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.process.boot_clock import boot_s
 
 __all__ = [
     "Admin",
@@ -45,8 +45,8 @@ __all__ = [
 
 
 def system_environment() -> Environment:
-    """The machine's clock and unseeded randomness."""
-    return Environment(wall_us=lambda: time.time_ns() // 1_000, boot_s=boot_s)  # noqa: TID251 - it begins here
+    """Return an environment with the machine's clocks and unseeded randomness."""
+    return Environment(wall_us=lambda: time.time_ns() // 1_000, boot_s=boot_s)  # noqa: TID251 - the one real clock
 
 
 def connect(
@@ -56,16 +56,18 @@ def connect(
     dialer: Dialer | None = None,
     env: Environment | None = None,
 ) -> Opening[Client]:
-    """Connect to a cluster by any of its brokers; ``await`` it, or use it in ``async with``.
+    """Connect to a cluster through any of its brokers; ``await`` the result, or use it in ``async with``.
 
     Args:
         bootstrap: ``host:port[,host:port]`` or a sequence of ``host:port``, tried in random order.
-        dialer, env: the network, clock and randomness; a simulation brings its own.
+        config: Limits and timeouts of the client; the defaults of :class:`ClientConfig` if None.
+        dialer: The network; gRPC if None. A simulation passes its own.
+        env: The clocks and the randomness; the system's if None. A simulation passes its own.
 
     Raises:
-        InvalidArgument: an address is not ``host:port``.
-        Unavailable: no broker answered within ``connect_timeout_s``, or nobody listens at any of them for
-            ``connect_refused_s``; names every address and why.
+        InvalidArgument: If an address is not ``host:port``.
+        Unavailable: If no broker answers within ``connect_timeout_s``, or all addresses refuse connections for
+            ``connect_refused_s``. The message names every address with its error.
     """
 
     async def open_client() -> Client:
@@ -77,8 +79,8 @@ def connect(
 
 
 def grpc_dialer() -> Dialer:
-    """Connections over the network."""
-    # here, not above: a simulation with its own dialer needs no gRPC
+    """Return a dialer that connects over the network by gRPC."""
+    # Lazy import: a simulation with its own dialer needs no gRPC.
     from seaweedmq.rpc.client import GrpcDialer
 
     return GrpcDialer()

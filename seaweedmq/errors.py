@@ -1,16 +1,16 @@
-"""The few kinds of error, each saying whose fault it is and what the caller should do.
+"""The errors of SeaweedMQ, each of which defines whose fault it is and what the caller should do.
 
-Every error a user can meet derives from :class:`SeaweedMQError`. A message names the thing, the rule it broke and
-the remedy. ``rpc.status`` is the only place that turns these into gRPC status codes and back.
+Every error that reaches a user derives from :class:`SeaweedMQError`. A message names the thing, the broken rule and the
+remedy. Only ``rpc.status`` converts between these errors and gRPC status codes.
 """
 
 from typing import ClassVar, TypeVar
 
 
 class SeaweedMQError(Exception):
-    """Base of all errors.
+    """Base class of all errors.
 
-    ``code`` travels on the wire; ``retryable`` tells whether the same call may succeed later unchanged.
+    ``code`` travels on the wire; ``retryable`` is whether the same call may succeed later unchanged.
     """
 
     code: ClassVar[str] = "INTERNAL"
@@ -21,9 +21,9 @@ E = TypeVar("E", bound=SeaweedMQError)
 
 
 def fresh(error: E) -> E:
-    """The same error without the frames it went through: what is kept, to be raised more than once, is raised so.
+    """Return a copy of the error without traceback, to raise a stored error more than once.
 
-    Every raise adds to an exception's traceback, which keeps alive the frames it names and all they refer to.
+    Every raise adds frames to an exception's traceback, which keeps them alive with everything they refer to.
     """
     again = type(error).__new__(type(error), *error.args)
     again.__dict__.update(error.__dict__)
@@ -33,27 +33,33 @@ def fresh(error: E) -> E:
 
 
 def unraised(error: E) -> E:
-    """The error itself without the frames it went through, to be stored by the function that caught it.
+    """Return the error itself without its traceback, to be stored by the function that caught it.
 
-    One of these frames is that function's, which refers to the error: both would stay until the garbage is collected.
+    One of the traceback's frames is that function's, which refers to the error: the cycle would stay until a garbage
+    collection.
     """
     return error.with_traceback(None)
 
 
 class InvalidArgument(SeaweedMQError):
-    """The caller's fault: the input breaks a rule. Correct it; sending it again unchanged fails again."""
+    """The caller's fault: the input breaks a rule. Correct it, since it fails again unchanged."""
 
     code = "INVALID_ARGUMENT"
 
 
 class OutOfOrderSequence(InvalidArgument):
-    """A frame of a Kafka producer that is neither its next one nor a repeat: what comes before it is missing, or it is
-    none of the frames that were stored. Send what comes before it first, or begin a new epoch."""
+    """A frame of a Kafka producer that is neither its next one nor a repeat.
+
+    An earlier frame is missing, or the frame matches no stored one. Send the missing frames first, or begin a new
+    epoch.
+    """
 
 
 class DuplicateSequence(InvalidArgument):
-    """A frame of a Kafka producer that was stored before, longer ago than its offset is remembered. Nothing is to be
-    done."""
+    """A repeated frame of a Kafka producer whose offset is no longer remembered.
+
+    It was stored before; no action is necessary.
+    """
 
 
 class NotFound(SeaweedMQError):
@@ -69,54 +75,58 @@ class AlreadyExists(SeaweedMQError):
 
 
 class StaleMetadata(SeaweedMQError):
-    """The caller's view of the cluster is old (wrong owner, wrong epoch). Refresh the metadata, then retry."""
+    """The caller's metadata are outdated (wrong owner, wrong epoch). Refresh the metadata, then retry."""
 
     code = "STALE_METADATA"
     retryable = True
 
 
 class Fenced(SeaweedMQError):
-    """A newer incarnation of the caller (producer, member of a group, primary of a segment) has taken over. Stop."""
+    """A newer incarnation of the caller (producer, group member, primary of a segment) has taken over. Stop."""
 
     code = "FENCED"
 
 
 class Deposed(SeaweedMQError):
-    """The broker does not lead, or has lost its lease: nothing was written. Ask the new leader, or come back."""
+    """The broker does not lead: nothing was written. Query the new leader, or retry."""
 
     code = "DEPOSED"
     retryable = True
 
 
+class LeaseEnded(Deposed):
+    """The lease of the broker has ended, and its registrations and leadership with it. Register under a new lease."""
+
+
 class ProtocolViolation(SeaweedMQError):
-    """The peer's fault: it said what the protocol does not allow here. Nothing of it was taken; mend the peer."""
+    """The peer's fault: it broke the protocol. Nothing of the request was accepted; fix the peer."""
 
     code = "PROTOCOL_VIOLATION"
 
 
 class OutOfRange(SeaweedMQError):
-    """The offset is below what retention kept, or above what is committed."""
+    """The offset is below the records that retention left, or above the high watermark."""
 
     code = "OUT_OF_RANGE"
 
 
 class Unavailable(SeaweedMQError):
-    """The cluster can not do it now (no leader, broker gone, etcd out of reach). Retry with back-off."""
+    """The cluster cannot do it now (no leader, no broker, etcd unreachable). Retry with back-off."""
 
     code = "UNAVAILABLE"
     retryable = True
 
 
 class Conflict(Unavailable):
-    """The metadata moved on between reading and writing: read again, then retry. Nothing was written."""
+    """The metadata changed between reading and writing, and nothing was written. Read again, then retry."""
 
 
-class Refused(Unavailable):
-    """Nobody listens at a broker's address: found out on this side, at once."""
+class ConnectionRefused(Unavailable):
+    """No process listens at a broker's address, as this side finds out at once."""
 
 
 class DeadlineExceeded(SeaweedMQError):
-    """It was not done in the time allowed. It may still happen; idempotent producers may safely retry."""
+    """The call did not finish in time. It may still take effect; idempotent producers may safely retry."""
 
     code = "DEADLINE_EXCEEDED"
     retryable = True
@@ -130,38 +140,40 @@ class ResourceExhausted(SeaweedMQError):
 
 
 class StorageFailed(SeaweedMQError):
-    """The shared storage refused: unwritable, full or gone. Nothing acknowledged is affected; mend it and retry."""
+    """The shared storage failed: unwritable, full or missing. Acknowledged records are safe; repair it and retry."""
 
     code = "STORAGE_FAILED"
     retryable = True
 
 
 class StorageFull(StorageFailed):
-    """The shared storage has no room. Reads and deletions go through; free space, or wait for retention, and retry."""
+    """The shared storage is full. Reads and deletions succeed; free space, or wait for retention, and retry."""
 
 
 class Corrupt(SeaweedMQError):
-    """Bytes fail their checksum or structure. The message names the file and position. Never served."""
+    """Bytes that fail their checksum or structure. The message names the file and position. They are never served."""
 
     code = "CORRUPT"
 
 
 class DataLoss(SeaweedMQError):
-    """Committed records are in no file, and neither retention nor a low watermark explains it. The message names the
-    topic, the segment and the offsets. Restore the files, or read with ``on_missing="skip"``."""
+    """Committed records are in no file, and neither retention nor a low watermark explains it.
+
+    The message names the topic, the segment and the offsets. Restore the files, or read with ``on_missing="skip"``.
+    """
 
     code = "DATA_LOSS"
 
     def __init__(self, message: str, start_offset: int | None = None, end_offset: int | None = None) -> None:
         super().__init__(message)
         self.start_offset = start_offset
-        """First offset that is missing; None if the error came from another process, which put it into words."""
+        """First missing offset; None if the error came from another process, which sent only the message."""
         self.end_offset = end_offset
-        """First offset behind the gap that a file holds, or the end of the read; None as above."""
+        """First offset after the gap that a file holds, or the end of the read; None as above."""
 
 
 class Unsupported(SeaweedMQError):
-    """The protocol, format version or encoding is not one this build speaks. Upgrade the older side."""
+    """A protocol, format version or encoding that this build does not support. Upgrade the older side."""
 
     code = "UNSUPPORTED"
 

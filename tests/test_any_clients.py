@@ -1,7 +1,7 @@
-"""A broker with little memory keeps its bound beside any clients, serves a good one, and holds nothing once they left.
+"""Tests that a broker with little memory keeps its bound beside any clients, serves a valid one, and leaks nothing.
 
-Clients come on real sockets, by either protocol, and leave by hanging up. The broker runs in this process, so its
-resident memory, descriptors and tasks are counted with those of the clients. The profile "deep" opens 500 crowds.
+Clients connect to real sockets, by either protocol, and leave by disconnecting. The broker runs in this process, so its
+resident memory, descriptors and tasks include those of the clients. The profile "deep" runs 500 crowds.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ import uvloop
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from seaweedmq.kafka.wire import budget, connection
+from seaweedmq.kafka.wire import budget, deadlines
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, REQUESTS
-from seaweedmq.model.calls import CreateTopic
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
-from seaweedmq.model.publish import PublishAck, PublishFrames, PublishReady, PublishRequest
+from seaweedmq.model.messages.calls import CreateTopic
+from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishReady, PublishRequest
 from seaweedmq.model.topic import TopicSpec
 from seaweedmq.rpc.address import parse_address
 from seaweedmq.rpc.client import GrpcDialer
@@ -36,27 +36,27 @@ from tests.support.visitors import FRAME_BYTES_MAX, TOPIC, VISITORS, Place, fram
 from tests.support.whole_broker import WholeBroker, whole_broker
 
 RESIDENT_MAX = 1.25
-"""Largest resident memory, in parts of the bound."""
+"""Largest resident memory, as a multiple of the bound."""
 IS_DEEP = settings.default.max_examples > 100
 EXAMPLES = settings.default.max_examples if IS_DEEP else 4
-"""All of the profile "deep"; an example takes up to seconds, until a slow client is closed."""
+"""Number of examples, all of the profile "deep"; an example takes up to seconds, until a slow client is closed."""
 BEYOND_RUNTIME_MIB = (160, 288) if IS_DEEP else (160,)
-"""Bounds of the broker, beyond what its process takes without one: little more than it needs, and as much as it needs
-to set memory aside for several streams.
+"""Bounds of the broker, beyond its process's base memory: slightly more than it needs, and enough to reserve memory for
+several streams.
 """
 STORED_FRAMES = 400
-"""Frames of 60 KiB that are only in files at first."""
+"""Frames of 60 KiB that are initially only in files."""
 PATIENCE_S = 60.0
 OF_GROUPS = "group "
-"""Tasks whose names have this are of groups, which remain for some seconds after their members."""
+"""Part of the names of group tasks, which remain for some seconds after their members."""
 SPARE_FILES = 4
-"""Descriptors that may be left in the end: log files come and go by themselves."""
+"""Descriptors that may be left in the end: log files open and close independently."""
 CROWDS = st.lists(st.tuples(st.sampled_from(sorted(VISITORS)), st.integers(1, 8)), min_size=1, max_size=6)
-"""Kinds of clients, each with a number of them."""
+"""Kinds of clients, with the number of each."""
 
 
 class Visited:
-    """A broker with a good client, and its holdings before any other client came."""
+    """A broker with a valid client, and its holdings before any other client connected."""
 
     def __init__(self, broker: WholeBroker, bound_bytes: int) -> None:
         self._broker = broker
@@ -68,11 +68,11 @@ class Visited:
         self._tasks: Mapping[str, int] = {}
         self._sockets = 0
         self._files: int | None = None
-        """Descriptors after the first crowd: gRPC keeps some of its own for the next connections."""
+        """Descriptors after the first crowd: gRPC keeps some for the next connections."""
         self._peak_bytes = 0
 
     async def begin(self, stack: contextlib.AsyncExitStack) -> None:
-        """Connect the good client, fill the topic, and note the holdings."""
+        """Connect the valid client, fill the topic, and note the holdings."""
         await self._broker.broker.api.call(CreateTopic(TopicSpec(name=TOPIC, partitions=1)))
         self._kafka = await stack.enter_async_context(script(self._place.kafka_port))
         self._native = Publishing(self._place.address)
@@ -82,14 +82,14 @@ class Visited:
         await self._be_good()
         memory = self._broker.broker.inspect.memory
         for segment in self._broker.broker.inspect.segments.values():
-            while segment.log.flushed < segment.log.end:  # noqa: ASYNC110 - fsyncs are reported to publishers alone
+            while segment.log.flushed < segment.log.end:  # noqa: ASYNC110 - only publishers learn of fsyncs
                 await asyncio.sleep(0.05)
             memory.logs.give(segment.log.evict(1 << 30))
         self._memory, self._tasks = self._held(), _tasks()
         self._sockets = self._open_sockets()
 
     async def receive(self, crowd: Sequence[tuple[str, int]], seed: int) -> None:
-        """Let clients come, so many of each kind, and leave; check the holdings meanwhile and afterwards."""
+        """Connect and disconnect the clients; check the holdings meanwhile and afterwards."""
         watching = asyncio.create_task(self._watch(), name="watch")
         visitors = [
             asyncio.create_task(VISITORS[kind](self._place, random.Random(f"{seed} {kind} {number}")))
@@ -103,7 +103,7 @@ class Visited:
         await asyncio.wait(visitors)
         failures = [v.exception() for v in visitors if not v.cancelled() and v.exception()]
         assert all(isinstance(failure, OSError | EOFError) for failure in failures), failures
-        del visitors, visitor, failures  # they hold calls of gRPC
+        del visitors, visitor, failures  # they hold gRPC calls
         await self._be_good()
         watching.cancel()
         await asyncio.wait({watching})
@@ -113,7 +113,7 @@ class Visited:
         assert self._peak_bytes <= RESIDENT_MAX * self._bound_bytes, f"{self._peak_bytes / MIB:.0f} MiB are resident"
 
     async def end(self) -> None:
-        """Nothing at all is left of the clients once their groups have ended."""
+        """Check that no holdings of the clients are left once their groups have ended."""
         await self._until_left()
         assert self._files is not None
         files = self._process.num_fds()
@@ -130,12 +130,12 @@ class Visited:
             await asyncio.gather(self._native.publish(100), _produce(self._kafka))
 
     async def _until_left(self, besides: str | None = None) -> None:
-        """Wait until no more is held than before; tasks whose names have ``besides`` do not count."""
+        """Wait until holdings are as before, except tasks whose names contain ``besides``."""
         left: object = None
         try:
             async with asyncio.timeout(PATIENCE_S):
                 while left := self._left(besides):
-                    gc.collect()  # with the last object of its calls, gRPC closes the connection of a client
+                    gc.collect()  # gRPC closes a client's connection with the last object of its calls
                     await asyncio.sleep(0.02)
         except TimeoutError:
             pytest.fail(f"{PATIENCE_S:.0f} s after the clients left, this of them is held: {left}")
@@ -151,7 +151,7 @@ class Visited:
         return memory or tasks or (sockets > 0 and f"{sockets} sockets")
 
     def _open_sockets(self) -> int:
-        """Return the number of sockets at both ends of connections to the broker, and of those that listen."""
+        """Return the number of sockets at both ends of connections to the broker, and of listening ones."""
         ports = {self._place.kafka_port, parse_address(self._place.address).port}
         ends = self._process.net_connections("tcp")
         return sum(1 for end in ends if ports & {address.port for address in (end.laddr, end.raddr) if address})
@@ -176,7 +176,7 @@ class Visited:
 
 
 def _tasks() -> Mapping[str, int]:
-    """Return the number of tasks by their names, without the numbers in these."""
+    """Return the number of tasks by their names without digits."""
     digits = str.maketrans("", "", "0123456789")
     return Counter(task.get_name().translate(digits) for task in asyncio.all_tasks())
 
@@ -192,7 +192,7 @@ class Publishing:
         self._sent = 0
 
     async def publish(self, size_bytes: int) -> None:
-        """Return once a record is acknowledged."""
+        """Send a record; return once it is acknowledged."""
         if not self._sent:
             self._opened = await opening(self._api, random.Random("good"))
             self._to_send.put_nowait(self._opened)
@@ -202,7 +202,7 @@ class Publishing:
         assert isinstance(await anext(self._replies), PublishAck)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         await self._dialer.close()
 
     async def _requests(self) -> AsyncIterator[PublishRequest]:
@@ -219,7 +219,7 @@ async def _produce(kafka: Script) -> None:
 
 @contextlib.asynccontextmanager
 async def visited(storage: Path, beyond_runtime_bytes: int) -> AsyncIterator[Visited]:
-    """A broker to visit."""
+    """Provide a broker to visit."""
     gc.collect()
     bound_bytes = psutil.Process().memory_info().rss + beyond_runtime_bytes
     config = BrokerConfig(
@@ -230,7 +230,7 @@ async def visited(storage: Path, beyond_runtime_bytes: int) -> AsyncIterator[Vis
         kafka_internal_partitions=1,
         maintenance_interval_s=3_600,
         group_session_timeout_s=1.0,
-        storage_free_bytes_min=0,
+        storage_free_bytes_min=1,
     )
     async with whole_broker(storage, config) as broker, contextlib.AsyncExitStack() as stack:
         one = Visited(broker, bound_bytes)
@@ -239,10 +239,11 @@ async def visited(storage: Path, beyond_runtime_bytes: int) -> AsyncIterator[Vis
 
 
 @pytest.mark.deep
+@pytest.mark.examples
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("mib", BEYOND_RUNTIME_MIB)
 def test_whatever_clients_come_and_leave_the_bound_holds_and_nothing_remains(tmp_path: Path, mib: int) -> None:
-    # In a process of its own: what earlier tests left in this one would be most of the resident memory.
+    # In a process of its own: memory from earlier tests would dominate this one's resident memory.
     examples = EXAMPLES // len(BEYOND_RUNTIME_MIB)
     child = multiprocessing.get_context("spawn").Process(target=visits, args=(tmp_path, mib * MIB, examples))
     child.start()
@@ -252,9 +253,9 @@ def test_whatever_clients_come_and_leave_the_bound_holds_and_nothing_remains(tmp
 
 def visits(storage: Path, beyond_runtime_bytes: int, examples: int) -> None:
     """Have crowds visit a broker, each kind of client first."""
-    budget.PRESS_INTERVAL_S = connection.PRESS_INTERVAL_S = 0.02
+    budget.PRESS_INTERVAL_S = deadlines.PRESS_INTERVAL_S = 0.02
     budget.SLOW_WINDOW_S = 0.3
-    connection.HALF_CLOSED_S = 0.2
+    deadlines.HALF_CLOSED_S = 0.2
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         stack = contextlib.AsyncExitStack()
         broker = runner.run(stack.enter_async_context(visited(storage, beyond_runtime_bytes)))

@@ -1,4 +1,4 @@
-"""The benchmarks' own arithmetic, and one tiny real run."""
+"""Tests of the benchmarks' arithmetic, and one tiny real run."""
 
 import importlib.util
 import json
@@ -21,6 +21,8 @@ from benchmarks.report import to_json
 from benchmarks.split_stall import longest_gap_s
 from seaweedmq.model.ring import WHOLE_RING, even_ranges, slot_of
 from tests.faults.faults import FAULTS
+
+pytestmark = pytest.mark.deep
 
 ROOT = Path(__file__).parents[1]
 
@@ -107,7 +109,7 @@ def test_targets_of_the_full_sizes_are_none_of_a_quick_run(tmp_path: Path) -> No
 
 def test_the_longest_gap_counts_the_time_to_the_first_and_from_the_last() -> None:
     acknowledged_s = [0.9, 1.25, 1.5, 2.0, 2.1]
-    assert longest_gap_s(acknowledged_s, 1.0, 2.0) == 0.5  # none at 0.9 or 2.0: these are not within
+    assert longest_gap_s(acknowledged_s, 1.0, 2.0) == 0.5  # none at 0.9 or 2.0: both are outside
     assert longest_gap_s(acknowledged_s, 1.0, 1.25) == 0.25
     assert longest_gap_s([], 1.0, 4.0) == 3.0
 

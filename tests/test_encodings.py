@@ -1,4 +1,4 @@
-"""A second encoding of payloads: whatever reads payloads asks the dispatch, and an unknown one is named everywhere."""
+"""Tests with a second payload encoding: all readers use the dispatch, and errors name an unknown encoding."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,22 +16,20 @@ from seaweedmq.codec.frame import Frame, FrameHeader, encode_header, split_frame
 from seaweedmq.codec.payload.batch import ENCODINGS, Encoding, clip_frame, validate_payload
 from seaweedmq.core.files.snapshot import plan_snapshot
 from seaweedmq.errors import InvalidArgument, Unsupported
-from seaweedmq.model.frames import Frames
-from seaweedmq.model.groups import GroupDescription, GroupTopic, SegmentLag
-from seaweedmq.model.publish import PublishFrames
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages.frames import Frames
+from seaweedmq.model.messages.groups import GroupDescription, GroupTopic, SegmentLag
+from seaweedmq.model.messages.publish import PublishFrames
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.columns import columns_of
-from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.window import Interval
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import convert_files
-from tests.broker.bed import NAME as BED_TOPIC
-from tests.broker.bed import Bed, frame, story, values
+from tests.broker.testbed import NAME as BED_TOPIC
+from tests.broker.testbed import Testbed, frame, story, values
 from tests.client.conftest import NOW_US, QUICK, environment
 from tests.client.fake_broker import FakeCluster
+from tests.support.scans import scan_of
 from tests.support.segments import (
     NAME,
     T0,
@@ -50,7 +48,7 @@ UNKNOWN = r"payload encoding 9, this build knows 1 \(Arrow IPC\), 2 \(Kafka batc
 
 
 def turned(payload: Frames) -> memoryview:
-    """Every bit the other way round: nobody takes that for Arrow."""
+    """Invert every bit, so that the payload is not valid Arrow."""
     return memoryview(np.bitwise_not(np.frombuffer(payload, np.uint8)).tobytes())
 
 
@@ -67,12 +65,12 @@ def decode(toy: Frame, schema: pa.Schema | None) -> pa.RecordBatch:
 
 
 def clip(toy: Frame, batch: pa.RecordBatch, skipped: int) -> bytes:
-    """As Arrow: a segment may have frames of several encodings."""
+    """Clip a frame as Arrow does: a segment may have frames of several encodings."""
     return ARROW.clip(to_arrow(toy), batch, skipped)
 
 
 def toy_of(data: Frames) -> bytes:
-    """A frame of this encoding with the records of one of Arrow's."""
+    """Return a frame of this encoding with the records of an Arrow frame."""
     (found,) = split_frames(data)
     payload = turned(found.payload)
     header = found.header._replace(encoding=TOY, payload_checksum=xxh3_64_intdigest(payload))
@@ -119,13 +117,13 @@ def expected(start: int, end: int) -> list[tuple[int, bytes]]:
 
 @pytest.mark.usefixtures("known")
 async def test_files_of_it_are_read_searched_and_converted(store: FileSegmentStore) -> None:
-    """Beside frames of Arrow, in one segment."""
+    """Frames of Arrow are in the same segment."""
     first = await write_log(store, 0, [toy_frame(0, 10), make_frame(10, 5, stamps=True), toy_frame(15, 5)])
     await write_log(store, 18, [toy_frame(18, 7)], writer="b-2")
     assert await read(store, 0, 20) == expected(0, 20)
     assert await find_offset_by_time(store, make_topic(), 0, T0 + 7_000_000, 20) == (7, T0 + 7_000_000)
     topic = make_topic()
-    scan = Scan(root=store.root, topic=topic, timestamps=Interval(), columns=columns_of(topic, ["offset", "value"]))
+    scan = scan_of(store.root, topic, ["offset", "value"])
     pieces = plan_snapshot(topic, make_segment(20), await store.list_files(NAME, 0))
     rows = [row for batch in scan.read(pieces) for row in batch.to_pylist()]
     assert [(row["offset"], row["value"]) for row in rows] == expected(0, 20)
@@ -150,9 +148,9 @@ def test_it_is_checked_by_its_own_rules_and_by_those_of_all_frames() -> None:
 
 @pytest.mark.usefixtures("known")
 @story
-async def test_brokers_take_it_in_and_pass_it_on(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_brokers_take_it_in_and_pass_it_on(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(PublishFrames(toy_of(frame(3))))
     assert await publisher.acks() == [(0, 0)]
@@ -160,9 +158,9 @@ async def test_brokers_take_it_in_and_pass_it_on(bed: Bed) -> None:
 
 
 @story
-async def test_brokers_that_do_not_know_it_name_it(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_brokers_that_do_not_know_it_name_it(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(PublishFrames(toy_of(frame(3))))
     error = await publisher.stream.failure()
@@ -193,7 +191,7 @@ async def test_clients_that_do_not_know_it_name_it(cluster: FakeCluster, client:
 
 
 async def toys(cluster: FakeCluster, client: Client) -> None:
-    """A frame of two records, a minute ago and a second after that, stored in this encoding."""
+    """Store a frame of this encoding with two records: a minute old, and a second younger."""
     await client.admin.create_topic("shop/orders")
     table = pa.table({"at": pa.array([NOW_US - 60_000_000, NOW_US - 59_000_000]), "value": [b"0", b"1"]})
     table = table.set_column(0, "at", table.column(0).cast(pa.timestamp("us", tz="UTC")))
@@ -218,7 +216,7 @@ async def test_who_does_not_know_it_names_it(store: FileSegmentStore) -> None:
 
 
 async def test_a_frame_of_an_unknown_encoding_is_passed_on_as_it_is(store: FileSegmentStore) -> None:
-    """Older brokers of a cluster hold, count and hand out what they can not read."""
+    """Older brokers of a cluster store, count and deliver frames that they cannot read."""
     data = toy_frame(0, 10)
     await write_log(store, 0, [data])
     chunks = [c async for c in read_segment(store, make_topic(), 0, 0, 10, chunk_bytes=1 << 20)]

@@ -1,6 +1,6 @@
-"""Errors that are kept, to be raised again and again."""
+"""Tests of errors that are kept and raised repeatedly."""
 
-from seaweedmq.client.publish.buffer import NoRoom
+from seaweedmq.client.publish.send_room import NoRoom
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable, fresh
 from tests.support.tracebacks import depth
 

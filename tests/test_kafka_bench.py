@@ -1,4 +1,4 @@
-"""The Kafka suite's own protocol: what it writes and reads without a client library is what Kafka's schemas say."""
+"""Tests of the Kafka suite's own protocol: its encoding without a client library conforms to Kafka's schemas."""
 
 import importlib.util
 import io
@@ -24,12 +24,14 @@ from seaweedmq.codec.kafka.batch import check_batch
 from seaweedmq.kafka.wire.frames import read_request
 from seaweedmq.kafka.wire.messages import FetchResponse, Line, ProduceRequest
 
+pytestmark = pytest.mark.deep
+
 BEFORE_BODY = 4 + 2 + 2 + 4 + 2 + len(CLIENT)
 """Length, key, version, correlation id, client id."""
 
 
 def fetch_reply(records: bytes, error: int = 0) -> memoryview:
-    """Of one partition of the topic ``t``, with its correlation id."""
+    """Return a reply for one partition of the topic ``t``, with its correlation id."""
     make = FetchResponse.FetchableTopicResponse
     part = make.PartitionData(
         version=FETCH_VERSION,

@@ -1,4 +1,4 @@
-"""Batches of Kafka's clients beside frames of native publishers, in one segment: read everywhere, record for record."""
+"""Tests of Kafka batches beside frames of native publishers, in one segment: all readers get equal records."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -16,21 +16,21 @@ from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.codec.frame import encode_header, split_frames
 from seaweedmq.core.files.snapshot import plan_snapshot
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.groups import GroupDescription, GroupTopic, SegmentLag
-from seaweedmq.model.publish import PublishFrames
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages.groups import GroupDescription, GroupTopic, SegmentLag
+from seaweedmq.model.messages.publish import PublishFrames
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.spark.columns import columns_of
-from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.window import Interval
+from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.time_search import find_offset_by_time
+from seaweedmq.storage.scan.columns import columns_of
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import convert_files
-from tests.broker.bed import Bed, story
+from tests.broker.testbed import Testbed, story
 from tests.client.conftest import NOW_US, QUICK, environment
 from tests.client.fake_broker import FakeCluster
 from tests.support.kafka_batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, Record, batch_of, frame_bytes
+from tests.support.scans import scan_of
 from tests.support.segments import (
     NAME,
     T0,
@@ -65,7 +65,7 @@ async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
 
 
 def mixed() -> tuple[list[bytes], list[Row]]:
-    """Frames of one segment from offset 0 on, natives and all five codecs in turn, and their rows."""
+    """Return frames of one segment from offset 0 on, native and all five codecs in turn, and their rows."""
     frames: list[bytes] = []
     rows: list[Row] = []
     for compression in (NONE, GZIP, SNAPPY, LZ4, ZSTD):
@@ -90,8 +90,8 @@ async def read(store: FileSegmentStore, start: int, end: int) -> list[tuple[int,
 
 
 async def scanned(store: FileSegmentStore, topic: Topic, end: int, timestamps: Interval | None = None) -> pa.Table:
-    """By Spark's reader, without Spark."""
-    scan = Scan(root=store.root, topic=topic, timestamps=timestamps or Interval(), columns=columns_of(topic))
+    """Scan with Spark's reader, without Spark."""
+    scan = scan_of(store.root, topic, timestamps=timestamps)
     pieces = plan_snapshot(topic, make_segment(end), await store.list_files(NAME, 0))
     return pa.Table.from_batches(list(scan.read(pieces)))
 
@@ -119,7 +119,7 @@ async def test_logs_tables_and_spark_give_every_record_as_it_was_sent(store: Fil
 
 
 async def test_a_log_that_goes_on_within_a_batch_is_cut_there(store: FileSegmentStore) -> None:
-    """A table holds the first part of a batch, and the log all of it. The first frame may begin below the start."""
+    """A table has the first part of a batch, and the log all of it. The first frame may begin below the start."""
     frames, rows = mixed()
     log = await write_log(store, 0, frames)
     convert_files(store.root, make_topic(), [log], 3, 1 << 20)
@@ -133,7 +133,7 @@ async def test_a_log_that_goes_on_within_a_batch_is_cut_there(store: FileSegment
 
 
 async def test_times_are_found_within_batches_and_batches_by_their_times(store: FileSegmentStore) -> None:
-    """A batch's header says the lowest time, which is not that of its first record."""
+    """A batch's header has the lowest time, which is not that of its first record."""
     topic = make_topic()
     log = await write_log(store, 0, [make_frame(0, 2, stamps=True), frame_bytes(batch_of(SENT, ZSTD), 2)])
 
@@ -151,7 +151,7 @@ async def test_times_are_found_within_batches_and_batches_by_their_times(store: 
 
 
 async def test_what_little_was_is_counted_as_the_much_it_becomes(store: FileSegmentStore) -> None:
-    """Row groups are cut by what records take in memory, not by what they took in a batch."""
+    """Row groups are limited by the records' size in memory, not by their size in a batch."""
     batch = batch_of([Record(b"k", bytes(1_000))] * 100, ZSTD)
     log = await write_log(store, 0, [frame_bytes(batch, 100 * n) for n in range(10)])
     assert len(batch) < 1_000
@@ -161,7 +161,7 @@ async def test_what_little_was_is_counted_as_the_much_it_becomes(store: FileSegm
 
 
 async def test_tables_and_spark_tell_the_partition(store: FileSegmentStore) -> None:
-    """From the frame in a log, from its column in a table."""
+    """The partition comes from the frame in a log, from its column in a table."""
     topic = replace(make_topic(), partitions=4)
     frames = [frame_bytes(batch_of(SENT), 0, slot=3), frame_bytes(batch_of(SENT, GZIP), 3, slot=3)]
     log = await write_log(store, 0, frames)
@@ -182,9 +182,9 @@ def test_a_topics_own_column_partition_keeps_its_name() -> None:
 
 
 @story
-async def test_brokers_take_it_in_and_pass_it_on(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_brokers_take_it_in_and_pass_it_on(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(PublishFrames(frame_bytes(batch_of(SENT, LZ4, producer=(1, 0, 0)))))
     assert await publisher.acks() == [(0, 0)]
@@ -194,9 +194,9 @@ async def test_brokers_take_it_in_and_pass_it_on(bed: Bed) -> None:
 
 
 @story
-async def test_brokers_refuse_a_batch_that_is_not_what_its_frame_says(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_brokers_refuse_a_batch_that_is_not_what_its_frame_says(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     (frame,) = split_frames(frame_bytes(batch_of(SENT[:2], producer=(1, 0, 0))))
     lie = encode_header(frame.header._replace(record_count=3))
@@ -221,7 +221,7 @@ async def client(cluster: FakeCluster) -> AsyncIterator[Client]:
 
 
 async def stored(cluster: FakeCluster, client: Client, records: Sequence[Record], partition: int = 1) -> None:
-    """The records as one batch in a partition of the topic, which has three."""
+    """Store the records as one batch in a partition of the topic, which has three."""
     await client.admin.create_topic(TOPIC, partitions=3)
     (frame,) = split_frames(frame_bytes(batch_of(records, ZSTD), slot=partition))
     place = cluster.stored(TOPIC, partition)

@@ -1,4 +1,4 @@
-"""The Kafka load's checker can fail: each kind of broken promise is found, and nothing else."""
+"""Tests that the Kafka load's checker finds each kind of broken promise, and nothing else."""
 
 from pathlib import Path
 
@@ -13,9 +13,11 @@ from benchmarks.kafka_load.journal import JournalWriter, read_journal, rows_of
 from benchmarks.kafka_load.records import Damaged, Orders, head_of
 from benchmarks.kafka_load.tiers import TIERS
 
+pytestmark = pytest.mark.deep
+
 SENT = {1: Promise(sent=4)}
 WELL = [(0, 10, 1, 7, 0), (1, 5, 1, 8, 1), (0, 11, 1, 7, 2), (1, 6, 1, 8, 3)]
-"""(partition, offset, producer, key, sequence) as delivered to one member."""
+"""Valid records (partition, offset, producer, key, sequence) as delivered to one member."""
 
 
 def test_each_record_once_and_in_order_is_well() -> None:

@@ -1,4 +1,4 @@
-"""SeaweedMQ beside its peers: what the contest makes of its samples, who takes part, and one tiny real run."""
+"""Tests of the contest with SeaweedMQ's peers: its statistics, its choice of participants, and one tiny real run."""
 
 import subprocess
 import sys
@@ -22,8 +22,10 @@ from benchmarks.contest.systems import OURS, SYSTEMS, Way
 from benchmarks.contest.table import BEGIN, END, ROWS, markdown, put
 from tests.support import contest as work
 
+pytestmark = pytest.mark.deep
+
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
+README = ROOT / "benchmarks" / "README.md"
 COMMITTED = ROOT / "benchmarks" / "results" / "peers.json"
 
 
@@ -40,7 +42,7 @@ def rates(system: str, call: str, *records_per_s: float) -> list[Sample]:
 
 
 def row(found: Results, beginning: str) -> list[str]:
-    """Cells of the one row of the table that begins so."""
+    """Return the cells of the table row with this beginning."""
     (line,) = [line for line in markdown(found).splitlines() if line.startswith(f"| {beginning}")]
     return [cell.strip() for cell in line.strip("|").split("|")]
 
@@ -184,8 +186,8 @@ def test_without_java_or_maven_there_is_no_kafka_and_nothing_half_downloaded(
     script(programs / "java", """echo 'openjdk version "17.0.15" 2025-04-15' >&2""")
     with pytest.raises(Missing, match="no mvn on PATH"):
         KafkaServer.equip()
-    script(programs / "mvn", "echo '[ERROR] nobody answers'; exit 1")
-    with pytest.raises(Missing, match=r"Maven can not download Kafka 4[.0-9]+: \[ERROR\] nobody answers"):
+    script(programs / "mvn", "echo '[ERROR] no answer'; exit 1")
+    with pytest.raises(Missing, match=r"Maven can ?not download Kafka 4[.0-9]+: \[ERROR\] no answer"):
         KafkaServer.equip()
     assert list(jars.parent.iterdir()) == []
 
@@ -212,12 +214,12 @@ def test_a_schedule_is_an_open_loop() -> None:
         assert len(due) <= CHUNK_RECORDS
         handed += due
         if number == 0:
-            time.sleep(0.05)  # held up
+            time.sleep(0.05)  # delayed
     assert len(handed) == schedule.count == 2_000
     assert {len(record) for record in handed} == {100}
     dues = sorted({due_ns(record) for record in handed})
     assert len(dues) == 200, "ten records a millisecond"
-    assert all(abs(after - before - 1e6) <= 1 for before, after in pairwise(dues)), "whoever is held up changes nothing"
+    assert all(abs(after - before - 1e6) <= 1 for before, after in pairwise(dues)), "a delay changes nothing"
     assert max(schedule.late_ns) >= 30e6
 
 
@@ -265,5 +267,5 @@ def test_a_quick_run_of_ours_alone_measures_and_renders(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert page.read_text() == f"{BEGIN}\n{markdown(read(found))}\n{END}\n"
     measures = {sample.measure for sample in read(found).samples}
-    assert measures == {"startup", "topics", "latency"}  # before the last it publishes and consumes, to warm up
+    assert measures == {"startup", "topics", "latency"}  # before the last, it publishes and consumes as warm-up
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.md", "peers.json"], "nothing is left behind"

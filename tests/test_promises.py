@@ -1,4 +1,4 @@
-"""The table of promises in deploy/README.md: every kind of failure has a row, and the tests that rows name exist."""
+"""Tests of the table of promises in deploy/README.md: every kind of failure has a row, and its tests exist."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ KINDS = ("broker", "brokers", "leader", "etcd:", "storage:", "network:", "clock"
 
 
 def rows() -> list[list[str]]:
-    """Cells of the table's rows, without its head."""
+    """Return the cells of the table's rows, without its head."""
     section = README.read_text().split("## What is promised", 1)[1].split("\n## ", 1)[0]
     found = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
     return found[1:]

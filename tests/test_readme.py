@@ -1,4 +1,4 @@
-"""Every command and example of the README is run, as it stands there, on a real cluster and real Spark."""
+"""Tests that run every command and example of the guides, unchanged, on a real cluster and real Spark."""
 
 import os
 import re
@@ -12,18 +12,23 @@ from typing import Any
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from seaweedmq.runtime.local_folder import LOCAL_DATA
+from seaweedmq.runtime.process.local_folder import LOCAL_DATA
 from tests.support.commands import Cluster, running_cluster
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-SHELL = [
-    line.split("  #")[0].strip() for kind, block in BLOCKS if kind == "bash" for line in block.splitlines() if line
-]
-PYTHON = [block for kind, block in BLOCKS if kind == "python"]
+ROOT = Path(__file__).parents[1]
+GUIDES = ("README.md", *(f"seaweedmq/{room}/README.md" for room in ("client", "kafka", "spark")))
+"""Guides in test order: later ones use the topics of earlier ones."""
+TEXT = "\n".join((ROOT / guide).read_text() for guide in GUIDES)
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+SHELL = list(
+    dict.fromkeys(
+        line.split("  #")[0].strip() for kind, block in BLOCKS if kind == "bash" for line in block.splitlines() if line
+    )
+)
+PYTHON = list(dict.fromkeys(block for kind, block in BLOCKS if kind == "python"))
 
 SHELL_TIMEOUT_S = 120
-"""Some of the lines start a Spark, and so may another worker at the same time."""
+"""Some lines start a Spark, and another worker may start one at the same time."""
 RUN_ELSEWHERE = {
     "make test": "this",
     "make demo": "tests/cli/test_demo.py runs what it runs",
@@ -32,9 +37,9 @@ RUN_ELSEWHERE = {
     "seaweedmq up --kafka-port 9092": "the cluster of this test, with a port of its own for Kafka's clients",
 }
 BROKER = "seaweedmq broker --etcd 127.0.0.1:2379 --storage /mnt/seaweedmq --listen 127.0.0.1:17777"
-"""``up`` starts its brokers with this command; here its options are only checked to exist."""
+"""The command with which ``up`` starts its brokers; the test only checks that its options exist."""
 EXAMPLES = ("python -m seaweedmq.examples.", "cd pipeline && spark-pipelines ")
-"""Run by tests/examples/test_commands.py, which finds them in the README."""
+"""Commands that tests/examples/test_commands.py finds in Spark's guide and runs."""
 TABLE_JOBS = [line for line in SHELL if line.startswith("seaweedmq table")]
 FOR_KAFKA = [line for line in SHELL if "kafka/" in line or "kcat" in line]
 
@@ -51,7 +56,7 @@ def cluster(data: Path) -> Any:
 
 
 def shell(line: str, cluster: Cluster, folder: Path | None = None) -> str:
-    """Output of a line of shell with ``seaweedmq`` on its path; ``folder``: where `up` was called, if that matters."""
+    """Return the output of a shell line with ``seaweedmq`` on its path; ``folder``: the working directory of `up`."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", line],
@@ -67,11 +72,11 @@ def shell(line: str, cluster: Cluster, folder: Path | None = None) -> str:
 
 
 @pytest.mark.integration
-def test_the_first_steps_do_what_the_readme_says(cluster: Cluster) -> None:
+def test_the_first_steps_do_what_the_guides_say(cluster: Cluster) -> None:
     others = (*RUN_ELSEWHERE, *FOR_KAFKA, *TABLE_JOBS, BROKER)
     steps = [line for line in SHELL if line not in others and not line.startswith(EXAMPLES)]
     outputs = {line: shell(line, cluster) for line in steps}
-    assert len(outputs) >= 6, "the README's commands were not found"
+    assert len(outputs) >= 6, "the commands of the guides were not found"
     assert outputs["seaweedmq subscribe test/numbers --limit 3"].count("\n") == 3
     assert outputs["seaweedmq subscribe test/numbers --format raw | tail -n 1"] == "1000000\n"
     group = "seaweedmq subscribe test/numbers --group adders --format raw | wc -l"
@@ -82,23 +87,23 @@ def test_the_first_steps_do_what_the_readme_says(cluster: Cluster) -> None:
 
 
 @pytest.mark.integration
-def test_jobs_on_tables_do_what_the_readme_says(cluster: Cluster, data: Path) -> None:
-    assert len(TABLE_JOBS) == 3, "the README's commands were not found"
+def test_jobs_on_tables_do_what_the_guides_say(cluster: Cluster, data: Path) -> None:
+    assert len(TABLE_JOBS) == 3, "the commands of the guides were not found"
     log = data / "storage" / "topics" / "test" / "numbers" / "table" / "_delta_log"
     tries = Retrying(retry=retry_if_result(bool), wait=wait_fixed(0.2), stop=stop_after_delay(60))
-    tries(lambda: not any(log.glob("*.json")))  # the segment that was split becomes a table
+    tries(lambda: not any(log.glob("*.json")))  # the split segment becomes a table
     for line in TABLE_JOBS:
         assert shell(line, cluster, data.parent)
 
 
 @pytest.mark.integration
 def test_the_examples_in_python_work(cluster: Cluster, data: Path, tmp_path: Path) -> None:
-    publish_and_read, group, _, plain, source = PYTHON
+    publish_and_read, source, group, _, plain = PYTHON
     printed = _python(publish_and_read.replace('"127.0.0.1:17777"', repr(cluster.addresses)), tmp_path)
     assert printed.count("\n") == 1000
     assert "b'customer 9' b'order 999'" in printed
     mails = _python(group.replace('"127.0.0.1:17777"', repr(cluster.addresses)), tmp_path)
-    assert mails.count("mail to") == 1000  # handlers print at the same time, so lines may mix
+    assert mails.count("mail to") == 1000  # handlers print concurrently, so lines may mix
 
     spark = (
         "from pyspark.sql import SparkSession\n"
@@ -112,13 +117,13 @@ def test_the_examples_in_python_work(cluster: Cluster, data: Path, tmp_path: Pat
 
 
 @pytest.mark.integration
-def test_kafka_s_clients_do_what_the_readme_says(cluster: Cluster, tmp_path: Path) -> None:
+def test_kafka_s_clients_do_what_the_guides_say(cluster: Cluster, tmp_path: Path) -> None:
     example = next(block for block in PYTHON if "confluent_kafka" in block)
     printed = _python(example.replace("127.0.0.1:9092", cluster.kafka), tmp_path)
     assert printed.count("\n") == 1000
     assert " b'user 9' b'click 999'\n" in printed
 
-    assert len(FOR_KAFKA) == 3, "the README's commands were not found"
+    assert len(FOR_KAFKA) == 3, "the commands of the guides were not found"
     tools = [line for line in FOR_KAFKA if "kcat" not in line or shutil.which("kcat")]
     outputs = {line: shell(line.replace("127.0.0.1:9092", cluster.kafka), cluster) for line in tools}
     assert outputs["seaweedmq subscribe kafka/clicks --limit 3"].count('"value":"click ') == 3
@@ -136,7 +141,7 @@ def test_the_command_of_a_broker_is_spelled_right() -> None:
         timeout=60,
         env={**os.environ, "COLUMNS": "200"},
     ).stdout
-    for word in [*shlex.split(BROKER), *re.findall(r"--kafka-(?!port)[a-z]+", README)]:
+    for word in [*shlex.split(BROKER), *re.findall(r"--kafka-(?!port)[a-z]+", TEXT)]:
         assert not word.startswith("--") or word in usage
 
 

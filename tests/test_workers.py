@@ -1,5 +1,6 @@
-"""pytest-xdist keeps the tests of a group in one worker. Where it does not, nothing fails: there is only a cluster for
-each worker, and three Sparks beside each other.
+"""Test that pytest-xdist keeps the tests of a group in one worker.
+
+Otherwise no test fails, but each worker starts a cluster and three Sparks run in parallel.
 """
 
 import subprocess

@@ -1,6 +1,6 @@
-"""What ``benchmarks.peers`` is made of.
+"""The contest of ``benchmarks.peers``.
 
-``seaweedmq/``, ``kafka/`` and ``redis/`` each have a server to start and a client that does what ``client.py`` says. A
-trial starts one server, suites say what is done with it, and each piece of work is a task in a client process of its
-own. Results are samples; the table is made of them alone.
+``seaweedmq/``, ``kafka/`` and ``redis/`` each have a server to start and a client with the interface of ``client.py``.
+A trial starts one server, suites drive it, and each unit of work is a task in a separate client process. Results are
+samples; the table is computed from them alone.
 """

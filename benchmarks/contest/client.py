@@ -1,4 +1,4 @@
-"""What a system's client does: the same for all, each with its own calls."""
+"""Interface of a system's client: the same for all, each with its own calls."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +11,9 @@ from benchmarks.contest.watch import Watch
 
 FLUSH_TIMEOUT_S = 120.0
 IDLE_TIMEOUT_S = 15.0
-"""A consumer that gets nothing for so long gives up, and the count will not be right."""
+"""Seconds without a record after which a consumer stops, so that its count is wrong."""
 LINGER_LATENCY_S = 0.002
-"""Of publishers that send by a schedule."""
+"""Linger in seconds of publishers with a schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What was consumed."""
+    """Records and bytes that were consumed."""
 
     records: int
     value_bytes: int
@@ -37,17 +37,17 @@ class Client(ABC):
     """One client in one process.
 
     Args:
-        address: of the server.
-        fsync: as of the server, for systems in which clients choose.
+        address: Address of the server.
+        fsync: As of the server, for systems in which clients choose.
     """
 
     not_ready: ClassVar[tuple[type[Exception], ...]]
-    """What is raised while the server is starting."""
+    """Exceptions while the server is starting."""
     call_bytes: ClassVar[Mapping[str, int]] = {}
-    """Calls that take many records at once, and how many bytes of values each is given."""
+    """Calls that take many records at once, and the bytes of values that each gets."""
 
     creates_topics: ClassVar[bool] = True
-    """Whether ``create`` has anything to do."""
+    """Whether ``create`` has an effect."""
 
     @abstractmethod
     def __init__(self, address: str, *, fsync: bool) -> None: ...
@@ -63,36 +63,37 @@ class Client(ABC):
 
     @abstractmethod
     def stored(self, topics: Sequence[Topic]) -> int:
-        """Records that the server holds, of all the topics together."""
+        """Return the number of records that the server holds, of all topics together."""
 
     @abstractmethod
     def publish(self, call: str, topic: Topic, feed: Feed, watch: Watch) -> None:
-        """Publish all of the feed; the watch runs from the first call to the last acknowledgement.
+        """Publish the whole feed; the watch runs from the first call to the last acknowledgement.
 
         Raises:
-            Unacknowledged: something was not.
+            Unacknowledged: If a record was not acknowledged.
         """
 
     @abstractmethod
     def consume(self, call: str, topic: Topic) -> Tally:
-        """Everything from the beginning to what is the end now."""
+        """Consume everything from the beginning to the current end."""
 
     @abstractmethod
     def send(self, topics: Sequence[Topic], schedule: Schedule, watch: Watch) -> None:
-        """Send each record when it is due, to one topic after the other, lingering for ``LINGER_LATENCY_S`` if it can.
+        """Send each record when it is due, to one topic after another, lingering for ``LINGER_LATENCY_S`` if possible.
+
         The watch runs from the first record to the last acknowledgement.
 
         Raises:
-            Unacknowledged: something was not.
+            Unacknowledged: If a record was not acknowledged.
         """
 
     @abstractmethod
     def receive(self, topic: Topic, count: int, ready: Callable[[], None], take: Callable[[bytes], None]) -> None:
-        """Hand ``count`` values to ``take`` as they come; return early if nothing comes for ``IDLE_TIMEOUT_S``.
+        """Pass ``count`` values to ``take`` as they arrive; return early after ``IDLE_TIMEOUT_S`` without one.
 
         Args:
-            topic: empty, of one partition.
-            ready: called once, when whatever is published from now on will be delivered.
+            topic: An empty topic of one partition.
+            ready: Called once, when every record published from now on will be delivered.
         """
 
     def __enter__(self) -> Self:

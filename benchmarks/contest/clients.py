@@ -1,10 +1,10 @@
-"""The clients of all systems, whose libraries are loaded by the processes that use them."""
+"""The clients of all systems; each process loads only the library that it uses."""
 
 from benchmarks.contest.client import Client
 
 
 def client_class(name: str) -> type[Client]:
-    """The client of a system. Nothing of the others is loaded."""
+    """Return the client of a system, without loading the others."""
     match name:
         case "seaweedmq":
             from benchmarks.contest.seaweedmq.client import SeaweedClient

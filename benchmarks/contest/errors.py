@@ -1,13 +1,13 @@
-"""Why there is no figure."""
+"""Reasons for a missing figure."""
 
 
 class Missing(Exception):
-    """A system can not take part on this machine; the message says what it lacks."""
+    """A system cannot take part on this machine; the message names what it lacks."""
 
 
 class Failed(Exception):
-    """A server or a client did not do what it should; the message is what it said."""
+    """A server or a client failed; the message is its output."""
 
 
 class Unacknowledged(Exception):
-    """Records were published and the server did not say that it has them."""
+    """Records were published without an acknowledgement of the server."""

@@ -1,4 +1,4 @@
-"""What is published: records of one size, as fast as they are taken, or by a schedule."""
+"""Records to publish, of one size, at full speed or by a schedule."""
 
 import itertools
 import random
@@ -7,24 +7,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 POOL_RECORDS = 50_000
-"""Distinct values, at least: more than the processor's caches hold together with what becomes of them on the way."""
+"""Minimum number of distinct values: more than the processor's caches hold together with copies of the values."""
 KEYS = 10_000
 CHUNK_RECORDS = 1_000
-"""Between two looks at the clock, and what a client with pipelines puts in one."""
+"""Records between two reads of the clock, and in one pipeline of a client with pipelines."""
 STAMP_BYTES = 8
 SLOT_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Random values and as many keys of 16 B; who publishes without keys ignores them."""
+    """Random values and as many keys of 16 B, which publishers without keys ignore."""
 
     values: list[bytes]
     keys: list[bytes]
 
 
 class Feed:
-    """Chunks to publish, until ``seconds`` after the first was asked for, at least one; ``count`` records in all."""
+    """Yield chunks until ``seconds`` after the first request, at least one; ``count`` is the number of records."""
 
     def __init__(self, record_bytes: int, seconds: float, chunk_records: int = CHUNK_RECORDS) -> None:
         rng = random.Random(1)
@@ -51,23 +51,23 @@ class Feed:
 class Schedule:
     """Records that are due at a steady rate, in slots of a millisecond or, if that is longer, of a record.
 
-    It is an open loop: who is held up finds several slots overdue and gets their records together. Every record begins
-    with the time at which it was due, in nanoseconds of the machine's monotonic clock, which all processes share.
+    It is an open loop: a delayed publisher finds several slots overdue and gets their records together. Every record
+    begins with the time at which it was due, in nanoseconds of the monotonic clock that all processes share.
     """
 
     records_per_s: float
     record_bytes: int
     seconds: float
     late_ns: list[int] = field(default_factory=list)
-    """Of every slot: from due to handed out."""
+    """Delay of every slot, from due to passed on."""
 
     @property
     def count(self) -> int:
-        """Records in all."""
+        """Number of records."""
         return self._slots * self._slot_records
 
     def __iter__(self) -> Iterator[list[bytes]]:
-        """Sleep until records are due, and yield all that are, a chunk at most."""
+        """Sleep until records are due, and yield all of them, at most a chunk."""
         records, slot_ns = self._slot_records, self._slot_records * 1e9 / self.records_per_s
         padding = bytes(self.record_bytes - STAMP_BYTES)
         now = time.monotonic_ns
@@ -92,5 +92,5 @@ class Schedule:
 
 
 def due_ns(record: bytes) -> int:
-    """When a record of a schedule was due."""
+    """Return the time at which a scheduled record was due."""
     return int.from_bytes(record[:STAMP_BYTES], "little")

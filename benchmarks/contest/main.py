@@ -1,4 +1,4 @@
-"""The command line of the contest, and what it writes."""
+"""Command line of the contest, and its output."""
 
 import argparse
 import signal
@@ -17,9 +17,9 @@ ROUNDS = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 1 if anything failed, or a count was not right."""
+    """Run it; the exit status is 1 after any failure or wrong count."""
     options = _options(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and their data are cleared away
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers end and their data is deleted
     results = read(options.json) if options.render else _measured(options)
     table = markdown(results)
     if options.markdown is not None:
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measured(options: argparse.Namespace) -> Results:
-    """The JSON is written after every sample: a run that is broken off has what it found."""
+    """Run the rounds. The JSON is written after every sample: an interrupted run keeps its findings."""
     results = equipped(options.systems, quick=options.quick)
     for name, missing in results.skipped.items():
         print(f"{name} does not take part: {missing}", file=sys.stderr)

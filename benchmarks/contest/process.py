@@ -1,4 +1,4 @@
-"""A process for each piece of work: what one leaves behind (memory, threads, caches) does not touch the next."""
+"""A process for each unit of work: its memory, threads and caches do not affect the next."""
 
 import multiprocessing
 import traceback
@@ -12,16 +12,16 @@ from benchmarks.contest.errors import Failed
 
 Found = TypeVar("Found")
 SPAWN = multiprocessing.get_context("spawn")
-"""A new interpreter. A forked one would have its parent's memory and, of gRPC, threads that are not there."""
+"""A new interpreter. A forked one would have its parent's memory and, of gRPC, missing threads."""
 READY_TIMEOUT_S = 90.0
 WORK_TIMEOUT_S = 400.0
 
 
 class ClientProcess(Generic[Found]):
-    """Begins with the work at once; leaving the ``with`` block ends the process, whatever it is doing.
+    """A process that begins its work at once; leaving the ``with`` block kills it.
 
     Args:
-        work: a function of a module, with arguments that can be pickled.
+        work: A function of a module, with arguments that can be pickled.
     """
 
     def __init__(self, work: Callable[..., Found], **arguments: Any) -> None:
@@ -37,7 +37,7 @@ class ClientProcess(Generic[Found]):
             raise Failed(f"{self._name} was not ready within {READY_TIMEOUT_S:.0f} s")
 
     def result(self, timeout_s: float = WORK_TIMEOUT_S) -> Found:
-        """What the work returned. Raises Failed if it raised, ended or takes longer."""
+        """Return the result of the work. Raises Failed if it raised, ended or takes longer."""
         if not self._inbox.poll(timeout_s):
             raise Failed(f"{self._name} took longer than {timeout_s:.0f} s")
         try:
@@ -63,6 +63,6 @@ class ClientProcess(Generic[Found]):
 def _run(outbox: Connection, work: Callable[..., Any], arguments: dict[str, Any]) -> None:
     try:
         outbox.send(work(**arguments))
-    except Exception as error:  # noqa: BLE001 - told to whoever waits for the result; each client has its own kinds
+    except Exception as error:  # noqa: BLE001 - passed to the waiting process; each client has its own kinds
         traceback.print_exc()
         outbox.send(Failed(f"{work.__name__}: {type(error).__name__}: {error}"))

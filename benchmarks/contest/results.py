@@ -1,4 +1,4 @@
-"""What was found: the samples of all rounds, who could not take part, and what failed."""
+"""Results of a run: samples of all rounds, systems that did not take part, and failures."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -12,17 +12,17 @@ class Sample:
     """Figures of one system in one round."""
 
     turn: int
-    """The round, from 1 on."""
+    """Number of the round, from 1 on."""
     system: str
     measure: str
     call: str
-    """Of the system's client, where a measure has several."""
+    """Call of the system's client, where a measure has several."""
     figures: Figures
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """There are no figures, and why."""
+    """A reason for missing figures."""
 
     turn: int
     system: str
@@ -32,20 +32,20 @@ class Failure:
 
 @dataclass(slots=True)
 class Results:
-    """One run. It is what the JSON file holds."""
+    """One run, as in the JSON file."""
 
     date: str
     machine: str
     quick: bool
     versions: dict[str, str]
-    """Of those who took part."""
+    """Versions of the systems that took part."""
     skipped: dict[str, str]
-    """Who did not take part, and what was missing."""
+    """Systems that did not take part, with the reason."""
     samples: list[Sample] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
     def by_turn(self, system: str, measure: str, call: str, figure: str) -> dict[int, float]:
-        """Round -> figure, of the rounds that have it."""
+        """Return round -> figure, of the rounds that have it."""
         return {
             sample.turn: sample.figures[figure]
             for sample in self.samples
@@ -53,13 +53,13 @@ class Results:
         }
 
     def write(self, path: Path) -> None:
-        """A sample a line, so that runs can be compared by line."""
+        """Write one sample per line, so that runs can be compared by line."""
         members = ",\n".join(f"{json.dumps(name)}: {_json(value)}" for name, value in asdict(self).items())
         path.write_text(f"{{\n{members}\n}}\n")
 
 
 def read(path: Path) -> Results:
-    """What ``Results.write`` wrote."""
+    """Read a file of ``Results.write``."""
     found = json.loads(path.read_text())
     samples = [Sample(**sample) for sample in found.pop("samples")]
     failures = [Failure(**failure) for failure in found.pop("failures")]

@@ -1,4 +1,4 @@
-"""The rounds: every system once a round, in an order that turns, with as many servers as its suites need."""
+"""The rounds: every system once per round, in a rotating order, with as many servers as its suites need."""
 
 import os
 import platform
@@ -16,7 +16,7 @@ from benchmarks.contest.trial import trial
 
 
 def equipped(systems: Sequence[str], *, quick: bool) -> Results:
-    """No samples yet, but who takes part and who does not, and why."""
+    """Return results without samples, but with the systems that take part, or their reasons not to."""
     versions: dict[str, str] = {}
     skipped: dict[str, str] = {}
     for name in systems:
@@ -30,7 +30,7 @@ def equipped(systems: Sequence[str], *, quick: bool) -> Results:
 def play(
     results: Results, suites: Sequence[str], sizes: Sizes, rounds: int, directory: Path
 ) -> Iterator[Sample | Failure]:
-    """Yield what happens, as it comes. A suite that fails ends, and the others go on."""
+    """Yield results as they arrive. A suite that fails ends, and the other suites continue."""
     for turn in range(1, rounds + 1):
         for system in in_turn(list(results.versions), turn):
             for fsync in (False, True):
@@ -40,7 +40,7 @@ def play(
 
 
 def in_turn(names: Sequence[str], turn: int) -> list[str]:
-    """The order of a round, the first of which is 1: nobody always runs behind the same other."""
+    """Return the order of a round, from 1 on, rotated so that no system always runs after the same other."""
     first = (turn - 1) % max(1, len(names))
     return [*names[first:], *names[:first]]
 

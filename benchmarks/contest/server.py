@@ -1,4 +1,4 @@
-"""A system's server: what it needs on this machine, starting it, ending it."""
+"""Server of a system: its requirements, start and end."""
 
 import importlib.util
 import shutil
@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from benchmarks.contest.errors import Missing
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 
 STOP_TIMEOUT_S = 60.0
 LOG_END_CHARACTERS = 2_000
@@ -17,8 +17,8 @@ class Server(ABC):
     """The server processes of a system, listening on 127.0.0.1.
 
     Args:
-        folder: for data, configuration and log, empty; the caller deletes it.
-        fsync: whether a record is on the disk before it is acknowledged. If not, it is with the operating system.
+        folder: Folder for data, configuration and log, empty; the caller deletes it.
+        fsync: Whether a record is on disk before its acknowledgement. If not, the operating system has it.
     """
 
     def __init__(self, folder: Path, *, fsync: bool) -> None:
@@ -32,18 +32,18 @@ class Server(ABC):
     @classmethod
     @abstractmethod
     def equip(cls) -> str:
-        """See to what server and client need, and return their versions.
+        """Check or install the requirements of server and client, and return their versions.
 
         Raises:
-            Missing: something is not there and can not be had.
+            Missing: If one is absent and cannot be installed.
         """
 
     @abstractmethod
     def command(self) -> list[str]:
-        """What starts it."""
+        """Command that starts it."""
 
     def prepare(self) -> None:  # noqa: B027  # few have something to prepare
-        """What is done once before the first start, and is not part of starting. Raises Failed."""
+        """Prepare the first start, outside of the measured time. Raises Failed."""
 
     def start(self) -> None:
         """Begin to start, and return at once."""
@@ -51,12 +51,12 @@ class Server(ABC):
             self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def pids(self) -> tuple[int, ...]:
-        """Of the processes that do the work, whose children count, too. Asked when the server is ready."""
+        """Ids of the working processes, whose children also count; called when the server is ready."""
         assert self._process is not None
         return (self._process.pid,)
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL to one that does not listen."""
+        """Send SIGTERM, and SIGKILL to a process that does not end."""
         if self._process is None:
             return
         self._process.terminate()
@@ -67,17 +67,17 @@ class Server(ABC):
             self._process.wait()
 
     def log_end(self) -> str:
-        """The last that the server said."""
+        """Return the end of the server's output."""
         return self._log.read_text(errors="replace")[-LOG_END_CHARACTERS:] if self._log.exists() else ""
 
 
 def require_program(name: str) -> None:
-    """Raises Missing if there is no such program on PATH."""
+    """Check that PATH has a program. Raises Missing if not."""
     if shutil.which(name) is None:
         raise Missing(f"no {name} on PATH")
 
 
 def require_module(name: str) -> None:
-    """Raises Missing if there is no such module."""
+    """Check that a module is installed. Raises Missing if not."""
     if importlib.util.find_spec(name) is None:
         raise Missing(f"no Python module {name}: pip install -e '.[peers]'")

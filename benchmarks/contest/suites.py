@@ -1,4 +1,4 @@
-"""What is measured: each suite does its work with a started server, and yields samples as they come."""
+"""Suites of the contest: each drives a started server, and yields samples as they arrive."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from benchmarks.contest.tasks import WARM_UP_S
 from benchmarks.contest.trial import Trial
 
 RECORD_BYTES = 100
-"""Wherever nothing else is said."""
+"""Default size of a record."""
 LATENCY_RECORDS_PER_S = 10_000
 DURABLE_LATENCY_RECORDS_PER_S = 1_000
-"""With an fsync before each acknowledgement: slow enough that nobody falls behind for good on a usual disk."""
+"""Rate with an fsync before each acknowledgement: low enough for a usual disk."""
 TOPIC_RECORDS_PER_S = 1.0
 PUBLISHING = (Way.ONE_BY_ONE, Way.STORED_ONCE, Way.AT_ONCE)
 CONSUMING = (Way.BY_MESSAGE, Way.BY_BATCH)
@@ -23,7 +23,7 @@ CONSUMING = (Way.BY_MESSAGE, Way.BY_BATCH)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much of everything."""
+    """Sizes of a run."""
 
     publish_s: float
     latency_s: float
@@ -38,7 +38,7 @@ QUICK = Sizes(publish_s=0.3, latency_s=0.5, topics=20, topics_s=2.0, warm_up_s=0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """Records to publish and, unless it says otherwise, to consume."""
+    """Records to publish and, by default, to consume."""
 
     name: str
     record_bytes: int
@@ -58,12 +58,12 @@ DATASETS = (
 
 
 def startup(trial: Trial, sizes: Sizes) -> Iterator[Sample]:
-    """From starting the server on an empty folder to the first acknowledged record."""
+    """Measure from the start of the server on an empty folder to the first acknowledged record."""
     yield trial.sample("startup", "", {"first_record_s": trial.first_record_s})
 
 
 def topics(trial: Trial, sizes: Sizes) -> Iterator[Sample]:
-    """Many topics, a record a second each."""
+    """Measure many topics with a record per second each."""
     many = [Topic(f"many-{number}") for number in range(sizes.topics)]
     schedule = Schedule(sizes.topics * TOPIC_RECORDS_PER_S, RECORD_BYTES, sizes.topics_s)
     with trial.topics(many) as created:
@@ -72,7 +72,7 @@ def topics(trial: Trial, sizes: Sizes) -> Iterator[Sample]:
 
 
 def records(trial: Trial, sizes: Sizes) -> Iterator[Sample]:
-    """Publish each dataset by every call there is, and consume what the first call published."""
+    """Publish each dataset by every call, and consume the records of the first call."""
     _warm_up(trial, sizes)
     for dataset in DATASETS:
         for number, call in enumerate(trial.system.calls_for(dataset.publish)):
@@ -86,13 +86,13 @@ def records(trial: Trial, sizes: Sizes) -> Iterator[Sample]:
 
 
 def latency(trial: Trial, sizes: Sizes) -> Iterator[Sample]:
-    """From when a record was due to when another process has it."""
+    """Measure from the time a record was due until another process has it."""
     _warm_up(trial, sizes)
     yield _latency(trial, "latency", LATENCY_RECORDS_PER_S, sizes)
 
 
 def durable(trial: Trial, sizes: Sizes) -> Iterator[Sample]:
-    """Publishing and latency of a server that syncs before it acknowledges."""
+    """Measure publishing and latency of a server that syncs before it acknowledges."""
     _warm_up(trial, sizes)
     (call, *_), topic = trial.system.calls_for([Way.ONE_BY_ONE]), Topic("durable")
     with trial.topics([topic]):
@@ -104,7 +104,7 @@ def durable(trial: Trial, sizes: Sizes) -> Iterator[Sample]:
 Suite = Callable[[Trial, Sizes], Iterator[Sample]]
 SUITES: Mapping[str, Suite] = {suite.__name__: suite for suite in (startup, topics, records, latency, durable)}
 FSYNC = frozenset({"durable"})
-"""Suites for a server of their own, which syncs; the others share one."""
+"""Suites for a separate server that syncs; the others share one."""
 
 
 def _latency(trial: Trial, measure: str, records_per_s: float, sizes: Sizes) -> Sample:
@@ -115,7 +115,7 @@ def _latency(trial: Trial, measure: str, records_per_s: float, sizes: Sizes) -> 
 
 
 def _warm_up(trial: Trial, sizes: Sizes) -> None:
-    """Publish and consume for a moment, unreported: a JVM has to find out what is worth compiling."""
+    """Publish and consume for a moment, unreported: a JVM compiles its hot methods first."""
     (publishing, *_), (consuming, *_) = trial.system.calls_for(PUBLISHING), trial.system.calls_for(CONSUMING)
     topic = Topic("warm-up")
     with trial.topics([topic]):

@@ -1,4 +1,4 @@
-"""Who takes part, and which calls of each do what a row of the report asks for."""
+"""The systems, and the calls of each for a row of the report."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ OURS = "seaweedmq"
 
 
 class Way(StrEnum):
-    """What a user wants to do; each system has calls for it, or has not."""
+    """A way to publish or consume; a system has calls for it, or has none."""
 
     ONE_BY_ONE = "one by one"
-    STORED_ONCE = "one by one, stored once whatever is sent again"
+    STORED_ONCE = "one by one, stored once in spite of retries"
     AT_ONCE = "many at once"
     BY_MESSAGE = "by message"
     BY_BATCH = "by batches"
@@ -29,10 +29,10 @@ class System:
     title: str
     server: type[Server]
     calls: Mapping[Way, tuple[str, ...]]
-    """Of several the best counts."""
+    """Calls for each way; the best of several counts."""
 
     def calls_for(self, ways: Iterable[Way]) -> tuple[str, ...]:
-        """Each call once that serves any of the ways."""
+        """Return each call once that serves any of the ways."""
         return tuple(dict.fromkeys(call for way in ways for call in self.calls.get(way, ())))
 
 

@@ -1,4 +1,4 @@
-"""The table of the README: a row a claim, a column a system, and by how much ours is better than each of the others."""
+"""The table of the README: a row per claim, a column per system, and SeaweedMQ's lead over each of the others."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,12 @@ from benchmarks.contest.systems import OURS, SYSTEMS, Way
 BEGIN = "<!-- peers: written by `python -m benchmarks.peers --markdown FILE` -->"
 END = "<!-- end of peers -->"
 ANY_CALL = ("",)
-"""Of measures that each system does in one way."""
+"""The only call of measures with one way per system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One figure of one measure, of each system by the call that serves ``way`` best."""
+    """One figure of one measure, of each system by its best call for ``way``."""
 
     measure: str
     way: Way | None = None
@@ -23,27 +23,27 @@ class Row:
     unit: str = "records/s"
     more_is_better: bool = True
     title: str = ""
-    """If ``measure`` and ``way`` do not say it."""
+    """Title, if not that of ``measure`` and ``way``."""
 
     @property
     def name(self) -> str:
-        """The first cell."""
+        """Text of the first cell."""
         title = self.title or ", ".join(filter(None, (self.measure, self.way)))
         return f"{title}, {self.unit}"
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a system has in a row: its best call, and the figure of each round."""
+    """The best call of a system in a row, and its figure in each round."""
 
     call: str
     by_turn: Mapping[int, float]
     among: int
-    """How many calls it was chosen from."""
+    """Number of calls it was chosen from."""
 
     @property
     def median(self) -> float:
-        """Over the rounds."""
+        """Median over the rounds."""
         return statistics.median(self.by_turn.values())
 
 
@@ -88,9 +88,9 @@ ROWS = (
 
 
 def markdown(results: Results) -> str:
-    """What stands between the marks: whose run it is, the table, and who is not in it.
+    """Return the text between the marks: the run, the table, and the absent systems.
 
-    Rows of which nobody has a figure are left out; one in which ours is behind stands there like any other.
+    Rows without any figure are left out; rows in which SeaweedMQ is behind are not.
     """
     others = [name for name in SYSTEMS if name in results.versions and name != OURS]
     rows = [_cells(row, others, results) for row in ROWS if any(_cell(row, name, results) for name in SYSTEMS)]
@@ -107,7 +107,7 @@ def markdown(results: Results) -> str:
 
 
 def put(text: str, table: str) -> str:
-    """The text with ``table`` between the marks. Raises ValueError if they are not in it."""
+    """Return the text with ``table`` between the marks. Raises ValueError if it lacks them."""
     before, _, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
@@ -128,7 +128,7 @@ def _caption(results: Results) -> str:
 
 
 def _cells(row: Row, others: Sequence[str], results: Results) -> list[str]:
-    """Ours, then each of the others with by how much ours is better."""
+    """Return SeaweedMQ's cell, then each of the others with SeaweedMQ's lead."""
     ours = _cell(row, OURS, results)
     cells = [row.name, _shown(ours)]
     for name in others:
@@ -146,8 +146,9 @@ def _cell(row: Row, name: str, results: Results) -> Cell | None:
 
 
 def _ahead(row: Row, ours: Cell | None, theirs: Cell | None) -> str:
-    """The median of the ratios within a round, whose two sides met the same weather. Nothing is not compared: processor
-    time is counted in hundredths of a second, and who needs less has used none.
+    """Return the median of the ratios within a round, whose two sides ran under the same conditions.
+
+    A zero is not compared: processor time is counted in hundredths of a second, so little work takes none.
     """
     if ours is None or theirs is None:
         return "-"
@@ -168,6 +169,6 @@ def _shown(cell: Cell | None) -> str:
 
 
 def _short(value: float) -> str:
-    """Three significant digits."""
+    """Format with three significant digits."""
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:g}"

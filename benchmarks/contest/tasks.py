@@ -1,7 +1,7 @@
-"""What client processes do: each of these functions is one piece of work, and returns its figures.
+"""Tasks of client processes: each function does one unit of work, and returns its figures.
 
-Counts are checked here: a server must hold as many records as were published to it, and a consumer must get as many
-records and bytes. Everything that is wrong is raised, and there is no figure then.
+They check counts: a server must hold as many records as were published to it, and a consumer must get as many records
+and bytes. A deviation raises, and there is no figure then.
 """
 
 import socket
@@ -19,14 +19,14 @@ from benchmarks.contest.watch import MB, Watch
 from benchmarks.measure import percentile
 
 WARM_UP_S = 1.0
-"""Of a schedule: what is sent in this time does not count."""
+"""Seconds at the start of a schedule that do not count."""
 RETRY_S = 0.005
 NS_PER_MS = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The server that clients talk to, and whose processes are watched."""
+    """The server that clients use, and whose processes are watched."""
 
     system: str
     address: str
@@ -34,15 +34,15 @@ class Target:
     pids: tuple[int, ...] = ()
 
     def connect(self) -> Client:
-        """Raises what the client has as ``not_ready``."""
+        """Connect. Raises the client's ``not_ready`` errors."""
         return client_class(self.system)(self.address, fsync=self.fsync)
 
 
 def first_record(target: Target, ready: Event) -> Figures:
-    """Wait for the server that is being started, until one record is acknowledged: when that was, in monotonic ns.
+    """Wait for the starting server until one record is acknowledged; return that time, in monotonic ns.
 
     Args:
-        ready: set when the wait begins.
+        ready: Set when the wait begins.
     """
     too_early: tuple[type[Exception], ...] = (Unacknowledged, *client_class(target.system).not_ready)
     ready.set()
@@ -57,11 +57,11 @@ def first_record(target: Target, ready: Event) -> Figures:
                 client.publish("", topic, Feed(1, 0.0, 1), Watch(()))
                 return {"at_ns": time.monotonic_ns()}
         except too_early:
-            time.sleep(RETRY_S)  # whoever started us ends us when it has been too long
+            time.sleep(RETRY_S)  # the parent kills this process after a timeout
 
 
 def create(target: Target, topics: Sequence[Topic]) -> Figures:
-    """Create topics; how long that took, where it is something to do."""
+    """Create topics; return the duration, if creation has an effect."""
     with target.connect() as client:
         began = time.perf_counter()
         client.create(topics)
@@ -77,7 +77,7 @@ def delete(target: Target, topics: Sequence[Topic]) -> Figures:
 
 
 def publish(target: Target, topic: Topic, call: str, record_bytes: int, seconds: float) -> Figures:
-    """Publish as fast as it goes for some seconds, and wait for the last acknowledgement."""
+    """Publish at full speed for some seconds, and wait for the last acknowledgement."""
     call_bytes = client_class(target.system).call_bytes.get(call)
     chunk_records = CHUNK_RECORDS if call_bytes is None else call_bytes // record_bytes
     feed, watch = Feed(record_bytes, seconds, chunk_records), Watch(target.pids)
@@ -89,7 +89,7 @@ def publish(target: Target, topic: Topic, call: str, record_bytes: int, seconds:
 
 
 def consume(target: Target, topic: Topic, call: str, record_bytes: int, count: int) -> Figures:
-    """Consume all ``count`` records, from the beginning. Opening the consumer is part of it, connecting is not."""
+    """Consume all ``count`` records, from the beginning. Opening the consumer counts, connecting does not."""
     watch = Watch(target.pids)
     with target.connect() as client:
         with watch:
@@ -113,10 +113,10 @@ def send(target: Target, topics: Sequence[Topic], schedule: Schedule) -> Figures
 
 
 def receive(target: Target, topic: Topic, schedule: Schedule, ready: Event) -> Figures:
-    """Receive what another process sends by a schedule to a new topic: from due to here, without the warm-up.
+    """Receive records that another process sends by a schedule to a new topic: from due to here, without the warm-up.
 
     Args:
-        ready: set when the sender may begin.
+        ready: Set when the sender may begin.
     """
     took_ns: list[int] = []
     with target.connect() as client:
@@ -128,7 +128,7 @@ def receive(target: Target, topic: Topic, schedule: Schedule, ready: Event) -> F
 
 
 def _until_accepted(address: str) -> None:
-    """Return when somebody listens there: before that a client would wait longer and longer between its attempts."""
+    """Return when a server listens there: clients that try before lengthen the pauses between their attempts."""
     host, _, port = address.rpartition(":")
     while True:
         with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""One server, alone on the machine and on an empty folder, and what is done with it."""
+"""One server, alone on the machine and on an empty folder, and the work with it."""
 
 import contextlib
 import os
@@ -29,8 +29,8 @@ class Trial:
     """A running server in one round, which has taken its first record.
 
     Args:
-        turn: the round.
-        first_record_s: from starting the server to the first acknowledged record.
+        turn: Number of the round.
+        first_record_s: Seconds from starting the server to the first acknowledged record.
     """
 
     def __init__(self, turn: int, target: Target, first_record_s: float) -> None:
@@ -40,22 +40,22 @@ class Trial:
 
     @property
     def system(self) -> System:
-        """Who is on trial."""
+        """The tested system."""
         return SYSTEMS[self._target.system]
 
     def sample(self, measure: str, call: str, figures: Figures) -> Sample:
-        """Five digits of each figure: what a run can tell is less. Counts stay what they are."""
+        """Round each figure to five digits, above the precision of a run. Counts stay exact."""
         rounded = {name: value if isinstance(value, int) else float(f"{value:.5g}") for name, value in figures.items()}
         return Sample(self._turn, self._target.system, measure, call, rounded)
 
     def do(self, work: Callable[..., Figures], **arguments: Any) -> Figures:
-        """One of ``tasks`` in a process of its own. Raises Failed."""
+        """Run one of ``tasks`` in a separate process. Raises Failed."""
         with ClientProcess(work, target=self._target, **arguments) as process:
             return process.result()
 
     @contextlib.contextmanager
     def topics(self, topics: Sequence[Topic]) -> Iterator[Figures]:
-        """Topics for the time of the block; how long it took to create them."""
+        """Create topics for the time of the block; yield the duration of their creation."""
         created = self.do(tasks.create, topics=topics)
         self._settle()
         yield created
@@ -66,7 +66,7 @@ class Trial:
         return self.do(tasks.publish, topic=topic, call=call, record_bytes=record_bytes, seconds=seconds)
 
     def consume(self, topic: Topic, call: str, record_bytes: int, count: int) -> Figures:
-        """Consume all of it, once the server rests."""
+        """Consume all records, once the server rests."""
         self._settle()
         return self.do(tasks.consume, topic=topic, call=call, record_bytes=record_bytes, count=count)
 
@@ -80,7 +80,7 @@ class Trial:
             return receiver.result() | sent
 
     def _settle(self) -> None:
-        """Wait until server and disk have nothing to do any more, for as long as one may."""
+        """Wait until server and disk are idle, up to a limit."""
         os.sync()
         end = time.monotonic() + SETTLE_TIMEOUT_S
         while time.monotonic() < end:
@@ -92,7 +92,7 @@ class Trial:
 
 @contextlib.contextmanager
 def trial(system: str, turn: int, *, fsync: bool, directory: Path) -> Iterator[Trial]:
-    """Start a server while a client waits for it; it goes in the end, and all its data. Raises Failed."""
+    """Start a server while a client waits for it; end it afterwards and delete its data. Raises Failed."""
     with tempfile.TemporaryDirectory(prefix="peers-", dir=directory) as folder:
         server = SYSTEMS[system].server(Path(folder), fsync=fsync)
         server.prepare()

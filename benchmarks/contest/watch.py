@@ -1,4 +1,4 @@
-"""What work costs: wall time, processor time and memory."""
+"""Cost of work: wall time, processor time and memory."""
 
 import contextlib
 import resource
@@ -15,19 +15,19 @@ MB = 1e6
 
 
 def cpu_s(pids: Sequence[int]) -> float:
-    """Processor seconds that the processes and all their children, living or gone, have used. Raises Failed."""
-    # user, system, and the same of children that were waited for
+    """Return processor seconds of the processes and all their children, living or not. Raises Failed."""
+    # user, system, and the same of children that ended and were waited for
     return _sum(pids, lambda process: sum(process.cpu_times()[:4]))
 
 
 def resident_mb(pids: Sequence[int]) -> float:
-    """Resident memory of the processes and their children, in MB of 1,000,000 bytes. Raises Failed."""
+    """Return resident memory of the processes and their children, in MB of 1,000,000 bytes. Raises Failed."""
     return _sum(pids, lambda process: process.memory_info().rss) / MB
 
 
 class Watch:
-    """Measures the ``with`` block: wall seconds, processor seconds of this process and of the servers, and what memory
-    the servers hold in the end.
+    """Measures the ``with`` block: wall seconds, processor seconds of this process and of the servers, and the servers'
+    memory at the end.
     """
 
     def __init__(self, server_pids: Sequence[int]) -> None:
@@ -57,7 +57,7 @@ def _sum(pids: Sequence[int], figure: Callable[[psutil.Process], float]) -> floa
     except psutil.NoSuchProcess as gone:
         raise Failed(f"the server's process {gone.pid} is gone") from None
     for child in children:
-        with contextlib.suppress(psutil.NoSuchProcess):  # it just ended, and its parent has its time
+        with contextlib.suppress(psutil.NoSuchProcess):  # it just ended, and its time counts for its parent
             total += figure(child)
     return total
 

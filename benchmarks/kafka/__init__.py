@@ -1,4 +1,4 @@
-"""What Kafka's clients get of us, beside native clients of the same cluster, and beside Apache Kafka.
+"""Throughput and latency of Kafka clients, beside native clients of the same cluster, and beside Apache Kafka.
 
 ``python -m benchmarks --suite kafka [--quick] [--part NAME]``
 """
@@ -9,11 +9,11 @@ from benchmarks.parts import run_parts
 from benchmarks.scale import Scale
 
 PARTS = ("throughput", "beside", "latency", "catchup", "commits", "members", "failover", "idle")
-"""Modules of this package, each with clusters of its own."""
+"""Modules of this package, each with its own clusters."""
 
 
 def run(scale: Scale) -> list[Measure]:
-    """Every part, or those that were named. Raises Missing."""
+    """Run every part, or the named ones. Raises Missing."""
     for name in ("confluent_kafka", "kafka", "aiokafka"):
         require_module(name)
     return run_parts("kafka", scale.parts or PARTS, scale)

@@ -21,7 +21,7 @@ class FurtherNode(KafkaServer):
 
     Args:
         controller: ``host:port`` of the first node's controller.
-        node: its number, from 2 on.
+        node: Its number, from 2 on.
     """
 
     def __init__(self, folder: Path, *, controller: str, node: int) -> None:
@@ -43,12 +43,12 @@ class FurtherNode(KafkaServer):
         tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self.config)]
         done = subprocess.run([*java(), *tool], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise Failed(f"Kafka's folder can not be formatted: {done.stdout}{done.stderr}")
+            raise Failed(f"Kafka's folder cannot be formatted: {done.stdout}{done.stderr}")
 
 
 @contextlib.contextmanager
 def running_apache(folder: Path, nodes: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Address of the first node, and process ids of all. Raises Missing if it can not be had, Failed."""
+    """Yield the address of the first node, and process ids of all. Raises Missing if Kafka cannot be had, Failed."""
     KafkaServer.equip()
     (folder / "apache-1").mkdir()
     first = KafkaServer(folder / "apache-1", fsync=False)
@@ -65,7 +65,7 @@ def running_apache(folder: Path, nodes: int) -> Iterator[tuple[str, tuple[int, .
         _until_there(first, nodes)
         yield first.address, tuple(pid for server in servers for pid in server.pids())
     finally:
-        for server in reversed(servers):  # the controller last: brokers say goodbye to it
+        for server in reversed(servers):  # the controller last: brokers deregister from it
             server.stop()
 
 

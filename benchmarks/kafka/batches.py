@@ -1,4 +1,4 @@
-"""Kafka's record batches to measure with, made before the clock runs."""
+"""Kafka's record batches for measurements, made before the clock runs."""
 
 import time
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 MAGIC, NONE, NO_PRODUCER = 2, 0, -1
 BATCH_RECORDS = 1_000
-"""Of 1,000 B: one batch is as large as topics take by default."""
+"""Number of records of 1,000 B in a batch, which is then as large as topics accept by default."""
 BATCH_BYTES_MAX = 1_048_588
 
 
 def batches_of(table: pa.Table, batch_records: int = BATCH_RECORDS) -> list[bytes]:
-    """The column ``_value`` in batches, of no producer, uncompressed."""
+    """Return the column ``_value`` in batches, of no producer, uncompressed."""
     values = table.column("_value").to_pylist()
     return [batch_of(values[at : at + batch_records]) for at in range(0, len(values), batch_records)]
 
 
 def batch_of(values: Sequence[bytes]) -> bytes:
-    """One batch, without keys."""
+    """Return one batch, without keys."""
     builder = DefaultRecordBatchBuilder(MAGIC, NONE, 0, NO_PRODUCER, -1, -1, BATCH_BYTES_MAX)
     now_ms = time.time_ns() // 1_000_000
     for number, value in enumerate(values):

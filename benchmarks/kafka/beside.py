@@ -1,5 +1,5 @@
-"""Claims: librdkafka produces to us at 0.8 of what it does to Apache Kafka, with two replicas at 0.7: the same client,
-records and settings, acks=all; on both sides acknowledged means in the file of every replica, fsynced later.
+"""Claims: librdkafka produces at 0.8 of its rate to Apache Kafka, with two replicas at 0.7: the same client, records
+and settings, acks=all; on both sides acknowledged means in the file of every replica, fsynced later.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from benchmarks.scale import Scale
 
 RECORD_BYTES = 1_000
 RATIO_MIN = {1: 0.8, 2: 0.7}
-"""By replicas; there are as many brokers."""
+"""Target by number of replicas; there are as many brokers."""
 SECONDS, SECONDS_QUICK = 3.0, 0.5
 ROUNDS = 5
 TIMEOUT_S = 30.0
@@ -29,7 +29,7 @@ DURABILITY = {"seaweedmq.durability": "replicated"}
 
 
 def run(scale: Scale) -> list[Measure]:
-    """With one replica, then with two."""
+    """Measure with one replica, then with two."""
     measures: list[Measure] = []
     for replicas in RATIO_MIN:
         with scratch(scale.directory) as folder:
@@ -75,7 +75,7 @@ def _create(target: Target, replicas: int, config: dict[str, str]) -> None:
 
 
 def _producing(target: Target, found: list[Figures], scale: Scale) -> Callable[[], float]:
-    """``produce`` one by one for some seconds, in a process of its own; MB/s."""
+    """``produce`` one by one for some seconds, in a separate process; return MB/s."""
 
     def produce() -> float:
         with ClientProcess(

@@ -31,12 +31,13 @@ ROUNDS = 3
 TOPIC = "catchup"
 STORED_AS = f"kafka/{TOPIC}"
 CONFIGS = {"segment.ms": "1000", "local.retention.ms": "500"}
-"""As ``CONVERTING`` has it for native topics: log files become tables, and go, soon."""
+"""Configs like ``CONVERTING`` for native topics: log files soon become tables, and are deleted."""
 
 
 def run(scale: Scale) -> list[Measure]:
-    """The same text records in a native topic, by native clients, and in a Kafka topic, by Kafka's: first out of log
-    files by a broker that was restarted, then, by another one, out of tables. Logs come from the disk.
+    """Publish the same text records to a native topic and a Kafka topic, with their clients, and read them from there.
+
+    First a restarted broker serves log files, then another one tables. Logs come from the disk.
     """
     with scratch(scale.directory) as folder:
         data = folder / "data"

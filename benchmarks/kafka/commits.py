@@ -1,6 +1,6 @@
 """Claim: one coordinator takes 5,000 OffsetCommits of a partition a second, p99 20 ms; beside it commits of twelve.
 
-Thirty-two groups without members, each on a connection of its own, each waiting for its last commit.
+Thirty-two groups without members, each on its own connection, each waiting for its last commit.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ VERSION = 7
 INTERNAL_PARTITIONS = 8
 TOPIC = "committed"
 PARTITIONS = (1, 12)
-"""Of a commit."""
+"""Numbers of partitions of a commit."""
 ROUNDS = 3
 SECONDS, SECONDS_QUICK = 5.0, 1.0
 WARM_UP_S = 0.5
@@ -37,7 +37,7 @@ COORDINATOR_TIMEOUT_S = 30.0
 
 
 def run(scale: Scale) -> list[Measure]:
-    """One broker, one replica."""
+    """Measure on one broker with one replica."""
     found: dict[int, list[dict[str, float]]] = {partitions: [] for partitions in PARTITIONS}
     trips: list[list[float]] = []
     with (
@@ -78,7 +78,7 @@ def run(scale: Scale) -> list[Measure]:
 
 
 def group_names() -> list[str]:
-    """Groups of one partition of ``__consumer_offsets``, and so of one coordinator."""
+    """Return groups of one partition of ``__consumer_offsets``, and so of one coordinator."""
     names = (f"commits-{number}" for number in itertools.count())
     return list(
         itertools.islice((name for name in names if partition_of_group(name, INTERNAL_PARTITIONS) == 0), GROUPS)
@@ -86,7 +86,7 @@ def group_names() -> list[str]:
 
 
 async def _commit(bootstrap: str, seconds: float, partitions: int) -> dict[str, Any]:
-    """The worker."""
+    """Run the worker."""
     groups = group_names()
     address = await find_coordinator(bootstrap, groups[0])
     await _create(bootstrap)
@@ -99,7 +99,7 @@ async def _commit(bootstrap: str, seconds: float, partitions: int) -> dict[str, 
 
 
 async def find_coordinator(bootstrap: str, group: str) -> str:
-    """``host:port`` of who coordinates a group, once there is one: the first question makes the internal topic."""
+    """Return ``host:port`` of a group's coordinator, once there is one: the first query makes the internal topic."""
     async with asyncio.timeout(COORDINATOR_TIMEOUT_S):
         while True:
             try:
@@ -109,7 +109,7 @@ async def find_coordinator(bootstrap: str, group: str) -> str:
 
 
 async def _create(bootstrap: str) -> None:
-    """A topic of which something can be committed, unless it is there."""
+    """Create a topic to commit offsets of, unless it exists."""
     talk = await Talk.open(bootstrap.split(",")[0])
     make = CreateTopicsRequest.CreatableTopic
     wanted = make(name=TOPIC, num_partitions=max(PARTITIONS), replication_factor=1, assignments=[], configs=[])
@@ -120,7 +120,7 @@ async def _create(bootstrap: str) -> None:
 
 
 async def _commit_on(address: str, request: bytes, end_s: float) -> list[tuple[float, float]]:
-    """When each commit was answered, and the milliseconds it took. Replies that are not as the first are errors."""
+    """Return the time of each commit's answer, and its milliseconds. Replies that differ from the first are errors."""
     talk = await Talk.open(address)
     first = await talk.say(request)
     reply = decoded(API.OFFSET_COMMIT, VERSION, first)

@@ -1,10 +1,11 @@
-"""A member of a group that does nothing but commit, and sees how long it can not: a process of ``failover``.
+"""A member of a group that only commits, and measures how long commits fail: a process of ``failover``.
 
-It can be told not to fetch, which tells a coordinator that is slow to come back from a client that is slow to find it:
-librdkafka asks for the coordinator on a connection on which its Fetch may be waiting for records, and replies come in
-order. Its own schedule is part of the figure: it may ask the broker that just died, and then asks another one half a
-second later; and a commit that it tried again meanwhile fails when the coordinator's address changes, which it takes
-for the death of the new one, and asks again. Seen in the log of librdkafka 2.16 against us; Apache Kafka was not tried.
+It can pause fetching, which separates a coordinator that is slow to come back from a client that is slow to find it:
+librdkafka queries the coordinator on a connection on which its Fetch may be waiting for records, and replies come in
+order. Its own schedule is part of the figure: it may query the broker that just died, and then another one half a
+second later; and a commit that it retried meanwhile fails when the coordinator's address changes, which it considers
+the death of the new one, and queries again. Seen in the log of librdkafka 2.16 with SeaweedMQ; Apache Kafka was not
+tested.
 """
 
 import time
@@ -28,26 +29,26 @@ SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
-    """What a member met."""
+    """Measurements of one member."""
 
     commits: int
     gap_s: float
-    """The longest time between two commits that went well."""
+    """The longest time between two successful commits."""
     rebalances: int
-    """After the first assignment."""
+    """Rebalances after the first assignment."""
     failed: dict[str, int]
-    """Commits that the client gave back, by the name of the error: the member tries again."""
+    """Commits that the client returned, by the name of the error: the member retries them."""
 
 
 def commit_on_and_on(*, servers: str, topic: str, group: str, is_paused: bool, ready: Event, stop: Event) -> Commits:
-    """Join, and commit every 20 ms until told to stop.
+    """Join, and commit every 20 ms until stopped.
 
     Args:
-        is_paused: do not fetch.
-        ready: set after the first commit.
+        is_paused: Whether not to fetch.
+        ready: Set after the first commit.
 
     Raises:
-        Failed: the group does not come about, or has not what was committed.
+        Failed: If the group is not formed, or lacks the last commit.
     """
     changes = commits = number = last = 0
     failed: dict[str, int] = {}
@@ -81,10 +82,10 @@ def commit_on_and_on(*, servers: str, topic: str, group: str, is_paused: bool, r
         gap_s = max(gap_s, now_s - committed_s if commits else 0.0)
         committed_s, commits, last = now_s, commits + 1, number
         ready.set()
-    consumer.poll(COMMIT_EVERY_S)  # hears of a rebalance that the last commit met
+    consumer.poll(COMMIT_EVERY_S)  # handles a rebalance that the last commit met
     rebalances = changes - 1
     (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=JOIN_TIMEOUT_S)
     if not last <= found.offset <= number:
-        raise Failed(f"group {group} has committed {found.offset}, and was told that it has {last}")
+        raise Failed(f"group {group} has committed {found.offset}, and acknowledged {last}")
     consumer.close()
     return Commits(commits=commits, gap_s=gap_s, rebalances=rebalances, failed=failed)

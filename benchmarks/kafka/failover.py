@@ -1,5 +1,5 @@
 """Claims: when a primary is killed an idempotent librdkafka producer waits at most 1 s for its next acknowledgement,
-and nothing is lost, stored twice or out of order; when a group's coordinator is killed commits resume within 1.5 s,
+and nothing is lost, stored twice or out of order; when a group's coordinator is killed, commits resume within 1.5 s,
 without a rebalance.
 """
 
@@ -34,7 +34,7 @@ GAP_S_MAX = 1.0
 COMMITS_S_MAX = 1.5
 ROUNDS = 5
 ATTEMPTS, CLUSTERS = 16, 6
-"""To find something that the leader does not own: who owns what is the cluster's choice."""
+"""Attempts to find something that the leader does not own: the cluster chooses the owners."""
 BEFORE_S, AFTER_S = 3.0, 7.0
 TIER = Tier(
     name="failover",
@@ -47,7 +47,7 @@ TIER = Tier(
 LEASE = "lease TTL of brokers"
 ACKED = "records acknowledged by Kafka's Produce under kills"
 FETCHING, PAUSED = "kafka_commits_resume", "kafka_commits_resume_paused"
-"""Of a member that fetches an idle topic, as consumers do, and of one that does not: see ``committer``."""
+"""Measures of a member that fetches an idle topic, as consumers do, and of one that does not: see ``committer``."""
 COMMITTED = "commits while coordinators were killed"
 
 
@@ -61,13 +61,13 @@ class _Kill:
 
 
 class _Unfit(Failed):
-    """The leader owns everything: another cluster will do."""
+    """A cluster whose leader owns everything, so that another is needed."""
 
 
 def run(scale: Scale) -> list[Measure]:
-    """Three brokers and two replicas, anew for each kill; the figure of a kill is its worst round.
+    """Measure on three brokers with two replicas, new ones for each kill; the figure of a kill is its worst round.
 
-    Who is killed is not the cluster's leader: then its lease must end first, as the suite ``failures`` has it.
+    The victim is not the cluster's leader: then its lease must end first, as in the suite ``failures``.
     """
     rounds = 1 if scale.quick else ROUNDS
     kills = [_in_cluster(scale, _kill_primary) for _ in range(rounds)]
@@ -151,7 +151,7 @@ def _kill_primary(cluster: BenchCluster, folder: Path) -> _Kill:
         if elapsed_s >= BEFORE_S and not is_killed:
             is_killed = True
             if leader_of(servers, topic, 0) != victim:
-                raise Failed(f"{victim} is not the primary of {topic} any more")
+                raise Failed(f"{victim} is no longer the primary of {topic}")
             _kill(cluster, victim)
 
     with Crew(servers, topic, TIER, folder) as crew:
@@ -174,7 +174,7 @@ def _kill_coordinator(cluster: BenchCluster, _: Path, *, is_paused: bool) -> Com
         process.expect(ready)
         time.sleep(BEFORE_S)
         if coordinator_of(cluster.kafka, group) != victim:
-            raise Failed(f"{victim} does not coordinate {group} any more")
+            raise Failed(f"{victim} no longer coordinates {group}")
         _kill(cluster, victim)
         time.sleep(AFTER_S)
         stop.set()
@@ -182,7 +182,7 @@ def _kill_coordinator(cluster: BenchCluster, _: Path, *, is_paused: bool) -> Com
 
 
 def _spared(cluster: BenchCluster, stem: str, owner_of: Callable[[str], str]) -> tuple[str, str]:
-    """A name that begins so, and its owner, who does not lead the cluster. Raises Failed if there seems to be none."""
+    """Return a name with this prefix, and its owner, not the leader of the cluster. Raises Failed if there is none."""
     with seaweedmq.connect(cluster.bootstrap) as client:
         leaders = {one.info.kafka_address for one in client.admin.cluster_status().brokers if one.is_leader}
     for number in range(ATTEMPTS):
@@ -202,8 +202,8 @@ def _coordinator_of_new(bootstrap: str, group: str) -> str:
 
 
 def _kill(cluster: BenchCluster, address: str) -> None:
-    """The broker that Kafka's clients find there."""
+    """Return the broker of that Kafka address."""
     addresses = cluster.kafka.split(",")
     if address not in addresses:
-        raise Failed(f"{address} is none of {cluster.kafka}")
+        raise Failed(f"{address} is not in {cluster.kafka}")
     os.kill(cluster.pids[addresses.index(address)], signal.SIGKILL)

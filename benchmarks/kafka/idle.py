@@ -1,4 +1,4 @@
-"""Claim: a broker that listens for Kafka clients, and has none, holds at most 35 MB more, and takes at most 0.3 % of a
+"""Claim: a broker that listens for Kafka clients, without any, holds at most 35 MB more, and uses at most 0.3 % of a
 core more."""
 
 import seaweedmq
@@ -12,14 +12,14 @@ from seaweedmq.kafka.wire.messages import API
 MORE_MB_MAX = 35.0
 MORE_PERCENT_MAX = 0.3
 CPU_WINDOW_S, CPU_WINDOW_QUICK_S = 30.0, 3.0
-"""The kernel counts in steps of 10 ms: 0.03 % of the long window. One step of the short one is beyond the target, so
-that has none."""
+"""Seconds of a window. The kernel counts in steps of 10 ms: 0.03 % of the long one. A step of the short one exceeds the
+target, so that has none."""
 ROUNDS = 3
 HELD, SPENT = "idle broker without --kafka-port", "idle broker without --kafka-port, CPU"
 
 
 def run(scale: Scale) -> list[Measure]:
-    """Two brokers that differ in nothing else, one after the other, each with one topic."""
+    """Measure two brokers that differ in nothing else, one after the other, each with one topic."""
     window_s = CPU_WINDOW_QUICK_S if scale.quick else CPU_WINDOW_S
     percents: dict[bool, list[float]] = {True: [], False: []}
 
@@ -31,7 +31,7 @@ def run(scale: Scale) -> list[Measure]:
         ):
             client.admin.create_topic("kafka/idle", partitions=1, durability="replicated")
             if kafka:
-                with Wire(cluster.kafka) as wire:  # it is there, and what it loads with its first client is loaded
+                with Wire(cluster.kafka) as wire:  # it listens, and has loaded everything for a first client
                     wire.ask(API.API_VERSIONS, 0)
             percents[kafka] += cpu_percents(cluster.pids, window_s)
             (pid,) = cluster.pids
@@ -45,7 +45,7 @@ def run(scale: Scale) -> list[Measure]:
     resident, spent = figures(together), figures(percents[True])
     more_percent = [ours - theirs for ours, theirs in zip(percents[True], percents[False], strict=True)]
     percent_max = None if scale.quick else MORE_PERCENT_MAX
-    at_least_a_step = [max(0.01, one) for one in percents[False]]  # a ratio to nothing is none
+    at_least_a_step = [max(0.01, one) for one in percents[False]]  # a ratio to zero is undefined
     return [
         yardstick(HELD, without, "MB"),
         compared("kafka_idle_memory", more, "MB", HELD, without, value_max=MORE_MB_MAX, resident_mb=resident),

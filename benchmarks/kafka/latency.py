@@ -1,5 +1,5 @@
-"""Claim: at 10,000 records/s of 100 B, linger 2 ms, two replicas, librdkafka on both sides: from due to consumed p99
-<= 10 ms.
+"""Claim: at 10,000 records/s of 100 B, linger 2 ms, two replicas, librdkafka on both sides: p99 from due to consumed is
+10 ms at most.
 """
 
 import seaweedmq
@@ -19,11 +19,11 @@ P99_MS_MAX = 10.0
 ROUNDS = 3
 SHARES = ("p50_ms", "p99_ms")
 NATIVE_NAMESPACE = "peers"
-"""Of the topics of ``contest.seaweedmq``."""
+"""Namespace of the topics of ``contest.seaweedmq``."""
 
 
 def run(scale: Scale) -> list[Measure]:
-    """The same schedule by native clients and by Kafka's, in turns, each with a new topic."""
+    """Run the same schedule with native clients and Kafka clients, in turns, each with a new topic."""
     rounds = 1 if scale.quick else ROUNDS
     seconds = scale.latency_s / rounds + WARM_UP_S
     found: dict[str, list[Figures]] = {"native": [], "kafka": []}

@@ -2,7 +2,7 @@
 core.
 
 Each member is a connection that speaks the classic protocol as clients do: it joins without an id, again with the one
-it is given, and anew whenever it hears of a rebalance; the leader shares out the partitions.
+of the answer, and again at every rebalance; the leader assigns the partitions.
 """
 
 import asyncio
@@ -25,21 +25,21 @@ MEMBERS, MEMBERS_QUICK = 1_000, 100
 STABLE_S_MAX = 3.0
 HEARTBEAT_PERCENT_MAX = 5.0
 HEARTBEAT_S = 3.0
-"""As Kafka's clients have by default."""
+"""Default interval of Kafka clients."""
 SESSION_MS, REBALANCE_MS = 45_000, 60_000
 JOINING_S = 0.2
-"""Between heartbeats while others are still joining."""
+"""Seconds between heartbeats while others are still joining."""
 PATIENCE_S = 60.0
 FILES = 8_192
 GROUP = "thousand"
 JOIN, SYNC, HEARTBEAT = 5, 3, 3
-"""Versions."""
+"""Versions of the requests."""
 PING = "the same connections, pinged once"
 
 
 def run(scale: Scale) -> list[Measure]:
-    """One broker, one replica."""
-    _raise_limit()  # brokers have the limits of who starts them
+    """Measure on one broker with one replica."""
+    _raise_limit()  # brokers inherit this limit
     members = MEMBERS_QUICK if scale.quick else MEMBERS
     with scratch(scale.directory) as folder, running_cluster(folder / "data", kafka=True) as cluster:
         (pid,) = cluster.pids
@@ -57,12 +57,12 @@ def run(scale: Scale) -> list[Measure]:
 
 @dataclass(slots=True)
 class _Group:
-    """What the members know together, as they are one process."""
+    """Shared knowledge of the members, which are one process."""
 
     size: int
     stable: asyncio.Event = field(default_factory=asyncio.Event)
     generations: dict[int, int] = field(default_factory=dict)
-    """Member -> the generation whose share it has."""
+    """Member -> generation whose share it has."""
 
     def has(self, number: int, generation: int) -> None:
         self.generations[number] = generation
@@ -74,7 +74,7 @@ class _Group:
 
 
 class _Member:
-    """One connection. ``live`` goes on until it is cancelled."""
+    """One connection. ``live`` runs until it is cancelled."""
 
     def __init__(self, number: int, talk: Talk, group: _Group) -> None:
         self._number = number
@@ -83,11 +83,11 @@ class _Member:
         self._id = ""
 
     async def ping(self) -> None:
-        """A request that costs the coordinator nothing."""
+        """Send a request that costs the coordinator nothing."""
         await self._talk.ask(API.API_VERSIONS, 0)
 
     async def live(self) -> None:
-        """Join, and beat; begin anew whenever the group does."""
+        """Join, and send heartbeats; join again at every rebalance."""
         while True:
             if (generation := await self._join()) is None:
                 continue
@@ -96,7 +96,7 @@ class _Member:
             self._group.lacks(self._number)
 
     async def _join(self) -> int | None:
-        """The generation, None if there was another rebalance meanwhile."""
+        """Return the generation, None if there was another rebalance meanwhile."""
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(version=JOIN, name="range", metadata=b"\0" * 16)
         reply = await self._talk.ask(
             API.JOIN_GROUP,
@@ -131,7 +131,7 @@ class _Member:
         return int(reply.generation_id)
 
     async def _beat(self, generation: int) -> None:
-        """Return at the next rebalance."""
+        """Send heartbeats until the next rebalance."""
         while True:
             is_stable = self._group.stable.is_set()
             await asyncio.sleep(HEARTBEAT_S if is_stable else JOINING_S)
@@ -154,7 +154,7 @@ def _check(api: API, error: int) -> None:
 
 
 async def _gather(bootstrap: str, members: int, pid: int, seconds: float) -> dict[str, Any]:
-    """The worker: seconds until all are stable, and CPU of the broker in so many seconds afterwards."""
+    """Run the worker; return seconds until all are stable, and CPU of the broker in so many seconds afterwards."""
     address = await find_coordinator(bootstrap, GROUP)
     group = _Group(members)
     talks = [await Talk.open(address) for _ in range(members)]
@@ -169,13 +169,13 @@ async def _gather(bootstrap: str, members: int, pid: int, seconds: float) -> dic
         await asyncio.wait([stable, *lives], return_when=asyncio.FIRST_COMPLETED)
     _raise_first(lives)
     stable_s = time.perf_counter() - began
-    await asyncio.sleep(HEARTBEAT_S)  # those that beat faster are done with it
+    await asyncio.sleep(HEARTBEAT_S)  # the faster heartbeats have ended
     before_s, began = cpu_s(pid), time.perf_counter()
     await asyncio.sleep(max(seconds, 2 * HEARTBEAT_S))
     percent = 100 * (cpu_s(pid) - before_s) / (time.perf_counter() - began)
     _raise_first(lives)
     if len(group.generations) != members:
-        raise Failed(f"the group of {members} did not stay: {members - len(group.generations)} joined anew")
+        raise Failed(f"the group of {members} changed: {members - len(group.generations)} joined again")
     for life in lives:
         life.cancel()
     await asyncio.wait(lives)
@@ -192,7 +192,7 @@ def _raise_first(lives: list["asyncio.Task[None]"]) -> None:
 
 
 def _raise_limit() -> None:
-    """Of open files, as far as one may."""
+    """Raise the limit of open files to the hard limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(FILES, hard), hard))
 

@@ -1,4 +1,4 @@
-"""Producing and fetching as fast as one connection goes."""
+"""Producing and fetching at the full speed of one connection."""
 
 import time
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from benchmarks.kafka.wire import PRODUCE_VERSION, Wire, decoded, fetch_request,
 from seaweedmq.kafka.wire.messages import API
 
 IN_FLIGHT = 5
-"""As Kafka's clients have by default."""
+"""Default of Kafka clients."""
 FETCH_BYTES = 1_048_576
-"""Of one partition, as they ask for by default."""
+"""Bytes of one partition, the default request of Kafka clients."""
 IDLE_S = 30.0
 
 
 def produce(address: str, topic: str, batches: Sequence[bytes]) -> float:
-    """Produce all batches to partition 0; seconds to the last acknowledgement. Raises Failed at an error."""
+    """Produce all batches to partition 0; return seconds to the last acknowledgement. Raises Failed at an error."""
     with Wire(address) as wire:
         began = time.perf_counter()
         for number, batch in enumerate(batches):
@@ -28,7 +28,7 @@ def produce(address: str, topic: str, batches: Sequence[bytes]) -> float:
 
 
 def produce_same(address: str, topic: str, batch: bytes, count: int) -> float:
-    """So many requests with the same small batch; seconds. The replies of all but the first are only counted."""
+    """Send so many requests with the same small batch; return seconds. Replies after the first are only counted."""
     request = produce_head(topic, len(batch)) + batch
     with Wire(address) as wire:
         wire.send(request)
@@ -47,7 +47,7 @@ def produce_same(address: str, topic: str, batch: bytes, count: int) -> float:
 
 
 def fetch_all(address: str, topic: str, count: int) -> float:
-    """Fetch ``count`` records of partition 0 from the beginning; seconds. Raises Failed if it has others."""
+    """Fetch ``count`` records of partition 0 from the beginning; return seconds. Raises Failed if it has others."""
     found, offset = 0, 0
     with Wire(address) as wire:
         began = moved = time.perf_counter()

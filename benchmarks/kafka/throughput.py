@@ -38,7 +38,7 @@ NATIVE_FETCH, MESSAGES = "native subscriber, batches", "raw stream, messages per
 
 
 def run(scale: Scale) -> list[Measure]:
-    """One broker, one replica, written; log files stay what they are, so that CPU of the broker is that of the work."""
+    """Measure on one broker with one replica, written; logs are not converted, so that all CPU is for the requests."""
     with (
         scratch(scale.directory) as folder,
         running_cluster(folder / "data", settings=UNCONVERTED, kafka=True) as cluster,
@@ -97,7 +97,7 @@ def _producing(scale: Scale, client: "seaweedmq.Client", kafka: str, pid: int) -
 
 
 def _small(scale: Scale, stream: RawStream, kafka: str, pid: int) -> list[Measure]:
-    """Ten records of 100 B a request, five under way."""
+    """Send ten records of 100 B per request, five in flight."""
     batch = batch_of([b"x" * SMALL_BYTES] * SMALL_RECORDS)
     count = REQUESTS // 20 if scale.quick else REQUESTS
     per_s: list[float] = []
@@ -128,7 +128,7 @@ def _small(scale: Scale, stream: RawStream, kafka: str, pid: int) -> list[Measur
 
 
 def _fetching(scale: Scale, client: "seaweedmq.Client", kafka: str, pid: int) -> list[Measure]:
-    """What was just written, out of the broker's memory: native frames natively, Kafka's batches by Fetch."""
+    """Read the new records out of the broker's memory: native frames natively, Kafka's batches by Fetch."""
     size = (
         min(scale.table_bytes, MEMORY_BYTES_MAX // 2) // (BATCH_RECORDS * RECORD_BYTES) * BATCH_RECORDS * RECORD_BYTES
     )

@@ -1,4 +1,4 @@
-"""Kafka's protocol without a client library: what the gateway costs, and not what a client does beside it."""
+"""Kafka's protocol without a client library: the cost of the gateway, without that of a client."""
 
 import asyncio
 import io
@@ -23,7 +23,7 @@ _LAST_DELTA_AT, _COUNT_AT = 23, 57
 
 
 def encoded(api: int, version: int, **fields: Any) -> bytes:
-    """A request with its length, whose correlation id is 0: replies come in order."""
+    """Return a request with its length, whose correlation id is 0: replies come in order."""
     body = REQUESTS[api](version=version, **fields)
     tags = b"\0" if body.flexible_version_q(version) else b""
     data = CLIENT + tags + bytes(body.encode(version=version))
@@ -31,14 +31,14 @@ def encoded(api: int, version: int, **fields: Any) -> bytes:
 
 
 def decoded(api: int, version: int, data: bytes | memoryview) -> Any:
-    """A reply, without its length."""
+    """Return a reply, without its length."""
     reply = REPLIES[api]
     head = 5 if api != API.API_VERSIONS and reply.flexible_version_q(version) else 4
     return reply.decode(io.BytesIO(data[head:]), version=version)
 
 
 def produce_head(topic: str, records_bytes: int) -> bytes:
-    """A Produce request to partition 0, but for the batch at its end."""
+    """Return a Produce request to partition 0 without the batch at its end."""
     make = REQUESTS[API.PRODUCE].TopicProduceData
     part = make.PartitionProduceData(version=PRODUCE_VERSION, index=0, records=b"")
     data = make(version=PRODUCE_VERSION, name=topic, partition_data=[part])
@@ -49,7 +49,7 @@ def produce_head(topic: str, records_bytes: int) -> bytes:
 
 
 def fetch_request(topic: str, offset: int, bytes_max: int) -> bytes:
-    """Of partition 0, which waits a second for the first byte."""
+    """Return a Fetch request for partition 0, which waits a second for the first byte."""
     make = REQUESTS[API.FETCH].FetchTopic
     part = make.FetchPartition(
         version=FETCH_VERSION,
@@ -76,12 +76,12 @@ def fetch_request(topic: str, offset: int, bytes_max: int) -> bytes:
 
 
 def fetched(data: memoryview, topic: str) -> tuple[int, int, int]:
-    """Records, their bytes as they were sent, and the next offset (-1 for none) of a reply to ``fetch_request``.
+    """Return records, their bytes as sent, and the next offset (-1 for none) of a reply to ``fetch_request``.
 
-    Only heads of batches are looked at: a reader that takes the bytes as they are costs next to nothing.
+    Only heads of batches are read: a reader of the raw bytes costs next to nothing.
 
     Raises:
-        Failed: the reply is an error.
+        Failed: If the reply is an error.
     """
     at = 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4
     (error,) = struct.unpack_from(">h", data, at)
@@ -102,7 +102,7 @@ def fetched(data: memoryview, topic: str) -> tuple[int, int, int]:
 
 
 class Wire:
-    """A connection that blocks."""
+    """A blocking connection."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -111,17 +111,17 @@ class Wire:
         self._buffer = bytearray(65_536)
 
     def send(self, *parts: bytes) -> None:
-        """A request, without waiting for its reply."""
+        """Send a request, without waiting for its reply."""
         for part in parts:
             self._socket.sendall(part)
 
     def receive(self) -> memoryview:
-        """The next reply, without its length; valid until the next is received."""
+        """Receive the next reply, without its length; it is valid until the next is received."""
         (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
         return self._read(size)
 
     def ask(self, api: int, version: int, **fields: Any) -> Any:
-        """The reply to one request."""
+        """Return the reply to one request."""
         self.send(encoded(api, version, **fields))
         return decoded(api, version, self.receive())
 
@@ -157,22 +157,22 @@ class Talk:
         return cls(*await asyncio.open_connection(host, int(port)))
 
     async def say(self, request: bytes) -> bytes:
-        """The reply to an encoded request, without its length."""
+        """Return the reply to an encoded request, without its length."""
         self._writer.write(request)
         (size,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
         return await self._reader.readexactly(size)
 
     async def ask(self, api: int, version: int, **fields: Any) -> Any:
-        """The reply to one request."""
+        """Return the reply to one request."""
         return decoded(api, version, await self.say(encoded(api, version, **fields)))
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._writer.close()
 
 
 def coordinator_of(bootstrap: str, group: str) -> str:
-    """``host:port`` of the broker that coordinates a group. Raises Failed while there is none."""
+    """Return ``host:port`` of a group's coordinator. Raises Failed while there is none."""
     with Wire(bootstrap.split(",")[0]) as wire:
         reply = wire.ask(API.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, key=group, key_type=GROUP)
     if reply.error_code:

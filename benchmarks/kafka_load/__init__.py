@@ -1,4 +1,4 @@
-"""Real Kafka clients under load: librdkafka's producers and groups, Avro records, every one of them accounted for.
+"""Real Kafka clients under load: librdkafka's producers and groups, Avro records, every record accounted for.
 
 ``python -m benchmarks --suite kafka-load --tier quick|standard|stress|endurance [--duration S] [--bootstrap SERVERS]``
 """
@@ -9,10 +9,10 @@ from benchmarks.scale import Scale
 
 
 def run(scale: Scale) -> list[Measure]:
-    """The tier that ``scale`` names. Raises Missing without Kafka's client."""
+    """Run the tier that ``scale`` names. Raises Missing without Kafka's client."""
     for name in ("confluent_kafka", "fastavro"):
         require_module(name)
-    # Here, so that who measures something else needs no Kafka client.
+    # Here, so that other suites need no Kafka client.
     from benchmarks.kafka_load.run import play
 
     return play(scale)

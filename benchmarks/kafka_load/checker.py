@@ -1,6 +1,6 @@
-"""What a group was given, held against what producers were told: lost, twice, out of order.
+"""Comparison of a group's records with the producers' acknowledgements: lost, twice, out of order.
 
-A record is known by its producer and its place in that producer's row, wherever it was stored.
+A record is identified by its producer and its sequence, wherever it is stored.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,21 +16,21 @@ NS_PER_MS = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """What a producer was told of its records, which have the sequences from 0 on."""
+    """Acknowledgements of a producer, whose records have the sequences from 0 on."""
 
     sent: int
     refused: Sequence[int] = ()
-    """Sequences without an acknowledgement, which may be stored or not."""
+    """Sequences without an acknowledgement, which may or may not be stored."""
 
     @property
     def acknowledged(self) -> int:
-        """How many records must be there."""
+        """Number of records that must exist."""
         return self.sent - len(self.refused)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Records, of one group or of all of them."""
+    """Numbers of records, of one group or of all of them."""
 
     delivered: int = 0
     lost: int = 0
@@ -38,22 +38,22 @@ class Verdict:
     stored_twice: int = 0
     """Delivered at more than one offset, each time but the first."""
     delivered_again: int = 0
-    """Of the same offset, each time but the first."""
+    """Delivered again at the same offset, each time but the first."""
     reordered: int = 0
     """After a later one of the same producer and key, by offset; or before one with a lower offset, by delivery."""
     strange: int = 0
-    """That nobody sent."""
+    """Never sent by a producer."""
 
     def __add__(self, other: "Verdict") -> "Verdict":
         return Verdict(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
 def judge(promises: Mapping[int, Promise], journals: Sequence[Rows]) -> Verdict:
-    """Of one group: what its members were given, a journal each.
+    """Judge one group by the journals of its members.
 
     Args:
-        promises: by producer.
-        journals: rows in the order of delivery.
+        promises: Acknowledgements by producer.
+        journals: Rows in the order of delivery, one journal per member.
     """
     times = {producer: np.zeros(promise.sent, np.uint8) for producer, promise in promises.items()}
     verdict = Verdict()
@@ -75,7 +75,7 @@ def judge(promises: Mapping[int, Promise], journals: Sequence[Rows]) -> Verdict:
 
 
 def delivery_ms(producers: Iterable[int], journals: Sequence[Rows], skip: int) -> list[float]:
-    """From due to delivered, of all records of these producers but the first ``skip`` of each, in rising order."""
+    """Return ms from due to delivered, rising, of all records of these producers but the first ``skip`` of each."""
     wanted = list(producers)
     found = [rows["took_ns"][np.isin(rows["producer"], wanted) & (rows["sequence"] >= skip)] for rows in journals]
     ascending = np.sort(np.concatenate([*found, np.empty(0, np.int64)]))
@@ -89,8 +89,8 @@ def _by_offset(given: Sequence[Rows]) -> Rows:
 
 
 def _falls_by_key(stored: Rows) -> int:
-    """Of rows in the order of their offsets: those whose sequence is below that of the one before of the same producer
-    and key."""
+    """Count the rows, in the order of offsets, whose sequence is below that of the one before of the same producer and
+    key."""
     order = np.lexsort((stored["offset"], stored["key"], stored["producer"]))
     rows = stored[order]
     same = (rows["producer"][1:] == rows["producer"][:-1]) & (rows["key"][1:] == rows["key"][:-1])
@@ -98,14 +98,14 @@ def _falls_by_key(stored: Rows) -> int:
 
 
 def _falls_by_delivery(given: Rows) -> int:
-    """Of one member's rows of a partition: those that came after a higher offset, though they had not come before."""
+    """Count the rows of one member's partition that came first after a higher offset."""
     _, first = np.unique(given["offset"], return_index=True)
     offsets = given["offset"][np.sort(first)]
     return int((offsets[1:] < offsets[:-1]).sum())
 
 
 def _count(times: Mapping[int, npt.NDArray[np.uint8]], stored: Rows) -> int:
-    """Count each record where it belongs; how many belong nowhere."""
+    """Count each record where it belongs; return how many belong nowhere."""
     strange = len(stored)
     for producer, counts in times.items():
         sequences = stored["sequence"][stored["producer"] == producer]

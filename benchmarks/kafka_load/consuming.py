@@ -1,4 +1,4 @@
-"""A consumer process: a member of a group that looks into every record and writes down what it was given."""
+"""A consumer process: a member of a group that checks every record and writes it to a journal."""
 
 import time
 from collections import Counter
@@ -26,12 +26,12 @@ EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumed:
-    """What one member met, beside its journal."""
+    """Results of one member, beside its journal."""
 
     damaged: int
     examples: list[str]
     errors: dict[str, int]
-    """Of the client, of messages and of commits, by name: how often."""
+    """Number of errors by name: of the client, of messages and of commits."""
 
 
 def consume(
@@ -45,11 +45,11 @@ def consume(
     progress: Any,
     stop: Event,
 ) -> Consumed:
-    """Consume until told to stop; then commit and leave the group.
+    """Consume until stopped; then commit and leave the group.
 
     Args:
         strategy: ``range`` or ``cooperative-sticky``.
-        progress: shared with who started it: partitions it has, and records it was given.
+        progress: Numbers shared with the parent: current partitions, and delivered records.
     """
     errors: Counter[str] = Counter()
     damaged: list[str] = []
@@ -80,7 +80,7 @@ def consume(
         while not stop.is_set():
             message = consumer.poll(POLL_S)
             if message is None:
-                writer.flush()  # who drains the topic looks into it
+                writer.flush()  # the parent reads it while it drains the topic
                 continue
             error = message.error()
             if error is not None:

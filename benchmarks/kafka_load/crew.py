@@ -1,4 +1,4 @@
-"""The clients of a run, each a process: groups that stay, producers that come for a phase."""
+"""The clients of a run, each a process: groups that stay, and producers of one phase."""
 
 import contextlib
 import itertools
@@ -21,21 +21,21 @@ from benchmarks.kafka_load.tiers import Group, Tier
 LOOK_S = 0.05
 ASSIGN_TIMEOUT_S = 60.0
 QUIET_S = 1.0
-"""A group that has been given everything, and nothing more for so long, has caught up: what comes twice has come."""
+"""Seconds without a record after which a complete group has caught up, repeats included."""
 STUCK_S = 30.0
-"""A group that is given nothing for so long will not be given what is left, which is lost."""
+"""Seconds without a record after which the rest of a group's records are lost."""
 LEAVE_TIMEOUT_S = 60.0
 
 
 @dataclass(slots=True)
 class Member:
-    """A consumer process, living or gone."""
+    """A consumer process, running or ended."""
 
     group: Group
     journal: Path
     process: ClientProcess[Consumed]
     progress: Any
-    """Partitions it has, records it was given."""
+    """Its current partitions, and its delivered records."""
     stop: Any
     is_here: bool = True
 
@@ -46,7 +46,7 @@ class Member:
 
 @dataclass(slots=True)
 class Crew(contextlib.AbstractContextManager["Crew"]):
-    """Use as a context manager: leaving the block ends all processes."""
+    """Clients of a run, a context manager: leaving the block ends all processes."""
 
     servers: Servers
     topic: str
@@ -57,7 +57,7 @@ class Crew(contextlib.AbstractContextManager["Crew"]):
     damaged: int = 0
     examples: list[str] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
-    """Of all clients, by name."""
+    """Errors of all clients, by name."""
     churns: int = 0
     _numbers: Any = field(default_factory=itertools.count)
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -68,24 +68,24 @@ class Crew(contextlib.AbstractContextManager["Crew"]):
     # --- consumers ----------------------------------------------------------------------------------------------------
 
     def join(self) -> None:
-        """Start all groups, and wait until each has the whole topic. Raises Failed if one has not in time."""
+        """Start all groups, and wait until each has the whole topic. Raises Failed if one does not in time."""
         for group in self.tier.groups:
             for _ in range(group.members):
                 self._start(group)
         self.until_assigned()
 
     def add_member(self) -> None:
-        """One more in the first group."""
+        """Add a member to the first group."""
         self._start(self.tier.groups[0])
 
     def churn(self) -> None:
-        """Another member joins one group, and once it has its share the eldest leaves; the groups take turns.
+        """Add a member to one group, and once it has its share let the oldest leave; the groups take turns.
 
-        Not both at once: librdkafka, told to close while others want to rebalance, leaves the group first, and what it
-        commits then is an unknown member's, with Apache Kafka as well: what it was given last is delivered again.
+        Not both at once: librdkafka that is closed during a rebalance of others leaves the group first, and its last
+        commit is then an unknown member's, with Apache Kafka also: its last records are delivered again.
 
         Raises:
-            Failed: the group does not come to rest in time.
+            Failed: If the group does not become stable in time.
         """
         group = self.tier.groups[self.churns % len(self.tier.groups)]
         self.churns += 1
@@ -96,12 +96,12 @@ class Crew(contextlib.AbstractContextManager["Crew"]):
         self._leave([eldest])
 
     def until_assigned(self) -> None:
-        """Raises Failed."""
+        """Wait until the groups have all partitions. Raises Failed."""
         groups = self.tier.groups
         _until(lambda: all(map(self._is_whole, groups)), ASSIGN_TIMEOUT_S, "the groups do not have all partitions")
 
     def drain(self) -> None:
-        """Return when every group has been given everything, or will not be given what is left."""
+        """Return when every group has all records, or gets no more."""
         wanted = sum(one.sent - len(one.refused) for one in self.produced)
         moved_s = time.monotonic()
         before = self._given()
@@ -115,7 +115,7 @@ class Crew(contextlib.AbstractContextManager["Crew"]):
                 return
 
     def leave(self) -> None:
-        """All members commit and go."""
+        """Let all members commit and leave."""
         self._leave([member for member in self.members if member.is_here])
 
     # --- producers ----------------------------------------------------------------------------------------------------
@@ -123,13 +123,13 @@ class Crew(contextlib.AbstractContextManager["Crew"]):
     def produce(
         self, producers: int, records_per_s: float, seconds: float, tick: Callable[[float], None]
     ) -> list[Produced]:
-        """So many producers, together at this rate; they begin at once.
+        """Run so many producers, together at this rate; they begin at once.
 
         Args:
-            tick: called with the seconds since the beginning, several times a second.
+            tick: Called with the seconds since the beginning, several times a second.
 
         Raises:
-            Failed: a producer has no outcome of a record.
+            Failed: If a producer has no outcome of a record.
         """
         begin = SPAWN.Event()
         with contextlib.ExitStack() as stack:
@@ -159,12 +159,12 @@ class Crew(contextlib.AbstractContextManager["Crew"]):
     # --- what came of it ----------------------------------------------------------------------------------------------
 
     def verdict(self) -> Verdict:
-        """Of all groups, each held against all producers."""
+        """Return the verdict on all groups, each compared with all producers."""
         promises = {one.producer: Promise(sent=one.sent, refused=one.refused) for one in self.produced}
         return sum((judge(promises, self.journals(group)) for group in self.tier.groups), Verdict())
 
     def journals(self, group: Group) -> list[Rows]:
-        """Of its members, in the order in which they joined."""
+        """Return the journals of its members, in the order in which they joined."""
         return [read_journal(member.journal) for member in self._of(group)]
 
     def _of(self, group: Group) -> list[Member]:

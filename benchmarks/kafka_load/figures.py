@@ -1,4 +1,4 @@
-"""What a run says: measures with the promises they stand for, and what gave under too much load."""
+"""Report of a run: measures with the promises that they stand for, and the limits exceeded under too much load."""
 
 import statistics
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from benchmarks.measure import Measure, compared, yardstick
 RECORDS, DUE, CORE, LINGER = "records acknowledged", "records due", "one core", "linger of the producers"
 FIRST = "records due in the first step"
 P99_MS_MAX = 1_000.0
-"""Of delivery: beyond that a load is too much."""
+"""Limit of delivery: above it a load is too high."""
 RATE_SHARE_MIN = 0.95
 MACHINE_PERCENT_MAX = 95.0
 RESIDENT_MB_MAX = 1_500.0
 GROWTH_MAX = 1.2
-"""Of memory, descriptors and files, from when they have settled to the end."""
+"""Limit of the growth of memory, descriptors and files, from when they have settled to the end."""
 WINDOW_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one load showed."""
+    """Measurements of one load."""
 
     producers: int
     consumers: int
@@ -32,7 +32,7 @@ class Step:
     sent_per_s: float
     refused: int
     ack_ms_p99: float
-    """Of the slowest producer."""
+    """Acknowledgement of the slowest producer."""
     deliver_ms_p50: float
     deliver_ms_p99: float
     broker_percent: float
@@ -40,7 +40,7 @@ class Step:
     resident_mb: float
 
     def line(self) -> str:
-        """For whoever waits."""
+        """Return a line of progress."""
         return (
             f"{self.producers} producers, {self.consumers} consumers, {self.due_per_s:,.0f} records/s due, "
             f"{self.sent_per_s:,.0f} sent: delivered p50 {self.deliver_ms_p50:.1f} ms, "
@@ -51,7 +51,7 @@ class Step:
 
 
 def what_gave(step: Step) -> str | None:
-    """What a load was too much for, the gravest first, and what it was for want of; None if all was well."""
+    """Return the exceeded limit of a load, the gravest first, with the exhausted resource; None if there is none."""
     signs = (
         ("errors", step.refused > 0),
         ("memory", step.resident_mb > RESIDENT_MB_MAX),
@@ -67,7 +67,7 @@ def what_gave(step: Step) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A tier that has been played: all clients have gone."""
+    """A completed tier: all clients have ended."""
 
     tier: Tier
     crew: Crew
@@ -76,7 +76,7 @@ class Run:
     not_committed: int
 
     def measures(self) -> list[Measure]:
-        """Promises first."""
+        """Return the measures, promises first."""
         acknowledged = float(sum(one.sent - len(one.refused) for one in self.crew.produced))
         found = [yardstick(RECORDS, [acknowledged], "records", tier=self.tier.name), *self._promises(acknowledged)]
         found += self._pace()
@@ -97,7 +97,7 @@ class Run:
             "damaged": (crew.damaged + verdict.strange, {"examples": crew.examples[:3]} if crew.examples else {}),
             "not_committed": (self.not_committed, {}),
         }
-        if self.tier.steps_max == 1:  # who climbs until something gives may be refused in the end
+        if self.tier.steps_max == 1:  # a climbing tier may have rejected records at its end
             counts["refused"] = (refused, {"errors": dict(crew.errors)} if crew.errors else {})
         return [
             compared(f"kafka_load_{name}", [float(count)], "records", RECORDS, [acknowledged], value_max=0, **details)
@@ -105,7 +105,7 @@ class Run:
         ]
 
     def _pace(self) -> list[Measure]:
-        """Of the last step in which nothing gave, or of the first."""
+        """Return the measures of the last step without an exceeded limit, or of the first."""
         step = next((step for step in reversed(self.steps) if what_gave(step) is None), self.steps[0])
         due, core, linger_ms = [step.due_per_s], [100.0], [self.tier.linger_ms]
         rate_min = RATE_SHARE_MIN if self.tier.steps_max == 1 else None
@@ -127,7 +127,7 @@ class Run:
         return found
 
     def _limit(self) -> list[Measure]:
-        """The highest rate at which nothing gave, and what gave then."""
+        """Return the highest rate without an exceeded limit, and the limit that was exceeded then."""
         held = [step.due_per_s for step in self.steps if what_gave(step) is None] or [0.0]
         gave = what_gave(self.steps[-1]) or "nothing: it was not enough"
         steps = [{name: round(value, 1) for name, value in asdict(step).items()} for step in self.steps]
@@ -138,7 +138,7 @@ class Run:
         ]
 
     def _growth(self) -> list[Measure]:
-        """The last tenth of the time beside one that was taken when everything had settled."""
+        """Compare the last tenth of the time with a tenth after everything had settled."""
         found = []
         watched = {"memory": ("MB", self.watch.resident_mb), "descriptors": ("files", self.watch.descriptors)}
         watched |= {"files": ("files", self.watch.files), "internal_files": ("files", self.watch.internal_files)}

@@ -1,4 +1,4 @@
-"""What a consumer was given, row by row in a file of its own: memory does not grow with the load."""
+"""Journal of a consumer, row by row in a file: memory does not grow with the load."""
 
 import struct
 from pathlib import Path
@@ -19,7 +19,7 @@ ROW = np.dtype(
         ("took_ns", "<i8"),
     ]
 )
-"""``took_ns``: from when the record was due to when the consumer had it."""
+"""A row; ``took_ns`` is the time from when the record was due to its consumption."""
 assert ROW.itemsize == _ROW.size
 Rows = npt.NDArray[Any]
 
@@ -32,7 +32,7 @@ class JournalWriter:
         self.flush = self._file.flush
 
     def add(self, partition: int, offset: int, producer: int, key: int, sequence: int, took_ns: int) -> None:
-        """One record, in the order of delivery."""
+        """Append one record, in the order of delivery."""
         self._file.write(_ROW.pack(partition, offset, producer, key, sequence, took_ns))
 
     def __enter__(self) -> Self:
@@ -45,11 +45,11 @@ class JournalWriter:
 
 
 def read_journal(path: Path) -> Rows:
-    """All whole rows that are in the file now, not copied."""
+    """Return all whole rows that are in the file now, not copied."""
     rows = path.stat().st_size // ROW.itemsize
     return np.memmap(path, ROW, "r", shape=(rows,)) if rows else np.empty(0, ROW)
 
 
 def rows_of(*rows: tuple[int, int, int, int, int]) -> Rows:
-    """Rows of (partition, offset, producer, key, sequence)."""
+    """Return rows of (partition, offset, producer, key, sequence)."""
     return np.array([(*row, 0) for row in rows], ROW)

@@ -21,26 +21,26 @@ PRODUCER: dict[str, Any] = {
     "partitioner": "murmur2_random",
     "delivery.timeout.ms": 60_000,
 }
-"""Compressed and spread over partitions as Java's producers do by default or commonly."""
+"""Compression and partitioner that are Java's default or common."""
 SLOT_S = 0.002
 CONNECT_TIMEOUT_S = 30.0
 FLUSH_TIMEOUT_S = 90.0
-"""Longer than the delivery timeout: every record has its outcome."""
+"""Above the delivery timeout: every record has its outcome."""
 NS_PER_MS = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Produced:
-    """What one producer did."""
+    """Results of one producer."""
 
     producer: int
     sent: int
     refused: list[int]
     """Sequences without an acknowledgement."""
     errors: dict[str, int]
-    """Of delivery and of the client, by name: how often."""
+    """Number of errors by name: of delivery and of the client."""
     wall_s: float
-    """From the first record due to the last handed over: longer than planned if the producer was held up."""
+    """Time from the first record due to the last passed to the client: above the plan if the producer was delayed."""
     ack_ms_p99: float
     ack_ms_max: float
     ack_gap_s: float
@@ -61,11 +61,12 @@ def produce(
     """Send records by a steady schedule, which is an open loop, and wait for every outcome.
 
     Args:
-        producer: its number, which its records carry.
-        ready, begin: it sets the first when it knows the topic, and waits for the second.
+        producer: Its number, which its records contain.
+        ready: Set when the producer knows the topic.
+        begin: The producer waits for it.
 
     Raises:
-        Failed: records are left without an outcome.
+        Failed: If records have no outcome.
     """
     errors: Counter[str] = Counter()
     refused: list[int] = []
@@ -121,7 +122,7 @@ def produce(
 
 
 def _handed_over(client: Producer, topic: str, key: bytes, value: bytes, on_delivery: Any) -> bool:
-    """False if the queue is full: what was delivered must be heard of first."""
+    """Pass a record to the client; False if its queue is full, so that outcomes must be processed first."""
     try:
         client.produce(topic, value, key, on_delivery=on_delivery)
     except BufferError:

@@ -1,6 +1,6 @@
-"""Records of the load: orders in Avro, keyed by customer, each with its place in its producer's row.
+"""Records of the load: orders in Avro, keyed by customer, each with its sequence in its producer.
 
-Binary without a schema beside it, as ``fastavro.schemaless_writer`` writes: who reads must know the schema.
+They are binary without a schema, as ``fastavro.schemaless_writer`` writes them: readers must know the schema.
 """
 
 import io
@@ -68,19 +68,19 @@ SCHEMA = fastavro.parse_schema(
     }
 )
 KEYS = 10_000
-"""Customers, whom all producers share."""
+"""Number of customers, which all producers share."""
 POOL = 1_000
-"""Distinct orders of a producer, but for their first fields."""
+"""Number of distinct orders of a producer, apart from their first fields."""
 EPOCH_MS = 1_767_225_600_000
 
 
 class Damaged(Exception):
-    """A record is not what a producer wrote; the message says in what."""
+    """A record differs from its producer's; the message names the difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the checker needs of a record."""
+    """Fields of a record that the checker needs."""
 
     producer: int
     sequence: int
@@ -89,7 +89,7 @@ class Head:
 
 
 class Orders:
-    """Of one producer: the same for the same number."""
+    """Orders of one producer: the same for the same number."""
 
     def __init__(self, producer: int) -> None:
         rng = random.Random(producer)
@@ -97,7 +97,7 @@ class Orders:
         self._orders = [_order(rng) for _ in range(POOL)]
 
     def record(self, sequence: int, due_ns: int) -> tuple[bytes, bytes]:
-        """Key and value of the record with this sequence. Customers come in an order that is never the same."""
+        """Return key and value of the record with this sequence. The order of the customers is random."""
         order = self._orders[sequence % POOL]
         customer = (sequence * 7_919 + self._producer * 104_729 + sequence // POOL) % KEYS
         order["producer"], order["sequence"], order["due_ns"] = self._producer, sequence, due_ns
@@ -108,15 +108,15 @@ class Orders:
 
 
 def head_of(key: bytes | None, value: bytes | None) -> Head:
-    """Decode a record and look whether it is whole.
+    """Decode a record and check that it is whole.
 
     Raises:
-        Damaged: it is not.
+        Damaged: If it is not.
     """
     try:
         order: Any = fastavro.schemaless_reader(io.BytesIO(value or b""), SCHEMA, None)
     except (EOFError, ValueError, IndexError, StopIteration, OverflowError) as error:
-        raise Damaged(f"a value that is no order: {type(error).__name__}: {error}") from None
+        raise Damaged(f"a value is not an order: {type(error).__name__}: {error}") from None
     if sum(line["quantity"] * line["cents"] for line in order["lines"]) != order["total_cents"]:
         raise Damaged(f"an order whose lines are not its total: {order['order_id']}")
     customer: int = order["customer"]["id"]

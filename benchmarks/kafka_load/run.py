@@ -20,15 +20,15 @@ from benchmarks.scale import Scale
 LOOKS_MAX = 400
 LOOK_S_MIN = 0.5
 WARM_UP_S = 1.0
-"""Of every producer: not counted in the times of delivery."""
+"""Seconds at the start of every producer that do not count in the times of delivery."""
 
 
 def play(scale: Scale) -> list[Measure]:
-    """Play the tier that ``scale`` names, and judge it. Raises Failed where clients do not even get to work."""
+    """Run the tier that ``scale`` names, and judge it. Raises Failed if clients cannot even start."""
     try:
         return _play(scale)
     except KafkaException as error:
-        raise Failed(f"the topic or its groups can not be asked about: {error}") from None
+        raise Failed(f"the topic or its groups cannot be queried: {error}") from None
 
 
 def _play(scale: Scale) -> list[Measure]:
@@ -49,7 +49,7 @@ def _play(scale: Scale) -> list[Measure]:
 
 
 def _steps(crew: Crew, watch: Watch, tier: Tier) -> list[Step]:
-    """One step, or more and more load until something gives."""
+    """Run one step, or rising load until a limit is exceeded."""
     steps: list[Step] = []
     for number in range(tier.steps_max):
         if number:

@@ -1,4 +1,4 @@
-"""Who takes the load: a cluster of our own, or whatever Kafka there is; and what it costs meanwhile."""
+"""Target of the load: a new cluster, or any running Kafka; and its cost meanwhile."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ BROKERS = 3
 REPLICAS = 2
 TIMEOUT_S = 30.0
 SETTLE_SHARE = 0.4
-"""Of the duration, before files and memory of a long run are at what they stay at."""
+"""Share of the duration until files and memory of a long run are stable."""
 RETENTION_S_MIN = 10.0
 
 
@@ -30,19 +30,19 @@ class Servers:
 
     bootstrap: str
     pids: tuple[int, ...] = ()
-    """Of the brokers, where they are ours."""
+    """Process ids of the brokers of a new cluster."""
     storage: Path | None = None
 
 
 @contextlib.contextmanager
 def running_servers(tier: Tier, duration_s: float, folder: Path, scale: Scale) -> Iterator[Servers]:
-    """Three brokers of ours, or those of ``--bootstrap``."""
+    """Start three brokers, or use those of ``--bootstrap``."""
     if scale.bootstrap is not None:
         yield Servers(scale.bootstrap)
         return
     settings: dict[str, float] = {}
     if (kept_s := retention_s(tier, duration_s)) is not None:
-        # What stays behind what counts is as much shorter: files would grow for an hour otherwise.
+        # Grace periods are shortened likewise: files would grow for an hour otherwise.
         settings = {
             "maintenance_interval_s": min(10.0, kept_s / 5),
             "log_grace_s": kept_s / 2,
@@ -53,12 +53,12 @@ def running_servers(tier: Tier, duration_s: float, folder: Path, scale: Scale) -
 
 
 def retention_s(tier: Tier, duration_s: float) -> float | None:
-    """How long records are kept, None for as long as the run takes."""
+    """Return the retention of records, None for the whole run."""
     return None if tier.retention_share is None else max(RETENTION_S_MIN, tier.retention_share * duration_s)
 
 
 def create_topic(servers: Servers, topic: str, tier: Tier, duration_s: float) -> None:
-    """With two replicas where there are two brokers."""
+    """Create the topic, with two replicas where there are two brokers."""
     admin = AdminClient({"bootstrap.servers": servers.bootstrap})
     replicas = min(REPLICAS, len(admin.list_topics(timeout=TIMEOUT_S).brokers))
     config: Mapping[str, str] = {}
@@ -69,14 +69,14 @@ def create_topic(servers: Servers, topic: str, tier: Tier, duration_s: float) ->
 
 
 def leader_of(servers: Servers, topic: str, partition: int) -> str:
-    """``host:port`` of the broker that leads a partition, as Kafka's clients are told."""
+    """Return ``host:port`` of the broker that leads a partition, as Kafka clients learn it."""
     found = AdminClient({"bootstrap.servers": servers.bootstrap}).list_topics(topic, timeout=TIMEOUT_S)
     broker = found.brokers[found.topics[topic].partitions[partition].leader]
     return f"{broker.host}:{broker.port}"
 
 
 def not_committed(servers: Servers, topic: str, tier: Tier) -> int:
-    """Records up to which the groups, whose members have all left, did not commit; or committed beyond."""
+    """Return the number of records that the departed groups did not commit, or committed beyond the end."""
     partitions = [TopicPartition(topic, number) for number in range(tier.partitions)]
     probe = Consumer({"bootstrap.servers": servers.bootstrap, "group.id": "probe"})
     admin = AdminClient({"bootstrap.servers": servers.bootstrap})
@@ -98,27 +98,27 @@ def not_committed(servers: Servers, topic: str, tier: Tier) -> int:
 
 @dataclass(slots=True)
 class Watch:
-    """Looks at the brokers, and at the machine, now and then."""
+    """Samples of the brokers and the machine."""
 
     servers: Servers
     topic: str
     at_s: list[float] = field(default_factory=list)
     resident_mb: list[float] = field(default_factory=list)
-    """Of the hungriest broker."""
+    """Memory of the largest broker."""
     descriptors: list[float] = field(default_factory=list)
-    """Open, of all brokers together."""
+    """Open files of all brokers together."""
     files: list[float] = field(default_factory=list)
-    """Of the topic."""
+    """Files of the topic."""
     internal_files: list[float] = field(default_factory=list)
-    """Of ``__consumer_offsets`` and everything else in the storage."""
+    """Files of ``__consumer_offsets`` and everything else in the storage."""
     broker_percent: list[float] = field(default_factory=list)
-    """CPU of all brokers together since the look before, in % of one core."""
+    """CPU of all brokers together since the last sample, in % of one core."""
     machine_percent: list[float] = field(default_factory=list)
     """CPU of everything on the machine, in % of all cores."""
     _cpu_s: float = 0.0
 
     def look(self, at_s: float) -> None:
-        """Once; the first time there is no look before, and CPU of it means nothing. Raises Failed."""
+        """Take a sample; the CPU of the first one is meaningless. Raises Failed."""
         try:
             self._look(at_s, [psutil.Process(pid) for pid in self.servers.pids])
         except psutil.NoSuchProcess as gone:
@@ -132,7 +132,7 @@ class Watch:
         self.resident_mb.append(max((broker.memory_info().rss for broker in brokers), default=0) / MB)
         self.descriptors.append(float(sum(broker.num_fds() for broker in brokers)))
         found = () if self.servers.storage is None else self.servers.storage.rglob("*")
-        files = [p for p in found if p.is_file() and KEPT not in p.parts]  # a second name is no file
+        files = [p for p in found if p.is_file() and KEPT not in p.parts]  # a retained link is not another file
         own = sum(self.topic in path.parts for path in files)
         self.files.append(float(own))
         self.internal_files.append(float(len(files) - own))
@@ -140,7 +140,7 @@ class Watch:
         self.at_s.append(at_s)
 
     def between(self, values: Sequence[float], begin: float, end: float) -> list[float]:
-        """Those of ``values`` that were seen in a part of the time, from one share of it to another; at least one."""
+        """Return the ``values`` of a part of the time, from one share of it to another; at least one."""
         first, last = self.at_s[0], self.at_s[-1]
         low, high = first + begin * (last - first), first + end * (last - first)
         return [value for at_s, value in zip(self.at_s, values, strict=True) if low <= at_s <= high] or [values[-1]]

@@ -1,4 +1,4 @@
-"""How much load, and for how long."""
+"""Tiers: the load and its duration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Consumers that share the topic."""
+    """Number of consumers that share the topic."""
 
     name: str
     members: int
@@ -16,25 +16,25 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """One load. The first phase lasts ``seconds``; a tier that climbs adds clients and rate until something gives."""
+    """One load. The first phase lasts ``seconds``; a climbing tier adds clients and rate until a limit is exceeded."""
 
     name: str
     seconds: float
-    """Of a phase."""
+    """Duration of a phase."""
     producers: int
     records_per_s: float
-    """Of all producers together."""
+    """Rate of all producers together."""
     linger_ms: float = 5.0
-    """Of the producers. Few records cost by the request: the shorter they are gathered, the more requests."""
+    """Linger of the producers. At low rates the cost is per request: the shorter the linger, the more requests."""
     groups: tuple[Group, ...]
     partitions: int
     churn_s: float | None = None
-    """Every so often a member of a group leaves and another joins."""
+    """Interval at which a member of a group leaves and another joins."""
     steps_max: int = 1
     climb: float = 1.0
-    """The rate of a step over that of the one before; a producer is added each time."""
+    """Factor of the rate from step to step; a producer is added each time."""
     retention_share: float | None = None
-    """Of the duration: how long records are kept, so that files come and go."""
+    """Retention as a share of the duration, so that files come and go."""
 
 
 _TWO = (Group("billing", 2, "cooperative-sticky"), Group("audit", 1, "range"))
@@ -75,7 +75,7 @@ TIERS: Mapping[str, Tier] = MappingProxyType(
                 name="endurance",
                 seconds=3_600.0,
                 producers=2,
-                records_per_s=500.0,  # with the linger well below what two slow cores carry: what grows is no backlog
+                records_per_s=500.0,  # with the linger well below the limit of two slow cores: growth is not backlog
                 linger_ms=200.0,
                 groups=_TWO,
                 partitions=12,

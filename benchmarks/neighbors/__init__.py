@@ -1,7 +1,7 @@
 """Claim: beside other clients a heartbeat, a produce, a native publish and its delivery have a p99 of at most 3 times
 the quiet one.
 
-Neighbors are Kafka's and native clients: each API at its largest request, 1,000 idle and 1,000 half-open connections,
+Neighbors are Kafka and native clients: each API at its largest request, 1,000 idle and 1,000 half-open connections,
 50 connections that flood.
 """
 
@@ -26,7 +26,7 @@ STOP_TIMEOUT_S = 60.0
 
 
 def run(scale: Scale) -> list[Measure]:
-    """One broker. The quiet figures are measured again before each neighbor."""
+    """Measure on one broker. The quiet figures are measured again before each neighbor."""
     seconds, rounds = (SECONDS_QUICK, 1) if scale.quick else (SECONDS, ROUNDS)
     measures: list[Measure] = []
     with (
@@ -57,7 +57,7 @@ def run(scale: Scale) -> list[Measure]:
 
 
 def _compared(name: str, quiet: Sequence[P99s], beside: Sequence[P99s], scale: Scale, requests: int) -> list[Measure]:
-    """Two lines for each of the calls."""
+    """Return two lines for each of the calls."""
     measures: list[Measure] = []
     for call in CALLS:
         of = f"{call} p99, before {name}"

@@ -1,4 +1,4 @@
-"""Neighbors that are clients of Kafka's."""
+"""Neighbors that are Kafka clients."""
 
 import contextlib
 import socket
@@ -14,7 +14,7 @@ from seaweedmq.kafka.wire.messages import API
 
 
 def _largest(api: API, addresses: Addresses, orders: Orders) -> int:
-    """One request after another."""
+    """Send one request after another."""
     data, number = largest(api), 0
     with Wire(addresses.kafka) as wire:
         while not orders.stop.is_set():
@@ -33,7 +33,7 @@ def _idle(addresses: Addresses, orders: Orders) -> int:
 
 
 def _half_open(addresses: Addresses, orders: Orders) -> int:
-    """Each sends the beginning of a request of 1 MiB."""
+    """Send the beginning of a request of 1 MiB on each connection."""
     with connections(addresses.kafka, HALF_OPEN) as opened:
         for one in opened:
             one.sendall(struct.pack(">ihhi", 1 << 20, API.PRODUCE, 8, 1))
@@ -43,7 +43,7 @@ def _half_open(addresses: Addresses, orders: Orders) -> int:
 
 
 def _flood(addresses: Addresses, orders: Orders) -> int:
-    """Each asks for metadata as fast as it is answered."""
+    """Query metadata on each connection at full speed."""
     done = [0] * FLOODING
     request = encoded(API.METADATA, 4, topics=topics_named(1), allow_auto_topic_creation=False)
 
@@ -65,7 +65,7 @@ def _flood(addresses: Addresses, orders: Orders) -> int:
 
 @contextlib.contextmanager
 def connections(address: str, number: int) -> Iterator[Sequence[socket.socket]]:
-    """So many sockets, connected."""
+    """Open so many sockets."""
     host, _, port = address.rpartition(":")
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(number)]
@@ -77,4 +77,4 @@ NEIGHBORS: Mapping[str, Callable[[Addresses, Orders], int]] = {
     "kafka_flood": _flood,
     **{f"kafka_{api.name.lower()}": partial(_largest, api) for api in OF_MANY},
 }
-"""Neighbors with their names. Each works until it is stopped and returns the number of its requests."""
+"""Neighbors by name. Each works until it is stopped and returns the number of its requests."""

@@ -15,9 +15,9 @@ from seaweedmq.errors import AlreadyExists
 from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX
 
 FLOODED, LARGE = "neighbors/flooded", "neighbors/large"
-"""Topics that ``create_topics`` makes."""
+"""Number of topics that ``create_topics`` makes."""
 LARGEST_BYTES = 15_000_000
-"""A record that still fits into a frame of 16 MiB."""
+"""Size of a record that just fits into a frame of 16 MiB."""
 LARGE_RECORDS = 4
 RECORD = b"x" * 100
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -26,7 +26,7 @@ SETTINGS, HEADERS = 4, 1
 
 
 def create_topics(client: seaweedmq.Client) -> None:
-    """Make what the neighbors need."""
+    """Create the topics that the neighbors need."""
     for name in (FLOODED, LARGE):
         client.admin.create_topic(name, durability="replicated", scaling="fixed")
     with client.publisher(LARGE) as publisher:
@@ -35,7 +35,7 @@ def create_topics(client: seaweedmq.Client) -> None:
 
 
 def _idle(addresses: Addresses, orders: Orders) -> int:
-    """Each has begun to speak HTTP/2."""
+    """Send HTTP/2's preface on each connection."""
     with connections(addresses.native, IDLE) as opened:
         for one in opened:
             one.sendall(PREFACE + _frame_head(0, SETTINGS))
@@ -45,7 +45,7 @@ def _idle(addresses: Addresses, orders: Orders) -> int:
 
 
 def _half_open(addresses: Addresses, orders: Orders) -> int:
-    """Each sends the beginning of a request: 9 bytes, where 4 KiB are to follow."""
+    """Send the beginning of a request on each connection: 9 bytes, where 4 KiB should follow."""
     with connections(addresses.native, HALF_OPEN) as opened:
         for one in opened:
             one.sendall(PREFACE + _frame_head(0, SETTINGS) + _frame_head(4096, HEADERS, stream=1))
@@ -59,7 +59,7 @@ def _frame_head(size: int, kind: int, stream: int = 0) -> bytes:
 
 
 async def _flood(addresses: Addresses, orders: Orders) -> int:
-    """Clients, each with a connection, that publish a record as soon as the last is acknowledged."""
+    """Run clients, each with a connection, that publish a record as soon as the last is acknowledged."""
 
     async def publish(at: int) -> int:
         done = 0
@@ -75,7 +75,7 @@ async def _flood(addresses: Addresses, orders: Orders) -> int:
 
 
 async def _publish(addresses: Addresses, orders: Orders) -> int:
-    """The largest record, one after another."""
+    """Publish the largest record, one after another."""
     done, record = 0, bytes(LARGEST_BYTES)
     async with aio.connect(addresses.native) as client, client.publisher(LARGE, linger_s=0) as publisher:
         while not orders.stop.is_set():
@@ -86,7 +86,7 @@ async def _publish(addresses: Addresses, orders: Orders) -> int:
 
 
 async def _subscribe(addresses: Addresses, orders: Orders) -> int:
-    """The largest records, from the first on, again and again."""
+    """Read the largest records, from the first on, again and again."""
     done = 0
     async with aio.connect(addresses.native) as client:
         while not orders.stop.is_set():
@@ -98,7 +98,7 @@ async def _subscribe(addresses: Addresses, orders: Orders) -> int:
 
 
 async def _create(addresses: Addresses, orders: Orders) -> int:
-    """Create as many topics as one call takes, the last of which is there: all are checked, and none is made."""
+    """Create as many topics as one call permits, the last of which exists: all are checked, and none is created."""
     names = [f"neighbors/t{number}" for number in range(TOPICS_AT_ONCE_MAX - 1)]
     done = 0
     async with aio.connect(addresses.native) as client:
@@ -125,4 +125,4 @@ NEIGHBORS: Mapping[str, Callable[[Addresses, Orders], int]] = {
     "native_subscribe": partial(_on_a_loop, _subscribe),
     "native_create_topics": partial(_on_a_loop, _create),
 }
-"""Neighbors with their names, as ``kafka.NEIGHBORS``."""
+"""Neighbors by name, as ``kafka.NEIGHBORS``."""

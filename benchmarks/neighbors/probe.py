@@ -1,4 +1,4 @@
-"""The calls that are measured beside neighbors: short ones of clients that do little, one after another."""
+"""Calls measured beside neighbors: short ones of small clients, one after another."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -17,14 +17,14 @@ from seaweedmq.kafka.wire.messages import API
 NATIVE_TOPIC = "neighbors/native"
 RECORD = b"x" * 100
 PAUSE_S = 0.002
-"""Between two calls, long enough that they add no load of their own."""
+"""Seconds between two calls, long enough that they add no load."""
 CALLS = ("kafka_heartbeat", "kafka_produce", "native_publish", "native_delivery")
 P99s: TypeAlias = Mapping[str, float]
 """Milliseconds, by call."""
 
 
 class Probe:
-    """Two connections, one of each kind. A heartbeat is that of an unknown member."""
+    """Open two connections, one of each kind. A heartbeat is that of an unknown member."""
 
     def __init__(self, client: seaweedmq.Client, addresses: Addresses) -> None:
         self._stack = ExitStack()
@@ -42,7 +42,7 @@ class Probe:
         }
 
     def p99s_ms(self, seconds: float) -> P99s:
-        """The p99 of each call, made again and again for so long. A delivery is from the send to the subscriber."""
+        """Return the p99 of each call, repeated for so long. A delivery is from the send to the subscriber."""
         took_ms: dict[str, list[float]] = {name: [] for name in CALLS}
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:

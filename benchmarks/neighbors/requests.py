@@ -1,4 +1,4 @@
-"""Requests of many elements, of each API of Kafka whose elements cost something."""
+"""Requests of many elements, of each Kafka API whose elements have a cost."""
 
 from collections.abc import Callable, Mapping
 
@@ -79,7 +79,7 @@ def _fetch(number: int) -> bytes:
 
 
 def _create_topics(number: int) -> bytes:
-    """They are only checked: what is made would be measured, and would stay."""
+    """Return a request that is only validated: created topics would distort the figures, and stay."""
     make = REQUESTS[API.CREATE_TOPICS].CreatableTopic
     topics = [
         make(name=f"t{n}", num_partitions=1, replication_factor=1, assignments=[], configs=[]) for n in range(number)
@@ -99,7 +99,7 @@ def _describe_configs(number: int) -> bytes:
 
 
 def _produce(number: int) -> bytes:
-    """To partitions of which only the first is there: each batch is small, and all are looked at."""
+    """Return a request for partitions of which only the first exists: each batch is small, and all are checked."""
     make = REQUESTS[API.PRODUCE].TopicProduceData
     batch = batch_of([b"x"])
     parts = [make.PartitionProduceData(index=n, records=batch) for n in range(number - 1)]
@@ -195,9 +195,9 @@ OF_MANY: Mapping[API, Callable[[int], bytes]] = {
     API.OFFSET_DELETE: _offset_delete,
     API.ELECT_LEADERS: _elect_leaders,
 }
-"""Requests of so many elements."""
+"""Return requests of so many elements."""
 
 
 def largest(api: API) -> bytes:
-    """The request of the most elements that a broker takes."""
+    """Return the request with the most elements that a broker accepts."""
     return OF_MANY[api](elements_max(api))

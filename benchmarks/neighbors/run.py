@@ -13,7 +13,7 @@ IDLE, HALF_OPEN, FLOODING = 1_000, 1_000, 50
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """One broker, as native and as Kafka's clients find it."""
+    """Addresses of a broker, for native and Kafka clients."""
 
     native: str
     kafka: str
@@ -32,13 +32,13 @@ class Orders:
 
 
 def disturb(addresses: Addresses, orders: Orders) -> None:
-    """Be one neighbor after another."""
+    """Run one neighbor after another."""
     while (name := orders.names.get()) is not None:
         orders.requests.put(all_neighbors()[name](addresses, orders))
 
 
 def all_neighbors() -> Mapping[str, Callable[[Addresses, Orders], int]]:
-    """All neighbors with their names."""
+    """Return all neighbors by name."""
     from benchmarks.neighbors import kafka, native
 
     return {**kafka.NEIGHBORS, **native.NEIGHBORS}

@@ -17,8 +17,8 @@ from benchmarks.data import text_table
 from benchmarks.measure import Measure, compared, interleaved, yardstick
 from benchmarks.scale import Scale
 from benchmarks.spark.session import all_of, spark_session
-from seaweedmq.codec.documents import lineage_document, topic_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, table_dir
+from seaweedmq.codec.state.documents import lineage_document, topic_document
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
@@ -36,8 +36,8 @@ STEP_US = 1_000
 
 
 def run(scale: Scale) -> list[Measure]:
-    """Each round: every small file once through Spark into two large ones, through a compaction, and read whole before
-    and after it."""
+    """Pass every small file through Spark into two large ones, and through a compaction, and read all before and after
+    it, in each round."""
     files, rounds = (FILES_QUICK, 1) if scale.quick else (FILES, ROUNDS)
     with scratch(scale.directory) as folder, spark_session() as spark:
         small, large = folder / "small", folder / "large"
@@ -113,21 +113,21 @@ def run(scale: Scale) -> list[Measure]:
 
 
 def native_s(spark: SparkSession, root: Path) -> float:
-    """Seconds that all columns of all records take by ``seaweedmq.spark.read``, planning included."""
+    """Return the seconds to read all columns of all records with ``seaweedmq.spark.read``, planning included."""
     began = time.perf_counter()
     all_of(seaweedmq.spark.read(spark, storage=root, topic=str(NAME)))
     return time.perf_counter() - began
 
 
 def source_s(spark: SparkSession, root: Path) -> float:
-    """The same by the data source, which spends most of it on what becomes of rows between Python and the JVM."""
+    """Return the same with the data source, which spends most of it on moving rows between Python and the JVM."""
     began = time.perf_counter()
     all_of(spark.read.format("seaweedmq").options(storage=str(root), topic=str(NAME)).load())
     return time.perf_counter() - began
 
 
 def make_small_tables(root: Path, files: int) -> int:
-    """A topic with so many tables of 1,000 to 4,000 rows of 100-byte values, keys and times; how many rows in all."""
+    """Create a topic with so many tables of 1,000 to 4,000 rows of 100-byte values, keys and times; return its rows."""
     topic = Topic(
         name=NAME,
         uid=1,
@@ -183,7 +183,7 @@ def make_small_tables(root: Path, files: int) -> int:
 
 
 def link_topic(source: Path, root: Path) -> None:
-    """The same topic in another storage, of the same files: a compaction takes names away and changes none."""
+    """Link the topic into another storage: a compaction removes names and changes no file."""
     for path in source.rglob("*"):
         if path.is_file():
             other = root / path.relative_to(source)

@@ -1,8 +1,8 @@
 """Claim: a topic with 10,000 tables gets a version of its Delta log for one more in 50 ms (p50), outside of the broker.
 
-Each table is a real Parquet file, of a few records, that is looked into as it enters the log. What is measured is all
-that the table worker does after a conversion: listing the folder, deciding what counts, reading the new table's footer,
-and the commit, which is fsynced; checkpoints and removal of old versions are among the samples.
+Each table is a real Parquet file, of a few records, that is opened as it enters the log. The measured time is that of
+the table worker after a conversion: listing the folder, selecting live tables, reading the new table's footer, and the
+commit, which is fsynced; checkpoints and removal of old versions are among the samples.
 """
 
 import os
@@ -21,7 +21,7 @@ from seaweedmq.codec.paths import table_path
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame, payload_schema
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.storage.store import file_io
-from seaweedmq.storage.tables.delta import DeltaLogs
+from seaweedmq.storage.tables.delta.updater import DeltaLogs
 from seaweedmq.storage.tables.format import TableWriter
 
 TABLES, TABLES_QUICK = 10_000, 1_000
@@ -32,7 +32,7 @@ SEGMENTS = 4
 
 
 def run(scale: Scale) -> list[Measure]:
-    """Commits one after the other by one process, and one by a process that knows nothing of the log yet."""
+    """Measure commits one after another by one process, and one by a process without knowledge of the log."""
     tables, commits = (TABLES_QUICK, COMMITS_QUICK) if scale.quick else (TABLES, COMMITS)
     with scratch(scale.directory) as folder:
         writer = _Tables(folder)
@@ -82,7 +82,7 @@ def run(scale: Scale) -> list[Measure]:
 
 
 class _Tables:
-    """Adds tables of a few records to a topic, to one segment after the other."""
+    """Adds tables of a few records to a topic, to one segment after another."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -139,7 +139,7 @@ def _commit_ms(logs: DeltaLogs, root: Path, topic: Topic) -> float:
 
 
 def _disk_ms(folder: Path) -> float:
-    """What any commit takes at least: its file and its folder made durable."""
+    """Return the minimum of any commit: its file and its folder made durable."""
     temporary, final = folder / ".tmp", folder / f"raw-{time.perf_counter_ns()}"
     began = time.perf_counter()
     with temporary.open("wb") as file:

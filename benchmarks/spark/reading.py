@@ -22,7 +22,7 @@ from seaweedmq.spark import jobs
 ROWS_MAX = 4_000_000
 RECORD_BYTES = 132
 TABLES = 16
-"""Before the compaction, which makes one or two of them."""
+"""Number of tables before the compaction, which makes one or two of them."""
 WIDE_ROW_BYTES = 250
 NATIVE_RATIO_MIN = 0.95
 SOURCE_RATIO_MIN = 0.65
@@ -30,13 +30,13 @@ PART_RATIO_MIN = 0.6
 PART_SPEEDUP_MIN = 4.0
 ROUNDS = 5
 SAME_COLUMNS = "segment,offset,timestamp,key,headers,value"
-"""What the Parquet files have; ``topic`` is ours alone."""
+"""Columns of the Parquet files; only SeaweedMQ has ``topic``."""
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 SPARKS_OWN = str(64 * 1024 * 1024)
 
 
 def run(scale: Scale) -> list[Measure]:
-    """All rows into Spark's ``noop`` sink, which takes every value and does nothing; and parts of them."""
+    """Read all rows into Spark's ``noop`` sink, which takes every value and does nothing; and parts of them."""
     total_bytes = min(ROWS_MAX * RECORD_BYTES, scale.spark_bytes)
     wide_rows = scale.spark_bytes // WIDE_ROW_BYTES
     with scratch(scale.directory) as folder:
@@ -78,13 +78,13 @@ class Reading:
         return self.spark.read.parquet(str(topic_folder(self.data, topic) / "table"))
 
     def check(self) -> None:
-        """Every face finds every record."""
+        """Check that both readers find every record."""
         for frame in (self.native(), self.source(), self.parquet()):
             if (found := frame.count()) != self.count:
                 raise AssertionError(f"Spark finds {found} of {self.count} records")
 
     def compact(self) -> None:
-        """The job of `seaweedmq table compact`, as it comes: it has something to merge."""
+        """Run `seaweedmq table compact` with its defaults: it has tables to merge."""
         before = len(table_files(self.data))
         done = jobs.compact(self.spark, storage=str(self.data / "storage"), topic=NAME)
         after = len(table_files(self.data))
@@ -92,7 +92,7 @@ class Reading:
             raise AssertionError(f"{done.merged} of {before} tables were merged, {after} are left: {done.problems}")
 
     def of_all(self, when: str, *, with_source: bool) -> list[Measure]:
-        """Every column of every record; ``when`` names the state of the files."""
+        """Read every column of every record; ``when`` names the state of the files."""
         contestants: dict[str, Callable[[], float]] = {
             "native": lambda: self.rate(lambda: all_of(self.native(columns=SAME_COLUMNS))),
             "parquet": lambda: self.rate(lambda: all_of(self.parquet())),
@@ -117,9 +117,9 @@ class Reading:
         return measures
 
     def of_parts(self) -> list[Measure]:
-        """What needs a part of the files only, beside the same of plain Parquet and beside all of the same topic.
+        """Read parts of the files, beside the same of plain Parquet and beside all of the same topic.
 
-        Rates are in records of the whole topic, whatever is read of it, so that their ratio is that of the times.
+        Rates are in records of the whole topic, for any part of it, so that their ratio is that of the times.
         """
         low = self.count // 2
         high = low + self.count // 100
@@ -156,7 +156,7 @@ class Reading:
         whole: Callable[[], object],
         records: int,
     ) -> list[Measure]:
-        """One part, its two yardsticks in the same rounds."""
+        """Read one part, with its two yardsticks in the same rounds."""
         contestants = {
             "part": partial(self.rate, part, records),
             "parquet": partial(self.rate, of_parquet, records),
@@ -176,13 +176,13 @@ class Reading:
         ]
 
     def rate(self, read: Callable[[], object], records: int | None = None) -> float:
-        """Records a second, planning included; None: those of the topic of text."""
+        """Return records per second, planning included; None: those of the topic of text."""
         began = time.perf_counter()
         read()
         return (records or self.count) / (time.perf_counter() - began)
 
     def with_sparks_limit(self) -> float:
-        """The source in a session whose user set the bytes of a batch to what Spark begins with."""
+        """Return the source in a session whose user set the bytes of a batch to Spark's default."""
         ours = self.spark.conf.get(BATCH_BYTES)
         self.spark.conf.set(BATCH_BYTES, SPARKS_OWN)
         try:

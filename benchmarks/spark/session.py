@@ -1,4 +1,4 @@
-"""The Spark that is measured: the settings that the README advises, quiet, on 127.0.0.1."""
+"""The measured Spark session: the settings that the README recommends, quiet, on 127.0.0.1."""
 
 import contextlib
 import os
@@ -13,9 +13,9 @@ from seaweedmq.spark.requirements import check_java
 
 @contextlib.contextmanager
 def spark_session(master: str = "local[*]", **conf: str) -> Iterator[SparkSession]:
-    """A session of this process, which knows the format; settings with ``__`` in place of dots."""
+    """Return a session of this process, which knows the format; settings have ``__`` in place of dots."""
     check_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # the first worker is started before anybody can say
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # the first worker starts before any setting
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = (
         SparkSession.builder.master(master)
@@ -26,7 +26,7 @@ def spark_session(master: str = "local[*]", **conf: str) -> Iterator[SparkSessio
         .config("spark.driver.memory", "2g")
         .config("spark.log.level", "ERROR")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.python.unix.domain.socket.enabled", "true")  # as the README advises
+        .config("spark.python.unix.domain.socket.enabled", "true")  # as the README recommends
     )
     for name, value in conf.items():
         builder = builder.config(name.replace("__", "."), value)
@@ -39,5 +39,5 @@ def spark_session(master: str = "local[*]", **conf: str) -> Iterator[SparkSessio
 
 
 def all_of(frame: DataFrame) -> None:
-    """Every value of every row."""
+    """Read every value of every row."""
     frame.write.format("noop").mode("overwrite").save()

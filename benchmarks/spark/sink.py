@@ -16,8 +16,8 @@ from benchmarks.data import RECORD, text_table
 from benchmarks.measure import Measure, compared, interleaved, yardstick
 from benchmarks.scale import Scale
 from benchmarks.spark.session import spark_session
-from seaweedmq.spark.sink import BatchSink, Staged, batch_sink
 from seaweedmq.spark.source import SeaweedMQSource
+from seaweedmq.spark.write.sink import BatchSink, Staged, batch_sink
 
 RATIO_MIN = 0.80
 ROWS_MAX = 4_000_000
@@ -28,7 +28,7 @@ SEGMENTS = 2
 
 
 class StagedOnly(SeaweedMQSource):
-    """The sink's tasks alone: whatever they stage is thrown away."""
+    """Run the sink's tasks alone, and discard their output."""
 
     @classmethod
     def name(cls) -> str:
@@ -47,7 +47,7 @@ class _NothingPublished(BatchSink):
 
 
 def run(scale: Scale) -> list[Measure]:
-    """Rows of one column of 100 bytes from Parquet files, two brokers, a topic of two segments for each round."""
+    """Write rows of one column of 100 bytes from Parquet files to two brokers, a topic of two segments per round."""
     rows = min(ROWS_MAX, scale.spark_bytes // len(RECORD))
     with (
         scratch(scale.directory) as folder,
@@ -66,7 +66,7 @@ def run(scale: Scale) -> list[Measure]:
             return name
 
         def timed(work: Callable[[str], None], *, is_published: bool = True) -> float:
-            """Seconds; the topic holds every row then, and goes."""
+            """Return seconds; the topic then holds every row, and is deleted."""
             name = topic()
             began = time.perf_counter()
             work(name)

@@ -22,15 +22,15 @@ from benchmarks.tables import CHUNK_BYTES, CONVERTING, NAME, TIMEOUT_S, table_fi
 RATIO_MIN = 0.6
 ROUNDS = 3
 SEGMENTS = 4
-"""A stream reads a segment in order, in one task: a topic of one segment has one core."""
+"""Number of segments. A stream reads a segment in order, in one task: a topic of one segment has one core."""
 TABLES_MIN = 32
-"""Published one after another: each goes to one segment, by chance."""
+"""Minimum number of tables, published one after another: each goes to one random segment."""
 SHARE_OF_ROWS = 2
 """20 M rows of 100 bytes, where other parts take 10 M."""
 
 
 def run(scale: Scale) -> list[Measure]:
-    """All rows and columns into Spark's ``noop`` sink, by a query that begins anew each time, and by batch reads."""
+    """Read all rows and columns into Spark's ``noop`` sink, by a query that starts over each time, and batch reads."""
     with scratch(scale.directory) as folder:
         data = folder / "data"
         count = _make_tables(data, SHARE_OF_ROWS * scale.spark_bytes)
@@ -83,7 +83,7 @@ def run(scale: Scale) -> list[Measure]:
 
 
 def _make_tables(data: Path, total_bytes: int) -> int:
-    """Publish that many bytes of records to a topic of several segments and wait until tables hold them; how many."""
+    """Publish that many bytes to a topic of several segments, wait until tables hold them, and return the records."""
     count = total_bytes // len(RECORD)
     chunk = min(CHUNK_BYTES // len(RECORD), max(1, count // TABLES_MIN))
     with running_cluster(data, settings=CONVERTING) as cluster, seaweedmq.connect(cluster.bootstrap) as client:

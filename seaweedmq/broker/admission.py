@@ -1,10 +1,11 @@
 """Admission of a broker to its cluster: a broker serves nothing before etcd and storage prove to belong together.
 
-Nor before the storage takes a file, or is full: on a full one it serves what is there, and its retention makes room.
+Nor does it serve before the storage takes a file. A full storage is admitted: the broker serves what is there, and its
+retention makes room.
 
-``core.identity`` decides. A refused broker answers every call with the reason and its remedy, reports NOT_SERVING, and
-decides again until an operator has mended the cause; its process never ends for that. The mirror of the metadata asks
-before it applies a listing, so an etcd that is lost or restored while the broker runs halts the broker likewise.
+``core.identity`` decides. A rejected broker answers every call with the reason and its remedy, and reports NOT_SERVING.
+It decides again until an operator has removed the cause; its process never ends for that. The mirror of the metadata
+checks each listing before it applies it. So an etcd that is lost or restored while the broker runs halts it likewise.
 """
 
 import asyncio
@@ -13,8 +14,8 @@ import random
 from collections.abc import Callable
 
 from seaweedmq.broker.readiness import Readiness
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_from_json, identity_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_from_json, identity_to_json
 from seaweedmq.core.identity import Create, Decision, EtcdState, Join, Refuse, StorageState, decide
 from seaweedmq.errors import Corrupt, SeaweedMQError, StorageFailed, StorageFull, Unavailable, Unsupported
 from seaweedmq.model.cluster import ClusterIdentity
@@ -34,12 +35,15 @@ CLUSTER_ID_BITS = 64
 
 
 class NotAdmitted(Unavailable):
-    """The broker's etcd and storage do not belong together, etcd has to be recovered, or the storage cannot be written.
-    The message has the remedy; the broker resumes by itself."""
+    """The error of a broker that may not serve its cluster.
+
+    Its etcd and storage do not belong together, etcd has to be recovered, or the storage cannot be written. The message
+    has the remedy; the broker resumes by itself.
+    """
 
 
 class Admission:
-    """The check of one broker, whose reason not to serve is the cause ``cluster`` of its readiness."""
+    """The admission check of one broker. Its rejection is the cause ``cluster`` of the broker's readiness."""
 
     def __init__(
         self,
@@ -51,7 +55,16 @@ class Admission:
         readiness: Readiness,
         halted: Callable[[], None],
     ) -> None:
-        """``halted`` is called when a broker that was admitted is refused."""
+        """Create the check.
+
+        Args:
+            meta: etcd.
+            store: Storage of the cluster.
+            rng: Source of ids and of the backoff's jitter.
+            address: Address of this broker.
+            readiness: Reasons not to serve.
+            halted: Called when an admitted broker is rejected.
+        """
         self._readiness = readiness
         self._meta = meta
         self._store = store
@@ -63,9 +76,9 @@ class Admission:
         """Generation of the last listing that was recognized."""
 
     def check(self) -> None:
-        """Raise NotAdmitted with the reason, if the broker was refused, or was not admitted yet.
+        """Raise NotAdmitted with the reason, if the broker is rejected or not admitted yet.
 
-        Before that its view is empty: a call that is answered from it tells that there are no topics.
+        The view is empty before the admission: calls answered from it would report that there are no topics.
         """
         if self._refusal:
             raise NotAdmitted(f"broker {self._address} does not serve: {self._refusal}")
@@ -73,10 +86,13 @@ class Admission:
             raise NotAdmitted(f"broker {self._address} is starting: retry")
 
     async def admit(self) -> ClusterIdentity:
-        """Bind the storage to its cluster if etcd and storage belong together; return the identity that was joined.
+        """Bind the storage to its cluster if etcd and storage belong together.
+
+        Returns:
+            The identity of the joined cluster.
 
         Raises:
-            NotAdmitted: If they do not.
+            NotAdmitted: If they do not belong together.
             StorageFailed, Unavailable: If one of them cannot be read.
         """
         for _ in range(CREATE_ATTEMPTS_MAX):
@@ -93,10 +109,10 @@ class Admission:
         raise Unavailable("the identity of the cluster keeps changing: retry")
 
     async def admit_first(self) -> None:
-        """Admit the broker at its start: wait for etcd, and for the operator who mends a refusal.
+        """Admit the broker at its start: wait for etcd, and for an operator to remove the cause of a rejection.
 
         Raises:
-            StorageFailed: If the storage cannot be read, or takes no marker, and the broker was not refused before.
+            StorageFailed: If the storage cannot be read, or takes no marker, and the broker was not rejected before.
         """
         await retrying(backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), on=self._may_heal)(self.admit)
 
@@ -112,12 +128,12 @@ class Admission:
             await asyncio.sleep(ROOT_CHECK_S)
 
     def recognizes(self, snapshot: Snapshot, revision: int, seen: int) -> bool:
-        """Whether a listing of all metadata is of this cluster, and not older than the mirror; else halt the broker.
+        """Return whether a listing is of this cluster and not older than the mirror; else halt the broker.
 
         Args:
-            snapshot: the listing.
-            revision: of the mirror.
-            seen: modification revision of ``keys.CLUSTER_SEEN`` in the mirror: leases that end after a restore raise
+            snapshot: Listing of all metadata.
+            revision: Revision of the mirror.
+            seen: Modification revision of ``keys.CLUSTER_SEEN`` in the mirror. Leases that end after a restore raise
                 the revision of etcd, but not this one.
         """
         mine = self._identity
@@ -147,10 +163,10 @@ class Admission:
         return isinstance(error, SeaweedMQError) and (bool(self._refusal) or not isinstance(error, StorageFailed))
 
     async def _decide(self) -> Decision:
-        """Read etcd between two looks at the marker, and decide.
+        """Read etcd between two reads of the marker, and decide.
 
         The leader raises etcd before the marker, so an etcd that is read after the marker is never behind it. A marker
-        is created before the key, so one that is read after etcd is there if the key is.
+        is created before the key, so one that is read after etcd exists if the key does.
         """
         try:
             marker = await self._store.read_marker()
@@ -188,8 +204,10 @@ class Admission:
         self._readiness.allow(CLUSTER)
 
     async def _check_storage(self) -> None:
-        """Refuse to serve as long as the storage takes no file, for another reason than lack of space: a machine that
-        boots may mount it for writing later. A broker that serves already is not checked again."""
+        """Reject the broker while the storage takes no file for any reason but lack of space.
+
+        A machine that boots may mount it for writing later. A broker that already serves is not checked again.
+        """
         try:
             await self._store.check()
         except StorageFull as error:
@@ -210,19 +228,24 @@ class Admission:
 
     def _refuse(self, reason: str) -> None:
         if reason != self._refusal:
-            log.error("broker refused: %s: %s; retrying", self._address, reason)
+            log.error("broker rejected: %s: %s; retrying", self._address, reason)
         self._readiness.refuse(CLUSTER, reason)
 
     def _halt(self, reason: str) -> None:
-        """Stop serving; the next :meth:`admit` finds out what is to be done."""
+        """Stop serving; the next :meth:`admit` finds the remedy."""
         if not self._refusal:
             self._refuse(reason)
             self._halted()
 
 
 def _identity_in(snapshot: Snapshot) -> tuple[ClusterIdentity | None, int]:
-    """The identity among entries, None if there is none, and the revision at which the storage last saw this etcd; 0 if
-    it did not in this generation. Raises Corrupt, Unsupported."""
+    """Return the identity among the entries, or None, and the revision at which the storage last saw this etcd.
+
+    The revision is 0 if the storage did not see etcd in this generation.
+
+    Raises:
+        Corrupt, Unsupported: If the identity cannot be read.
+    """
     entries = {entry.key: entry for entry in snapshot.entries if entry.key in (keys.CLUSTER, keys.CLUSTER_SEEN)}
     found, seen = entries.get(keys.CLUSTER), entries.get(keys.CLUSTER_SEEN)
     if found is None:

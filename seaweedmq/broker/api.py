@@ -1,22 +1,26 @@
-"""Who answers a call: this broker, the leader, or the broker that is named. The only place that passes calls on."""
+"""Router of calls to their handler: this broker, the leader, or a named broker.
+
+It is the only module that forwards calls.
+"""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from seaweedmq.broker.cluster_status import StatusService, leader_status
-from seaweedmq.broker.drain import Draining
-from seaweedmq.broker.forward import Forwarding
-from seaweedmq.broker.groups.opening import checked, with_first
+from seaweedmq.broker.drainer import Drainer
+from seaweedmq.broker.groups.join_request import checked, with_first
 from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.serve.describe import Descriptions
-from seaweedmq.broker.serve.kafka_groups import KAFKA_GROUP_CALLS, KafkaGroups
+from seaweedmq.broker.serve.kafka_group_router import KAFKA_GROUP_CALLS, KafkaGroupRouter
 from seaweedmq.broker.serve.publish import PublishService
 from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.errors import ProtocolViolation, Unavailable
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import (
+from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
     AwaitTopics,
@@ -48,11 +52,10 @@ from seaweedmq.model.calls import (
     TopicStats,
     WriteOut,
 )
-from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.groups import GroupOpen, GroupReply, GroupRequest
-from seaweedmq.model.publish import PublishReply, PublishRequest
-from seaweedmq.model.replication import ReplicateReply, ReplicateRequest
-from seaweedmq.model.subscribe import SubscribeReply, SubscribeRequest
+from seaweedmq.model.messages.groups import GroupOpen, GroupReply, GroupRequest
+from seaweedmq.model.messages.publish import PublishReply, PublishRequest
+from seaweedmq.model.messages.replication import ReplicateReply, ReplicateRequest
+from seaweedmq.model.messages.subscribe import SubscribeReply, SubscribeRequest
 from seaweedmq.model.topic import TopicSpec
 from seaweedmq.ports import LeaderApi
 from seaweedmq.runtime.closing import closing
@@ -74,10 +77,10 @@ BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
         call.name, call.before, call.topic_uid
     ),
     AdoptSchema: lambda leader, call: leader.topics.adopt_schema(call.name, call.schema, call.topic_uid),
-    SplitSegment: lambda leader, call: leader.reshaping.split(call.name, call.segment, call.at),
-    MergeSegments: lambda leader, call: leader.reshaping.merge(call.name, call.first, call.second),
-    SealSegment: lambda leader, call: leader.reshaping.seal(call.name, call.segment),
-    MoveSegment: lambda leader, call: leader.reshaping.move(call.name, call.segment, call.brokers),
+    SplitSegment: lambda leader, call: leader.segment_admin.split(call.name, call.segment, call.at),
+    MergeSegments: lambda leader, call: leader.segment_admin.merge(call.name, call.first, call.second),
+    SealSegment: lambda leader, call: leader.segment_admin.seal(call.name, call.segment),
+    MoveSegment: lambda leader, call: leader.segment_admin.move(call.name, call.segment, call.brokers),
     Rebalance: lambda leader, _: leader.balancing.rebalance(),
     GetClusterStatus: leader_status,
     ListGroups: lambda leader, _: leader.groups.summaries(),
@@ -87,17 +90,28 @@ BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
     ReportSuspicions: lambda leader, suspicions: leader.suspect(suspicions),
     ReportEmptied: lambda leader, emptied: leader.pruning.prune(emptied),
 }
-"""What the leader answers. Everything else is answered by the broker that is called, but for ``DrainBroker``, which the
-one answers that is to be drained, and calls about Kafka's groups, which their coordinators answer."""
+"""Calls that the leader answers.
+
+The called broker answers all others, except ``DrainBroker``, which the broker to drain answers, and calls about Kafka
+groups, which their coordinators answer.
+"""
 
 
 class Local:
-    """What this broker answers itself, whoever leads."""
+    """The calls that this broker answers itself, whether it leads or not."""
 
     def __init__(
         self, descriptions: Descriptions, owned: OwnedSegments, followers: Callable[[], FollowerService]
     ) -> None:
-        """``followers`` raises Unavailable while this broker is not in the cluster."""
+        """Create the handlers.
+
+        Args:
+            descriptions: Descriptions of topics.
+            owned: Open segments whose primary is this broker.
+            followers: Returns the segments that this broker follows; raises Unavailable while it is not registered.
+        """
+        self.followers = followers
+        """Function that returns the segments that this broker follows; it raises Unavailable before it has joined."""
         self._answers: dict[type[Call[Any]], Callable[[Any], Awaitable[Any]]] = {
             ListTopics: lambda _: descriptions.topics(),
             DescribeTopic: lambda call: descriptions.describe(call.name, call.which, call.topic_uid),
@@ -112,26 +126,31 @@ class Local:
         }
 
     async def call(self, request: Call[R]) -> R:
-        """The answer."""
+        """Return the answer of this broker."""
         answer: R = await self._answers[type(request)](request)
         return answer
 
 
-class PassedOn:
-    """A broker as another one sees it that passes a call on: it answers by itself, or not at all.
-
-    Implements ``ports.LeaderApi``.
-    """
+class ForwardedApi:
+    """The receiver of forwarded calls: it answers them itself or not at all. Implements ``ports.LeaderApi``."""
 
     def __init__(
         self,
         local: Local,
-        forward: Forwarding,
-        draining: Draining,
-        kafka_groups: KafkaGroups,
+        forward: LeaderForwarder,
+        draining: Drainer,
+        kafka_groups: KafkaGroupRouter,
         check_admission: Callable[[], None],
     ) -> None:
-        """``check_admission`` raises the reason while this broker may serve nothing."""
+        """Create the receiver.
+
+        Args:
+            local: Calls that this broker answers itself.
+            forward: Access to the leader.
+            draining: Drains brokers.
+            kafka_groups: Access to the coordinators of Kafka groups.
+            check_admission: Raises the reason while this broker may not serve.
+        """
         self._check_admission = check_admission
         self._local = local
         self._forward = forward
@@ -170,15 +189,15 @@ class PassedOn:
 
     async def _drain(self, broker: str) -> Any:
         if broker != self._draining.broker_id:
-            raise Unavailable(f"broker {broker} came back as {self._draining.broker_id} a moment ago: try again")
+            raise Unavailable(f"broker {broker} was replaced by {self._draining.broker_id} a moment ago: retry")
         await self._draining.drain()
 
     async def _of_kafka(self, request: Call[Any]) -> Any:
         return await self._kafka_groups.here(request)
 
 
-class Api(PassedOn):
-    """Implements ``ports.BrokerApi``."""
+class Api(ForwardedApi):
+    """The network interface of one broker. Implements ``ports.BrokerApi``."""
 
     def __init__(
         self,
@@ -186,20 +205,18 @@ class Api(PassedOn):
         local: Local,
         publish: PublishService,
         subscribe: SubscribeService,
-        followers: Callable[[], FollowerService],
-        leader: Callable[[], Leader],
-        forward: Forwarding,
-        draining: Draining,
-        kafka_groups: KafkaGroups,
+        forward: LeaderForwarder,
+        draining: Drainer,
+        kafka_groups: KafkaGroupRouter,
         status: StatusService,
         check_admission: Callable[[], None],
     ) -> None:
         super().__init__(local, forward, draining, kafka_groups, check_admission)
-        self.passed_on: LeaderApi = PassedOn(local, forward.no_further(), draining, kafka_groups, check_admission)
+        self.forwarded: LeaderApi = ForwardedApi(
+            local, forward.without_forwarding(), draining, kafka_groups, check_admission
+        )
         self._publish = publish
         self._subscribe = subscribe
-        self._followers = followers
-        self._leader = leader
         self._status = status
 
     async def call(self, request: Call[R]) -> R:
@@ -224,12 +241,12 @@ class Api(PassedOn):
     def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
         """See ``ports.BrokerApi``."""
         self._check_admission()
-        return self._followers().replicate(requests)
+        return self._local.followers().replicate(requests)
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         """See ``ports.BrokerApi``."""
         self._check_admission()
-        await self._leader().report_load(reports)
+        await self._forward.own().report_load(reports)
 
     async def _drain(self, broker: str) -> Any:
         await self._draining.drain_named(broker)

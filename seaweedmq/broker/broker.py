@@ -1,48 +1,46 @@
-"""One broker, put together: its presence in the cluster, the segments it serves, and the calls it answers."""
+"""One assembled broker: its membership in the cluster, its segments, and the calls that it answers."""
 
 import asyncio
 import logging
-from collections.abc import Callable
-from weakref import WeakValueDictionary
 
 from seaweedmq.broker.admission import Admission
 from seaweedmq.broker.api import Api, Local
 from seaweedmq.broker.cluster_status import StatusService
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
-from seaweedmq.broker.contacts import Contacts
-from seaweedmq.broker.drain import Draining
-from seaweedmq.broker.forward import Forwarding
+from seaweedmq.broker.drainer import Drainer
+from seaweedmq.broker.incarnation import Incarnation, IncarnationParts, make_incarnation
 from seaweedmq.broker.inspect import Inspection
-from seaweedmq.broker.local import LocalBroker
-from seaweedmq.broker.membership import Membership
-from seaweedmq.broker.memory.shares import COPIES, BrokerMemory, StreamMemory
+from seaweedmq.broker.leader_forwarder import LeaderForwarder
+from seaweedmq.broker.local import ServingParts
+from seaweedmq.broker.membership import Endpoints, Membership
+from seaweedmq.broker.memory.broker_memory import COPIES, BrokerMemory, StreamMemory
+from seaweedmq.broker.peer_connections import PeerConnections
+from seaweedmq.broker.ports import BrokerRuntime, ClusterAccess, GatewayPorts, PartitionAccess
 from seaweedmq.broker.readiness import START, STOP, Readiness, follow_lease
 from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.fsync import SyncRounds
-from seaweedmq.broker.segment.owned import OwnedSegments, OwningTerm
+from seaweedmq.broker.segment.owned import OwnedSegments, OwningIncarnation
+from seaweedmq.broker.segment.replicate import ReplicationContext
 from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.serve.describe import Descriptions
-from seaweedmq.broker.serve.kafka_groups import KafkaGroups
+from seaweedmq.broker.serve.kafka_group_router import KafkaGroupRouter
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.publish import PublishService
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.broker.serve.tail import Tails
-from seaweedmq.broker.term import Term, TermParts, make_term
 from seaweedmq.broker.upkeep.storage_space import SpaceGuard
 from seaweedmq.coordination.observed import ObservedMetaStore
 from seaweedmq.coordination.session import Session, Standby
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.provenance import provenance
-from seaweedmq.core.segment.follower_progress import FollowerProgress
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.model.calls import ReportEmptied, ReportSuspicions
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.kafka_group_admin import groups_topic
+from seaweedmq.model.kafka.group_admin import groups_topic
+from seaweedmq.model.messages.calls import ReportEmptied, ReportSuspicions
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
-from seaweedmq.runtime.log_together import LogTogether
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.supervision import Supervisor
@@ -51,17 +49,20 @@ log = logging.getLogger(__name__)
 
 DRAIN_TIMEOUT_S = 20.0
 REPLICAS_TIMEOUT_S = 30.0
-"""Longer than anything else: what a follower holds may be in no file, and in no other memory once the machine of its
-primary is lost. With LEAVE_TIMEOUT_S below what a supervisor waits before it kills; see deploy/."""
+"""Longest time to close followed segments, in seconds.
+
+It exceeds all others: a follower's frames may be in no file, and in no other memory if the machine of their primary is
+lost. Together with ``LEAVE_TIMEOUT_S`` it is shorter than a supervisor's wait before it kills; see deploy/.
+"""
 LEAVE_TIMEOUT_S = 15.0
 SUSPICION_TIMEOUT_S = 30.0
 
 
 class Broker:
-    """A broker process without its network server: that serves ``api``, and takes the memory of streams from
-    ``stream_memory``.
+    """A broker process without its network server.
 
-    ``failed`` ends with the error that made going on impossible; it is cancelled by ``stop``.
+    The server exposes ``api`` and takes the memory of its streams from ``stream_memory``. ``failed`` ends with the
+    error that the process cannot survive; ``stop`` cancels it.
     """
 
     def __init__(
@@ -73,25 +74,22 @@ class Broker:
         meta: MetaStore,
         dialer: Dialer,
         converter: TableConverter,
-        address: str,
-        kafka_address: str = "",
+        endpoints: Endpoints,
         standby: Standby | None = None,
-        loop_holds: Callable[[], int] = lambda: 0,
     ) -> None:
-        """
+        """Create the broker.
+
         Args:
-            config: the settings.
-            env: clocks, randomness and size of the process.
-            store: the storage.
+            config: Settings.
+            env: Clocks, randomness and size of the process.
+            store: Storage.
             meta: etcd.
-            dialer: of other brokers.
-            converter: writes tables.
-            address: where clients and brokers dial this process.
-            kafka_address: where it listens for Kafka clients; "" for nowhere.
-            standby: renews its lease when the event loop does not.
-            loop_holds: how often the event loop was held since the start.
+            dialer: Connects to other brokers.
+            converter: Writer of tables.
+            endpoints: Addresses at which clients and brokers dial this process.
+            standby: Renews the lease when the event loop does not.
         """
-        self.address = address
+        self.address = address = endpoints.address
         self._config = config
         self._env = env
         self._store = store
@@ -99,27 +97,29 @@ class Broker:
         self._supervisor = Supervisor(address)
         self._etcd = meta = ObservedMetaStore(meta, env.rng)
         self.readiness = Readiness()
-        """Reasons not to serve at present: parts of the broker set and withdraw them."""
+        """Reasons not to serve at present, set and withdrawn by parts of the broker."""
         self.readiness.refuse(START, f"broker {address} is starting; retry")
         self._admission = Admission(
             meta=meta, store=store, rng=env.rng, address=address, readiness=self.readiness, halted=self._halt
         )
         self._view = ClusterView(meta, env.rng, self._admission.recognizes)
-        self._contacts = Contacts(self._view, dialer)
+        self._peers = PeerConnections(self._view, dialer)
         self._memory = BrokerMemory.of(config, env.resident_bytes())
         self._producers = ProducerPool.of(config)
         self._sync_rounds = SyncRounds(config.flush_interval_s)
         self._suspicions = Suspicions(self._report_suspicions, self._supervisor.brief)
-        self._lost_followers = LogTogether(log)
-        self._progress: WeakValueDictionary[str, FollowerProgress] = WeakValueDictionary()
-        """Progress of brokers that follow segments of this one, by broker id."""
+        self._replication = ReplicationContext(
+            self._dial, self._memory.relaying, config.replica_timeout_s, self._suspicions
+        )
         self.stream_memory = StreamMemory(
             self._memory.logs,
             self._memory.intake,
             COPIES * config.frame_bytes_max,
             end_idle=self._end_idle_stream,
         )
-        self._owned = OwnedSegments(self._view, term=lambda: self._membership.term, context=self._segment_context)
+        self._owned = OwnedSegments(
+            self._view, incarnation=lambda: self._membership.incarnation, context=self._segment_context
+        )
         starts = StartOffsets(self._view, store, self._supervisor.brief)
         descriptions = Descriptions(
             view=self._view,
@@ -132,7 +132,7 @@ class Broker:
             frame_bytes_max=config.frame_bytes_max,
         )
         clock = ConfirmedClock(env)
-        self._term_parts = TermParts(
+        self._incarnation_parts = IncarnationParts(
             config=config,
             env=env,
             clock=clock,
@@ -151,20 +151,20 @@ class Broker:
             is_leaving=lambda: self._membership.draining,
         )
         self._moved = Signal()
-        """Fires when a term begins or is over."""
+        """Signal of the start or end of an incarnation."""
         self._membership = Membership(
-            meta=meta,
             env=env,
             lease_ttl_s=config.lease_ttl_s,
-            standby=standby,
-            address=address,
-            kafka_address=kafka_address,
+            endpoints=endpoints,
+            make_session=lambda: Session(meta, config.lease_ttl_s, env.rng, env.boot_s, standby),
             admit=self._admit,
-            make_term=lambda info, session: make_term(self._term_parts, self._supervisor.child(info.id), info, session),
+            make_incarnation=lambda info, session: make_incarnation(
+                self._incarnation_parts, self._supervisor.child(info.id), info, session
+            ),
             changed=self._membership_changed,
             drop=self._drop,
         )
-        self._draining = Draining(
+        self._draining = Drainer(
             view=self._view, dialer=dialer, membership=self._membership, member=self._member, address=address
         )
         self.storage_space = SpaceGuard(config.storage_free_bytes_min, groups_topic(config.kafka_namespace))
@@ -172,39 +172,39 @@ class Broker:
         self._publish = publish = PublishService(config, lookup, self._memory.intake)
         tails = Tails(lookup, store, self._memory.reading, config.read_chunk_bytes)
         subscribe = SubscribeService(lookup, store, tails, self._memory)
-        kafka_groups = KafkaGroups(self._view, config.kafka_namespace, dial=self._dial, broker_id=lambda: self.id)
-        forward = Forwarding(self._view, dialer, lambda: self._member().leader, env.rng, config.rpc_timeout_s)
+        kafka_groups = KafkaGroupRouter(self._view, config.kafka_namespace, dial=self._dial, broker_id=lambda: self.id)
+        forward = LeaderForwarder(self._view, dialer, lambda: self._member().leader, env.rng, config.rpc_timeout_s)
         self.api = Api(
             local=Local(descriptions, self._owned, lambda: self._member().followers),
             publish=publish,
             subscribe=subscribe,
-            followers=lambda: self._member().followers,
-            leader=lambda: self._member().leader,
             forward=forward,
-            status=StatusService(
-                forward, lambda: self._member().leader, lambda: self._etcd.trouble, config.rpc_timeout_s
-            ),
+            status=StatusService(forward, lambda: self._etcd.trouble, config.rpc_timeout_s),
             draining=self._draining,
             kafka_groups=kafka_groups,
             check_admission=self._admission.check,
         )
-        self.local = LocalBroker(
-            config=config,
-            env=env,
-            clock=clock,
+        serving = ServingParts(
             view=self._view,
-            meta=meta,
             store=store,
             lookup=lookup,
             tails=tails,
             starts=starts,
-            memory=self._memory.kafka,
-            kafka_groups=kafka_groups,
-            api=self.api,
-            dial=self._dial,
-            broker_id=lambda: self.id,
-            kafka_address=kafka_address,
-            spawn=self._supervisor.brief,
+            frame_bytes_max=config.frame_bytes_max,
+        )
+        self.ports = GatewayPorts(
+            PartitionAccess(serving),
+            ClusterAccess(
+                view=self._view,
+                meta=meta,
+                store=store,
+                api=self.api,
+                dial=self._dial,
+                broker_id=lambda: self.id,
+                kafka_address=endpoints.kafka_address,
+                kafka_groups=kafka_groups,
+            ),
+            BrokerRuntime(config=config, env=env, clock=clock, memory=self._memory.kafka, spawn=self._supervisor.brief),
         )
         self.inspect = Inspection(
             view=self._view,
@@ -213,27 +213,26 @@ class Broker:
             memory=self._memory,
             publish=publish,
             subscribe=subscribe,
-            term=lambda: self._membership.term,
-            loop_holds=loop_holds,
+            incarnation=lambda: self._membership.incarnation,
+            loop_holds=env.loop_holds,
         )
 
     @property
     def id(self) -> str:
-        """Broker id of the current lease; "" while there is none."""
+        """Broker id of the current lease; "" without one."""
         return self._draining.broker_id
 
     @property
     def failed(self) -> "asyncio.Future[None]":
-        """See the class."""
+        """Future of the error that ends the process, see the class."""
         return self._supervisor.failed
 
     async def start(self) -> None:
-        """Wait until etcd and storage belong together and the storage can be written, register as soon as etcd takes
-        it, and serve what is assigned.
+        """Wait until etcd and storage belong together and storage is writable, register, and serve.
 
         Raises:
-            StorageFailed: the storage cannot be read, or takes no marker of a new cluster.
-            AlreadyExists: another broker holds the address.
+            StorageFailed: If the storage cannot be read, or takes no marker of a new cluster.
+            AlreadyExists: If another broker holds the address.
         """
         self._supervisor.spawn(self._etcd.run(), "etcd probes")
         await self._admission.admit_first()
@@ -243,32 +242,36 @@ class Broker:
         self._supervisor.spawn(self._view.run(), "view")
         self._supervisor.spawn(self._sync_rounds.run(), "fsync")
         first = await self._membership.join_when_possible()
-        self._membership.stay(self._supervisor.spawn, first, self._view.ready())
+        self._membership.run_incarnations(self._supervisor.spawn, first, self._view.ready())
         await self._view.ready()
         self._supervisor.spawn(self._owned.run(), "segments")
         self.readiness.allow(START)
 
     def watch_storage(self) -> None:
-        """Report a storage that loses its marker as a reason not to serve, and refuse records while little of it is
-        free, until the broker stops.
+        """Watch the storage until the broker stops.
+
+        The broker reports a storage without its marker as a reason not to serve, and rejects records while little space
+        is free.
         """
         self._supervisor.spawn(self._admission.watch_root(), "storage root")
         self._supervisor.spawn(self.storage_space.run(self._store), "storage space")
 
     async def stop(self) -> None:
-        """Take nothing more, store and commit what is there, leave the cluster. Others take the segments over."""
-        self.readiness.refuse(STOP, f"broker {self.address} is stopping: use another one")
+        """Reject new work, write and commit the rest, and leave the cluster. Other brokers take the segments over."""
+        self.readiness.refuse(STOP, f"broker {self.address} is stopping: use another broker")
         self._membership.retire()
-        term = self._membership.term
-        if term:
+        incarnation = self._membership.incarnation
+        if incarnation:
             try:
                 async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                    await self._draining.leave_segments(term)
+                    await self._draining.leave_segments(incarnation)
             except (SeaweedMQError, TimeoutError) as error:
-                log.warning("leaving with segments that others have to recover: %s", error or "no time left")
+                log.warning(
+                    "drain incomplete: other brokers recover the remaining segments: %s", error or "no time left"
+                )
         ending = [self._owned.drain(DRAIN_TIMEOUT_S)]
-        if self._membership.term:  # while its lease lives, so that nobody believes files in which something is missing
-            ending.append(self._membership.term.followers.close(REPLICAS_TIMEOUT_S))
+        if self._membership.incarnation:  # while its lease lives, lest the leader trust incomplete files
+            ending.append(self._membership.incarnation.followers.close(REPLICAS_TIMEOUT_S))
         await asyncio.gather(*ending)
         self._supervisor.wind_down()
         await self._membership.leave()
@@ -277,24 +280,28 @@ class Broker:
         await self._converter.close()
 
     def _membership_changed(self) -> None:
-        self._view.look_again()  # segments may have been assigned to a new id before etcd's answer was here
+        self._view.look_again()  # segments may have been assigned to a new id before etcd's answer arrived
         self._moved.fire()
 
     def _session(self) -> Session | None:
-        term = self._membership.term
-        return None if term is None or term.is_over else term.session
+        incarnation = self._membership.incarnation
+        return None if incarnation is None or incarnation.is_over else incarnation.session
 
-    def _member(self) -> Term:
-        if self._membership.term is None:
+    def _member(self) -> Incarnation:
+        if self._membership.incarnation is None:
             reason = self._etcd.trouble or "it is about to register"
-            raise Unavailable(f"broker {self.address} is not registered: {reason}; try another one")
-        return self._membership.term
+            raise Unavailable(f"broker {self.address} is not registered: {reason}; use another broker, or retry")
+        return self._membership.incarnation
 
     def _dial(self, broker_id: str) -> BrokerApi:
-        """A broker by id; Unavailable if it is gone."""
+        """Return a connection to a broker by id.
+
+        Raises:
+            Unavailable: If it is not registered.
+        """
         if broker_id == self.id:
             return self.api
-        return self._contacts.dial(broker_id)
+        return self._peers.dial(broker_id)
 
     async def _admit(self) -> None:
         """Return once the broker may register: admitted, and with a view of the generation that it joins.
@@ -310,49 +317,42 @@ class Broker:
             raise Unavailable("the metadata of the recovered etcd is not read yet: retry")
 
     def _halt(self) -> None:
-        """Etcd is not what it was: the term ends as if its lease were lost, and the next one begins with admission."""
-        if self._membership.term is not None:
-            self._membership.term.session.lost.set()
+        """End the incarnation as if its lease were lost: etcd has changed. The next one begins with admission."""
+        if self._membership.incarnation is not None:
+            self._membership.incarnation.session.lost.set()
 
-    async def _drop(self, term: Term) -> None:
-        """The lease is lost: what it owned is somebody else's by now, or soon."""
-        log.error("lost the lease as %s: dropping %d segments", term.id, len(self._owned.segments))
-        gone = Unavailable(f"broker {term.id} lost its lease; the segment moves to another broker")
+    async def _drop(self, incarnation: Incarnation) -> None:
+        """Drop the segments of a lost lease: other brokers take them over."""
+        log.error("lease lost: broker %s drops %d segments", incarnation.id, len(self._owned.segments))
+        gone = Unavailable(f"broker {incarnation.id} lost its lease: the segment moves to another broker")
         await self._owned.drop(gone)
-        await term.followers.close()
+        await incarnation.followers.close()
 
     async def _report_suspicions(self, suspicions: ReportSuspicions) -> None:
-        """Until the leader has heard, or the segments are sealed."""
+        """Report suspicions until the leader accepts them, or the segments are sealed."""
         reporting = retrying(backoff(self._env.rng, 0.05, 1.0), stop=after_s(SUSPICION_TIMEOUT_S))
         try:
             await reporting(self.api.call, suspicions)
         except SeaweedMQError as error:
-            log.info("what is suspected of %s is void: %s", suspicions.suspect or "nobody", error)
+            log.info("suspicion dropped: %s: %s", suspicions.suspect or "no broker", error)
 
     async def _report_emptied(self, emptied: ReportEmptied) -> None:
         await self.api.call(emptied)
 
-    def _progress_of(self, follower: str) -> FollowerProgress:
-        return self._progress.setdefault(follower, FollowerProgress())
-
     def _end_idle_stream(self) -> bool:
         return self._publish.end_idle()
 
-    def _segment_context(self, term: OwningTerm) -> SegmentContext:
+    def _segment_context(self, incarnation: OwningIncarnation) -> SegmentContext:
         return SegmentContext(
             config=self._config,
             store=self._store,
             budget=self._memory.logs,
             producers=self._producers,
-            relaying=self._memory.relaying,
             sync_rounds=self._sync_rounds,
-            writer_id=term.id,
-            lease_alive=term.lease_alive,
+            writer_id=incarnation.id,
+            lease_alive=incarnation.lease_alive,
             env=self._env,
             spawn=self._supervisor.brief,
-            dial=self._dial,
-            progress_of=self._progress_of,
-            suspicions=self._suspicions,
-            lost_followers=self._lost_followers,
+            replication=self._replication,
             provenance=lambda segment: provenance(segment, self._view.segments_of(segment.topic)),
         )

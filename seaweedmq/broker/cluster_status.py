@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Callable
 
-from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.errors import DeadlineExceeded, Unavailable
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.calls import GetClusterStatus
+from seaweedmq.model.messages.calls import GetClusterStatus
 
 PATIENCE_S = 1.0
-"""Time for which a leader is searched while etcd refuses calls of this broker."""
+"""Time to find a leader while etcd rejects calls of this broker, in seconds."""
 
 
 async def leader_status(leader: Leader, _: GetClusterStatus) -> ClusterStatus:
@@ -19,22 +19,25 @@ async def leader_status(leader: Leader, _: GetClusterStatus) -> ClusterStatus:
 
 
 class StatusService:
-    """Answers ``model.calls.GetClusterStatus``."""
+    """The handler of ``model.calls.GetClusterStatus``."""
 
-    def __init__(
-        self, forward: Forwarding, leader: Callable[[], Leader], trouble: Callable[[], str], timeout_s: float
-    ) -> None:
-        """``trouble`` returns the reason why etcd refuses calls of this broker; "" if it answers all."""
+    def __init__(self, forward: LeaderForwarder, trouble: Callable[[], str], timeout_s: float) -> None:
+        """Create the handler.
+
+        Args:
+            forward: Access to the leader.
+            trouble: Returns the reason why etcd rejects calls of this broker; "" if it answers all.
+            timeout_s: Deadline of a call, in seconds.
+        """
         self._forward = forward
-        self._leader = leader
         self._trouble = trouble
         self._timeout_s = timeout_s
 
     async def status(self, request: GetClusterStatus) -> ClusterStatus:
-        """Return the leader's status, or this broker's own, which names no leader and says why.
+        """Return the leader's status, or this broker's own, which names no leader and has the reason.
 
         Raises:
-            Unavailable: If no broker leads though etcd answers, or this broker never was in the cluster.
+            Unavailable: If no broker leads though etcd answers, or this broker was never registered.
         """
         patience_s = PATIENCE_S if self._trouble() else self._timeout_s
         try:
@@ -42,7 +45,7 @@ class StatusService:
                 return await self._forward.call(request, leader_status)
         except (Unavailable, DeadlineExceeded, TimeoutError) as error:
             if self._trouble():
-                return self._leader().status(leads=False)
+                return self._forward.own().status(leads=False)
             if isinstance(error, TimeoutError):
                 raise Unavailable(f"no leader answered within {patience_s:g} s: retry") from None
             raise

@@ -6,7 +6,7 @@ from seaweedmq.ports import Environment
 
 
 class ConfirmedClock:
-    """One for all that a process lets go of by stamps, so that its readings reach back to the start of the process.
+    """The confirmed clock of one process, shared by all expirations by stamps: its readings reach back to the start.
 
     Every use is a reading. A broker's maintenance takes one in each interval.
     """
@@ -23,13 +23,13 @@ class ConfirmedClock:
         return steady_s
 
     def before_us(self, period_s: float) -> int:
-        """Return the wall-clock time before which a stamp is confirmed to be ``period_s`` old; negative: none is."""
+        """Return the wall-clock time before which a stamp is confirmed to be ``period_s`` old; negative if none is."""
         return self.confirmed_us(period_s) - int(period_s * US_PER_S)
 
     def span_us(self) -> tuple[int, int]:
-        """Return the earliest and the latest wall-clock time that it may be, as this process has read it."""
+        """Return the earliest and the latest possible wall-clock time, by this process's readings."""
         return self._watch.span_us(self.read())
 
     def confirmed_us(self, period_s: float) -> int:
-        """Return the wall-clock time that it is at least, for things that are kept for ``period_s``."""
+        """Return the wall-clock time that has surely been reached, for data that is retained for ``period_s``."""
         return self._watch.confirmed_us(self.read(), doubt_s(period_s))

@@ -1,23 +1,23 @@
-"""The parts of one broker, for tests, metrics and views; who only looks changes nothing."""
+"""Read access to the parts of one broker, for tests, metrics and views."""
 
 from collections.abc import Callable, Mapping
 
+from seaweedmq.broker.incarnation import Incarnation
 from seaweedmq.broker.leader.leader import Leader
-from seaweedmq.broker.memory.shares import BrokerMemory
+from seaweedmq.broker.memory.broker_memory import BrokerMemory
 from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.publish import PublishService
 from seaweedmq.broker.serve.subscribe import SubscribeService
-from seaweedmq.broker.term import Term
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.segment import SegmentId
 
 
 class Inspection:
-    """One broker, seen from outside."""
+    """A read-only view of one broker."""
 
     def __init__(
         self,
@@ -28,54 +28,54 @@ class Inspection:
         memory: BrokerMemory,
         publish: PublishService,
         subscribe: SubscribeService,
-        term: Callable[[], Term | None],
+        incarnation: Callable[[], Incarnation | None],
         loop_holds: Callable[[], int],
     ) -> None:
         self.view = view
-        """The metadata as this broker knows it."""
+        """Metadata as this broker knows it."""
         self.descriptions = descriptions
-        """What it tells of topics."""
+        """Descriptions of topics."""
         self.memory = memory
-        """Its budgets."""
+        """Memory budgets."""
         self.publish = publish
         self.subscribe = subscribe
         self._owned = owned
-        self._term = term
+        self._incarnation = incarnation
         self._loop_holds = loop_holds
 
     @property
-    def term(self) -> Term | None:
-        """The present stay in the cluster, or the last one; None before the first."""
-        return self._term()
+    def incarnation(self) -> Incarnation | None:
+        """Present incarnation, or the last one; None before the first."""
+        return self._incarnation()
 
     @property
     def segments(self) -> Mapping[SegmentId, OpenSegment]:
-        """The open segments whose primary it is, by topic and id."""
+        """Open segments whose primary is this broker, by topic and id."""
         return self._owned.segments
 
     @property
     def followers(self) -> FollowerService:
-        """What it follows. Unavailable before it has joined."""
+        """Segments that this broker follows. Raises Unavailable before it has joined."""
         return self._member().followers
 
     @property
     def leader(self) -> Leader:
-        """Its part as a leader, whether it leads or not. Unavailable before it has joined."""
+        """Leader duties of this broker, whether it leads or not. Raises Unavailable before it has joined."""
         return self._member().leader
 
     @property
     def leads(self) -> bool:
-        """Whether it surely leads now."""
-        term = self._term()
-        return term is not None and term.leader.leading
+        """Whether this broker surely leads now."""
+        incarnation = self._incarnation()
+        return incarnation is not None and incarnation.leader.leading
 
     @property
     def loop_holds(self) -> int:
         """Number of times that the event loop was held since the start; the log has the stack of each."""
         return self._loop_holds()
 
-    def _member(self) -> Term:
-        term = self._term()
-        if term is None:
-            raise Unavailable("this broker has not joined the cluster yet")
-        return term
+    def _member(self) -> Incarnation:
+        incarnation = self._incarnation()
+        if incarnation is None:
+            raise Unavailable("this broker has not joined the cluster yet: retry")
+        return incarnation

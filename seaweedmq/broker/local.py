@@ -1,66 +1,69 @@
-"""What a gateway in the broker's own process sees of it: the partitions that are led here, without a hop."""
+"""A partition that a broker leads, as a gateway in its process uses it: without a network hop."""
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from seaweedmq.broker.confirmed_clock import ConfirmedClock
-from seaweedmq.broker.memory.shares import KafkaMemory
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve.appender import Appender
-from seaweedmq.broker.serve.kafka_groups import KafkaGroups
-from seaweedmq.broker.serve.lookup import METADATA_LAG_S, Found, Lookup
+from seaweedmq.broker.serve.lookup import METADATA_LAG_S, Lookup, ServedSegment
 from seaweedmq.broker.serve.start_offsets import StartOffsets
-from seaweedmq.broker.serve.tail import Standing, Tail, Tails
+from seaweedmq.broker.serve.tail import Tail, Tails, TailState
 from seaweedmq.codec.frame import Frame
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.core.segment.segment_log import LogEntry
-from seaweedmq.errors import NotFound, OutOfRange, StaleMetadata, Unavailable, fresh
-from seaweedmq.model.config import BrokerConfig
+from seaweedmq.errors import OutOfRange, StaleMetadata, fresh
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.segment import ProducerState, Segment
-from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore
+from seaweedmq.model.messages.publish import FrameAck
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic
+from seaweedmq.ports import SegmentStore
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.read.recovery import earliest_offset
 from seaweedmq.storage.read.time_search import RecordAt, find_latest_time, find_offset_by_time
 
-__all__ = ["LocalBroker", "LocalPartition", "Standing", "Tail"]
+__all__ = ["LocalPartition", "ServingParts", "Tail", "TailState"]
 
-TOPICS_KNOWN_MAX = 1_000
-"""Whose partitions are kept looked up."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingParts:
+    """The parts of a broker that serve its partitions."""
+
+    view: ClusterView
+    store: SegmentStore
+    lookup: Lookup
+    tails: Tails
+    starts: StartOffsets
+    frame_bytes_max: int
 
 
 class LocalPartition:
-    """One partition of a topic, while this broker is the primary of its open segment."""
+    """A partition of a topic, while this broker is the primary of its open segment."""
 
     def __init__(
-        self, broker: "LocalBroker", topic: Topic, lineage: Sequence[Segment], open_segment: OpenSegment
+        self, serving: ServingParts, topic: Topic, lineage: Sequence[Segment], open_segment: OpenSegment
     ) -> None:
         self.topic = topic
         self.segment = open_segment.segment
         self._lineage = lineage
-        self._broker = broker
+        self._serving = serving
         self._open = open_segment
-        self._appender = Appender(open_segment, broker.lookup, frame_bytes_max=broker.config.frame_bytes_max)
+        self._appender = Appender(open_segment, serving.lookup, frame_bytes_max=serving.frame_bytes_max)
 
     @property
     def partition(self) -> int:
-        """Its number; of a topic without partitions the lowest slot of its range."""
+        """Number of the partition; without partitions the lowest slot of the range."""
         return self.segment.slots.lo
 
     @property
     def is_over(self) -> bool:
-        """Whether the segment takes nothing more: look for the partition again."""
+        """Whether the segment takes no more frames, so that the partition has to be looked up again."""
         return self._open.refusal is not None
 
     @property
     def is_sure(self) -> bool:
-        """Whether nobody can have ended the segment yet, so that ``high_watermark`` is that of the partition."""
+        """Whether the segment surely is still open, so that ``high_watermark`` is that of the partition."""
         return self._open.is_sure
 
     @property
@@ -70,36 +73,41 @@ class LocalPartition:
 
     @property
     def end(self) -> int:
-        """First offset that is not given to a record yet."""
+        """First offset without a record."""
         return self._open.log.end
 
     @property
     def changed(self) -> Signal:
-        """Fires when the high watermark or the segment's fate changes."""
+        """Signal of a change of the high watermark or the segment's lifecycle."""
         return self._open.committed_changed
 
     @property
     def open_segment(self) -> OpenSegment:
-        """The segment, for who looks at more than that."""
+        """Open segment of the partition."""
         return self._open
 
     def in_memory(self, offset: int, bytes_max: int) -> Sequence[LogEntry] | None:
-        """Committed frames from the one that holds ``offset`` on, of about ``bytes_max`` bytes, one at least; empty at
-        the high watermark. None: they are in files."""
+        """Return committed frames from the one with ``offset``, about ``bytes_max`` bytes but at least one frame.
+
+        Returns:
+            The frames, none at the high watermark; None if they are only in files.
+        """
         log = self._open.log
         return log.read(offset, bytes_max) if offset >= log.cache_start else None
 
     async def append(self, frame: Frame, *, may_begin: bool = True) -> FrameAck:
-        """Give a frame whose payload was checked its offsets, or find those of an earlier copy. Not durable yet: see
-        ``committed``. Arguments and errors are those of ``Appender.append``."""
+        """Give offsets to a frame whose payload was checked, or find those of an earlier copy.
+
+        The frame is not durable yet: see ``committed``. Arguments and errors are those of ``Appender.append``.
+        """
         return await self._appender.append(frame, is_checked=True, may_begin=may_begin)
 
     async def committed(self, end_offset: int) -> None:
-        """Wait until everything below is committed. No deadline.
+        """Wait until all records below the offset are committed. No deadline.
 
         Raises:
-            StaleMetadata: the segment ended, and the metadata do not say that it holds all of that.
-            SeaweedMQError: nothing is committed at the moment; the message says why.
+            StaleMetadata: If the segment ended, and the metadata do not confirm that it holds these records.
+            SeaweedMQError: If nothing is committed at the moment; the message has the reason.
         """
         segment = self._open
         while segment.log.committed < end_offset:
@@ -111,8 +119,8 @@ class LocalPartition:
             await segment.committed_changed.wait()
 
     async def _sealed_with(self, end_offset: int) -> None:
-        """What is sealed is kept, acknowledged or not: the record tells how far that goes."""
-        view, name = self._broker.view, self.topic.name
+        """Wait for the metadata of the sealed segment, which retains all records below its end, acknowledged or not."""
+        view, name = self._serving.view, self.topic.name
         try:
             async with asyncio.timeout(METADATA_LAG_S):
                 while True:
@@ -124,32 +132,35 @@ class LocalPartition:
         except TimeoutError:
             found = None
         if found is None or (found[1].end_offset or 0) < end_offset:
-            raise StaleMetadata(f"segment {self.segment} has ended: go on where its successor is served")
+            raise StaleMetadata(f"segment {self.segment} has ended: use its successor")
 
     def tail(self, offset: int) -> Tail:
-        """A position in the partition, in whichever of its segments holds the offset.
+        """Return a position in the partition, in the segment that holds the offset.
 
         Raises:
-            OutOfRange: no segment does, or not any more.
+            OutOfRange: If no segment holds the offset, or no longer.
         """
         if offset >= self.segment.start_offset:
-            return self._broker.tails.at(Found(self.topic, self.segment, self._open), offset)
+            return self._serving.tails.at(ServedSegment(self.topic, self.segment, self._open), offset)
         for segment in self._lineage:
             if segment.end_offset is not None and segment.start_offset <= offset < segment.end_offset:
-                return self._broker.tails.at(Found(self.topic, segment, None), offset)
-        raise OutOfRange(f"{self.topic.name}: partition {self.partition} has no segment with offset {offset} any more")
+                return self._serving.tails.at(ServedSegment(self.topic, segment, None), offset)
+        raise OutOfRange(f"{self.topic.name}: partition {self.partition} no longer has a segment with offset {offset}")
 
     def lineage(self) -> Sequence[Segment]:
-        """The segments that the partition had, the oldest that is known first, the open one last."""
+        """Return the known segments of the partition, oldest first, the open one last."""
         return self._lineage
 
     async def log_start(self) -> int:
-        """Lowest offset that is kept, as of some seconds ago where retention removes records."""
-        return self._start(await self._broker.starts.of(self.topic) if self.topic.expires else None)
+        """Return the lowest retained offset, some seconds old if retention removes records."""
+        return self._start(await self._serving.starts.of(self.topic) if self.topic.expires else None)
 
     def known_log_start(self) -> int:
-        """Lowest offset that is kept, without a wait: older than :meth:`log_start` where retention removes records."""
-        return self._start(self._broker.starts.known(self.topic) if self.topic.expires else None)
+        """Return the lowest retained offset without a wait.
+
+        It may be older than that of :meth:`log_start` if retention removes records.
+        """
+        return self._start(self._serving.starts.known(self.topic) if self.topic.expires else None)
 
     def _start(self, starts: Mapping[int, int] | None) -> int:
         start = self._lineage[0].start_offset
@@ -163,15 +174,15 @@ class LocalPartition:
         return self.topic.low_watermark(self.segment.slots)
 
     async def earliest(self) -> int:
-        """Lowest offset that is kept, as the files say it now. Raises as ``recovery.earliest_offset``."""
+        """Return the lowest retained offset by the files now. Errors are those of ``recovery.earliest_offset``."""
         for segment in self._lineage:
-            offset = await earliest_offset(self._broker.store, self.topic, segment)
+            offset = await earliest_offset(self._serving.store, self.topic, segment)
             if segment.end_offset is None or offset < segment.end_offset:
                 return min(offset, self.high_watermark)
         return self.high_watermark
 
     async def earliest_in_log(self) -> int:
-        """Lowest offset that is kept in a log, as it was sent; the high watermark if none is."""
+        """Return the lowest retained offset in a log file, as it was sent; the high watermark without log files."""
         kept = await self.earliest()
         for segment in self._lineage:
             logs = [f.base_offset for f in await self._files(segment) if f.kind is FileKind.LOG]
@@ -180,7 +191,7 @@ class LocalPartition:
         return self.high_watermark
 
     async def tables_end(self) -> int:
-        """Offset after the last record that is in a table; 0 if none is."""
+        """Return the offset after the last record in a table; 0 without tables."""
         for segment in reversed(self._lineage):
             ends = [f.end_offset for f in await self._files(segment) if f.end_offset is not None]
             if ends:
@@ -188,11 +199,14 @@ class LocalPartition:
         return 0
 
     async def find_time(self, timestamp_us: int) -> RecordAt | None:
-        """The first kept record at or after a time, microseconds since 1970 UTC. Raises as ``reader.read_segment``."""
+        """Return the first retained record at or after a time, in microseconds since 1970 UTC.
+
+        Errors are those of ``reader.read_segment``.
+        """
         return await self._search(self._lineage, partial(find_offset_by_time, timestamp_us=timestamp_us))
 
     async def latest_time(self) -> RecordAt | None:
-        """The kept record with the highest timestamp. Raises as ``reader.read_segment``."""
+        """Return the retained record with the highest timestamp. Errors are those of ``reader.read_segment``."""
         latest: RecordAt | None = None
         for segment in self._lineage:
             found = await self._search([segment], find_latest_time)
@@ -203,11 +217,11 @@ class LocalPartition:
     async def _search(
         self, segments: Sequence[Segment], find: Callable[..., Awaitable[RecordAt | None]]
     ) -> RecordAt | None:
-        """In each of the segments, up to what is committed."""
+        """Search the segments one after the other, up to the high watermark."""
         for segment in segments:
             end = self.high_watermark if segment.end_offset is None else segment.end_offset
             found = await find(
-                self._broker.store,
+                self._serving.store,
                 self.topic,
                 segment.id,
                 end_offset=end,
@@ -218,111 +232,4 @@ class LocalPartition:
         return None
 
     async def _files(self, segment: Segment) -> Sequence[SegmentFile]:
-        return await self._broker.store.list_files(self.topic.name, segment.id)
-
-
-class LocalBroker:
-    """Its process, as far as a gateway beside the gRPC server has business with it."""
-
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        env: Environment,
-        clock: ConfirmedClock,
-        view: ClusterView,
-        meta: MetaStore,
-        store: SegmentStore,
-        lookup: Lookup,
-        tails: Tails,
-        starts: StartOffsets,
-        memory: KafkaMemory,
-        kafka_groups: KafkaGroups,
-        api: BrokerApi,
-        dial: Callable[[str], BrokerApi],
-        broker_id: Callable[[], str],
-        kafka_address: str,
-        spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
-    ) -> None:
-        self.config = config
-        self.env = env
-        self.clock = clock
-        self.view = view
-        self.meta = meta
-        self.store = store
-        self.lookup = lookup
-        self.tails = tails
-        self.starts = starts
-        self.memory = memory
-        """What is set aside for a gateway."""
-        self.kafka_groups = kafka_groups
-        """Where a gateway says who answers calls about its groups."""
-        self.api = api
-        self.dial = dial
-        """A broker by its id. Raises Unavailable if it is gone."""
-        self.spawn = spawn
-        """Run something with an end; an error that it does not handle ends the broker."""
-        self.kafka_address = kafka_address
-        """Where Kafka's clients dial this process; "" for nowhere."""
-        self._broker_id = broker_id
-        self._known: OrderedDict[TopicName, _Partitions] = OrderedDict()
-
-    @property
-    def id(self) -> str:
-        """Broker id of the current lease; "" while there is none."""
-        return self._broker_id()
-
-    def lineages(self, name: TopicName) -> Mapping[int, Sequence[Segment]]:
-        """Of every partition, by its number (of a topic without partitions by the lowest slot of each range): its
-        segments as of now, the oldest first. Empty if there is no such topic."""
-        return self._partitions_of(name).lineages
-
-    def leads(self, name: TopicName, number: int) -> LocalPartition:
-        """A partition, by the number that ``lineages`` has it under.
-
-        Raises:
-            NotFound: no such topic or partition.
-            StaleMetadata: another broker is its primary.
-            Unavailable: nobody is at the moment.
-            Corrupt: If its open segment cannot be recovered; names the file.
-        """
-        known = self._partitions_of(name)
-        partition = known.led.get(number)
-        if partition is not None and not partition.is_over:
-            return partition
-        topic, lineage = self.view.topics.get(name), known.lineages.get(number)
-        if topic is None or lineage is None:
-            raise NotFound(f"there is no partition {number} of topic {name}: refresh the metadata")
-        segment = lineage[-1]
-        if not segment.is_open:
-            raise Unavailable(f"partition {number} of {name} has no open segment at the moment: retry")
-        check_recoverable(segment)
-        found = self.lookup.try_segment(name, segment.id, topic.uid)
-        if found is None or found.open is None:
-            raise StaleMetadata(f"segment {segment} is served by broker {segment.primary}: refresh the metadata")
-        known.led[number] = LocalPartition(self, topic, lineage, found.open)
-        return known.led[number]
-
-    def producers(self, name: TopicName, number: int) -> Sequence[ProducerState]:
-        """Who published to a partition of late. Raises as :meth:`leads`."""
-        return self.leads(name, number).open_segment.log.producers.snapshot()
-
-    def _partitions_of(self, name: TopicName) -> "_Partitions":
-        known = self._known.get(name)
-        if known is None or known.seen != self.view.changes:
-            known = self._known[name] = _Partitions(self.view, name)
-            self._known.move_to_end(name)
-            if len(self._known) > TOPICS_KNOWN_MAX:
-                self._known.popitem(last=False)
-        return known
-
-
-class _Partitions:
-    """Those of one topic, as of one moment of the view."""
-
-    def __init__(self, view: ClusterView, name: TopicName) -> None:
-        self.seen = view.changes
-        self.lineages: dict[int, list[Segment]] = {}
-        self.led: dict[int, LocalPartition] = {}
-        for segment in sorted(view.segments_of(name).values(), key=lambda s: s.id):
-            self.lineages.setdefault(segment.slots.lo, []).append(segment)
+        return await self._serving.store.list_files(self.topic.name, segment.id)

@@ -1,18 +1,19 @@
-"""A broker's membership: it joins the cluster, comes back as somebody new when its lease is lost, and leaves."""
+"""Membership of a broker: it joins the cluster, rejoins under a new id after a lost lease, and leaves."""
 
 import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, TypeVar
 
-from seaweedmq.broker.term import Term
-from seaweedmq.coordination.session import Session, Standby
-from seaweedmq.errors import AlreadyExists, Deposed, SeaweedMQError
+from seaweedmq.broker.incarnation import Incarnation
+from seaweedmq.coordination.session import Session
+from seaweedmq.errors import AlreadyExists, LeaseEnded, SeaweedMQError
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.ports import Environment, MetaStore
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.ports import Environment
+from seaweedmq.runtime.log_once import OnceLogger
 from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
@@ -21,137 +22,168 @@ VERSION = version("seaweedmq")
 REGISTRATION = "registration"
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """The addresses at which other processes dial a broker."""
+
+    address: str
+    """Address for clients and brokers."""
+    kafka_address: str = ""
+    """Address for Kafka clients; "" for none."""
+
+
 class Membership:
-    """One task begins and ends every term but the first, which :meth:`join` opens. A term that is over is never
-    written about again: what is new (being drained) is said by the next one, if there is one."""
+    """The membership of one broker across its incarnations.
+
+    One task begins and ends each incarnation, except the first, which :meth:`join` opens. Nothing is written for an
+    incarnation that is over: the next one, if any, registers new facts such as the drain.
+    """
 
     def __init__(
         self,
         *,
-        meta: MetaStore,
         env: Environment,
         lease_ttl_s: float,
-        standby: Standby | None,
-        address: str,
-        kafka_address: str,
+        endpoints: Endpoints,
+        make_session: Callable[[], Session],
         admit: Callable[[], Awaitable[None]],
-        make_term: Callable[[BrokerInfo, Session], Term],
+        make_incarnation: Callable[[BrokerInfo, Session], Incarnation],
         changed: Callable[[], None],
-        drop: Callable[[Term], Awaitable[None]],
+        drop: Callable[[Incarnation], Awaitable[None]],
     ) -> None:
-        """``admit`` returns once the broker may register. ``standby`` renews leases that the event loop does not.
-        ``changed`` is called when a term begins or is over, ``drop`` before one ends whose lease is lost."""
-        self.term: Term | None = None
-        """The present one, or the last: it may be over."""
+        """Create the membership.
+
+        Args:
+            env: Clocks and randomness.
+            lease_ttl_s: Lease of a broker, in seconds.
+            endpoints: Addresses of this broker.
+            make_session: Creates a session, which is not open.
+            admit: Returns once the broker may register.
+            make_incarnation: Creates an incarnation.
+            changed: Called when an incarnation begins or is over.
+            drop: Called before the end of an incarnation whose lease is lost.
+        """
+        self.incarnation: Incarnation | None = None
+        """Present incarnation, or the last one, which may be over."""
         self.draining = False
-        """Register as draining from now on."""
+        """Whether the next registrations are draining."""
         self.retiring = False
-        """Comes back no more once the present term is over."""
-        self._meta = meta
+        """Whether the broker does not rejoin after the present incarnation."""
         self._env = env
         self._ttl_s = lease_ttl_s
-        self._standby = standby
-        self._address = address
-        self._kafka_address = kafka_address
+        self._endpoints = endpoints
+        self._make_session = make_session
         self._admit = admit
-        self._make_term = make_term
+        self._make_incarnation = make_incarnation
         self._changed = changed
         self._drop = drop
-        self._complaints = Complaints(log)
+        self._failures_log = OnceLogger(log)
         self._joining = asyncio.Lock()
         self._retire = asyncio.Event()
         self._leave = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
-    async def join_when_possible(self) -> Term:
-        """Register as soon as etcd lets it, however long that takes. AlreadyExists: another broker has the address."""
+    async def join_when_possible(self) -> Incarnation:
+        """Register as soon as etcd allows it. No deadline.
+
+        Raises:
+            AlreadyExists: If another broker holds the address.
+        """
         joining = retrying(
             backoff(self._env.rng, 0.1, self._ttl_s),
             on=lambda error: isinstance(error, SeaweedMQError) and not isinstance(error, AlreadyExists),
-            told=self._complaints.told(REGISTRATION),
+            told=self._failures_log.told(REGISTRATION),
         )
-        term: Term = await joining(self.join)
-        self._complaints.over(REGISTRATION)
-        return term
+        incarnation: Incarnation = await joining(self.join)
+        self._failures_log.over(REGISTRATION)
+        return incarnation
 
-    async def join(self) -> Term:
-        """Register under a new lease and a new id: whatever an earlier id owned is somebody else's business now.
+    async def join(self) -> Incarnation:
+        """Register under a new lease and a new id: segments of an earlier id belong to other brokers.
 
         Raises:
-            AlreadyExists: another broker holds the address.
-            SeaweedMQError: etcd cannot be reached, or refuses; or etcd and storage do not belong together.
+            AlreadyExists: If another broker holds the address.
+            SeaweedMQError: If etcd is unreachable or rejects it, or etcd and storage do not belong together.
         """
         async with self._joining:
             await self._admit()
             broker_id = f"b-{self._env.rng.getrandbits(32):08x}"
-            session = Session(self._meta, self._ttl_s, self._env.rng, self._env.boot_s, self._standby)
+            session = self._make_session()
             info = BrokerInfo(
                 id=broker_id,
-                address=self._address,
+                address=self._endpoints.address,
                 started_us=self._env.wall_us(),
                 pid=os.getpid(),
                 version=VERSION,
                 draining=self.draining,
-                kafka_address=self._kafka_address,
+                kafka_address=self._endpoints.kafka_address,
             )
             await session.open(info)
-            log.info("broker %s at %s", broker_id, self._address)
-            self.term = self._make_term(info, session)
+            log.info("broker registered: %s at %s", broker_id, self._endpoints.address)
+            self.incarnation = self._make_incarnation(info, session)
         self._changed()
-        return self.term
+        return self.incarnation
 
-    def stay(
-        self, spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]], first: Term, ready: Awaitable[None]
+    def run_incarnations(
+        self,
+        spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
+        first: Incarnation,
+        ready: Awaitable[None],
     ) -> None:
-        """Stay in the cluster until :meth:`leave`. Duties begin once it is ``ready``."""
-        self._running = spawn(self._stay(first, ready), "terms")
+        """Stay in the cluster until :meth:`leave`. The duties begin once ``ready`` ends."""
+        self._running = spawn(self._run_incarnations(first, ready), "terms")
 
     async def announce_draining(self) -> None:
-        """Register as draining, now or when the broker is back. Unavailable: etcd may or may not know it."""
+        """Register as draining, now or with the next incarnation.
+
+        Raises:
+            Unavailable: If the outcome is unknown.
+        """
         self.draining = True
         async with self._joining:
-            term = self.term
-        if term is None or term.is_over:
+            incarnation = self.incarnation
+        if incarnation is None or incarnation.is_over:
             return
         try:
-            await term.announce_draining()
-        except Deposed as error:
-            log.info("the next registration says that %s is draining: %s", self._address, error)
+            await incarnation.announce_draining()
+        except LeaseEnded as error:
+            address = self._endpoints.address
+            log.info("drain announcement deferred: %s registers as draining next time: %s", address, error)
 
     def retire(self) -> None:
-        """Come back no more. What is under way to come back is given up."""
+        """Do not rejoin any longer, and cancel a rejoin under way."""
         self.draining = self.retiring = True
         self._retire.set()
 
     async def leave(self) -> None:
-        """End the present term, for good. What a lost lease has begun to drop is dropped first."""
+        """End the present incarnation permanently. The segments of a lost lease are dropped first."""
         self.retire()
         self._leave.set()
         if self._running is not None:
             await asyncio.wait({self._running})
-        if self.term is not None:
-            await self.term.end()  # unless it was: there was never a task, or it has failed
+        if self.incarnation is not None:
+            await self.incarnation.end()  # if the task did not: it never started, or failed
 
-    async def _stay(self, first: Term, ready: Awaitable[None]) -> None:
+    async def _run_incarnations(self, first: Incarnation, ready: Awaitable[None]) -> None:
         await self._unless(self._leave, ready)
-        term: Term | None = first
-        while term is not None:
-            term.begin()
-            await self._unless(self._leave, term.session.lost.wait())
-            if term.session.lost.is_set():
-                await self._drop(term)
-            await term.end()
+        incarnation: Incarnation | None = first
+        while incarnation is not None:
+            incarnation.begin()
+            await self._unless(self._leave, incarnation.session.lost.wait())
+            if incarnation.session.lost.is_set():
+                await self._drop(incarnation)
+            await incarnation.end()
             self._changed()
-            term = await self._come_back()
+            incarnation = await self._rejoin()
         await self._leave.wait()
 
-    async def _come_back(self) -> Term | None:
-        """A new term; None: the broker retires. The address was its own, so another holder is waited for."""
+    async def _rejoin(self) -> Incarnation | None:
+        """Return a new incarnation; None if the broker retires. Another holder of its own address is waited for."""
         rejoining = retrying(backoff(self._env.rng, 0.1, self._ttl_s), on=AlreadyExists)
         return await self._unless(self._retire, rejoining(self.join_when_possible))
 
     async def _unless(self, event: asyncio.Event, work: Awaitable[T]) -> T | None:
-        """What ``work`` returns; None, and it is cancelled, if the event comes first."""
+        """Return the result of ``work``; cancel it and return None if the event comes first."""
         doing, coming = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
         try:
             await asyncio.wait({doing, coming}, return_when=asyncio.FIRST_COMPLETED)

@@ -11,42 +11,42 @@ from seaweedmq.runtime.signal import Signal
 log = logging.getLogger(__name__)
 
 START = "start"
-"""Cause: the broker has not come to serve yet."""
+"""Cause: the broker does not serve yet."""
 STOP = "stop"
 """Cause: the broker is leaving the cluster."""
 KAFKA = "kafka"
 """Cause: the listener for Kafka clients has not started yet."""
 EXPECTED = (START, KAFKA, STOP)
 LEASE = "lease"
-"""Cause: its lease is over, or it is not registered."""
-LOOKS_PER_TTL = 4
-"""A suspended machine wakes up with a lease that is over: no timer of the event loop notices."""
+"""Cause: the lease is over, or the broker is not registered."""
+CHECKS_PER_TTL = 4
+"""Checks of the lease per TTL. No timer of the event loop detects that a suspended machine lost its lease."""
 
 
 class Readiness:
-    """Reasons not to serve, set and withdrawn by cause. The broker is ready while there are none.
+    """The reasons not to serve, set and withdrawn by cause. The broker is ready without any.
 
-    The health service reports the sum. What a cause forbids, the parts of the broker decide: a segment with followers
+    The health service reports the sum. The parts of the broker decide what a cause forbids: a segment with followers
     continues without a lease.
     """
 
     def __init__(self) -> None:
         self.changed = Signal()
-        """Fires when a reason comes, changes or goes."""
+        """Signal of a new, changed or withdrawn reason."""
         self._reasons: dict[str, str] = {}
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """Cause -> reason, with its remedy."""
+        """Reason of each cause, with its remedy."""
         return self._reasons
 
     @property
     def is_ready(self) -> bool:
-        """Whether nothing keeps the broker from serving."""
+        """Whether the broker has no reason not to serve."""
         return not self._reasons
 
     def refuse(self, cause: str, reason: str) -> None:
-        """Have a reason not to serve, in place of an earlier one of the same cause."""
+        """Set the reason of a cause, replacing an earlier one."""
         if self._reasons.get(cause) != reason:
             if cause not in self._reasons:
                 is_news = self.is_ready and cause not in EXPECTED
@@ -55,14 +55,14 @@ class Readiness:
             self.changed.fire()
 
     def allow(self, cause: str) -> None:
-        """Withdraw the reason of a cause, if there is one."""
+        """Withdraw the reason of a cause, if any."""
         if self._reasons.pop(cause, None) is not None:
             if self.is_ready:
                 log.info("serving")
             self.changed.fire()
 
     def check(self, cause: str) -> None:
-        """Raise Unavailable with the reason of a cause, if there is one."""
+        """Raise Unavailable with the reason of a cause, if any."""
         if cause in self._reasons:
             raise Unavailable(self._reasons[cause])
 
@@ -70,19 +70,19 @@ class Readiness:
 async def follow_lease(
     readiness: Readiness, session: Callable[[], Session | None], changed: Signal, why: Callable[[], str]
 ) -> None:
-    """Keep the cause ``lease`` of a broker: it is ready while its lease surely lives by its own clock.
+    """Keep the cause ``lease`` current: the broker is ready while its lease surely lives by its own clock.
 
     Args:
-        readiness: of the broker.
-        session: returns that of the present registration; None without one.
-        changed: fires when that is another one.
-        why: returns the reason why etcd refuses calls at present; "" if it answers.
+        readiness: Readiness of the broker.
+        session: Returns the session of the present registration; None without one.
+        changed: Fires when the session is replaced.
+        why: Returns the reason why etcd rejects calls at present; "" if it answers.
     """
     while True:
         now = session()
         if now is not None and now.alive():
             readiness.allow(LEASE)
-            pause_s = min(now.remaining_s, now.ttl_s / LOOKS_PER_TTL)
+            pause_s = min(now.remaining_s, now.ttl_s / CHECKS_PER_TTL)
         else:
             state = "the broker is not registered" if now is None else "the lease of the broker is over"
             readiness.refuse(LEASE, f"{state}: {why() or 'it registers again'}; retry")

@@ -1,1 +1,1 @@
-"""The command line: what users type, and the only place where all packages are put together."""
+"""Command line of SeaweedMQ, the only package that assembles all others."""

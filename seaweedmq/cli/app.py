@@ -1,4 +1,4 @@
-"""All commands of `seaweedmq`, put together."""
+"""Application of the command `seaweedmq`, with all its subcommands."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from seaweedmq.cli.output import Output
 
 app = typer.Typer(
     name="seaweedmq",
-    help="A message broker cluster that keeps floods of messages as ordinary files.",
+    help="A message broker cluster that keeps every topic as ordinary files.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -32,10 +32,12 @@ def common(
     bootstrap: Annotated[
         str,
         typer.Option(
-            metavar="HOST:PORT[,HOST:PORT]", help="Brokers to ask first; any will do.", envvar="SEAWEEDMQ_BOOTSTRAP"
+            metavar="HOST:PORT[,HOST:PORT]",
+            help="Set the brokers to contact first; any will do.",
+            envvar="SEAWEEDMQ_BOOTSTRAP",
         ),
     ] = DEFAULT_BOOTSTRAP,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How results are printed.")] = Output.TABLE,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Set the format of results.")] = Output.TABLE,
 ) -> None:
-    """Options of every command; they may also follow the command's name."""
+    """Store the options that every command has; they may also follow the command's name."""
     context.obj = Common(bootstrap, output)

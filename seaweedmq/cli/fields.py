@@ -1,4 +1,4 @@
-"""What the command line says of topics, segments, brokers and groups: one row each, the same for tables and JSON."""
+"""Fields of topics, segments, brokers and groups: one row each, the same for tables and JSON."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -6,24 +6,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from seaweedmq.codec.delta_schema import left_out
+from seaweedmq.codec.tables.delta_schema import left_out
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.kafka import visibility
 from seaweedmq.core.lineage.problems import describe_problems
 from seaweedmq.core.lineage.replication import describe_under_replicated
 from seaweedmq.model.broker import ETCD_OK, BrokerStatus, ClusterStatus, Decision, DecisionKind
 from seaweedmq.model.description import SegmentStats, TopicDescription
-from seaweedmq.model.groups import GroupDescription, GroupSummary, GroupTopic
-from seaweedmq.model.kafka_group_admin import GroupKind, KafkaGroupDescription, KafkaGroupSummary
+from seaweedmq.model.kafka.group_admin import GroupKind, KafkaGroupDescription, KafkaGroupSummary
+from seaweedmq.model.messages.groups import GroupDescription, GroupSummary, GroupTopic
+from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Topic
 
 Fields = dict[str, Any]
 
 
 def moment(at_us: int) -> str:
-    """Microseconds since 1970 as ISO 8601, to the second."""
+    """Format microseconds since 1970 as ISO 8601, to the second."""
     return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="seconds")
 
 
@@ -31,6 +31,7 @@ def moment(at_us: int) -> str:
 
 
 def topic_fields(topic: Topic) -> Fields:
+    """Return the fields of a topic's settings."""
     schema: pa.Schema | None = None if topic.schema is None else schema_from_bytes(topic.schema)
     return {
         "topic": str(topic.name),
@@ -49,7 +50,7 @@ def topic_fields(topic: Topic) -> Fields:
 
 
 def segment_fields(segment: Segment, addresses: Mapping[str, str], stats: SegmentStats | None) -> Fields:
-    """``stats`` are known of open segments only."""
+    """Return the fields of a segment; ``stats`` are those of open segments."""
     return {
         "id": segment.id,
         "slots": [segment.slots.lo, segment.slots.hi],
@@ -68,13 +69,13 @@ def segment_fields(segment: Segment, addresses: Mapping[str, str], stats: Segmen
 
 
 def segments_fields(found: TopicDescription, stats: Iterable[SegmentStats] = ()) -> list[Fields]:
-    """Of all segments, by id."""
+    """Return the fields of all segments, by id."""
     by_segment = {s.segment: s for s in stats}
     return [segment_fields(s, found.addresses, by_segment.get(s.id)) for s in found.segments]
 
 
 def holds(found: TopicDescription, decisions: Iterable[Decision]) -> list[Decision]:
-    """The last decision about each open segment of the topic, where it is that the segment can not be changed."""
+    """Return the last decision about each open segment of the topic, if it is that the segment cannot change."""
     last = {d.segments: d for d in decisions if d.topic == found.topic.name}
     still_open = {s.id for s in found.segments if s.is_open}
     return [d for d in last.values() if d.kind == DecisionKind.HOLD and still_open.issuperset(d.segments)]
@@ -91,14 +92,14 @@ def topic_status(found: TopicDescription, decisions: Iterable[Decision]) -> str:
 
 
 def _left_out(topic: Topic) -> Mapping[str, str]:
-    """Columns that readers of the topic's Delta table do not see -> why."""
+    """Return the columns that readers of the topic's Delta table do not see, with reasons."""
     return {} if topic.schema is None else left_out(schema_from_bytes(topic.schema))
 
 
 def description_fields(
     found: TopicDescription, stats: Iterable[SegmentStats] = (), decisions: Iterable[Decision] = ()
 ) -> Fields:
-    """A topic with all its segments."""
+    """Return the fields of a topic and of all its segments."""
     return topic_fields(found.topic) | {
         "left_out_of_delta": [f"{name} ({why})" for name, why in _left_out(found.topic).items()] or None,
         "kafka": visibility.seen(found.topic, found.segments),
@@ -111,6 +112,7 @@ def description_fields(
 
 
 def broker_fields(broker: BrokerStatus) -> Fields:
+    """Return the fields of a broker; those of its load are None before its first report."""
     info, load = broker.info, broker.load
     return {
         "broker": info.id,
@@ -133,6 +135,7 @@ def broker_fields(broker: BrokerStatus) -> Fields:
 
 
 def decision_fields(decision: Decision) -> Fields:
+    """Return the fields of a leader's decision."""
     return {
         "at": moment(decision.at_us),
         "kind": decision.kind,
@@ -143,7 +146,7 @@ def decision_fields(decision: Decision) -> Fields:
 
 
 def cluster_fields(status: ClusterStatus) -> Fields:
-    """The cluster with its brokers and the leader's last decisions."""
+    """Return the fields of the cluster, its brokers and the leader's last decisions."""
     return {
         "leader": status.leader or None,
         "etcd": status.etcd,
@@ -160,7 +163,7 @@ def cluster_fields(status: ClusterStatus) -> Fields:
 
 
 def start_text(start: Start) -> str:
-    """As users write it."""
+    """Format a start as users write it."""
     match start.kind:
         case StartKind.OFFSET:
             return f"offset:{start.value}"
@@ -171,6 +174,7 @@ def start_text(start: Start) -> str:
 
 
 def summary_fields(summary: GroupSummary) -> Fields:
+    """Return the fields of a group of subscribers, for a list."""
     return {
         "group": summary.group,
         "kind": GroupKind.NATIVE.value,
@@ -182,6 +186,7 @@ def summary_fields(summary: GroupSummary) -> Fields:
 
 
 def kafka_summary_fields(summary: KafkaGroupSummary) -> Fields:
+    """Return the fields of a Kafka group, for a list."""
     return {
         "group": summary.group,
         "kind": GroupKind.KAFKA.value,
@@ -193,6 +198,7 @@ def kafka_summary_fields(summary: KafkaGroupSummary) -> Fields:
 
 
 def kafka_group_fields(group: KafkaGroupDescription) -> Fields:
+    """Return the fields of a Kafka group with its members and offsets."""
     lags = [offset.lag_records for offset in group.offsets]
     return {
         "group": group.group,
@@ -226,7 +232,7 @@ def kafka_group_fields(group: KafkaGroupDescription) -> Fields:
 
 
 def group_fields(group: GroupDescription, lags_s: Mapping[str, Mapping[int, float]]) -> Fields:
-    """``lags_s``: topic -> segment -> seconds, as far as known."""
+    """Return the fields of a group; ``lags_s`` maps topics and segments to the known lags in seconds."""
     topics = [_group_topic_fields(topic, lags_s.get(str(topic.topic), {})) for topic in group.topics]
     return {"group": group.group, "kind": GroupKind.NATIVE.value, **_total(topics), "topics": topics}
 
@@ -258,7 +264,7 @@ def _group_topic_fields(topic: GroupTopic, lags_s: Mapping[int, float]) -> Field
 
 
 def _total(parts: Iterable[Fields]) -> Fields:
-    """Records add up; in time the whole lags as much as its last part. Not known if it is not known of a part."""
+    """Return the lag of all parts: the sum in records, and the maximum in seconds; None if one is unknown."""
     lags_s = [part["lag_s"] for part in parts]
     return {
         "lag_records": sum(part["lag_records"] for part in parts),

@@ -1,4 +1,7 @@
-"""Entry of the command `seaweedmq`. It imports the rest late, so that Ctrl-C while loading is as quiet as any other."""
+"""Entry point of the command `seaweedmq`.
+
+It imports the rest lazily, so that Ctrl-C is quiet during loading as well.
+"""
 
 import io
 import os
@@ -6,11 +9,14 @@ import sys
 
 
 def run() -> None:
-    """Exit status: 0 done, 1 refused or failed with one line on stderr, 2 wrong usage, 130 interrupted."""
+    """Run the command.
+
+    The exit status is 0 for success, 1 for an error with one line on stderr, 2 for wrong usage, 130 for an interrupt.
+    """
     _occupy_closed_streams()
-    # gRPC's own log speaks of every connection that is lost; ours says what it means.
+    # gRPC logs every lost connection; the log of this process reports what it means.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    # Spark starts its JVM by fork: what gRPC does in the child then may end it.
+    # Spark starts its JVM by fork, and gRPC's fork handlers may end the child.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     try:
         from seaweedmq.cli.app import app
@@ -23,8 +29,7 @@ def run() -> None:
 
 
 def _occupy_closed_streams() -> None:
-    """Keep the descriptors of standard streams that were closed (``>&-``) from the next file or socket, which would be
-    taken for them.
+    """Occupy the descriptors of closed standard streams (``>&-``), which the next file or socket would otherwise get.
 
     Reading stdin and writing stdout then fail, as if they were closed: records that reached no reader are not
     acknowledged. What is written to stderr is dropped.
@@ -41,7 +46,7 @@ def _occupy_closed_streams() -> None:
 
 
 def _unbuffered(descriptor: int) -> io.TextIOWrapper:
-    """Text without a buffer: a rest of it would fail again when the interpreter closes it."""
+    """Return an unbuffered text stream: a buffered rest would fail again when the interpreter closes it."""
     return io.TextIOWrapper(io.FileIO(descriptor, "w", closefd=False), write_through=True)
 
 

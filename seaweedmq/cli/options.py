@@ -1,4 +1,4 @@
-"""Options that every command has, and how the values users type are read."""
+"""Options that every command has, and parsers of their values."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -20,51 +20,52 @@ BootstrapOption = Annotated[
     typer.Option(
         "--bootstrap",
         metavar="HOST:PORT[,HOST:PORT]",
-        help=f"Brokers to ask first; any will do. SEAWEEDMQ_BOOTSTRAP, else {DEFAULT_BOOTSTRAP}.",
+        help=f"Set the brokers to contact first; any will do (SEAWEEDMQ_BOOTSTRAP, else {DEFAULT_BOOTSTRAP}).",
         show_default=False,
     ),
 ]
 OutputOption = Annotated[
-    Output | None, typer.Option("--output", "-o", help="How results are printed (table).", show_default=False)
+    Output | None, typer.Option("--output", "-o", help="Set the format of results (table).", show_default=False)
 ]
-WatchOption = Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")]
-TopicArgument = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The topic.", show_default=False)]
+WatchOption = Annotated[bool, typer.Option("--watch", help="Refresh every second until Ctrl-C.")]
+TopicArgument = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Name the topic.", show_default=False)]
 
 
 class OnMissing(StrEnum):
-    """Behavior where records are lost, which neither retention nor a low watermark removed."""
+    """The behavior where records are lost, which neither retention nor a low watermark removed."""
 
     FAIL = "fail"
     SKIP = "skip"
 
 
 OnMissingOption = Annotated[
-    OnMissing, typer.Option("--on-missing", help="fail: stop where records are lost; skip: continue behind them.")
+    OnMissing, typer.Option("--on-missing", help="Stop where records are lost (fail), or continue behind them (skip).")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """The options every command has, wherever on the command line they stood."""
+    """The options that every command has, before or after its name."""
 
     bootstrap: str
     output: Output
 
     @classmethod
     def of(cls, context: typer.Context, bootstrap: str | None, output: Output | None) -> "Common":
-        """What the command was given, else what stood before the command's name."""
+        """Return the options given to the command, or else those before its name."""
         before = context.find_root().obj
         return cls(bootstrap or before.bootstrap, output or before.output)
 
     def connect(self) -> "seaweedmq.Client":
+        """Return a client of the cluster; raises Unavailable if no broker answers."""
         return seaweedmq.connect(self.bootstrap)
 
 
 def checked_topic(text: str) -> str:
-    """Refuse a bad topic name before anything is dialled.
+    """Check a topic name before a connection is opened.
 
     Raises:
-        InvalidArgument: not NAMESPACE/NAME.
+        InvalidArgument: If it is not NAMESPACE/NAME.
     """
     return str(TopicName.parse(text))
 
@@ -73,10 +74,10 @@ _DURATION_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_80
 
 
 def duration_s(text: str) -> float:
-    """Seconds of ``90s``, ``15m``, ``12h``, ``7d``, ``2w``, a bare number of seconds, or ``none`` (0: no limit).
+    """Parse a duration into seconds: ``90s``, ``15m``, ``12h``, ``7d``, ``2w``, seconds, or ``none`` (0: no limit).
 
     Raises:
-        typer.BadParameter: it is none of these.
+        typer.BadParameter: If the text is anything else.
     """
     if text == "none":
         return 0.0
@@ -90,10 +91,10 @@ _SIZE_BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "T
 
 
 def size_bytes(text: str) -> int:
-    """Bytes of ``1000000``, ``64MiB``, ``10GiB``, or ``none`` (0: no limit).
+    """Parse a size into bytes: ``1000000``, ``64MiB``, ``10GiB``, or ``none`` (0: no limit).
 
     Raises:
-        typer.BadParameter: it is none of these.
+        typer.BadParameter: If the text is anything else.
     """
     if text == "none":
         return 0
@@ -104,23 +105,23 @@ def size_bytes(text: str) -> int:
 
 
 def records_per_s(text: str) -> float:
-    """A number of records a second like ``5000``, or ``none`` (0: no target of its own).
+    """Parse a rate in records per second, like ``5000``, or ``none`` (0: the cluster's setting).
 
     Raises:
-        typer.BadParameter: it is neither.
+        typer.BadParameter: If the text is anything else.
     """
     if text == "none":
         return 0.0
     if re.fullmatch(r"\d+(?:\.\d+)?", text, re.ASCII) is None:
-        raise typer.BadParameter(f"rate {text!r} is not a number of records a second: write it like 5000")
+        raise typer.BadParameter(f"rate {text!r} is not a number of records per second: write it like 5000")
     return float(text)
 
 
 def changed_configs(before: Mapping[str, str], changes: Iterable[str]) -> dict[str, str]:
-    """Settings by name after ``NAME=VALUE``, which sets one, and ``NAME=``, which removes it.
+    """Return settings by name after changes: ``NAME=VALUE`` sets one, and ``NAME=`` removes it.
 
     Raises:
-        typer.BadParameter: it is neither.
+        typer.BadParameter: If a change is anything else.
     """
     configs = dict(before)
     for change in changes:
@@ -135,10 +136,10 @@ def changed_configs(before: Mapping[str, str], changes: Iterable[str]) -> dict[s
 
 
 def parse_start(text: str) -> Literal["earliest", "latest"] | int | datetime:
-    """``earliest``, ``latest``, ``offset:N`` or ``time:ISO8601`` as the client takes it; a time without zone is UTC.
+    """Parse ``earliest``, ``latest``, ``offset:N`` or ``time:ISO8601``; a time without zone is UTC.
 
     Raises:
-        typer.BadParameter: it is none of these.
+        typer.BadParameter: If the text is anything else.
     """
     kind, _, value = text.partition(":")
     if text == "earliest":
@@ -152,7 +153,7 @@ def parse_start(text: str) -> Literal["earliest", "latest"] | int | datetime:
             moment = datetime.fromisoformat(value)
         except ValueError:
             raise typer.BadParameter(
-                f"start {text!r} has no time in it: write it like time:2026-01-31T12:00:00Z"
+                f"start {text!r} has no valid time: write it like time:2026-01-31T12:00:00Z"
             ) from None
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     raise typer.BadParameter(f"start {text!r} is not earliest, latest, offset:N or time:ISO8601")

@@ -1,4 +1,4 @@
-"""What the command line says: tables or JSON on stdout, one-line errors and progress on stderr."""
+"""Output of the command line: tables or JSON on stdout, one-line errors and progress on stderr."""
 
 import json
 import os
@@ -21,13 +21,13 @@ from seaweedmq.runtime.printable import printable
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 PIPE_WIDTH_COLUMNS = 100_000
-"""Of a table that is not on a terminal: wide enough that nothing is cut or wrapped."""
+"""Width of a table outside a terminal: enough that nothing is cut or wrapped."""
 
 Row = Mapping[str, Any]
 
 
 class Output(StrEnum):
-    """How results are printed."""
+    """The format of results."""
 
     TABLE = "table"
     JSON = "json"
@@ -36,9 +36,9 @@ class Output(StrEnum):
 def write(data: bytes) -> None:
     """Write all of ``data`` to stdout, past the buffer of this process.
 
-    Once it returns, the data is where stdout leads. Any other end leaves no rest that the interpreter would write at
-    its exit, where a failure has no effect and a full pipe blocks. A reader that went away ends the program quietly: it
-    has what it wanted.
+    When it returns, the data is in the file or pipe of stdout. Otherwise it leaves no rest that the interpreter would
+    write at its exit, where a failure has no effect and a full pipe blocks. A closed reader ends the program quietly:
+    it has what it wanted.
 
     Raises:
         OSError: If stdout takes no more, such as a full disk.
@@ -47,7 +47,7 @@ def write(data: bytes) -> None:
         sys.stdout.flush()
         _write_all(getattr(sys.stdout.buffer, "raw", sys.stdout.buffer), data)
     except BrokenPipeError:
-        # What is left in the buffer would raise again when the interpreter closes stdout.
+        # The rest of the buffer would raise again when the interpreter closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except OSError as error:
@@ -74,22 +74,24 @@ def _write_all(output: _RawOutput, data: bytes) -> None:
 
 
 def say(text: str) -> None:
-    """A line, or some, on stdout."""
+    """Write one or more lines to stdout."""
     write(printable(text, "\n").encode() + b"\n")
 
 
 def note(text: str) -> None:
-    """One line on stderr, for a person who watches."""
+    """Write one line to stderr, for a person."""
     print(one_line(text), file=sys.stderr, flush=True)
 
 
 def one_line(text: str) -> str:
+    """Return the text as one printable line."""
     return printable(" ".join(text.split()))
 
 
 def show_json(value: Any) -> None:
+    """Write a value to stdout as one line of printable JSON."""
     text = json.dumps(value, ensure_ascii=False)
-    if not text.isprintable():  # a terminal obeys more than what JSON escapes
+    if not text.isprintable():  # JSON does not escape everything that a terminal obeys
         text = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
     write(text.encode() + b"\n")
 
@@ -110,7 +112,7 @@ def show_rows(rows: Sequence[Row], columns: Sequence[str], output: Output, *, em
 
 
 def show_fields(fields: Row, output: Output) -> None:
-    """Print one thing: a line a field, or a JSON object."""
+    """Print one object: a line per field, or a JSON object."""
     if output is Output.JSON:
         show_json(fields)
     else:
@@ -120,7 +122,7 @@ def show_fields(fields: Row, output: Output) -> None:
 
 
 def show_done(fields: Row, sentence: str, output: Output) -> None:
-    """Print what was done: a sentence, or a JSON object."""
+    """Print the result of a command: a sentence, or a JSON object."""
     if output is Output.JSON:
         show_json(fields)
     else:
@@ -128,7 +130,7 @@ def show_done(fields: Row, sentence: str, output: Output) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value as a person reads it in a table."""
+    """Format a value for a person, as in a table's cell."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -143,7 +145,7 @@ def cell(value: Any) -> str:
 
 
 def show(what: RenderableType) -> None:
-    """Print whatever rich can render; plain, and nothing cut or wrapped, if stdout is no terminal."""
+    """Print a rich renderable; plain and unwrapped if stdout is not a terminal."""
     terminal = sys.stdout.isatty()
     console = Console(width=None if terminal else PIPE_WIDTH_COLUMNS, markup=False, highlight=False)
     with console.capture() as captured:
@@ -159,11 +161,11 @@ def fail(message: str, *, status: int = EXIT_FAILED) -> NoReturn:
 
 @contextmanager
 def progress(unit: str, *, shown: bool | None = None) -> Iterator["Bars"]:
-    """Progress bars on stderr while a block runs; nothing if stderr is no terminal (or ``shown`` is False).
+    """Show progress bars on stderr during a block, if stderr is a terminal.
 
     Args:
-        unit: of the counts that are shown behind the bars.
-        shown: decides instead of stderr.
+        unit: Unit of the counts behind the bars.
+        shown: Whether to show the bars; None decides by stderr.
     """
     with Progress(
         SpinnerColumn(),
@@ -180,29 +182,29 @@ def progress(unit: str, *, shown: bool | None = None) -> Iterator["Bars"]:
 
 
 class Bars:
-    """Any number of bars below one another."""
+    """The progress bars, below one another."""
 
     def __init__(self, bars: Progress) -> None:
         self._bars = bars
 
     def add(self, what: str, total: float | None) -> "Bar":
-        """A bar named ``what`` that is full at ``total``; None if nobody knows where it ends."""
+        """Add a bar that is full at ``total``; None is an unknown total."""
         return Bar(self._bars, self._bars.add_task(what, total=total, count=0, rate=0.0))
 
 
 class Bar:
-    """Counts something up."""
+    """One progress bar, which counts up."""
 
     def __init__(self, bars: Progress, task: TaskID) -> None:
         self._bars = bars
         self._task = task
 
     def of(self, total: float) -> None:
-        """From now on it is full at ``total``."""
+        """Set the total at which the bar is full."""
         self._bars.update(self._task, total=total)
 
     def at(self, count: float, *, position: float | None = None) -> None:
-        """Show ``count``; the bar stands at ``position`` of its total (default: at ``count``)."""
+        """Show ``count``, with the bar at ``position`` of its total (default: ``count``)."""
         elapsed_s = self._bars.tasks[self._bars.task_ids.index(self._task)].elapsed or 0.0
         rate = count / elapsed_s if elapsed_s else 0.0
         self._bars.update(self._task, completed=count if position is None else position, count=count, rate=rate)
@@ -210,19 +212,20 @@ class Bar:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn what a user can meet into one line on stderr and an exit status. A defect keeps its kind's name, and with
-    SEAWEEDMQ_DEBUG=1 its traceback.
+    """Turn exceptions into one line on stderr and an exit status.
+
+    A defect keeps its kind's name, and its traceback if SEAWEEDMQ_DEBUG=1.
     """
     try:
         yield
     except SeaweedMQError as error:
         fail(str(error) or error.code)
-    except (KeyboardInterrupt, pa.ArrowCancelled):  # Arrow listens for Ctrl-C while it reads
+    except (KeyboardInterrupt, pa.ArrowCancelled):  # Arrow handles Ctrl-C while it reads
         raise SystemExit(EXIT_INTERRUPTED) from None
     except (OSError, pa.ArrowException) as error:
         fail(str(error) or type(error).__name__)
     except Exception as error:
-        # Here, not in sys.excepthook, which typer sets to its own.
+        # Not in sys.excepthook, which typer overrides.
         if os.environ.get("SEAWEEDMQ_DEBUG"):
             raise
         fail(f"internal: {type(error).__name__}: {error} (set SEAWEEDMQ_DEBUG=1 for the traceback)")

@@ -1,4 +1,4 @@
-"""Plans of a recovery as the command line shows them."""
+"""Recovery plans, formatted for the command line."""
 
 from collections.abc import Iterator, Mapping
 
@@ -30,7 +30,7 @@ CONDITIONS = {
 
 
 def plan_fields(plan: Plan, ends: Mapping[TopicName, Mapping[int, int | str]], *, is_applied: bool) -> Fields:
-    """Return a whole plan, as its JSON has it."""
+    """Return a whole plan as JSON fields."""
     return {
         "state": plan.state.value,
         "cluster": plan.cluster_id,
@@ -48,7 +48,7 @@ def plan_fields(plan: Plan, ends: Mapping[TopicName, Mapping[int, int | str]], *
 
 
 def plan_lines(fields: Fields, plan: Plan) -> Fields:
-    """Return the part of a plan that is shown as a line each."""
+    """Return the fields of a plan that are printed one per line."""
     groups = [f"{group['group']} ({group['topic']})" for group in fields["groups"]]
     return {
         "etcd": CONDITIONS[plan.state],
@@ -74,14 +74,14 @@ def plan_row(topic: Fields) -> Fields:
 
 
 def plan_notes(plan: Plan, ends: Mapping[TopicName, Mapping[int, int | str]]) -> Iterator[str]:
-    """Yield a plan as lines for a log."""
+    """Yield the lines of a plan for a log."""
     for topic in plan_fields(plan, ends, is_applied=False)["topics"]:
         row = plan_row(topic)
         yield f"topic {row['topic']}: {row['segments']} segments, end offsets {cell(row['end_offsets'])}"
     if plan.groups:
         yield f"groups: {', '.join(f'{group} ({name})' for name, group in plan.groups)}"
     if plan.removed:
-        yield f"topics that were deleted since the backup: {', '.join(map(str, plan.removed))}"
+        yield f"topics deleted since the backup: {', '.join(map(str, plan.removed))}"
     yield from plan.notes
 
 

@@ -1,4 +1,4 @@
-"""Spark for a command: quiet, ended with it, and what it refuses told in one line."""
+"""Spark session of a command: quiet, stopped with the command, and with one-line errors."""
 
 import contextlib
 import os
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def spark_session(master: str, name: str) -> "Iterator[SparkSession]":
-    """A session of this process.
+    """Yield a session in this process.
 
     Raises:
-        Unsupported: PySpark or Java is missing or too old; the message says what to install.
-        SeaweedMQError: what Spark raises in the block, in a sentence.
+        Unsupported: If PySpark or Java is missing or too old; the message has the remedy.
+        SeaweedMQError: If Spark fails in the block; the message is one sentence.
     """
-    from seaweedmq.spark import requirements  # which is refused already where there is no PySpark, or an old one
+    from seaweedmq.spark import requirements  # importing it already fails without PySpark, or with an old one
 
     requirements.check_pyspark()
     requirements.check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
-    from seaweedmq.spark.failures import SPARK_ERRORS, told
+    from seaweedmq.spark.spark_errors import SPARK_ERRORS, explain
 
     settings = {
         "spark.ui.enabled": "false",
@@ -52,14 +52,17 @@ def spark_session(master: str, name: str) -> "Iterator[SparkSession]":
     try:
         yield spark
     except SPARK_ERRORS as error:
-        raise told(error) from error
+        raise explain(error) from error
     finally:
         spark.stop()
 
 
 @contextlib.contextmanager
 def _stderr_into(said: IO[bytes]) -> Iterator[None]:
-    """Give what is started meanwhile another stderr: the JVM tells of its log, its modules and its hopes."""
+    """Redirect the standard error of child processes started in a block.
+
+    The JVM prints notices about its log and its modules.
+    """
     if os.environ.get("SEAWEEDMQ_DEBUG"):
         yield
         return

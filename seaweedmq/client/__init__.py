@@ -1,5 +1,5 @@
-"""The SDK: an asyncio core (``seaweedmq.aio``) and a synchronous face (``seaweedmq``).
+"""The SDK: an asyncio core (``seaweedmq.aio``) and a synchronous API (``seaweedmq``).
 
-``publish`` and ``subscribe`` stand beside each other above ``cluster``; ``group`` and ``admin`` are above them,
-``client`` hands all of it out, and ``blocking`` wraps it for threads.
+Layers, bottom first: ``cluster``; ``publish`` and ``subscribe``, which are independent; ``group`` and ``admin``;
+``client``, which opens all of them; ``blocking``, which wraps ``client`` for threads.
 """

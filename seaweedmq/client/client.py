@@ -1,4 +1,4 @@
-"""The asyncio client: one connection to a cluster, from which publishers, subscribers and administration come."""
+"""The asyncio client: a connection to a cluster that opens publishers and subscribers."""
 
 import asyncio
 import os
@@ -10,7 +10,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar, overload
 
-from seaweedmq.client.admin.admin import Admin, topic_name
+from seaweedmq.client.admin.admin import Admin
+from seaweedmq.client.admin.arguments import topic_name
 from seaweedmq.client.closing import Closing
 from seaweedmq.client.cluster.cluster import Cluster, parse_bootstrap
 from seaweedmq.client.config import ClientConfig
@@ -19,14 +20,14 @@ from seaweedmq.client.group.subscriber import GroupSubscriber
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.start import StartAt
 from seaweedmq.client.subscribe.options import OnMissing, ReadOptions
-from seaweedmq.client.subscribe.ranges import RangeReading
-from seaweedmq.client.subscribe.reading import TopicReading
+from seaweedmq.client.subscribe.range_reader import RangeReader
 from seaweedmq.client.subscribe.subscriber import Subscriber
+from seaweedmq.client.subscribe.topic_reader import TopicReader
 from seaweedmq.errors import Closed, InvalidArgument
-from seaweedmq.model.subscribe import Start
+from seaweedmq.model.messages.subscribe import Start
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment
-from seaweedmq.runtime.forking import leave_alone_in_children
+from seaweedmq.runtime.process.forking import leave_alone_in_children
 
 
 class _Closing(Protocol):
@@ -34,22 +35,30 @@ class _Closing(Protocol):
 
 
 T = TypeVar("T", bound=_Closing)
-S = TypeVar("S", Subscriber, GroupSubscriber, RangeReading)
-U = TypeVar("U", Publisher, Subscriber, GroupSubscriber, RangeReading)
+S = TypeVar("S", Subscriber, GroupSubscriber, RangeReader)
+U = TypeVar("U", Publisher, Subscriber, GroupSubscriber, RangeReader)
 _OPTIONS = frozenset(field.name for field in fields(ReadOptions))
 _GROUP_ONLY = frozenset(field.name for field in fields(GroupOptions)) - {"group"}
 
 
 def _check_options(group: str | None, options: Mapping[str, Any]) -> None:
-    """Raises TypeError for an option that no subscriber has, InvalidArgument for one that needs a group."""
+    """Check the options of a subscriber.
+
+    Raises:
+        TypeError: If no subscriber has the option.
+        InvalidArgument: If the option needs a group.
+    """
     for name in options.keys() - _OPTIONS - _GROUP_ONLY:
         raise TypeError(f"Client.subscriber() got an unexpected keyword argument {name!r}")
     for name in _GROUP_ONLY & options.keys() if group is None else ():
-        raise InvalidArgument(f"{name}= needs a group: give group= too, or leave it out")
+        raise InvalidArgument(f"{name}= needs a group: set group= also, or omit it")
 
 
 class Opening(Generic[T]):
-    """Something that is opened by ``await`` and used until its ``close()``, or by ``async with``."""
+    """A client, publisher or subscriber that ``await`` or ``async with`` opens.
+
+    After ``await`` the caller closes it with ``close()``; ``async with`` closes it at the end of the block.
+    """
 
     def __init__(self, opener: Callable[[], Awaitable[T]]) -> None:
         self._opener = opener
@@ -70,7 +79,10 @@ class Opening(Generic[T]):
 
 
 class Client:
-    """Made by ``connect``. Safe for any number of tasks of one event loop."""
+    """An asyncio client, made by ``seaweedmq.aio.connect``.
+
+    Any number of tasks of one event loop may use it. ``admin`` is the administration of the cluster.
+    """
 
     def __init__(
         self,
@@ -78,15 +90,25 @@ class Client:
         config: ClientConfig,
         post: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        """``post`` runs a function in the loop soon; records may come from threads only if it may be called there."""
+        """Make a client of a connected cluster.
+
+        Args:
+            cluster: The cluster.
+            config: The client's limits and intervals.
+            post: Schedules a function in the loop. Threads may send records only if they may call it. Default: the
+                running loop's ``call_soon``.
+        """
         self._closing = Closing()
         self._process = os.getpid()
         self._cluster = cluster
         self._config = config
         self._post = post or asyncio.get_running_loop().call_soon
-        self._open: dict[Publisher | TopicReading, None] = {}
+        self._open: dict[Publisher | TopicReader, None] = {}
         self._forget = partial(_forget, weakref.ref(self))
-        """Called by each of these when it is closed. Weak, so that a client that its owner drops is seen to be."""
+        """Callback of each publisher and subscriber when it is closed.
+
+        It holds the client weakly, so that a client without an owner is collected and warns.
+        """
         leave_alone_in_children(self)
         self.admin = Admin(cluster)
 
@@ -99,7 +121,13 @@ class Client:
         config: ClientConfig,
         post: Callable[[Callable[[], None]], object] | None = None,
     ) -> "Client":
-        """Raises Unavailable when no bootstrap broker answers, InvalidArgument for an address that is none."""
+        """Connect to a cluster.
+
+        Raises:
+            Unavailable: If no bootstrap broker answers within ``connect_timeout_s``, or all refuse the connection for
+                ``connect_refused_s``.
+            InvalidArgument: If a bootstrap address is not ``host:port``.
+        """
         try:
             cluster = Cluster(parse_bootstrap(bootstrap), dialer, env, config)
             await cluster.connect()
@@ -117,7 +145,20 @@ class Client:
         buffer_bytes_max: int | None = None,
         delivery_timeout_s: float | None = None,
     ) -> Opening[Publisher]:
-        """A publisher to one topic; the options are those of :class:`ClientConfig`. Opening it raises NotFound."""
+        """Return a publisher to one topic; ``await`` or ``async with`` opens it.
+
+        Args:
+            topic: The topic, ``namespace/name``.
+            linger_s: See :class:`ClientConfig`, also for the options below. Default: the client's value.
+            batch_bytes: See there.
+            buffer_bytes_max: See there.
+            delivery_timeout_s: See there.
+
+        Raises:
+            InvalidArgument: If the name or an option is invalid.
+
+        Opening it raises ``NotFound`` if the topic does not exist.
+        """
         given = {
             "linger_s": linger_s,
             "batch_bytes": batch_bytes,
@@ -185,8 +226,18 @@ class Client:
     def subscriber(
         self, topic: str | TopicName, *, group: str | None = None, **options: Any
     ) -> Opening[Subscriber] | Opening[GroupSubscriber]:
-        """A subscriber to one topic; see :class:`Subscriber` and, with a group, :class:`GroupSubscriber` for the
-        options. Opening it raises NotFound.
+        """Return a subscriber to one topic; ``await`` or ``async with`` opens it.
+
+        Args:
+            topic: The topic, ``namespace/name``.
+            group: The group to join. Without a group the subscriber reads the whole topic itself.
+            **options: See :class:`Subscriber` and, with a group, :class:`GroupSubscriber`.
+
+        Raises:
+            InvalidArgument: If a name or an option is invalid, or an option needs a group.
+            TypeError: If the option does not exist.
+
+        Opening it raises ``NotFound`` if the topic does not exist.
         """
         name = topic_name(topic)
         _check_options(group, options)
@@ -209,14 +260,22 @@ class Client:
         *,
         columns: Sequence[str] | None = None,
         on_missing: OnMissing = "fail",
-    ) -> Opening[RangeReading]:
-        """Read stretches of single segments: segment -> where to start, and the offset to end at, which is committed.
+    ) -> Opening[RangeReader]:
+        """Return a reader of offset ranges of single segments; ``await`` or ``async with`` opens it.
 
-        For those that share out a topic among them, like Spark; see :class:`RangeReading`. Opening it raises NotFound.
+        Engines such as Spark use it to divide a topic among workers. See :class:`RangeReader`.
+
+        Args:
+            topic: The topic, ``namespace/name``.
+            ranges: Segment -> start, and exclusive end offset, which must be committed.
+            columns: The columns of the batches. Default: all.
+            on_missing: ``"fail"`` raises ``DataLoss`` where records are lost; ``"skip"`` continues after them.
+
+        Opening it raises ``NotFound`` if the topic or a segment does not exist.
         """
         name = topic_name(topic)
         parts = self._cluster, name, self._config, self._forget
-        return Opening(lambda: self._opened(lambda: RangeReading(*parts, ranges, columns, on_missing)))
+        return Opening(lambda: self._opened(lambda: RangeReader(*parts, ranges, columns, on_missing)))
 
     async def _opened(self, make: Callable[[], S]) -> S:
         self._check_open()
@@ -225,7 +284,11 @@ class Client:
         return await self._keep(subscriber)
 
     async def _keep(self, opened: U) -> U:
-        """To be closed with the client. Raises Closed if it was closed meanwhile."""
+        """Register ``opened``, so that it is closed with the client.
+
+        Raises:
+            Closed: If the client was closed meanwhile.
+        """
         if self._closing.has_begun:
             await opened.close()
             self._check_open()
@@ -233,12 +296,14 @@ class Client:
         return opened
 
     async def close(self) -> None:
-        """Close every publisher, which delivers what was sent, and subscriber, then the connections. Idempotent; a call
-        that is cancelled leaves closing under way, and the next awaits the same.
+        """Close all publishers and subscribers, then the connections. Idempotent.
+
+        Publishers deliver the records that were sent. If the call is cancelled, closing continues in the background
+        and the next call awaits it.
 
         Raises:
-            SeaweedMQError: If a delivery failed and was not reported yet, by an earlier call either: the first such
-                failure. Everything is closed nevertheless.
+            SeaweedMQError: If a delivery failed and no earlier call reported it: the first such failure. Everything
+                is closed nevertheless.
         """
         if not self._closing.is_reported:
             self._cluster.check_loop()
@@ -272,7 +337,7 @@ class Client:
             raise Closed("the client is closed: connect again")
 
 
-def _forget(client: "weakref.ref[Client]", each: Publisher | TopicReading) -> None:
+def _forget(client: "weakref.ref[Client]", each: Publisher | TopicReader) -> None:
     alive = client()
     if alive is not None:
         alive._open.pop(each, None)  # noqa: SLF001 - a function, so that it holds only a weak reference

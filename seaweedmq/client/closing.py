@@ -1,4 +1,4 @@
-"""One closing of something, which any number of ``close()`` calls await."""
+"""The shared task behind any number of concurrent ``close()`` calls."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class Closing:
-    """The task behind ``close()``. A call that is cancelled leaves it running, and the next call awaits the same.
+    """The task behind ``close()``. It keeps running if a call is cancelled, and the next call awaits it.
 
-    Every call that awaits the end raises what it failed with. If all of them were cancelled before, the next call does:
-    records that were lost meanwhile are not hidden. Later calls return at once.
+    Every call that awaits the end raises the task's error. If all calls were cancelled before, the next call raises
+    it: lost records are not hidden. Later calls return at once.
     """
 
     def __init__(self) -> None:
@@ -18,21 +18,25 @@ class Closing:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a call began it."""
+        """Whether a call began the closing."""
         return self._task is not None
 
     @property
     def is_done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the closing has ended."""
         return self._task is not None and self._task.done()
 
     @property
     def is_reported(self) -> bool:
-        """Whether it has ended, and a call returned or raised its outcome."""
+        """Whether the closing has ended, and a call returned or raised its outcome."""
         return self._is_reported
 
     async def once(self, close: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        """Begin it unless it has begun, and await its end.
+        """Begin the closing unless it has begun, and await its end.
+
+        Args:
+            close: The coroutine function that closes.
+            name: The name of its task.
 
         Raises:
             BaseException: If ``close`` raised it and no earlier call did.
@@ -41,6 +45,6 @@ class Closing:
             return
         if self._task is None:
             self._task = asyncio.create_task(close(), name=name)
-        await asyncio.wait({self._task})  # a cancelled call ends here, so that what follows is the outcome
+        await asyncio.wait({self._task})  # A cancelled call ends here, before it counts as a report of the outcome.
         self._is_reported = True
         await self._task

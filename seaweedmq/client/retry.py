@@ -1,4 +1,4 @@
-"""How a client repeats what failed: ``runtime.retrying`` with the client's pauses and randomness."""
+"""Retries of a client: ``runtime.retrying`` with the client's pauses and random generator."""
 
 import random
 from collections.abc import Callable
@@ -11,10 +11,13 @@ from seaweedmq.runtime.retrying import retrying as again
 
 
 def retrying(config: ClientConfig, rng: random.Random, stop: Callable[[], bool]) -> AsyncRetrying:
-    """Attempts until one succeeds, fails for good, or ``stop()`` says so; then the last error is raised."""
+    """Return attempts until one succeeds, one fails permanently, or ``stop()`` holds.
+
+    The last attempt's error is raised.
+    """
     return again(pauses(config, rng), stop=when(stop))
 
 
 def pauses(config: ClientConfig, rng: random.Random) -> Callable[[int], float]:
-    """Seconds to wait after attempt number n, from 1."""
+    """Return a function from the number of an attempt, from 1, to the pause after it in seconds."""
     return backoff(rng, 2 * config.backoff_s_min, config.backoff_s_max)

@@ -1,19 +1,25 @@
-"""Where a reader begins, and points in time, as users write them."""
+"""Conversion of start positions and timestamps from the forms that users pass."""
 
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from seaweedmq.codec.moment import us_of
 from seaweedmq.codec.payload.batch import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
+from seaweedmq.codec.timestamps import us_of
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
+from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind
 
 StartAt: TypeAlias = Literal["earliest", "latest"] | int | datetime
+"""``"earliest"``, ``"latest"``, an offset from 0 up, or a datetime with a time zone."""
 Timestamp: TypeAlias = datetime | int
+"""A datetime with a time zone, or microseconds since 1970 UTC."""
 
 
 def start_of(start: StartAt) -> Start:
-    """Raises InvalidArgument: not "earliest", "latest", an offset or a datetime with a time zone."""
+    """Convert a start position.
+
+    Raises:
+        InvalidArgument: If it is not ``"earliest"``, ``"latest"``, an offset, or a datetime with a time zone.
+    """
     if start == "earliest":
         return EARLIEST
     if start == "latest":
@@ -26,10 +32,10 @@ def start_of(start: StartAt) -> Start:
 
 
 def to_us(timestamp: Timestamp) -> int:
-    """Microseconds since 1970 UTC of an aware datetime or of such a number.
+    """Convert a timestamp to microseconds since 1970 UTC.
 
     Raises:
-        InvalidArgument: a naive datetime, or another type.
+        InvalidArgument: If it is a datetime without a time zone, outside the years 1 to 9999, or of another type.
     """
     if isinstance(timestamp, datetime):
         if timestamp.tzinfo is None:

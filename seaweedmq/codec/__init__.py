@@ -1,3 +1,4 @@
-"""Bytes <-> values, pure: frames, log files, file names, schemas, metadata keys and values. One file each; imports the
-model and the errors.
+"""Conversion of bytes to values and back: frames, log files, file names, schemas, metadata keys and values.
+
+Pure, one module per format. Imports only the model and the errors.
 """

@@ -1,7 +1,7 @@
-"""Python values and NumPy arrays as Arrow columns, without pandas.
+"""Conversion of Python values and NumPy arrays to Arrow columns without pandas.
 
-``pa.array``, ``pa.scalar`` and whatever takes a Python value import pandas where it is installed: 35 MB and half a
-second, which neither a broker, nor its table worker, nor the first record of a client has to spare.
+``pa.array``, ``pa.scalar`` and everything that takes a Python value import pandas where it is installed. That costs 35
+MB and half a second, which exceeds the budget of a broker, its table worker, or a client's first record.
 """
 
 from collections.abc import Sequence
@@ -10,19 +10,19 @@ import numpy as np
 import pyarrow as pa
 
 OFFSET_MAX = 2**31 - 1
-"""Bytes of a binary column in one piece."""
+"""Maximum bytes of a binary column in one chunk."""
 
 
 def array_of(values: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """The memory of a contiguous NumPy array as a column without nulls of a type of the same width."""
+    """Return a contiguous NumPy array as a column without nulls, of a type of the same width, without copying."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def binary_of(values: Sequence[bytes | None]) -> pa.Array:
-    """A binary column of these values, at some 30 M a second.
+    """Return a binary column of these values, at some 30 million per second.
 
     Raises:
-        pa.ArrowCapacityError: they are more than ``OFFSET_MAX`` bytes.
+        pa.ArrowCapacityError: If they have more than ``OFFSET_MAX`` bytes.
     """
     count, null_bits = len(values), None
     try:

@@ -1,10 +1,10 @@
-"""What an Arrow IPC message claims about itself, read before Arrow acts on it.
+"""Checks of an Arrow IPC message's metadata before Arrow acts on it.
 
-``pyarrow`` checks that the metadata flatbuffer is well-formed and ``validate(full=True)`` that values lie inside
-their buffers. Neither refuses a compressed body (a small one can unpack to gigabytes), buffers beyond those of the
-schema (bytes that nobody sees), or many columns on the same bytes (16 MiB that become gigabytes as Parquet). And making
-an array of a map with a null key ends the process (an ``ARROW_CHECK`` in ``MapArray``); reading refuses it first, but
-that order is nowhere promised. This module refuses them all, by reading the few fields it needs, see
+``pyarrow`` checks that the metadata flatbuffer is well-formed, and ``validate(full=True)`` that values lie inside their
+buffers. Neither rejects a compressed body (a small one can unpack to gigabytes), buffers beyond those of the schema
+(hidden bytes), or many columns on the same bytes (16 MiB that expand to gigabytes as Parquet). Building an array of a
+map with a null key aborts the process (an ``ARROW_CHECK`` in ``MapArray``). Reading rejects it first, but no
+documentation promises that order. This module rejects all of these, by reading the few fields it needs, see
 https://arrow.apache.org/docs/format/Columnar.html#ipc-message-format
 """
 
@@ -30,22 +30,24 @@ _TYPE_RECORD_BATCH = 3
 
 
 ARROW_FAILURES: tuple[type[Exception], ...] = (pa.ArrowException, OSError, EOFError, ValueError, TypeError)
-"""What pyarrow raises on hostile bytes, found by mutation (``tests/codec/hostile.py``): not all of it is an
-ArrowException. ValueError includes names that are not UTF-8."""
+"""Exceptions that pyarrow raises on hostile bytes, found by mutation (``tests/codec/hostile.py``).
+
+Not all are ArrowExceptions. ValueError includes names that are not UTF-8.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How many field nodes and buffers a message of a schema has: no more, no fewer."""
+    """The exact numbers of field nodes and buffers in a message of a schema."""
 
     nodes: int
     buffers: int
     full_nodes: tuple[int, ...]
-    """Nodes without nulls, whatever the schema says: entries and keys of maps."""
+    """Nodes without nulls, regardless of the schema: entries and keys of maps."""
 
 
 def layout_of(schema: pa.Schema) -> Layout:
-    """What a schema's message looks like. Only for types that a payload may have."""
+    """Return the layout of a schema's messages, for types that a payload may have."""
     kinds: list[pa.DataType] = []
     full: list[int] = []
     for field in schema:
@@ -54,7 +56,7 @@ def layout_of(schema: pa.Schema) -> Layout:
 
 
 def _walk(kind: pa.DataType, kinds: list[pa.DataType], full: list[int]) -> None:
-    """Append the type and all below it in the order of the field nodes: parents first."""
+    """Append the type and all nested types in the order of the field nodes, outer types first."""
     kinds.append(kind)
     if pa.types.is_map(kind):
         full += [len(kinds), len(kinds) + 1]  # the entries struct comes next, then the keys
@@ -76,11 +78,11 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def open_message(payload: bytes | memoryview, layout: Layout, record_count: int) -> pa.Message:
-    """The message in ``payload``, if its metadata is that of one plain record batch of the layout.
+    """Return the message in ``payload`` if its metadata is that of one plain record batch of the layout.
 
     Raises:
-        InvalidArgument: it is not.
-        pa.ArrowException: Arrow found it malformed.
+        InvalidArgument: If it is not.
+        pa.ArrowException: If Arrow finds it malformed.
     """
     if payload[:4] != _CONTINUATION:
         raise InvalidArgument("does not begin with an Arrow IPC message: write it with RecordBatch.serialize()")
@@ -131,14 +133,14 @@ def _check_metadata(meta: memoryview, body_bytes: int, layout: Layout, record_co
         if size == 0:
             continue
         if position < used or size < 0:
-            raise InvalidArgument("has buffers that overlap or run backwards: write them one behind the other")
+            raise InvalidArgument("has buffers that overlap or are out of order: write them one behind the other")
         used = position + size
     if used > body_bytes:
-        raise InvalidArgument(f"has buffers up to byte {used} in a body of {body_bytes} bytes: it is cut short")
+        raise InvalidArgument(f"has buffers up to byte {used} in a body of {body_bytes} bytes: it is truncated")
 
 
 def _slot(meta: memoryview, table: int, slot: int) -> int | None:
-    """Position of a table's field; None if it has the default value."""
+    """Return the position of a table's field; None if it has the default value."""
     vtable = table - _I32.unpack_from(meta, table)[0]
     entry = 4 + 2 * slot
     if entry >= _U16.unpack_from(meta, vtable)[0]:
@@ -148,7 +150,7 @@ def _slot(meta: memoryview, table: int, slot: int) -> int | None:
 
 
 def _vector(meta: memoryview, table: int, slot: int) -> tuple[int, int]:
-    """Position of the first element, and the number of elements."""
+    """Return the position of the first element, and the number of elements."""
     field = _slot(meta, table, slot)
     if field is None:
         return 0, 0

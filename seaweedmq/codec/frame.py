@@ -1,7 +1,8 @@
-"""The frame: one record batch on the wire and in log files. A fixed 144-byte little-endian header, then the payload.
+"""Format of the frame: one record batch on the wire and in log files.
 
-The broker reads the header, writes ``base_offset`` into it and passes the payload on untouched. Both parts carry an
-XXH3-64 checksum; the header's covers the base offset too, so :func:`stamp` recomputes it.
+A frame is a fixed 144-byte little-endian header, followed by the payload. The broker reads the header, writes
+``base_offset`` into it, and passes the payload on untouched. Both parts carry an XXH3-64 checksum. The header's
+checksum includes the base offset, so :func:`stamp` recomputes it.
 """
 
 import struct
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.errors import Corrupt, Unsupported
-from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, Frames
+from seaweedmq.model.messages.frames import SMALL_MESSAGE_BYTES, Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 
 MAGIC = b"SWMF"
@@ -19,19 +20,24 @@ VERSION = 1
 HEADER_BYTES = 144
 PAYLOAD_BYTES_MAX = 2**32 - 1
 RECORDS_MAX = 1_048_576
-"""In one frame. A column of booleans has 8 records a byte, but every record costs its reader 20 bytes of offset,
-segment and timestamp: without this bound a 16 MiB frame could take 2.7 GB to convert."""
+"""Maximum number of records in one frame.
+
+A column of booleans has 8 records per byte, but every record costs its reader 20 bytes of offset, segment and
+timestamp. Without this bound a 16 MiB frame could take 2.7 GB to convert.
+"""
 
 ENCODING_ARROW = 1
-"""Of all frames that are made of records here."""
+"""Encoding of all frames that SeaweedMQ builds from records."""
 ENCODING_KAFKA = 2
-"""Of batches of Kafka's clients, as they came."""
+"""Encoding of batches of Kafka clients, as received."""
 
 FLAG_KEY = 1
 FLAG_TIMESTAMP = 2
 FLAG_HEADERS = 4
 COLUMN_FLAGS = FLAG_KEY | FLAG_TIMESTAMP | FLAG_HEADERS
-"""Low byte of the flags: which optional columns are present. High byte: schema version, 0 plain, 1 the topic's."""
+"""Low byte of the flags: the optional columns that are present. The high byte is the schema version: 0 plain, 1 the
+topic's.
+"""
 SCHEMA_VERSION_SHIFT = 8
 
 _HEADER = struct.Struct("<4sBBHIIQqqQQIHH16IQQ")
@@ -44,28 +50,30 @@ assert HISTOGRAM_BUCKETS == 16
 
 
 class Truncated(Corrupt):
-    """The bytes end in the middle of something: a torn tail, or more is still to be read."""
+    """An end of data inside an object: a torn tail, or more is still to be read."""
 
 
 class FrameHeader(NamedTuple):
-    """What a header says. A named tuple because the hot path makes one a frame (a frozen dataclass takes 4 x as long);
-    change fields with ``_replace``.
+    """The fields of a header.
+
+    A named tuple, because the hot path creates one per frame and a frozen dataclass takes 4 times as long. Change
+    fields with ``_replace``.
     """
 
     encoding: int
-    """Of the payload: a key of ``payload.batch.ENCODINGS``."""
+    """Encoding of the payload, a key of ``payload.batch.ENCODINGS``."""
     flags: int
     record_count: int
     payload_length: int
-    """Bytes."""
+    """Length of the payload in bytes."""
     payload_checksum: int
-    """XXH3-64, seed 0."""
+    """XXH3-64 of the payload, seed 0."""
     timestamp_min: int
-    """Microseconds since 1970 UTC."""
+    """Lowest timestamp in microseconds since 1970 UTC."""
     timestamp_max: int
     producer_id: int
     first_sequence: int
-    """The producer's sequence of the first record. Sequences count records."""
+    """Producer's sequence of the first record; sequences count records."""
     producer_epoch: int
     slot_min: int
     """Lowest key slot, inclusive."""
@@ -78,22 +86,22 @@ class FrameHeader(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """Offset after the last record."""
+        """The offset after the last record."""
         return self.base_offset + self.record_count
 
     @property
     def schema_version(self) -> int:
-        """0: plain, with ``_value``; 1: the topic schema's columns in its place."""
+        """The schema version: 0 is plain, with ``_value``; 1 has the topic schema's columns in its place."""
         return self.flags >> SCHEMA_VERSION_SHIFT
 
     @property
     def frame_bytes(self) -> int:
-        """Header and payload."""
+        """The bytes of header and payload."""
         return HEADER_BYTES + self.payload_length
 
 
 class Frame(NamedTuple):
-    """A frame in place: both parts are views of the bytes it came in."""
+    """A frame in place: both parts are views of the received bytes."""
 
     header: FrameHeader
     header_bytes: bytes | memoryview
@@ -101,22 +109,22 @@ class Frame(NamedTuple):
 
 
 def encode_header(header: FrameHeader) -> bytes:
-    """The 144 bytes of a header, with its checksum.
+    """Return the 144 bytes of a header, with its checksum.
 
     Raises:
-        struct.error: a field does not fit its width, which is a bug of the caller.
+        struct.error: If a field does not fit its width, which is a bug of the caller.
     """
     unsigned = _HEADER.pack(MAGIC, VERSION, *header[:12], *header.histogram, header.base_offset, 0)[:_CHECKSUM_AT]
     return unsigned + _U64.pack(xxh3_64_intdigest(unsigned))
 
 
 def decode_header(data: Frames, position: int = 0) -> FrameHeader:
-    """Read the header that begins at ``position``; its checksum holds, its payload is not looked at.
+    """Read the header at ``position`` and verify its checksum; ignores the payload.
 
     Raises:
-        Truncated: fewer than 144 bytes are left.
-        Corrupt: wrong magic or checksum.
-        Unsupported: a format version this build does not know. (Encodings are the business of ``payload.batch``.)
+        Truncated: If fewer than 144 bytes are left.
+        Corrupt: If the magic or the checksum is wrong.
+        Unsupported: If this build does not know the format version. ``payload.batch`` checks the encoding.
     """
     if len(data) - position < HEADER_BYTES or position < 0:
         raise Truncated(
@@ -131,7 +139,7 @@ def decode_header(data: Frames, position: int = 0) -> FrameHeader:
         as_ours[len(MAGIC)] = VERSION
         if xxh3_64_intdigest(as_ours) == fields[31]:
             raise Corrupt(
-                f"frame at byte {position}: says format version {fields[1]}, but is one of version {VERSION}; "
+                f"frame at byte {position}: has format version {fields[1]}, but the checksum of version {VERSION}; "
                 "the header was damaged, send or fetch it again"
             )
         raise Unsupported(
@@ -148,22 +156,22 @@ def decode_header(data: Frames, position: int = 0) -> FrameHeader:
 
 
 def stamp(header_bytes: bytes | memoryview, base_offset: int) -> bytes:
-    """The same header with ``base_offset`` set and the checksum recomputed: the only change a broker makes."""
+    """Return the header with ``base_offset`` set and the checksum recomputed: the only change a broker makes."""
     unsigned = bytes(header_bytes[:_BASE_OFFSET_AT]) + _U64.pack(base_offset)
     return unsigned + _U64.pack(xxh3_64_intdigest(unsigned))
 
 
 def split_frames(data: Frames, *, verify: bool = True) -> Iterator[Frame]:
-    """The frames that lie back to back in ``data``, without copying; frames before a bad one are still given.
+    """Yield the contiguous frames in ``data`` without copying, including those before a bad one.
 
     Args:
-        data: one or more whole frames. The views keep it alive.
-        verify: check the payload checksums too. True wherever the bytes come from a client, a peer or a disk.
+        data: One or more whole frames; the views keep it alive.
+        verify: Whether to check the payload checksums; required for bytes of a client, a peer or a disk.
 
     Raises:
-        Truncated: the last frame is not whole.
-        Corrupt: wrong magic or checksum.
-        Unsupported: as :func:`decode_header`.
+        Truncated: If the last frame is not whole.
+        Corrupt: If a magic or a checksum is wrong.
+        Unsupported: If a format version is unknown, as :func:`decode_header`.
     """
     view = memoryview(data)
     position, total = 0, len(view)

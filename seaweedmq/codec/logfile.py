@@ -1,8 +1,8 @@
-"""The beginning of a log file. Frames follow it back to back.
+"""Format of the preamble of a log file, which frames follow back to back.
 
-Layout: 8 bytes magic ``SWMQLOG1``, u32 length of the JSON, the JSON, u64 XXH3-64 of everything before it. The JSON
-says whose the file is, what the producer table held when it began, and how much of the segment was fsynced by then: so
-the last files of a segment alone tell its end offset and its producers. It is padded with spaces, so that the frames
+Layout: 8 bytes magic ``SWMQLOG1``, u32 length of the JSON, the JSON, u64 XXH3-64 of everything before it. The JSON has
+the file's segment, the producer table as of its beginning, and how much of the segment was flushed by then. So the last
+files of a segment alone determine its end offset and its producers. The JSON is padded with spaces, so that the frames
 begin at a multiple of 16 bytes and a mapped file gives Arrow aligned buffers.
 """
 
@@ -13,19 +13,22 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
-from seaweedmq.codec.fields import Fields
 from seaweedmq.codec.frame import Truncated
-from seaweedmq.codec.metadata import lineage_fields, segment_from_fields, topic_fields, topic_from_fields
+from seaweedmq.codec.state.json_fields import JsonFields
+from seaweedmq.codec.state.metadata import lineage_fields, segment_from_fields, topic_fields, topic_from_fields
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic, TopicName
 
 LOG_MAGIC = b"SWMQLOG1"
 LOG_VERSION = 1
 JSON_BYTES_MAX = 64 * 1024 * 1024
-"""Keeps a damaged length from asking for gigabytes. A broker stays below: a producer takes at most 59 bytes, and it has
-100,000 of them at a time or, as a follower, not seven times as many; their frames take 1 MiB in all."""
+"""Maximum bytes of the JSON, which keep a damaged length from causing gigabytes to be allocated.
+
+A broker stays below: a producer takes at most 59 bytes, and a broker has 100,000 of them at a time, or as a follower
+fewer than seven times as many; their frames take 1 MiB in all.
+"""
 ALIGNMENT_BYTES = 16
 
 _PREFIX = struct.Struct("<8sI")
@@ -34,34 +37,38 @@ _U64 = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPreamble:
-    """Whose log file this is and where it begins."""
+    """The identity of a log file and its beginning."""
 
     topic: TopicName
     topic_uid: int
-    """Tells the topic from an earlier one of the same name."""
+    """Uid that distinguishes the topic from an earlier one of the same name."""
     segment: int
     base_offset: int
-    """Of the first frame."""
+    """Offset of the first frame."""
     writer: str
-    """Broker id."""
+    """Id of the broker that writes the file."""
     flushed: int | None = None
-    """Everything below was fsynced before the file was created, at most ``base_offset``. A file begins while the one
-    before it may still wait for its fsync, so that its being there says nothing of what lies between the two. None: not
-    known, in files of versions that did not say."""
+    """Offset below which everything was flushed before the file was created, at most ``base_offset``.
+
+    A file may begin while the previous one still waits for its fsync, so its existence proves nothing about the offsets
+    between the two. None is unknown, in files of versions that did not record it.
+    """
     producers: tuple[ProducerState, ...] = ()
-    """As of ``base_offset``, the longest idle first."""
+    """Producer states as of ``base_offset``, the longest idle first."""
     lineage: tuple[Segment, ...] = ()
-    """Record of the segment itself, then those of ``core.lineage.provenance``, without producers; empty in files of
-    versions that did not record them."""
+    """Record of the segment itself, then those of ``core.lineage.provenance``, without producers.
+
+    Empty in files of versions that did not record them.
+    """
     origin: Topic | None = None
-    """Record of the topic, in files of segments that the topic began with: no document may know the topic yet."""
+    """Record of the topic, in files of the topic's first segments: no document may hold the topic yet."""
 
 
 def encode_preamble(p: LogPreamble) -> bytes:
-    """The bytes a log file begins with; their length is a multiple of 16.
+    """Return the bytes of a preamble, whose length is a multiple of 16.
 
     Raises:
-        InvalidArgument: more than 64 MiB of producers.
+        InvalidArgument: If the JSON has more than 64 MiB.
     """
     document: dict[str, Any] = {
         "v": LOG_VERSION,
@@ -95,12 +102,12 @@ def encode_preamble(p: LogPreamble) -> bytes:
 
 
 def decode_preamble(data: bytes | memoryview) -> tuple[LogPreamble, int]:
-    """Read the beginning of a log file; return it and the position of the first frame.
+    """Read a preamble, and return it with the position of the first frame.
 
     Raises:
-        Truncated: the data is too short; read more of the file. At the end of the file it is a torn preamble.
-        Corrupt: not a log file, or damaged.
-        Unsupported: written by a later version.
+        Truncated: If the data is too short; read more of the file. At the end of the file it is a torn preamble.
+        Corrupt: If it is not a log file, or damaged.
+        Unsupported: If a later version wrote it.
     """
     view = memoryview(data)
     if len(view) < _PREFIX.size:
@@ -145,8 +152,10 @@ def _parse(text: bytes) -> LogPreamble:
                 )
                 for producer_id, epoch, next_sequence, recent in document["producers"]
             ),
-            lineage=tuple(segment_from_fields(Fields.of("segment", fields)) for fields in document.get("lineage", ())),
-            origin=topic_from_fields(Fields.of("topic", document["origin"])) if "origin" in document else None,
+            lineage=tuple(
+                segment_from_fields(JsonFields.of("segment", fields)) for fields in document.get("lineage", ())
+            ),
+            origin=topic_from_fields(JsonFields.of("topic", document["origin"])) if "origin" in document else None,
         )
     except (ValueError, KeyError, TypeError, RecursionError, InvalidArgument) as e:
         raise Corrupt(f"log preamble: unreadable JSON ({type(e).__name__}: {e}); written by something else") from e

@@ -1,7 +1,8 @@
-"""Partition of a key as Kafka's Java client picks it: ``(murmur2(key) & 0x7fffffff) % partitions``, a column at a time.
+"""Partitions of keys as Kafka's Java client picks them: ``(murmur2(key) & 0x7fffffff) % partitions``.
 
-So publishers of both kinds agree on where a key goes. The hash is Austin Appleby's MurmurHash2 (32 bits), with the seed
-of ``org.apache.kafka.common.utils.Utils.murmur2``, whose test vectors are those of our tests.
+So native and Kafka publishers agree on a key's partition. Whole columns are hashed at a time. The hash is Austin
+Appleby's MurmurHash2 (32 bits), with the seed of ``org.apache.kafka.common.utils.Utils.murmur2``; the tests use the
+test vectors of that method.
 """
 
 import numpy as np
@@ -16,11 +17,11 @@ _MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
 
 _FEW_KEYS = 32
-"""Up to here one after another is faster than all at once."""
+"""Number of keys up to which hashing one by one is faster than a whole column."""
 
 
 def murmur2(key: bytes) -> int:
-    """32 bits, unsigned."""
+    """Return the unsigned 32-bit hash of a key."""
     length = len(key)
     h = _SEED ^ length
     whole = length & ~3
@@ -35,15 +36,17 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Of one key."""
+    """Return the partition of one key."""
     return (murmur2(key) & _POSITIVE) % partitions
 
 
 def partitions_of(keys: pa.Array, partitions: int) -> npt.NDArray[np.uint16]:
-    """Partition of every key of a binary (or string) array, shape ``(len(keys),)``. A null counts as the empty key.
+    """Return the partition of every key of a binary (or string) array, with shape ``(len(keys),)``.
+
+    A null counts as the empty key.
 
     Raises:
-        InvalidArgument: another type of array.
+        InvalidArgument: If the array has another type.
     """
     found = np.empty(len(keys), np.uint16)
     for place, block in blocks_of(keys):
@@ -60,7 +63,7 @@ def _hashes_of(keys: pa.Array) -> npt.NDArray[np.uint32]:
     words = lengths >> 2
     word_at = all_bytes.words("<u4")
     for number in range(int(words.max(initial=0))):
-        # as long as all keys reach so far, without picking out those that do
+        # while all keys reach so far, without picking out those that do
         some = slice(None) if number < words.min() else np.flatnonzero(words > number)
         k = word_at[starts[some] + 4 * number] * np.uint32(_M)
         k ^= k >> np.uint32(24)

@@ -1,4 +1,4 @@
-"""Where things lie below the storage root, and what the name of a file says. All paths are relative, with ``/``.
+"""Paths below the storage root, and the meaning of file names. All paths are relative, with ``/``.
 
 ::
 
@@ -20,20 +20,20 @@
     groups/<generation, 8 digits>-<revision, 20 digits>-<number, 6 digits>.journal
 
 Numbers are padded so that names sort as offsets do. Legal names (``model.topic``) need no escaping. All tables of a
-topic lie in one folder, since Spark does not descend into folders that are no ``key=value`` partitions, and Arrow
-skips those that begin with ``_``. Whatever else is put there begins with a dot: both pass over that.
+topic lie in one folder, since Spark does not descend into folders other than ``key=value`` partitions, and Arrow skips
+those that begin with ``_``. Other entries of that folder begin with a dot, which both skip.
 
-A table has two names, which are links to one file: the one that counts, and one in ``.kept``, under which it stays for
-readers that have begun with it, once it does not count any more.
+A table has two names, which are links to one file: the live name, and the retained link in ``.kept``. Readers that have
+begun with a table use the retained link after the table is superseded.
 
 An empty file in ``topics/.deleted`` records that a topic was deleted, so that its late files are recognized. A file in
 ``kafka`` is a claim (``model.claims``).
 
-An empty file in ``.removed`` records that retention removed all records of a segment below an offset: a reader that
-does not find them knows then that they are not lost.
+An empty file in ``.removed`` records that retention removed all records of a segment below an offset. It tells a reader
+that does not find them that they are not lost.
 
-What is staged is no part of the topic yet: readers and upkeep pass over it, and it goes with the topic. Which topic of
-a name a sink writes to lies beside the topics, so that it outlives them.
+Staged files are not part of the topic yet: readers and upkeep skip them, and they are deleted with the topic. The
+record of which topic of a name a sink writes to lies beside the topics, so that it outlives them.
 """
 
 import re
@@ -50,7 +50,7 @@ LINEAGE_DOCUMENT: Final = "lineage.json"
 FENCE_PREFIX: Final = "fence-"
 KEPT: Final = ".kept"
 DELTA_LOG: Final = "_delta_log"
-"""In the folder of the tables: which of them count, for readers of Delta tables."""
+"""Folder in that of the tables, which lists the live tables for readers of Delta tables."""
 STAGED: Final = ".staged"
 SINKS: Final = ".sinks"
 DELETED_PREFIX: Final = ".deleted-"
@@ -76,7 +76,7 @@ _JOURNAL = re.compile(r"([0-9]{8,})-([0-9]{20})-([0-9]{6,})\.journal", re.ASCII)
 
 
 class SegmentFileName(NamedTuple):
-    """What the path of a log or Parquet file says. ``kind`` equals the ``model.files.FileKind`` of the same name."""
+    """The parts of a log or Parquet file's path. ``kind`` equals the ``model.files.FileKind`` of the same name."""
 
     topic: TopicName
     segment: int
@@ -89,50 +89,53 @@ class SegmentFileName(NamedTuple):
 
 
 def topic_dir(topic: TopicName) -> str:
-    """Folder of everything a topic keeps but its blobs."""
+    """Return the folder of everything a topic stores except its blobs."""
     return f"{TOPICS}/{topic.namespace}/{topic.name}"
 
 
 def logs_dir(topic: TopicName) -> str:
-    """Folder of the folders of all segments' log files."""
+    """Return the folder of the folders of all segments' log files."""
     return f"{topic_dir(topic)}/log"
 
 
 def log_dir(topic: TopicName, segment: int) -> str:
-    """Folder of one segment's log files."""
+    """Return the folder of one segment's log files."""
     return f"{logs_dir(topic)}/{segment:08d}"
 
 
 def fence_path(topic: TopicName, uid: int, segment: int) -> str:
-    """Beside the log files of a segment: there once the files were believed. ``uid`` is that of the topic."""
+    """Return the path of a fence, which exists once a leader has recovered the segment from its files.
+
+    It lies beside the log files of the segment; ``uid`` is that of the topic.
+    """
     return f"{log_dir(topic, segment)}/{FENCE_PREFIX}{uid}"
 
 
 def table_dir(topic: TopicName) -> str:
-    """Folder of the tables of all of a topic's segments."""
+    """Return the folder of the tables of all of a topic's segments."""
     return f"{topic_dir(topic)}/table"
 
 
 def table_prefix(segment: int) -> str:
-    """What the names of one segment's tables in that folder begin with, and no other's."""
+    """Return the prefix of the names of one segment's tables in that folder."""
     return f"{segment:08d}-"
 
 
 def document_path(topic: TopicName, name: str) -> str:
-    """``topic.json`` or ``lineage.json``, for readers without etcd."""
+    """Return the path of ``topic.json`` or ``lineage.json``, for readers without etcd."""
     return f"{topic_dir(topic)}/{check_name('document', name)}"
 
 
 def deleted_prefix(topic_uid: int) -> str:
-    """Prefix of the names that the folder of a deleted topic gets, in its namespace, until its files are gone.
+    """Return the prefix of a deleted topic's folder name, in its namespace, until its files are removed.
 
-    The uid alone tells topics apart; with a name of the permitted length, the folder's would exceed 255 bytes.
+    The uid alone distinguishes topics; with a name of the permitted length, the folder's would exceed 255 bytes.
     """
     return f"{DELETED_PREFIX}{topic_uid}-"
 
 
 def producers_document(segment: int) -> str:
-    """Return the name of the document that keeps the producers of a sealed segment once its log files may go."""
+    """Return the name of the document with a sealed segment's producers, for when its log files are deleted."""
     return f"producers-{segment:08d}.json"
 
 
@@ -145,7 +148,7 @@ def parse_producers_document(name: str) -> int | None:
 
 
 def parse_segment_path(topic: TopicName, path: str) -> int | None:
-    """Return the segment to which a path below the topic's folder belongs, the folder of its logs among them.
+    """Return the segment to which a path below the topic's folder belongs, including the folder of its log files.
 
     None: no segment, or a name that this project does not give.
     """
@@ -175,7 +178,7 @@ def claim_path(kind: str, number: int) -> str:
 
 
 def parse_claim_name(name: str) -> int | None:
-    """Return the number that a file in :func:`claims_dir` claims; None for a name that is none."""
+    """Return the number that a file in :func:`claims_dir` claims; None for any other name."""
     return int(name) if len(name) == 15 and name.isascii() and name.isdecimal() else None
 
 
@@ -188,9 +191,9 @@ def journal_name(generation: int, revision: int, number: int) -> str:
     """Return the name of a journal of groups; names sort as their writers followed each other.
 
     Args:
-        generation: that of the cluster: revisions begin again in the next one.
-        revision: creation revision of the lock of the leader that writes it.
-        number: of the journal, among those of this leader.
+        generation: Generation of the cluster: revisions begin again in the next one.
+        revision: Creation revision of the lock of the leader that writes it.
+        number: Number of the journal, among those of this leader.
     """
     return f"{generation:08d}-{revision:020d}-{number:06d}.journal"
 
@@ -213,19 +216,19 @@ def journal_path(journal: str) -> str:
 
 
 def log_path(topic: TopicName, segment: int, base_offset: int, writer: str) -> str:
-    """A log file: every writer (broker id) has its own, so a late one damages nobody's.
+    """Return the path of a log file: every writer (broker id) has its own, so a late one damages no other.
 
     Raises:
-        InvalidArgument: the writer's id can not be part of a file name.
+        InvalidArgument: If the writer's id cannot be part of a file name.
     """
     return f"{log_dir(topic, segment)}/{base_offset:020d}-{check_name('writer', writer)}.log"
 
 
 def table_path(topic: TopicName, segment: int, base: int, end: int) -> str:
-    """A Parquet file with the records of offsets ``[base, end)``.
+    """Return the path of a Parquet file with the records of offsets ``[base, end)``.
 
     Raises:
-        InvalidArgument: the range is empty.
+        InvalidArgument: If the range is empty.
     """
     if not 0 <= base < end:
         raise InvalidArgument(f"table of offsets [{base}, {end}): a table file holds at least one record")
@@ -233,12 +236,12 @@ def table_path(topic: TopicName, segment: int, base: int, end: int) -> str:
 
 
 def delta_log_dir(topic: TopicName) -> str:
-    """Folder of the topic's Delta log."""
+    """Return the folder of the topic's Delta log."""
     return f"{table_dir(topic)}/{DELTA_LOG}"
 
 
 def kept_path(table: str) -> str:
-    """The other name of a table, which it keeps for a while when it does not count any more."""
+    """Return the retained link of a table, which outlives its live name for a while."""
     folder, slash, name = table.rpartition("/")
     return f"{folder}{slash}{KEPT}/{name}"
 
@@ -248,23 +251,23 @@ class RemovedMark(NamedTuple):
 
     segment: int
     offset: int
-    """All records of the segment below it are removed."""
+    """Offset below which all records of the segment are removed."""
     uid: int
     """Uid of the topic."""
 
     @property
     def file_name(self) -> str:
-        """Name of the file in :func:`removed_dir`."""
+        """The name of the file in :func:`removed_dir`."""
         return f"{self.segment:08d}-{self.offset:020d}-{self.uid}"
 
 
 def removed_dir(topic: TopicName) -> str:
-    """Folder of the files that record how far retention removed the records of each segment."""
+    """Return the folder of the files that record how far retention removed the records of each segment."""
     return f"{topic_dir(topic)}/{REMOVED}"
 
 
 def parse_removed_mark(file_name: str) -> RemovedMark | None:
-    """The inverse of ``RemovedMark.file_name``; None for any other name."""
+    """Return the mark of a ``RemovedMark.file_name``; None for any other name."""
     match = _REMOVED.fullmatch(file_name)
     if match is None:
         return None
@@ -273,47 +276,51 @@ def parse_removed_mark(file_name: str) -> RemovedMark | None:
 
 
 def staged_dir(topic: TopicName) -> str:
-    """Folder of what sinks have put down for the topic."""
+    """Return the folder of the batches that sinks have staged for the topic."""
     return f"{topic_dir(topic)}/{STAGED}"
 
 
 def sink_dir(topic: TopicName, sink: str) -> str:
-    """Folder of one sink.
+    """Return the folder of one sink.
 
     Raises:
-        InvalidArgument: its id can not be part of a file name.
+        InvalidArgument: If its id cannot be part of a file name.
     """
     return f"{staged_dir(topic)}/{check_name('sink', sink)}"
 
 
 def batch_dir(topic: TopicName, sink: str, batch: int) -> str:
-    """Folder of one batch of a sink. Raises InvalidArgument."""
+    """Return the folder of one batch of a sink.
+
+    Raises:
+        InvalidArgument: If the batch is negative, or the sink's id cannot be part of a file name.
+    """
     if batch < 0:
         raise InvalidArgument(f"batch {batch} of sink {sink}: batches are numbered from 0")
     return f"{sink_dir(topic, sink)}/{batch:020d}"
 
 
 def sink_marks_dir(topic: TopicName) -> str:
-    """Folder of what is kept of all sinks that write to a topic of this name, whatever becomes of the topic."""
+    """Return the folder of the marks of all sinks that write to a topic of this name; it outlives the topic."""
     return f"{TOPICS}/{topic.namespace}/{SINKS}/{topic.name}"
 
 
 def sink_mark(sink: str, topic_uid: int) -> str:
-    """Name of the file in that folder that is there once a sink has written to this one of the topics.
+    """Return the name of the file in that folder that exists once a sink has written to this one of the topics.
 
     Raises:
-        InvalidArgument: the sink's id can not be part of a file name.
+        InvalidArgument: If the sink's id cannot be part of a file name.
     """
     return f"{check_name('sink', sink)}-{topic_uid}"
 
 
 def sink_of_mark(name: str) -> str:
-    """Whose file this is."""
+    """Return the sink of a mark's file name."""
     return name.rpartition("-")[0]
 
 
 def parse_segment_file(path: str) -> SegmentFileName | None:
-    """The inverse of :func:`log_path` and :func:`table_path`; None for any path they can not have made."""
+    """Return the parts of a :func:`log_path` or :func:`table_path`; None for any other path."""
     match = _FILE.fullmatch(path)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Conversion of Arrow columns to Python values, also of times that Python lacks.
+"""Conversion of Arrow columns to Python values, including times that Python lacks.
 
 Arrow's times reach further than Python's ``datetime``: the year 12,000, the end of the year 9999 in a zone east of
 Greenwich, a duration of more than 2.7 million years, a time in a zone that this machine does not know. ``to_pylist``
@@ -12,8 +12,10 @@ import pyarrow as pa
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """Return the values as of ``to_pylist``. An instant whose local time Python lacks is in UTC, and any other time
-    that Python lacks is the stored number, an int.
+    """Return the values as of ``to_pylist``.
+
+    An instant whose local time Python lacks is in UTC, and any other time that Python lacks is the stored number, an
+    int.
     """
     try:
         values: list[Any] = column.to_pylist()
@@ -23,7 +25,7 @@ def python_values(column: pa.Array) -> list[Any]:
 
 
 def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Each row as a dict of its columns, in the values of :func:`python_values`."""
+    """Return each row as a dict of its columns, with the values of :func:`python_values`."""
     return _dicts(batch.schema.names, batch.columns, batch.num_rows)
 
 

@@ -1,8 +1,8 @@
-"""Key slots of whole columns: XXH3-64 >> 48, as ``model.ring.slot_of`` gives for one key.
+"""Key slots of whole columns: XXH3-64 >> 48, equal to ``model.ring.slot_of`` of each key.
 
-Calling xxhash a key reaches 12 M keys/s. Keys of up to 16 bytes, which most are, take closed forms without loops, so
-numpy computes them a column at a time: 30-95 M keys/s. Oracle: xxhash itself, see the tests. Names and constants
-follow https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md#xxh3-algorithm-description (seed 0).
+Calling xxhash per key reaches 12 M keys/s. Keys of up to 16 bytes, which most are, take closed forms without loops, so
+numpy computes them a column at a time: 30-95 M keys/s. The tests compare with xxhash itself. Names and constants follow
+https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md#xxh3-algorithm-description (seed 0).
 """
 
 from collections.abc import Callable
@@ -35,14 +35,16 @@ _SECRET_9_16_HIGH = _u(0xAF56BC3B0996523A)
 _SLOT_OF_EMPTY = slot_of(b"")
 
 _FEW_KEYS = 64
-"""Up to here one after another is faster than all at once."""
+"""Number of keys up to which hashing one by one is faster than a whole column."""
 
 
 def slots_of(keys: pa.Array) -> npt.NDArray[np.uint16]:
-    """Slot of every key of a binary (or string) array, shape ``(len(keys),)``. A null counts as the empty key.
+    """Return the slot of every key of a binary (or string) array, with shape ``(len(keys),)``.
+
+    A null counts as the empty key.
 
     Raises:
-        InvalidArgument: another type of array.
+        InvalidArgument: If the array has another type.
     """
     slots = np.empty(len(keys), np.uint16)
     for place, block in blocks_of(keys):
@@ -51,10 +53,10 @@ def slots_of(keys: pa.Array) -> npt.NDArray[np.uint16]:
 
 
 def histogram_of(slots: npt.NDArray[np.uint16], key_range: KeyRange) -> tuple[int, ...]:
-    """How many of the slots lie in each sixteenth of the range: bucket ``(slot - lo) * 16 // width``.
+    """Return the number of slots in each sixteenth of the range: bucket ``(slot - lo) * 16 // width``.
 
     Raises:
-        InvalidArgument: a slot is outside the range.
+        InvalidArgument: If a slot is outside the range.
     """
     if len(slots) and not key_range.covers(int(slots.min()), int(slots.max())):
         raise InvalidArgument(f"slots {slots.min()}..{slots.max()} are not in {key_range}: route the records again")

@@ -1,7 +1,7 @@
-"""``manifest.json``, ``progress.json`` and ``done.json`` of a staged batch. Bytes <-> values.
+"""Conversion of ``manifest.json``, ``progress.json`` and ``done.json`` of a staged batch.
 
-Each ends with a checksum of what comes before it: on a file system that can not publish a file by its name, a half
-written one must not pass for a whole one.
+Each ends with a checksum of the bytes before it. On a file system that cannot publish a file by its name, a partly
+written file must not pass for a whole one.
 """
 
 import json
@@ -12,17 +12,25 @@ from xxhash import xxh3_64_hexdigest
 
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
 from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.staged import Done, Finished, Manifest, Place, Progress, Reached, StagedFile
+from seaweedmq.model.staged import (
+    BatchProgress,
+    CompletedBatch,
+    FinishedSegment,
+    Manifest,
+    SegmentProgress,
+    StagedFile,
+    StagedSegment,
+)
 
 T = TypeVar("T")
 
 _VERSION = 1
 _MARK = b"\n#"
-"""Between the JSON, which is one line, and its checksum."""
+"""Separator between the JSON, which is one line, and its checksum."""
 
 
 def manifest_to_bytes(manifest: Manifest) -> bytes:
-    """``manifest.json``."""
+    """Return ``manifest.json``."""
     return _to_bytes(
         topic_uid=manifest.topic_uid,
         batch=manifest.batch,
@@ -35,7 +43,12 @@ def manifest_to_bytes(manifest: Manifest) -> bytes:
 
 
 def manifest_from_bytes(data: bytes, path: str) -> Manifest:
-    """Raises Corrupt, naming ``path``; Unsupported: of a later version."""
+    """Return the manifest of ``manifest.json``.
+
+    Raises:
+        Corrupt: If it is damaged; the message names ``path``.
+        Unsupported: If a later version wrote it.
+    """
 
     def read(fields: Mapping[str, Any]) -> Manifest:
         return Manifest(
@@ -51,8 +64,8 @@ def manifest_from_bytes(data: bytes, path: str) -> Manifest:
     return _from_bytes(data, path, read)
 
 
-def progress_to_bytes(progress: Progress) -> bytes:
-    """``progress.json``."""
+def progress_to_bytes(progress: BatchProgress) -> bytes:
+    """Return ``progress.json``."""
     return _to_bytes(
         places=[_place(place) for place in progress.places],
         finished=[[segment, end.kept, list(end.successors)] for segment, end in progress.finished.items()],
@@ -60,18 +73,23 @@ def progress_to_bytes(progress: Progress) -> bytes:
     )
 
 
-def progress_from_bytes(data: bytes, path: str) -> Progress:
-    """Raises Corrupt, naming ``path``; Unsupported: of a later version."""
+def progress_from_bytes(data: bytes, path: str) -> BatchProgress:
+    """Return the progress of ``progress.json``.
 
-    def read(fields: Mapping[str, Any]) -> Progress:
-        return Progress(
+    Raises:
+        Corrupt: If it is damaged; the message names ``path``.
+        Unsupported: If a later version wrote it.
+    """
+
+    def read(fields: Mapping[str, Any]) -> BatchProgress:
+        return BatchProgress(
             places=tuple(map(_place_of, fields["places"])),
             finished={
-                _number(segment): Finished(_number(kept), tuple(map(_number, successors)))
+                _number(segment): FinishedSegment(_number(kept), tuple(map(_number, successors)))
                 for segment, kept, successors in fields["finished"]
             },
             reached={
-                _number(segment): Reached(_number(sequence), _number(offset))
+                _number(segment): SegmentProgress(_number(sequence), _number(offset))
                 for segment, sequence, offset in fields["reached"]
             },
         )
@@ -79,17 +97,22 @@ def progress_from_bytes(data: bytes, path: str) -> Progress:
     return _from_bytes(data, path, read)
 
 
-def done_to_bytes(done: Done) -> bytes:
-    """``done.json``."""
+def done_to_bytes(done: CompletedBatch) -> bytes:
+    """Return ``done.json``."""
     noted = {"checkpoint": done.checkpoint} if done.checkpoint else {}
     return _to_bytes(batch=done.batch, ranges=[_range(slots) for slots in done.ranges], **noted)
 
 
-def done_from_bytes(data: bytes, path: str) -> Done:
-    """Raises Corrupt, naming ``path``; Unsupported: of a later version."""
+def done_from_bytes(data: bytes, path: str) -> CompletedBatch:
+    """Return the completed batch of ``done.json``.
 
-    def read(fields: Mapping[str, Any]) -> Done:
-        return Done(
+    Raises:
+        Corrupt: If it is damaged; the message names ``path``.
+        Unsupported: If a later version wrote it.
+    """
+
+    def read(fields: Mapping[str, Any]) -> CompletedBatch:
+        return CompletedBatch(
             batch=_number(fields["batch"]),
             ranges=tuple(map(_range_of, fields["ranges"])),
             checkpoint=str(fields.get("checkpoint", "")),
@@ -106,14 +129,14 @@ def _to_bytes(**fields: Any) -> bytes:
 def _from_bytes(data: bytes, path: str, read: Callable[[Mapping[str, Any]], T]) -> T:
     text, mark, checksum = data.partition(_MARK)
     if not mark or checksum.strip() != xxh3_64_hexdigest(text).encode():
-        raise Corrupt(f"{path} is damaged, or was never written to its end: restore it, or remove the folder it is in")
+        raise Corrupt(f"{path} is damaged or partly written: restore it, or remove its folder")
     fields = json.loads(text)
     if fields["v"] != _VERSION:
         raise Unsupported(f"{path} has version {fields['v']}, this build reads {_VERSION}: upgrade seaweedmq here")
     try:
         return read(fields)
     except (KeyError, TypeError, ValueError, InvalidArgument) as error:
-        raise Corrupt(f"{path} is not what this build writes ({error!r}): remove the folder it is in") from error
+        raise Corrupt(f"{path} has an unknown format ({error!r}): remove its folder") from error
 
 
 def _range(slots: KeyRange) -> list[int]:
@@ -125,22 +148,22 @@ def _range_of(value: Any) -> KeyRange:
     return KeyRange(_number(lo), _number(hi))
 
 
-def _place(place: Place) -> list[Any]:
+def _place(place: StagedSegment) -> list[Any]:
     return [place.segment, *_range(place.slots), list(place.predecessors)]
 
 
-def _place_of(value: Any) -> Place:
+def _place_of(value: Any) -> StagedSegment:
     segment, lo, hi, predecessors = value
-    return Place(_number(segment), _range_of((lo, hi)), tuple(map(_number, predecessors)))
+    return StagedSegment(_number(segment), _range_of((lo, hi)), tuple(map(_number, predecessors)))
 
 
 def _number(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no number from 0")
+        raise ValueError(f"{value!r} is not a number from 0")
     return value
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or "/" in value:
-        raise ValueError(f"{value!r} is no name")
+        raise ValueError(f"{value!r} is not a name")
     return value

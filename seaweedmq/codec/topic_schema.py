@@ -1,4 +1,4 @@
-"""Which columns a topic may have: what Arrow IPC and Parquet both carry unchanged, and every reader finds by name."""
+"""Columns that a topic may have: those that Arrow IPC and Parquet carry unchanged and every reader finds by name."""
 
 from collections.abc import Callable
 
@@ -37,10 +37,10 @@ _REMEDY: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 
 def check_topic_schema(schema: pa.Schema) -> None:
-    """Refuse what a topic's files could not hold or its readers could not tell apart.
+    """Raise for columns that a topic's files could not hold, or its readers could not distinguish.
 
     Raises:
-        InvalidArgument: names the column, the rule and the remedy.
+        InvalidArgument: If there is one; the message names the column, the rule and the remedy.
     """
     if not 1 <= len(schema) <= COLUMNS_MAX:
         raise InvalidArgument(f"topic schema has {len(schema)} columns: a topic has from 1 to {COLUMNS_MAX}")
@@ -50,33 +50,34 @@ def check_topic_schema(schema: pa.Schema) -> None:
         name = field.name
         if name.startswith("_"):
             raise InvalidArgument(
-                f"column {name!r} begins with '_', which is kept for _key, _offset and such: rename it"
+                f"column {name!r} begins with '_', which is reserved for _key, _offset and such: rename it"
             )
         if name.casefold() in seen:
             raise InvalidArgument(
-                f"column {name!r} has the name of column {seen[name.casefold()]!r} (letter case does not count, "
-                "Spark would not tell them apart): rename one"
+                f"column {name!r} has the name of column {seen[name.casefold()]!r} (names are case-insensitive, "
+                "as in Spark): rename one"
             )
         seen[name.casefold()] = name
         _check_field(field, f"column {name!r}", 1)
 
 
 def schema_to_bytes(schema: pa.Schema) -> bytes:
-    """A topic schema as an Arrow IPC schema message, without its metadata: equal columns give equal bytes,
-    whether the schema came from a table, a Parquet file or by hand.
+    """Return a topic schema as an Arrow IPC schema message, without its metadata.
+
+    Equal columns give equal bytes, regardless of their origin: a table, a Parquet file, or code.
 
     Raises:
-        InvalidArgument: as :func:`check_topic_schema`.
+        InvalidArgument: If a topic cannot have the columns, as :func:`check_topic_schema`.
     """
     check_topic_schema(schema)
     return bytes(memoryview(_without_metadata(schema).serialize()))
 
 
 def schema_from_bytes(data: bytes | memoryview) -> pa.Schema:
-    """The inverse of :func:`schema_to_bytes`; the bytes may come from anyone.
+    """Return the schema of :func:`schema_to_bytes`; the bytes may be untrusted.
 
     Raises:
-        InvalidArgument: not a schema message, or as :func:`check_topic_schema`.
+        InvalidArgument: If it is not a schema message, or a topic cannot have the columns.
     """
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(data))
@@ -89,7 +90,7 @@ def schema_from_bytes(data: bytes | memoryview) -> pa.Schema:
 
 
 def normal_schema(data: bytes) -> bytes:
-    """The one form in which equal schemas have equal bytes. Raises as :func:`schema_from_bytes`."""
+    """Return the bytes that are identical for equal schemas; raises like :func:`schema_from_bytes`."""
     return schema_to_bytes(schema_from_bytes(data))
 
 
@@ -111,7 +112,7 @@ def _check_field(field: pa.Field, where: str, depth: int) -> None:
         return
     if _t.is_struct(kind) or _t.is_map(kind) or _t.is_list(kind) or _t.is_large_list(kind) or _is_fixed_list(kind):
         if kind.num_fields == 0:
-            raise InvalidArgument(f"{where} is a struct without fields, which Parquet can not hold: drop it")
+            raise InvalidArgument(f"{where} is a struct without fields, which Parquet cannot hold: drop it")
         if _t.is_fixed_size_list(kind) and kind.list_size < 1:
             raise InvalidArgument(f"{where} has lists of fixed size 0: use a list of any size")
         for i in range(kind.num_fields):
@@ -122,7 +123,7 @@ def _check_field(field: pa.Field, where: str, depth: int) -> None:
             raise InvalidArgument(f"{where} is a struct with two fields of one name: rename one")
         return
     remedy = next((text for is_kind, text in _REMEDY if is_kind(kind)), "cast it to a type that Parquet has")
-    raise InvalidArgument(f"{where} has type {str(kind)[:80]}, which a topic can not have: {remedy}")
+    raise InvalidArgument(f"{where} has type {str(kind)[:80]}, which a topic cannot have: {remedy}")
 
 
 def _is_fixed_list(kind: pa.DataType) -> bool:
@@ -150,8 +151,11 @@ def _without_metadata(schema: pa.Schema) -> pa.Schema:
 
 
 def _bare(field: pa.Field, name: str | None = None) -> pa.Field:
-    """The field without what differs by where a schema came from: metadata (Parquet's ``PARQUET:field_id``) and the
-    names of list and map children (``item`` in Arrow, ``element`` in Parquet)."""
+    """Return the field without the parts that depend on a schema's origin.
+
+    These are metadata (Parquet's ``PARQUET:field_id``) and the names of list and map children (``item`` in Arrow,
+    ``element`` in Parquet).
+    """
     return pa.field(name or field.name, _bare_type(field.type), nullable=field.nullable)
 
 

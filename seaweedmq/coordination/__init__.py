@@ -1,3 +1,4 @@
-"""The metadata store: etcd or memory; leases, election, and the live view of it all. Knows no brokers' insides and no
-files.
+"""The metadata store: etcd or memory; leases, election, and a live view of the metadata.
+
+Imports no internals of brokers, and no files.
 """

@@ -1,19 +1,23 @@
-"""A topic as clients are told of it, from the live view."""
+"""Description of a topic for clients, from the live view."""
 
 from dataclasses import replace
 
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import NotFound
-from seaweedmq.model.description import ALL, TopicDescription, Which
+from seaweedmq.model.description import ALL, SegmentSelection, TopicDescription
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 
 SEALED_PER_PAGE = 250
-"""Sealed segments in one description: a few milliseconds of the event loop."""
+"""Sealed segments in one description: they take a few milliseconds of the event loop."""
 
 
-def describe(view: ClusterView, name: TopicName, which: Which = ALL) -> TopicDescription:
-    """The topic with its segments, of many sealed ones a page; NotFound."""
+def describe(view: ClusterView, name: TopicName, which: SegmentSelection = ALL) -> TopicDescription:
+    """Return the topic with the selected segments, sealed ones up to a page.
+
+    Raises:
+        NotFound: If there is no such topic.
+    """
     topic = view.topics.get(name)
     if topic is None:
         raise NotFound(f"there is no topic {name}: see `seaweedmq topic list`")
@@ -39,7 +43,7 @@ def describe(view: ClusterView, name: TopicName, which: Which = ALL) -> TopicDes
 
 
 def _described(segment: Segment) -> Segment:
-    """Without what brokers alone need."""
+    """Return the segment without the fields that only brokers need."""
     if segment.sequences or segment.sequences_complete:
         return replace(segment, sequences=(), sequences_complete=False)
     return segment

@@ -1,26 +1,26 @@
-"""The shell around ``core.leadership``: it carries out what the campaign asks for, on the metadata store."""
+"""Election of a leader: the shell around ``core.leadership``, which carries out its actions on the metadata store."""
 
 import asyncio
 import logging
 import random
 from collections.abc import Sequence
 
-from seaweedmq.codec.keys import LEADER
+from seaweedmq.codec.state.keys import LEADER
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.core.leadership import (
     Action,
-    Anothers,
     Ask,
     Campaign,
     Ended,
     Event,
-    Free,
-    Ours,
+    LockFree,
+    LockHeld,
+    LockHeldByOther,
     Pause,
     Stop,
-    TimePassed,
-    Unanswered,
+    StoreUnavailable,
+    Tick,
     Watch,
 )
 from seaweedmq.errors import Deposed, SeaweedMQError
@@ -29,13 +29,13 @@ from seaweedmq.ports import Compare, Delete, MetaStore, Put
 _log = logging.getLogger(__name__)
 
 PAUSE_TTLS = (1 / 16, 1 / 4)
-"""Lease TTLs, least and most, to wait after etcd did not answer."""
+"""Shortest and longest pause after etcd did not answer, in lease TTLs."""
 
 
 class Election:
-    """One broker's candidacy during one session. The broker id must be unique to the session.
+    """The candidacy of one broker during one session. The broker id must be unique to the session.
 
-    The lock hangs on the session's lease, so the session's renewals renew it and its end frees it.
+    The lock is bound to the session's lease: the session's renewals renew it, and its end frees it.
     """
 
     def __init__(self, store: MetaStore, session: Session, broker_id: str, rng: random.Random) -> None:
@@ -53,7 +53,7 @@ class Election:
         return self._held if self._session.alive() else None
 
     async def outlive_others(self) -> None:
-        """See ``Session.outlive_others``."""
+        """Run ``Session.outlive_others``."""
         await self._session.outlive_others()
 
     async def run(self) -> None:
@@ -74,22 +74,25 @@ class Election:
             revision = self.revision
             if revision is not None:
                 return revision
-            # A session that was late and lives again makes no change here, hence the look every half TTL.
+            # A session that renewed late and lives again fires no event here, hence the check every half TTL.
             await _wait(changed, self._session.ttl_s / 2)
 
     async def wait_not_leading(self) -> None:
-        """Return once this broker does not surely lead: deposed, or its lease not renewed in time."""
+        """Return once this broker does not surely lead: it is deposed, or its lease was not renewed in time."""
         while self.revision is not None:
             await _wait(self._changed, max(0.0, self._session.remaining_s))
 
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
-        """``MetaStore.transact``, done only if this broker still holds the lock; None if another compare failed.
+        """Run ``MetaStore.transact`` if this broker still holds the lock.
 
-        Its lease also tells the lock from others: a recovered etcd counts its revisions from 1.
+        The lease also identifies the lock, since a recovered etcd counts its revisions from 1.
+
+        Returns:
+            The revision of the transaction; None if another compare failed.
 
         Raises:
-            Deposed: this broker does not lead, or no longer.
-            Unavailable: it may or may not have happened.
+            Deposed: If this broker does not lead, or no longer.
+            Unavailable: If the outcome is unknown.
         """
         revision = self.revision
         if revision is None:
@@ -105,22 +108,22 @@ class Election:
         return done
 
     def step_down(self) -> None:
-        """Lead no more from this moment on; whoever waits for that hears of it."""
+        """Stop leading at once, and notify the waiting tasks."""
         self._set_held(None)
 
     def _set_held(self, revision: int | None) -> None:
         if revision == self._held:
             return
         if revision is not None:
-            _log.info("broker %s leads since revision %d", self.broker_id, revision)
+            _log.info("leadership gained: broker %s, revision %d", self.broker_id, revision)
         else:
-            _log.info("broker %s does not lead any more", self.broker_id)
+            _log.info("leadership lost: broker %s", self.broker_id)
         self._held = revision
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def _carry_out(self, action: Action) -> Event:
-        """Do it until it ends, or the session does."""
+        """Carry the action out until it ends, or the session does."""
         doing = asyncio.create_task(self._outcome(action))
         ending = asyncio.create_task(self._session.lost.wait())
         try:
@@ -139,36 +142,36 @@ class Election:
                 case Watch(revision, until):
                     async with asyncio.timeout_at(until):
                         await until_deleted(self._store, LEADER, revision)
-                    return Free()
+                    return LockFree()
                 case Pause(until):
                     await asyncio.sleep(until - asyncio.get_running_loop().time())
-                    return TimePassed()
+                    return Tick()
                 case Stop():
                     raise AssertionError("the campaign is over")
         except TimeoutError:
-            return TimePassed()
-        except SeaweedMQError as error:  # with Deposed the lease is gone, and the session ends this
+            return Tick()
+        except SeaweedMQError as error:  # LeaseEnded: the session ends the campaign
             _log.debug("leader lock: %s; retrying", error)
             low, high = PAUSE_TTLS
-            return Unanswered(self._session.ttl_s * self._rng.uniform(low, high))
+            return StoreUnavailable(self._session.ttl_s * self._rng.uniform(low, high))
 
     async def _ask(self) -> Event:
         if not self._session.lease:
-            return Ended()  # closed: without a lease the lock would never be free again
+            return Ended()  # closed: a lock without a lease would never be freed
         mine = Put(LEADER, self.broker_id.encode(), self._session.lease)
         created = await self._store.transact([Compare(LEADER, create_revision=0)], [mine])
         if created is not None:
-            return Ours(created)
+            return LockHeld(created)
         lock = await self._store.get(LEADER)
         if lock is None:
-            return Free()
-        if not lock.lease:  # it would never be free again
+            return LockFree()
+        if not lock.lease:  # a lock without a lease would never be freed
             await self._store.transact([Compare(LEADER, mod_revision=lock.mod_revision)], [Delete(LEADER)])
-            return Free()
-        # It may be ours from before: an answer got lost, or this is the look after 2.5 x TTL.
+            return LockFree()
+        # The lock may be this broker's own: an answer was lost, or this is the check after 2.5 x TTL.
         if lock.value == mine.value:
-            return Ours(lock.create_revision)
-        return Anothers(lock.mod_revision)
+            return LockHeld(lock.create_revision)
+        return LockHeldByOther(lock.mod_revision)
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:

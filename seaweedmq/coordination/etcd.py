@@ -1,8 +1,8 @@
-"""The metadata store on etcd: the only module that knows etcd's protocol, with its watch in ``etcd_watch``.
+"""The metadata store on etcd. Only this module and ``etcd_watch`` know etcd's protocol.
 
-It speaks through the stubs that aetcd carries. aetcd's own client has no deadline on streams, hides compaction and
-reconnects by itself with waits of up to two minutes, so connections are kept here: one at a time, the next endpoint
-as soon as one does not answer. A call that may have been applied is never sent twice, unless doing so is harmless.
+It uses the stubs of aetcd. aetcd's own client has no deadline on streams, hides compaction, and reconnects by itself
+with pauses of up to two minutes. So connections are managed here: one at a time, and the next endpoint as soon as one
+does not answer. A call that may have been applied is repeated only if that is harmless.
 """
 
 import asyncio
@@ -17,26 +17,26 @@ from aetcd import rpc
 from seaweedmq.coordination.etcd_answers import meaning_of
 from seaweedmq.coordination.etcd_watch import changes_of, key_text, open_watch, prefix_range
 from seaweedmq.coordination.limits import check_transaction
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 
 _log = logging.getLogger(__name__)
 
 LIST_PAGE_KEYS = 2_000
-"""Keys asked for at once, so that no answer comes near the message limit."""
+"""Keys of one page, which keeps each answer far below the message limit."""
 ATTEMPTS_MIN = 3
 LEASE_TTL_MIN_S = 1
 
 _CHANNEL_OPTIONS = (
-    # Pings find a peer that vanished. Not below 5 s: etcd's default --grpc-keepalive-min-time cuts off whoever pings
-    # more often. Faster detection is by deadlines: of each call, and of the probes on each watch.
+    # Pings find a peer that vanished. Not below 5 s: etcd's default --grpc-keepalive-min-time disconnects clients that
+    # ping more often. Deadlines detect failures faster: those of each call, and of the probes on each watch.
     ("grpc.keepalive_time_ms", 6_000),
     ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # A new channel must be a new connection, not a share in the dead one that it replaces.
+    # A new channel must be a new connection, not share the dead one that it replaces.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 
 class _Connection:
-    """A channel to one endpoint and etcd's services on it."""
+    """A channel to one endpoint, and etcd's services on it."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
@@ -59,8 +59,11 @@ class _Connection:
 class EtcdMetaStore:
     """A MetaStore on one or more etcd endpoints, ``"host:port,host:port"``.
 
-    ``timeout_s`` bounds one attempt; reads, renewals and revocations are tried again on the other endpoints, each
-    at least once. Must be used from one event loop. Raises InvalidArgument for an endpoint that is not host:port.
+    ``timeout_s`` bounds one attempt. Reads, renewals and revocations are retried on the other endpoints, each at least
+    once. It must be used from one event loop.
+
+    Raises:
+        InvalidArgument: If an endpoint is not host:port.
     """
 
     def __init__(self, endpoints: str, *, timeout_s: float = 2.0, rng: random.Random) -> None:
@@ -74,19 +77,22 @@ class EtcdMetaStore:
         self._closed = False
 
     async def get(self, key: str) -> Entry | None:
+        """See ``ports.MetaStore``."""
         request = rpc.RangeRequest(key=key.encode())
         response = await self._repeatable(lambda c: _whole(c.kv.Range(request, timeout=self._timeout_s)))
         return _entry(response.kvs[0]) if response.kvs else None
 
     async def list(self, prefix: str) -> Snapshot:
+        """See ``ports.MetaStore``."""
         for _ in range(ATTEMPTS_MIN):
             try:
                 return await self._list_pages(prefix)
             except OutOfRange:
-                _log.info("etcd compacted under a listing of %r, listing again", prefix)
+                _log.info("etcd listing interrupted by compaction: %r; retrying", prefix)
         raise Unavailable(f"etcd was compacted {ATTEMPTS_MIN} times under a listing of {prefix!r}: retry")
 
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
+        """See ``ports.MetaStore``."""
         check_transaction(compares, then)
         request = rpc.TxnRequest(
             compare=[part for compare in compares for part in _compares(compare)],
@@ -96,6 +102,7 @@ class EtcdMetaStore:
         return int(response.header.revision) if response.succeeded else None
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
+        """See ``ports.MetaStore``."""
         connection = self._connect()
         closed = asyncio.Event()
         self._watches.add(closed)
@@ -117,9 +124,10 @@ class EtcdMetaStore:
             self._watches.discard(closed)
 
     async def grant_lease(self, ttl_s: float) -> int:
+        """See ``ports.MetaStore``. The TTL is rounded up to whole seconds."""
         if not 0 < ttl_s < math.inf:
-            raise InvalidArgument(f"a lease of {ttl_s} s was asked for: use a positive time")
-        # Sent again it leaves a lease that nobody uses and that ends by itself.
+            raise InvalidArgument(f"lease TTL {ttl_s} s is not positive and finite: use another one")
+        # A repetition leaves an unused lease that ends by itself.
         request = rpc.LeaseGrantRequest(TTL=max(LEASE_TTL_MIN_S, math.ceil(ttl_s)))
 
         async def grant(connection: _Connection) -> int:
@@ -131,6 +139,7 @@ class EtcdMetaStore:
         return await self._repeatable(grant)
 
     async def renew_lease(self, lease: int) -> float:
+        """See ``ports.MetaStore``."""
         request = rpc.LeaseKeepAliveRequest(ID=lease)
 
         async def renew(connection: _Connection) -> float:
@@ -143,22 +152,24 @@ class EtcdMetaStore:
 
         try:
             return await self._repeatable(renew)
-        except Deposed:
+        except LeaseEnded:
             return 0.0
 
     async def revoke_lease(self, lease: int) -> None:
+        """See ``ports.MetaStore``."""
         request = rpc.LeaseRevokeRequest(ID=lease)
         try:
             await self._repeatable(lambda c: c.lease.LeaseRevoke(request, timeout=self._timeout_s))
-        except Deposed:
-            return  # it is gone already, which is all that was asked for
+        except LeaseEnded:
+            return  # already gone, as requested
 
     async def compact(self, revision: int) -> None:
-        """Forget history below ``revision``; for tests and maintenance, etcd does it by itself."""
+        """Drop history below ``revision``. For tests and maintenance: etcd compacts by itself."""
         request = rpc.CompactionRequest(revision=revision, physical=True)
         await self._once(lambda c: c.kv.Compact(request, timeout=self._timeout_s))
 
     async def close(self) -> None:
+        """See ``ports.MetaStore``."""
         self._closed = True
         for closed in self._watches:
             closed.set()
@@ -168,7 +179,7 @@ class EtcdMetaStore:
         if self._closing:
             await asyncio.wait(self._closing, timeout=2 * self._timeout_s)
 
-    # --- one connection at a time ---
+    # --- the connection, one at a time ---
 
     def _connect(self) -> _Connection:
         if self._closed:
@@ -178,21 +189,22 @@ class EtcdMetaStore:
         return self._current
 
     def _move_on(self, connection: _Connection) -> None:
-        """Use the next endpoint from now on, unless another call has moved on already."""
+        """Use the next endpoint from now on, unless another call already switched."""
         if self._current is connection:
             self._at = (self._at + 1) % len(self._endpoints)
             self._current = None
             self._retire(connection)
 
     def _retire(self, connection: _Connection) -> None:
-        # Closing cancels what still runs on it, and asyncio would take that for a cancellation of the waiting task.
-        # So it lingers until the deadlines of all its calls have passed; watches notice by themselves.
+        # Closing cancels calls that still run on it, which asyncio would take for a cancellation of the waiting task.
+        # So the channel stays open until the deadlines of all its calls have passed; watches detect the change by
+        # themselves.
         task = asyncio.create_task(connection.channel.close(grace=1.5 * self._timeout_s))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
     async def _once(self, send: Callable[[_Connection], Awaitable[Any]]) -> Any:
-        """Send a request that must not be applied twice: again only if it surely did not leave this machine."""
+        """Send a request that must not be applied twice; retry only if it surely did not leave this machine."""
         return await self._attempt(send, lambda error: isinstance(error, _NeverSent))
 
     async def _repeatable(self, send: Callable[[_Connection], Awaitable[_T]]) -> _T:
@@ -219,9 +231,9 @@ class EtcdMetaStore:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # A process that was frozen closes a retired channel before the deadlines of the calls on it were noticed.
+            # A process that was frozen closes a retired channel before it handles the deadlines of the calls on it.
             raise Unavailable(
-                f"the connection to etcd at {connection.endpoint} was closed under a call: retry"
+                f"the connection to etcd at {connection.endpoint} was closed during a call: retry"
             ) from error
         except SeaweedMQError:
             raise
@@ -229,20 +241,20 @@ class EtcdMetaStore:
             raise self._unreadable(connection, error) from error
 
     def _failed(self, connection: _Connection, error: Any) -> SeaweedMQError:
-        """What an RPC error means to our callers; leaves the connection if it is at fault."""
+        """Return the error that an RPC error means to callers; leave the connection if it is at fault."""
         code, details = error.code(), error.details() or ""
         where = f"etcd at {connection.endpoint}"
         meaning = meaning_of(code.name, details)
         if meaning.leaves_endpoint:
             self._move_on(connection)
         if "failed to connect" in details.lower():
-            return _NeverSent(f"{where} can not be reached: check that it runs and the address is right")
+            return _NeverSent(f"{where} cannot be reached: check that it runs and that the address is right")
         if code is rpc.StatusCode.DEADLINE_EXCEEDED:
             return Unavailable(f"{where} did not answer within {self._timeout_s} s: retry")
-        return meaning.kind(f"{where} refused ({code.name.lower()}: {details}): {meaning.remedy}")
+        return meaning.kind(f"{where} rejected the call ({code.name.lower()}: {details}): {meaning.remedy}")
 
     def _unreadable(self, connection: _Connection, error: Exception) -> SeaweedMQError:
-        """An answer that no etcd gives, or a failure inside of the client's library; leaves the connection."""
+        """Return the error of an answer that etcd never gives, or of a failure in its client; leave the connection."""
         self._move_on(connection)
         return Unavailable(
             f"etcd at {connection.endpoint} gave an unreadable answer ({type(error).__name__}: {error}): "
@@ -256,7 +268,7 @@ class EtcdMetaStore:
         while True:
             request = rpc.RangeRequest(key=start, range_end=end, limit=LIST_PAGE_KEYS, revision=revision)
             page = await self._read_page(request)
-            revision = revision or int(page.header.revision)  # all pages are of the first one's revision
+            revision = revision or int(page.header.revision)  # all pages have the revision of the first one
             entries += [_entry(kv) for kv in page.kvs]
             if not page.more:
                 return Snapshot(revision, tuple(entries))
@@ -266,18 +278,22 @@ class EtcdMetaStore:
         async def read(connection: _Connection) -> Any:
             page = await _whole(connection.kv.Range(request, timeout=self._timeout_s))
             if page.more and not page.kvs:
-                raise ValueError("a page without keys, and more to come")
+                raise ValueError("a page without keys before the last one")
             return page
 
         return await self._repeatable(read)
 
 
 class _NeverSent(Unavailable):
-    """No connection came about, so the request was certainly not applied."""
+    """The error of a connection that was never established, so that the request was certainly not applied."""
 
 
 def parse_endpoints(text: str) -> tuple[str, ...]:
-    """``"h:p,h:p"`` as its parts; a leading ``http://`` is dropped. InvalidArgument: a part is not host:port."""
+    """Return the endpoints of ``"h:p,h:p"``, without a leading ``http://``.
+
+    Raises:
+        InvalidArgument: If a part is not host:port.
+    """
     endpoints = tuple(part.strip().removeprefix("http://").rstrip("/") for part in text.split(","))
     for endpoint in endpoints:
         host, colon, port = endpoint.rpartition(":")
@@ -287,8 +303,12 @@ def parse_endpoints(text: str) -> tuple[str, ...]:
 
 
 async def _whole(answering: Awaitable[Any]) -> Any:
-    """A response of the key-value service. Without a revision it is not etcd's: an empty one would mean that the
-    cluster has no topics. ValueError."""
+    """Return a response of the key-value service.
+
+    Raises:
+        ValueError: If it has no revision. It is not etcd's then: if empty, it would mean that the cluster has no
+            topics.
+    """
     response = await answering
     if response.header.revision < 1:
         raise ValueError("a response without a revision")

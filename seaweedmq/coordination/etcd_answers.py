@@ -1,33 +1,33 @@
-"""Meaning of etcd's refusals: an error kind and a remedy for each gRPC status and message.
+"""Error kind and remedy of etcd's rejections, by gRPC status and message.
 
 Pure. The statuses are those of etcd's ``api/v3rpc/rpctypes/error.go``; a proxy or a foreign server may send any other.
-Only a refusal of the request itself is permanent: everything an operator can mend is retryable, so that brokers wait
-for the operator instead of ending.
+Only a rejection of the request itself is permanent. All causes that an operator can remove are retriable, so that
+brokers wait for the operator instead of ending.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
 
 NO_SPACE = "database space exceeded"
-"""Part of etcd's message while the alarm NOSPACE is raised: it reads, renews and deletes, and takes no puts."""
+"""Part of etcd's message while the alarm NOSPACE is raised: it reads, renews and deletes, but takes no puts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The error that one refusal means to the callers of a metadata store."""
+    """The error that one rejection means to the callers of a metadata store."""
 
     kind: type[SeaweedMQError]
     remedy: str
     leaves_endpoint: bool = False
-    """Whether another endpoint may answer what this one refuses."""
+    """Whether another endpoint may answer the call."""
 
 
-_LEASE_GONE = Meaning(Deposed, "the lease is gone: register again under a new lease")
+_LEASE_GONE = Meaning(LeaseEnded, "the lease is gone: register again under a new lease")
 _INVALID = Meaning(InvalidArgument, "the request breaks a limit of etcd: send another one")
 _TOO_LARGE = Meaning(InvalidArgument, "the request is too large: send a smaller one, or raise --max-request-bytes")
-_LOGIN = Meaning(Unavailable, "it asks for a login: allow access without one; retry")
+_LOGIN = Meaning(Unavailable, "it requires a login: allow access without one; retry")
 _NO_SPACE = Meaning(
     ResourceExhausted,
     "its quota of space is used up: raise --quota-backend-bytes, or compact and defragment it, then disarm the alarm "
@@ -58,9 +58,9 @@ _MEANINGS: Sequence[tuple[str, str, Meaning]] = (
     ("DATA_LOSS", "", _CORRUPT),
     ("UNIMPLEMENTED", "", _FOREIGN),
 )
-"""Name of the status, part of the message, meaning: the first that fits. Any other status is ``_FAILED``."""
+"""Status name, part of the message, and meaning. The first match applies; any other status is ``_FAILED``."""
 
 
 def meaning_of(status: str, message: str) -> Meaning:
-    """Return what a refusal means, by the name of its gRPC status and etcd's message."""
+    """Return the meaning of a rejection by the name of its gRPC status and etcd's message."""
     return next((m for code, part, m in _MEANINGS if code == status and part in message), _FAILED)

@@ -17,7 +17,7 @@ _CHANNEL_OPTIONS = (
 
 
 class EtcdLeaseRenewal:
-    """Renews leases on one or more etcd endpoints, ``"host:port,host:port"``, from one thread.
+    """The renewal of leases on one or more etcd endpoints, ``"host:port,host:port"``, from one thread.
 
     Raises:
         InvalidArgument: If an endpoint is not host:port.
@@ -29,11 +29,17 @@ class EtcdLeaseRenewal:
         self._channel: Any = None
 
     def __call__(self, lease: int, timeout_s: float) -> float:
-        """Renew a lease, on the next endpoint if this one does not answer; return the seconds that it now lasts, 0 if
-        it is gone.
+        """Renew a lease, on the next endpoint if one does not answer.
+
+        Args:
+            lease: Id of the lease.
+            timeout_s: Deadline of each endpoint, in seconds.
+
+        Returns:
+            The seconds that the lease now lasts; 0 if it is gone.
 
         Raises:
-            Unavailable: If no endpoint answers, each within ``timeout_s``.
+            Unavailable: If no endpoint answers in time.
         """
         reason = ""
         for _ in self._endpoints:
@@ -43,7 +49,7 @@ class EtcdLeaseRenewal:
                 reason = f"{self._endpoints[self._at]}: {_text(error)}"
                 self.close()
                 self._at = (self._at + 1) % len(self._endpoints)
-        raise Unavailable(f"etcd does not renew the lease, at last {reason}")
+        raise Unavailable(f"no etcd endpoint renews the lease, the last one {reason}")
 
     def close(self) -> None:
         """Close the channel. The next call opens another one."""

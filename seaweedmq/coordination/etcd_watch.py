@@ -1,4 +1,4 @@
-"""etcd's watch: one stream that notices by itself when nobody is at the other end."""
+"""Watch of etcd: a stream that detects by itself when the server is unreachable."""
 
 import asyncio
 import contextlib
@@ -12,24 +12,24 @@ from seaweedmq.errors import OutOfRange, Unavailable
 from seaweedmq.ports import Changes, Entry
 
 REQUESTS_MAX = 3
-"""Requests of one watch on their way at a time: its creation, a probe, and the end."""
+"""Unsent requests of one watch: its creation, a probe, and the end."""
 PROBE_AFTER_S = 1.0
-"""Silence after which the server is asked for a sign of life."""
+"""Silence before the server is probed, in seconds."""
 
 
 def prefix_range(prefix: str) -> tuple[bytes, bytes]:
-    """``key`` and ``range_end`` of all keys that begin with ``prefix``, which is not empty and is ASCII."""
+    """Return ``key`` and ``range_end`` of all keys that begin with ``prefix``, which is not empty and is ASCII."""
     start = prefix.encode("ascii")
     return start, start[:-1] + bytes([start[-1] + 1])
 
 
 def key_text(key: bytes) -> str:
-    """A key as text. A foreign one below the prefix may not be UTF-8: it is reported as unreadable, not fatal."""
+    """Return a key as text. A foreign key below the prefix may not be UTF-8; it must not end the watch."""
     return key.decode(errors="backslashreplace")
 
 
 def changes_of(response: Any) -> Iterator[Changes]:
-    """One Changes for each revision. etcd never parts the events of one revision, and a key changes once in it."""
+    """Yield one Changes for each revision. etcd never splits the events of a revision, and a key changes once in it."""
     for revision, events in groupby(response.events, key=lambda event: int(event.kv.mod_revision)):
         puts: list[Entry] = []
         deletes: list[str] = []
@@ -46,11 +46,16 @@ def changes_of(response: Any) -> Iterator[Changes]:
 async def open_watch(
     stub: Any, prefix: str, from_revision: int, timeout_s: float, closed: asyncio.Event
 ) -> AsyncIterator[AsyncIterator[Any]]:
-    """A stream of watch responses, until ``closed`` is set.
+    """Open a stream of watch responses, until ``closed`` is set.
 
-    The iterator raises Unavailable when the server ends it or is silent for ``PROBE_AFTER_S`` and then does not answer
-    a probe within ``timeout_s``; OutOfRange when ``from_revision`` is compacted, or above etcd's next one: its data was
-    restored then, and the watch would be silent until etcd comes that far; and AioRpcError as it comes.
+    The iterator ends with an error, as it has no normal end.
+
+    Raises:
+        Unavailable: If the server ends the stream, or is silent for ``PROBE_AFTER_S`` and then does not answer a probe
+            within ``timeout_s``.
+        OutOfRange: If ``from_revision`` is compacted, or above etcd's next one. Its data was restored then, and the
+            watch would be silent until etcd reaches that revision.
+        AioRpcError: If the call fails.
     """
     start, end = prefix_range(prefix)
     create = rpc.WatchCreateRequest(key=start, range_end=end, start_revision=from_revision)
@@ -63,7 +68,7 @@ async def open_watch(
             yield responses
     finally:
         call.cancel()
-        # Of a call that etcd ended, gRPC keeps the task that reads the requests until these end.
+        # gRPC keeps the task that reads the requests of an ended call until the requests end.
         requests.put_nowait(None)
         await stream.close()
 
@@ -88,12 +93,12 @@ class _Stream:
                 self._requests.put_nowait(rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()))
                 response = await self._next(self._timeout_s)
                 if response is None:
-                    raise Unavailable(f"etcd was silent on a watch for {self._timeout_s} s: watch again")
+                    raise Unavailable(f"etcd was silent on a watch for {self._timeout_s} s: retry")
                 continue
             if response.compact_revision:
-                raise OutOfRange(f"etcd compacted revision {response.compact_revision} under a watch: list again")
+                raise OutOfRange(f"etcd compacted revision {response.compact_revision} during a watch: list again")
             if response.canceled:
-                raise Unavailable(f"etcd ended a watch ({response.cancel_reason or 'no reason given'}): watch again")
+                raise Unavailable(f"etcd ended a watch ({response.cancel_reason or 'no reason given'}): retry")
             yield response
             response = await self._next(PROBE_AFTER_S)
 
@@ -104,27 +109,27 @@ class _Stream:
             )
 
     async def close(self) -> None:
-        """Requires that the call is cancelled."""
+        """Release the stream; the call must be cancelled."""
         self._closing.cancel()
         pending = [task for task in (self._reading, self._closing) if task is not None]
         await asyncio.gather(*pending, return_exceptions=True)
 
     async def _next(self, timeout_s: float) -> Any | None:
-        """The next response, or None after ``timeout_s``."""
+        """Return the next response, or None after ``timeout_s``."""
         if self._reading is None:
-            # Not awaited directly: giving up a read cancels the whole call.
+            # Not awaited directly: the cancellation of a read cancels the whole call.
             self._reading = asyncio.create_task(self._call.read())
         await asyncio.wait((self._reading, self._closing), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         if self._closing.done():
-            raise Unavailable("the connection to etcd was closed under a watch: open a new one")
+            raise Unavailable("the connection to etcd was closed during a watch: open a new one")
         if not self._reading.done():
             return None
         reading, self._reading = self._reading, None
         if reading.cancelled():
-            raise Unavailable("the connection to etcd was given up under a watch: watch again")
+            raise Unavailable("the connection to etcd was dropped during a watch: retry")
         response = reading.result()
         if not isinstance(response, rpc.WatchResponse):
-            raise Unavailable("etcd ended a watch: watch again")
+            raise Unavailable("etcd ended a watch: retry")
         return response
 
 

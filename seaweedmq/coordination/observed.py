@@ -1,7 +1,8 @@
-"""A metadata store as one broker experiences it: its refusals are logged once, counted, and known until they end.
+"""A metadata store that logs rejections once, counts them, and reports them until they end.
 
-A refusal that only makes sense for another call is Unavailable: OutOfRange would tell a publisher that its segment was
-pruned. etcd may refuse one kind of call and answer another: out of space it reads and renews leases, and takes no puts.
+A rejection that only makes sense for another call becomes Unavailable: OutOfRange would tell a publisher that its
+segment was pruned. etcd may reject one kind of call and answer another: out of space it reads and renews leases, but
+takes no puts.
 """
 
 import asyncio
@@ -10,41 +11,41 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.coordination.waiting import end_watch
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, MetaStore, Put, Snapshot
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 READS, WRITES, RENEWALS = "etcd reads", "etcd writes", "etcd lease renewals"
 PROBE_S = 3.0
-"""Longest pause between two probes while a kind of call is refused."""
+"""Longest pause between two probes while a kind of call is rejected, in seconds."""
 NO_REVISION = 2**62
-"""Modification revision of no key: a transaction that compares it changes nothing."""
+"""Modification revision that no key has: a transaction that compares it changes nothing."""
 NO_LEASE = 2**63 - 1
-MISPLACED = (OutOfRange, InvalidArgument, Deposed)
+MISPLACED = (OutOfRange, InvalidArgument, LeaseEnded)
 """Errors that a read, or a call about a lease, cannot mean: it names no revision, breaks no limit and writes no key."""
 
 
 class ObservedMetaStore:
-    """Passes every call on to another store. Implements ``ports.MetaStore``."""
+    """A metadata store that passes every call on to another one. Implements ``ports.MetaStore``."""
 
     def __init__(self, store: MetaStore, rng: random.Random) -> None:
         self._store = store
         self._rng = rng
-        self._complaints = Complaints(_log)
+        self._failures_log = OnceLogger(_log)
         self._refused = asyncio.Event()
 
     @property
     def trouble(self) -> str:
-        """Reason why etcd refuses calls at present; "" if it answers all."""
-        return "; ".join(f"{what}: {reason}" for what, reason in sorted(self._complaints.lasting().items()))
+        """Reason why etcd rejects calls at present; "" if it answers all."""
+        return "; ".join(f"{what}: {reason}" for what, reason in sorted(self._failures_log.lasting().items()))
 
     async def run(self) -> None:
-        """Probe refused kinds of calls until etcd answers them again, so that the end is noticed without traffic."""
+        """Probe rejected kinds of calls until etcd answers them again: this detects the end without traffic."""
         probes: Mapping[str, Callable[[], Awaitable[object]]] = {
             READS: lambda: self.get(keys.LEADER),
             WRITES: self._put_nothing,
@@ -53,12 +54,12 @@ class ObservedMetaStore:
         while True:
             await self._refused.wait()
             await asyncio.sleep(self._rng.uniform(PROBE_S / 2, PROBE_S))
-            for what in self._complaints.lasting():
+            for what in self._failures_log.lasting():
                 try:
                     await probes[what]()
                 except SeaweedMQError as error:
                     _log.debug("%s: probe: %s", what, error)
-            if not self._complaints.lasting():
+            if not self._failures_log.lasting():
                 self._refused.clear()
 
     async def get(self, key: str) -> Entry | None:
@@ -73,7 +74,7 @@ class ObservedMetaStore:
         """See ``ports.MetaStore``."""
         puts = any(isinstance(op, Put) for op in then)
         answering = self._store.transact(compares, then)
-        return await self._noted(WRITES, answering, shows_all_is_well=puts, misplaced=(OutOfRange,))
+        return await self._noted(WRITES, answering, ends_trouble=puts, misplaced=(OutOfRange,))
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
         """See ``ports.MetaStore``."""
@@ -104,7 +105,7 @@ class ObservedMetaStore:
         await self._store.close()
 
     async def _put_nothing(self) -> None:
-        """A put that etcd checks against its quota, and that changes nothing."""
+        """Send a put that etcd checks against its quota, and that changes nothing."""
         await self.transact([Compare(keys.PROBE, mod_revision=NO_REVISION)], [Put(keys.PROBE, b"")])
 
     async def _noted(
@@ -112,7 +113,7 @@ class ObservedMetaStore:
         what: str,
         answering: Awaitable[_T],
         *,
-        shows_all_is_well: bool = True,
+        ends_trouble: bool = True,
         misplaced: tuple[type[SeaweedMQError], ...] = MISPLACED,
     ) -> _T:
         try:
@@ -124,11 +125,11 @@ class ObservedMetaStore:
             unfit = Unavailable(f"etcd gave an answer that does not fit the call: {error}; retry")
             self._note(what, unfit)
             raise unfit from error
-        if shows_all_is_well:  # out of space, etcd still deletes
-            self._complaints.over(what)
+        if ends_trouble:  # out of space, etcd still deletes
+            self._failures_log.over(what)
         return answer
 
     def _note(self, what: str, error: SeaweedMQError) -> None:
-        if not isinstance(error, (Deposed, InvalidArgument, OutOfRange)):  # these answer the call
-            self._complaints.add(what, error)
+        if not isinstance(error, (LeaseEnded, InvalidArgument, OutOfRange)):  # these answer the call
+            self._failures_log.add(what, error)
             self._refused.set()

@@ -1,4 +1,4 @@
-"""A broker's presence in the metadata store: one lease, and what is registered under it."""
+"""A broker's session in the metadata store: one lease, and its registrations."""
 
 import asyncio
 import logging
@@ -8,11 +8,11 @@ from typing import Protocol
 
 from tenacity import AsyncRetrying
 
-from seaweedmq.codec.keys import KAFKA_ADDRESSES, address_key, broker_key, kafka_address_key, left_key
-from seaweedmq.codec.metadata import broker_to_json
+from seaweedmq.codec.state.keys import KAFKA_ADDRESSES, address_key, broker_key, kafka_address_key, left_key
+from seaweedmq.codec.state.metadata import broker_to_json
 from seaweedmq.coordination.standby import GuardedLease
 from seaweedmq.coordination.waiting import until_deleted
-from seaweedmq.errors import AlreadyExists, Deposed, SeaweedMQError, Unavailable
+from seaweedmq.errors import AlreadyExists, LeaseEnded, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Compare, Entry, MetaStore, Put, loop_s
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
@@ -21,29 +21,32 @@ from seaweedmq.runtime.signal import Signal
 _log = logging.getLogger(__name__)
 
 ADDRESS_WAIT_EXTRA_S = 4.0
-"""On top of the TTL: how late etcd may end a lease. It counts whole seconds, looks twice a second, and when it was
-killed it gives every lease its TTL once more and the time of an election, a second, on top."""
+"""Delay with which etcd may end a lease, beyond the TTL.
+
+It counts whole seconds and checks twice a second. An etcd that was killed gives every lease its TTL again, and the time
+of an election, a second, on top.
+"""
 ADDRESS_WAITS_MAX = 3
-"""That time is counted anew when etcd was out of reach meanwhile: so often in all."""
+"""Limit of such waits in all: a wait restarts when etcd was unreachable meanwhile."""
 REGISTER_ATTEMPTS = 3
 CLOSE_TIMEOUT_S = 2.0
-LEFT_S = 3600.0
-"""How long a broker that has left is remembered. Later, its segments wait as if it had died."""
+DEPARTURE_TTL_S = 3600.0
+"""Time that a departed broker is remembered, in seconds. Later, its segments wait as if it had died."""
 
 
 class Standby(Protocol):
-    """Renewal of a lease when the event loop does not renew it; see ``standby.LeaseStandby``."""
+    """The renewal of a lease when the event loop does not renew it; see ``standby.LeaseStandby``."""
 
     def guard(self, lease: GuardedLease) -> None:
         """Renew this lease from now on when it is due, until its ``lease`` is 0."""
 
 
 class Session:
-    """One lease, renewed every half of its time until it is lost or closed. Opened once; then make another.
+    """A lease that is renewed every half TTL until it is lost or closed. It can be opened once.
 
-    The lease surely lives for ``remaining_s``: a renewal counts from when it was sent, because etcd counts from when
-    it arrived. Set the store's timeout to a quarter of the TTL or less, so that a silent endpoint costs one renewal.
-    ``clock_s`` counts the time for which the machine is suspended, as etcd does: see ``ports.Environment.boot_s``.
+    The lease surely lives for ``remaining_s``: a renewal counts from its sending, because etcd counts from its arrival.
+    The store's timeout must be at most a quarter of the TTL, so that a silent endpoint costs one renewal. ``clock_s``
+    counts the time for which the machine is suspended, as etcd does: see ``ports.Environment.boot_s``.
     """
 
     def __init__(
@@ -54,17 +57,25 @@ class Session:
         clock_s: Callable[[], float] = loop_s,
         standby: Standby | None = None,
     ) -> None:
-        """``standby`` renews the lease when the event loop does not."""
+        """Create the session.
+
+        Args:
+            store: Metadata store.
+            ttl_s: TTL of the lease, in seconds.
+            rng: Source of the backoff's jitter.
+            clock_s: Clock of the lease, in seconds.
+            standby: Renews the lease when the event loop does not.
+        """
         self.lease = 0
         self.ttl_s = ttl_s
         self.deadline_s = 0.0
-        """Until then the lease surely lives, by ``clock_s``."""
+        """Time until which the lease surely lives, by ``clock_s``."""
         self.renewed_s = 0.0
         """Time at which the event loop sent its last renewal, by ``clock_s``."""
         self.lost = asyncio.Event()
-        """Set when etcd says that the lease is gone. Never set just because etcd can not be reached."""
+        """Event set when etcd reports that the lease is gone. An unreachable etcd does not set it."""
         self.changed = Signal()
-        """Fires at each renewal, and when the lease is lost."""
+        """Signal of each renewal, and of the loss of the lease."""
         self._store = store
         self._rng = rng
         self._clock_s = clock_s
@@ -74,7 +85,7 @@ class Session:
 
     @property
     def remaining_s(self) -> float:
-        """How long the lease surely lives from now on; 0 or less: not surely."""
+        """Seconds for which the lease surely lives from now; 0 or less if that is uncertain."""
         return self.deadline_s - self._clock_s()
 
     def alive(self) -> bool:
@@ -82,19 +93,19 @@ class Session:
         return self.lease != 0 and not self.lost.is_set() and self._clock_s() < self.deadline_s
 
     def extend(self, deadline_s: float) -> None:
-        """Note, from any thread, that the lease surely lives until then."""
+        """Record, from any thread, that the lease surely lives until then."""
         self.deadline_s = max(self.deadline_s, deadline_s)
 
     async def open(self, info: BrokerInfo) -> None:
         """Take a lease, keep it alive, and register the broker and its addresses under it.
 
-        If another broker holds one of these, waits until its lease ends, for up to TTL + 4 s, counted from when etcd
-        was last out of reach, and three times as long at most.
+        If another broker holds an address, wait for the end of its lease. The wait is up to TTL + 4 s since etcd was
+        last unreachable, and at most three times as long.
 
         Raises:
-            AlreadyExists: a living broker holds an address.
-            Unavailable: the store can not be reached, or is so slow that the lease ended meanwhile.
-            SeaweedMQError: the store refuses, a ResourceExhausted for want of space.
+            AlreadyExists: If a living broker holds an address.
+            Unavailable: If the store is unreachable, or so slow that the lease ended meanwhile.
+            SeaweedMQError: If the store rejects the registration, with ResourceExhausted for lack of space.
         """
         if self.lease:
             raise AssertionError("a session is opened once: make a new one")
@@ -105,7 +116,7 @@ class Session:
             self._standby.guard(self)
         try:
             await self._register(info)
-        except Deposed as error:
+        except LeaseEnded as error:
             await self.close()
             raise Unavailable(f"the lease of {info.id} ended before it was registered, etcd is slow: retry") from error
         except BaseException:
@@ -113,39 +124,41 @@ class Session:
             raise
 
     async def outlive_others(self) -> None:
-        """Return once every lease that ended before this one began has ended by its holder's clock, too.
+        """Return once every lease that ended before this one began has also ended by its holder's clock.
 
-        Etcd ends a lease after its holder's clock did, unless it lost its table of leases. If it loses that later on,
-        this lease is gone as well, and with it whatever this broker is about to do under it. All brokers are taken to
-        have the same TTL.
+        Etcd ends a lease after its holder's clock did, unless it lost its table of leases. If it loses that later, this
+        lease is gone as well, and the broker's actions under it have no effect. All brokers must have the same TTL.
         """
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, self._opened_at + self.ttl_s - loop.time()))
 
     async def leave(self, broker_id: str) -> None:
-        """Say that this broker acknowledges nothing any more, so that nobody waits for its lease; best effort."""
+        """Record that this broker no longer acknowledges records.
+
+        Others then need not wait for its lease. Best effort.
+        """
         if not self.lease:
             return
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                lease = await self._store.grant_lease(LEFT_S)
+                lease = await self._store.grant_lease(DEPARTURE_TTL_S)
                 await self._store.transact([], [Put(left_key(broker_id), b"", lease)])
         except (TimeoutError, SeaweedMQError) as error:
             _log.warning(
-                "could not say that %s has left, its segments may wait for %.1f s: %s", broker_id, self.ttl_s, error
+                "departure record failed: broker %s: its segments may wait for %.1f s: %s", broker_id, self.ttl_s, error
             )
 
     async def update(self, info: BrokerInfo) -> None:
-        """Replace what is registered under the lease; what has ended with it stays ended.
+        """Replace the registration under the lease. An ended one is not restored.
 
         Raises:
-            Deposed: nothing is registered under the lease any more.
-            Unavailable: it may or may not have happened.
+            LeaseEnded: If nothing is registered under the lease any longer.
+            Unavailable: If the outcome is unknown.
         """
         key, lease = broker_key(info.id), self.lease
         registered = Compare(key, lease=lease)
         if not lease or await self._store.transact([registered], [Put(key, broker_to_json(info), lease)]) is None:
-            raise Deposed(f"the lease of broker {info.id} has ended: register again under a new one")
+            raise LeaseEnded(f"the lease of broker {info.id} has ended: register again under a new one")
 
     async def close(self) -> None:
         """Stop renewing and end the lease, so that others need not wait for it; best effort, within 2 s."""
@@ -160,7 +173,7 @@ class Session:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._store.revoke_lease(lease)
         except (TimeoutError, SeaweedMQError) as error:
-            _log.warning("could not end the lease, it ends by itself within %.1f s: %s", self.ttl_s, error)
+            _log.warning("lease revocation failed: it ends by itself within %.1f s: %s", self.ttl_s, error)
 
     async def _register(self, info: BrokerInfo) -> None:
         loop = asyncio.get_running_loop()
@@ -177,13 +190,13 @@ class Session:
             except TimeoutError as error:
                 raise _address_held(info, holder) from error
             except SeaweedMQError as error:
-                _log.info("the watch on %s broke, looking again: %s", holder.key, error)
+                _log.info("address watch ended: %s: %s; retrying", holder.key, error)
                 await asyncio.sleep(self._rng.uniform(0.05, 0.2))
-                # An etcd that begins anew has leases begin anew; one that never stays is no reason to wait for ever.
+                # A restarted etcd restarts leases as well; an etcd that keeps failing must not extend the wait forever.
                 give_up_at = min(loop.time() + wait_s, began + ADDRESS_WAITS_MAX * wait_s)
 
     async def _try_register(self, info: BrokerInfo) -> Entry | None:
-        """Write all keys; return None, or who holds an address. Tried again when an answer is lost."""
+        """Write all keys, retrying after a lost answer; return None, or the holder of an address."""
         return await self._attempts()(self._register_once, info)
 
     def _attempts(self) -> AsyncRetrying:
@@ -200,14 +213,14 @@ class Session:
         address, *others = addresses = _address_keys(info)
         puts = [Put(broker_key(info.id), broker_to_json(info), self.lease)]
         puts += [Put(key, info.id.encode(), self.lease) for key in addresses]
-        revisions = dict.fromkeys(others, 0)  # Read only when that proves wrong: one address is two only by mistake.
+        revisions = dict.fromkeys(others, 0)  # Read only if wrong: brokers share this address only by mistake.
         looks_at = [address]
         while True:
             for key in looks_at:
                 held = await self._store.get(key)
                 if held is not None and held.lease and held.value != info.id.encode():
                     return held
-                # This id there is from an attempt whose answer was lost: write it again, under this lease. A key
+                # This id in the key is from an attempt whose answer was lost: write it again, under this lease. A key
                 # without a lease has no holder.
                 revisions[key] = held.mod_revision if held else 0
             seen = [Compare(key, mod_revision=revision) for key, revision in revisions.items()]
@@ -221,27 +234,27 @@ class Session:
         pause_s = backoff(self._rng, self.ttl_s / 16, self.ttl_s / 4)
         while True:
             await asyncio.sleep(next_renewal - loop.time())
-            # no stop: while the broker lives it must find out whether the lease does
+            # no limit: a live broker must find out whether its lease lives
             renewal = retrying(pause_s, on=SeaweedMQError)
             next_renewal = await renewal(self._renew) + self.ttl_s / 2
             if self.lost.is_set():
                 return
 
     async def _renew(self) -> float:
-        """Renew once; return when that was sent, by the loop's clock."""
+        """Renew once; return when the renewal was sent, by the loop's clock."""
         sent, sent_s = asyncio.get_running_loop().time(), self._clock_s()
         lasts_s = await self._store.renew_lease(self.lease)
         if lasts_s > 0:
             self.renewed_s = sent_s
             self.extend(sent_s + lasts_s)
         else:
-            _log.error("etcd ended the lease %x: it was not renewed in time, or revoked", self.lease)
+            _log.error("lease ended by etcd: %x: not renewed in time, or revoked", self.lease)
             self.lost.set()
         self.changed.fire()
         return sent
 
     def _on_keeping_ended(self, task: "asyncio.Task[None]") -> None:
-        """A lease that nobody renews any more is as good as lost: better to come back than to wait for ever."""
+        """Treat a lease without renewal as lost: a new registration is better than an endless wait."""
         if task is self._keeping and not self.lost.is_set():
             error = None if task.cancelled() else task.exception()
             _log.critical("lease renewal stopped: %x: %s", self.lease, error or "cancelled")
@@ -250,7 +263,7 @@ class Session:
 
 
 def _address_keys(info: BrokerInfo) -> list[str]:
-    """Keys that one broker holds. Clients tell brokers apart by their addresses, Kafka's by one of their own."""
+    """Return the keys that one broker holds: its address identifies it to clients, another one to Kafka clients."""
     keys = [address_key(info.address)]
     return [*keys, kafka_address_key(info.kafka_address)] if info.kafka_address else keys
 

@@ -1,9 +1,9 @@
-"""A standby for the renewal of a lease: a thread that renews it when the event loop does not.
+"""Standby of the lease renewal: a thread that renews a lease when the event loop does not.
 
-A handler that holds the loop for longer than a lease lasts would cost the broker all its segments, and others a
-failover, though it works. The thread has its own connection to etcd and needs nothing of the loop; only a single call
-of C code that keeps the interpreter's lock holds up both. The thread gives up on a loop that is held for too long: that
-broker serves no client, and others have to take over.
+If a handler held the loop for longer than a lease lasts, the broker would lose all its segments although it works. The
+thread has its own connection to etcd and does not need the loop. Only a single call of C code that keeps the
+interpreter's lock delays both. The thread stops renewing for a loop that is held too long: that broker serves no
+client, and others must take over.
 """
 
 import logging
@@ -12,22 +12,22 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.process.boot_clock import boot_s
 
 _log = logging.getLogger(__name__)
 
 DUE_SHARE: Final = 0.4
-"""The standby renews once less than this share of the lease is left. The loop does at a half."""
-LOOKS_A_LEASE: Final = 16
+"""Share of the lease that is left when the standby renews it. The loop renews at a half."""
+CHECKS_PER_LEASE: Final = 16
 LOOP_HELD_S_MAX: Final = 30.0
-"""Longest time that the standby renews a lease in place of the event loop."""
+"""Longest time that the standby renews a lease in place of the event loop, in seconds."""
 
 
 class GuardedLease(Protocol):
-    """A lease that the event loop renews. All but ``extend`` may be read from any thread."""
+    """A lease that the event loop renews. All members except ``extend`` may be read from any thread."""
 
     lease: int
-    """Id; 0: there is none, or no longer."""
+    """Id of the lease; 0 without one."""
     ttl_s: float
     deadline_s: float
     """Time until which the lease surely lives."""
@@ -35,7 +35,7 @@ class GuardedLease(Protocol):
     """Time of the last renewal by the event loop."""
 
     def extend(self, deadline_s: float) -> None:
-        """Note, from any thread, that the lease surely lives until then."""
+        """Record, from any thread, that the lease surely lives until then."""
 
 
 def is_due(guarded: GuardedLease, now_s: float) -> bool:
@@ -46,11 +46,16 @@ def is_due(guarded: GuardedLease, now_s: float) -> bool:
 
 
 class LeaseStandby:
-    """The thread of one broker. It guards one lease at a time."""
+    """The standby thread of one broker. It guards one lease at a time."""
 
     def __init__(self, renew: Callable[[int, float], float], clock_s: Callable[[], float] = boot_s) -> None:
-        """``renew``: renews a lease within some seconds, in a thread, and returns for how long; 0: the lease is gone.
-        Raises SeaweedMQError."""
+        """Create the standby.
+
+        Args:
+            renew: Renews a lease within some seconds, in a thread, and returns how long it lasts; 0 if it is gone.
+                Raises SeaweedMQError.
+            clock_s: Clock of the lease, in seconds.
+        """
         self._renew = renew
         self._clock_s = clock_s
         self._guarded: GuardedLease | None = None
@@ -61,7 +66,7 @@ class LeaseStandby:
         """Number of renewals by the standby."""
 
     def guard(self, lease: GuardedLease) -> None:
-        """Renew this lease from now on when it is due, in the place of the one before."""
+        """Renew this lease from now on when it is due, in place of the previous one."""
         self._guarded, self._ttl_s = lease, lease.ttl_s
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="standby of the lease", daemon=True)
@@ -74,7 +79,7 @@ class LeaseStandby:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._ttl_s / LOOKS_A_LEASE):
+        while not self._stopped.wait(self._ttl_s / CHECKS_PER_LEASE):
             guarded = self._guarded
             if guarded is not None and is_due(guarded, self._clock_s()):
                 self._renew_once(guarded)
@@ -86,11 +91,11 @@ class LeaseStandby:
         except SeaweedMQError as error:
             _log.warning("lease not renewed by its standby: %x: %s; retrying", lease, error)
             return
-        except Exception:  # noqa: BLE001 - a lack of threads or descriptors, which gRPC meets here: the next look tries again
+        except Exception:  # noqa: BLE001 - a lack of threads or descriptors surfaces in gRPC here: retry at the next check
             _log.exception("lease not renewed by its standby: %x; retrying", lease)
             return
         if lasts_s <= 0:
-            return  # the event loop notices when it renews, and drops what the lease protected
+            return  # the loop finds out at its renewal, and drops the segments
         guarded.extend(sent_s + lasts_s)
         self.renewals += 1
         _log.warning(

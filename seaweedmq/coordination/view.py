@@ -1,24 +1,24 @@
-"""A live mirror of the cluster's metadata: listed once, then kept by a watch, change by change."""
+"""A live mirror of the cluster's metadata: listed once, then updated by a watch."""
 
 import asyncio
 import logging
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_from_json
-from seaweedmq.codec.metadata import (
-    broker_from_json,
-    deletion_from_json,
-    low_watermarks_from_json,
-    segment_from_json,
-    topic_from_json,
+from seaweedmq.codec.state import keys
+from seaweedmq.coordination.changed_topics import ChangedTopics
+from seaweedmq.coordination.mirrored_values import (
+    Departure,
+    LeaderLock,
+    StaleRegistration,
+    Value,
+    identity_in,
+    read_value,
 )
+from seaweedmq.coordination.open_counts import OpenCounts
 from seaweedmq.coordination.waiting import end_watch
-from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, Unavailable, Unsupported
+from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.cluster import ClusterIdentity
 from seaweedmq.model.segment import Segment, SegmentId
@@ -29,112 +29,66 @@ from seaweedmq.runtime.retrying import backoff, retrying
 _log = logging.getLogger(__name__)
 
 READ_AT_ONCE = 1_000
-"""Values of a listing that are read before other tasks get a turn."""
+"""Values of a listing that are decoded before other tasks run."""
 RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
 REVISION_BITS = 40
 """Bits of a version below the generation: a million changes a second would take twelve days to fill them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Leader:
-    broker_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    broker_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Ghost:
-    """A presence without a lease."""
-
-
-_Value: TypeAlias = _Leader | _Left | _Ghost | BrokerInfo | Topic | Segment | LowWatermarks | Deletion | None
-"""What a key means; None for a key that is not mirrored, or not readable."""
-
-
-class News:
-    """Topics of which something changed, gathered for one who looks at what changed and not at everything."""
-
-    def __init__(self, readers: list["News"]) -> None:
-        """``readers``: whom the view tells, and this one, until it is closed."""
-        self._names: dict[TopicName, None] = {}  # no set: the order is that of the changes, in every run
-        self._some = asyncio.Event()
-        self._readers = readers
-        readers.append(self)
-
-    def add(self, names: Iterable[TopicName]) -> None:
-        """Something of these changed: their settings, a segment, or whether they are there at all."""
-        self._names.update(dict.fromkeys(names))
-        self._some.set()
-
-    async def take(self) -> Sequence[TopicName]:
-        """What changed since the last time; waits until something has. May be empty: then it may be anything else."""
-        await self._some.wait()
-        return self.take_now()
-
-    def take_now(self) -> Sequence[TopicName]:
-        """What changed since the last time."""
-        self._some.clear()
-        names, self._names = tuple(self._names), {}
-        return names
-
-    def close(self) -> None:
-        """Gather no more."""
-        self._readers.remove(self)
-
-
 class ClusterView:
-    """Brokers, topics, segments and leader as of ``revision``, which may be behind the store by a moment.
+    """Brokers, topics, segments and leader as of ``revision``, which may lag behind the store by a moment.
 
-    The mappings are live: look, but do not hold on to one across an await and expect it unchanged. The changes of one
-    transaction show up together.
+    The mappings are live: do not expect one to be unchanged after an await. The changes of one transaction appear
+    together.
     """
 
     def __init__(
         self, store: MetaStore, rng: random.Random, recognizes: Callable[[Snapshot, int, int], bool] = lambda *_: True
     ) -> None:
-        """``recognizes`` decides of each listing whether to mirror it: an etcd that is lost or restored must not take
-        segments away from brokers that serve them. It gets the revision of the mirror as well, and in the mirror the
-        modification revision of ``keys.CLUSTER_SEEN``.
+        """Create the view.
+
+        Args:
+            store: Metadata store.
+            rng: Source of the backoff's jitter.
+            recognizes: Decides whether to mirror a listing: an etcd that is lost or restored must not take segments
+                from brokers that serve them. It also gets the revision of the mirror, and the modification revision of
+                ``keys.CLUSTER_SEEN`` in it.
         """
         self.revision = 0
-        """Of the store, of which this is the mirror; 0 before the first listing."""
+        """Revision of the store that is mirrored; 0 before the first listing."""
         self.changes = 0
-        """Counts what was applied; see :meth:`wait_change`."""
+        """Number of applied changes, see :meth:`wait_change`."""
         self.leader: str | None = None
         """Broker id of the holder of the leader lock."""
         self.left: set[str] = set()
-        """Ids of brokers that ended in good order of late: they acknowledge nothing any more."""
-        self.ghosts: dict[str, int] = {}
-        """Keys of brokers and addresses that have no lease -> modification revision. Nobody lives there."""
+        """Ids of brokers that recently left in good order: they no longer acknowledge records."""
+        self.stale_registrations: dict[str, int] = {}
+        """Modification revisions of broker and address keys without a lease, by key."""
         self._brokers: dict[str, BrokerInfo] = {}
         self._topics: dict[TopicName, Topic] = {}
         self._segments: dict[TopicName, dict[int, Segment]] = {}
         self._open: dict[TopicName, dict[int, Segment]] = {}
         self._low: dict[TopicName, LowWatermarks] = {}
-        """Part of ``topics``; of deleted topics, too, if somebody else left them."""
+        """Low watermarks, which are part of ``topics``, and leftovers of deleted topics."""
         self._deletions: dict[TopicName, Deletion] = {}
         self.brokers: Mapping[str, BrokerInfo] = self._brokers
         self.topics: Mapping[TopicName, Topic] = self._topics
         self.segments: Mapping[TopicName, Mapping[int, Segment]] = self._segments
-        """By topic and id, open and sealed. A topic without segments is not in it."""
+        """Segments by topic and id, open and sealed. A topic without segments is not in it."""
         self.open_segments: Mapping[TopicName, Mapping[int, Segment]] = self._open
-        """Of ``segments`` those that are open: whoever looks at these alone does not pay for what was once."""
+        """Open part of ``segments``: its readers do not pay for the sealed ones."""
         self.deletions: Mapping[TopicName, Deletion] = self._deletions
-        """Deleted topics whose files may still be there. None of them is in ``topics``."""
-        self._carried: Counter[str] = Counter()
-        self.carried: Mapping[str, int] = self._carried
-        """Broker id -> number of open segments of topics that it is a replica of; it may contain brokers that left."""
-        self._led: Counter[str] = Counter()
-        self.led: Mapping[str, int] = self._led
-        """The same for segments of which it is the primary."""
+        """Deleted topics whose files may still exist. None of them is in ``topics``."""
+        self._counts = OpenCounts()
+        self.carried = self._counts.carried
+        """Number of open segments of topics by replica. It may contain brokers that left."""
+        self.led = self._counts.led
+        """Number of open segments of topics by primary."""
         self._sealed: dict[SegmentId, tuple[float, bool]] = {}
-        """Sealed segments -> event loop time since when this view has known it, and whether it saw it happen."""
-        self._readers: list[News] = []
+        """Event loop time since when this view knows each sealed segment, and whether it saw the sealing."""
+        self._readers: list[ChangedTopics] = []
         self._touched: dict[TopicName, None] = {}
-        """Since the last announcement."""
+        """Topics that changed since the last announcement."""
         self._store = store
         self._rng = rng
         self._recognizes = recognizes
@@ -144,8 +98,10 @@ class ClusterView:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Mirror until cancelled. Each refusal is followed by another listing, after longer pauses while watches break
-        at once."""
+        """Mirror the store until cancelled. Each failure is followed by another listing.
+
+        Pauses grow while watches fail at once.
+        """
         loop = asyncio.get_running_loop()
         pause_s = backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S)
         broken = 0
@@ -164,15 +120,19 @@ class ClusterView:
     async def _list(self) -> Snapshot:
         snapshot = await self._store.list(keys.ROOT)
         if not self._recognizes(snapshot, self.revision, self._mod_revisions.get(keys.CLUSTER_SEEN, 0)):
-            raise Unavailable("the metadata of etcd is not that of this cluster, or is older")
+            raise Unavailable("etcd has the metadata of another cluster, or older metadata: retry")
         return snapshot
 
     async def ready(self) -> None:
-        """Return once the first listing is in. No deadline."""
+        """Return once the first listing is applied. No deadline."""
         await self.wait_revision(1)
 
     def broker_named(self, name: str) -> BrokerInfo:
-        """The broker with this id or address. Raises NotFound."""
+        """Return the broker with this id or address.
+
+        Raises:
+            NotFound: If there is none.
+        """
         for broker in self._brokers.values():
             if name in (broker.id, broker.address):
                 return broker
@@ -180,53 +140,55 @@ class ClusterView:
         raise NotFound(f"there is no broker {name}: the cluster has {known}")
 
     def segment(self, segment: SegmentId) -> Segment | None:
-        """None if there is none of that name."""
+        """Return a segment; None if it does not exist."""
         return self._segments.get(segment.topic, {}).get(segment.number)
 
     def sealed_for_s(self, segment: Segment) -> float:
-        """For how long this view has known that a segment is sealed, by the event loop's clock: it was sealed at least
-        so long ago. Its stamps play no part. 0 for one that is open or not known."""
+        """Return how long this view has known that a segment is sealed, in seconds by the event loop's clock.
+
+        The segment was sealed at least that long ago, regardless of its stamps. 0 for an open or unknown one.
+        """
         known = self._sealed.get(segment.key)
         return 0.0 if known is None else asyncio.get_running_loop().time() - known[0]
 
     def saw_sealing(self, segment: Segment) -> bool:
-        """Whether this view saw a segment being sealed, so that ``sealed_for_s`` is its age and no less."""
+        """Whether this view saw the segment being sealed, so that ``sealed_for_s`` is its exact age."""
         return self._sealed.get(segment.key, (0.0, False))[1]
 
     def segments_of(self, name: TopicName) -> Mapping[int, Segment]:
-        """By id, open and sealed; empty if there is no such topic."""
+        """Return the segments of a topic by id, open and sealed; empty if there is no such topic."""
         return self._segments.get(name, {})
 
     def open_of(self, name: TopicName) -> Mapping[int, Segment]:
-        """By id, those that are open."""
+        """Return the open segments of a topic by id."""
         return self._open.get(name, {})
 
     def find(self, name: TopicName, uid: int, segment: int) -> tuple[Topic, Segment] | None:
-        """A segment and its topic; None if there is none, or it is one of another topic of this name."""
+        """Return a segment and its topic; None if it does not exist, or the topic of this name has another uid."""
         topic, found = self._topics.get(name), self.segment(SegmentId(name, segment))
         return (topic, found) if topic is not None and topic.uid == uid and found is not None else None
 
     def topic_revision(self, name: TopicName) -> int:
-        """Modification revision of the topic's key, 0 if there is no such topic."""
+        """Return the modification revision of the topic's key; 0 if there is no such topic."""
         return self._mod_revisions[keys.topic_key(name)] if name in self._topics else 0
 
     @property
     def cluster_revision(self) -> int:
-        """Modification revision of the key of the cluster, 0 if there is none."""
+        """Modification revision of the cluster's key; 0 without one."""
         return self._mod_revisions.get(keys.CLUSTER, 0)
 
     def low_watermarks_revision(self, name: TopicName) -> int:
-        """Modification revision of the key of the topic's low watermarks, 0 if there are none."""
+        """Return the modification revision of the key of the topic's low watermarks; 0 without one."""
         return self._mod_revisions[keys.low_watermarks_key(name)] if name in self._low else 0
 
     def topic_version(self, name: TopicName) -> int:
-        """Return the revision of the topic's key as :attr:`version` has them; 0 if there is no such topic."""
+        """Return the revision of the topic's key as a :attr:`version`; 0 if there is no such topic."""
         revision = self.topic_revision(name)
         return revision and self._generation << REVISION_BITS | revision
 
     @property
     def version(self) -> int:
-        """Revision of the view below the cluster's generation: it rises though a recovered etcd counts from 1."""
+        """Revision of the view below the cluster's generation: it rises although a recovered etcd counts from 1."""
         return self._generation << REVISION_BITS | self.revision
 
     @property
@@ -234,12 +196,12 @@ class ClusterView:
         return 0 if self.cluster is None else self.cluster.generation
 
     def segment_revision(self, segment: SegmentId) -> int:
-        """Modification revision of the segment's key, 0 if there is no such segment."""
+        """Return the modification revision of the segment's key; 0 if there is no such segment."""
         known = self.segment(segment) is not None
         return self._mod_revisions[keys.segment_key(*segment)] if known else 0
 
     async def wait_revision(self, revision: int) -> None:
-        """Return once the view is at least that new, or etcd was recovered meanwhile. No deadline."""
+        """Return once the view has at least that revision, or etcd was recovered meanwhile. No deadline."""
         generation = self._generation
         while self.revision < revision and self._generation == generation:
             await self._changed.wait()
@@ -255,20 +217,19 @@ class ClusterView:
             await self._changed.wait()
         return self.changes
 
-    def news(self) -> News:
-        """What changes from now on, for one reader, until it is closed. It begins with everything."""
-        news = News(self._readers)
+    def news(self) -> ChangedTopics:
+        """Return a reader of the changes from now on, until it is closed. It begins with all topics."""
+        news = ChangedTopics(self._readers)
         news.add(self._topics)
         return news
 
     def look_again(self) -> None:
-        """Count as a change of everything, though the metadata is the same: what is decided by it depends on something
-        else, too."""
+        """Announce a change of everything: decisions by the same metadata also depend on something else."""
         self._touched.update(dict.fromkeys((*self._topics, *self._open)))
         self._announce(self.revision)
 
-    def nudge(self) -> None:
-        """Count as a change of nothing: those who wait for one look again."""
+    def wake(self) -> None:
+        """Announce a change without a topic: waiting tasks evaluate their conditions again."""
         self._announce(self.revision)
 
     async def _follow(self) -> None:
@@ -286,19 +247,22 @@ class ClusterView:
         for key in changes.deletes:
             self._forget(key)
         for entry in changes.puts:
-            self._learn(entry, _read(entry), is_new=True)
+            self._learn(entry, read_value(entry), is_new=True)
         self._announce(changes.revision)
 
     async def _replace(self, snapshot: Snapshot) -> None:
-        """Become the snapshot. Only what changed is read, with turns for others; then all is applied in one."""
-        news: list[tuple[Entry, _Value]] = []
-        cluster = next(_identities(snapshot), None)
+        """Become the snapshot.
+
+        Only changed values are decoded, yielding to other tasks; then all are applied at once.
+        """
+        news: list[tuple[Entry, Value]] = []
+        cluster = identity_in(snapshot)
         known: Mapping[str, int] = self._mod_revisions
         if snapshot.revision < self.revision or cluster != self.cluster:
-            known = {}  # the same revision may be that of another value by now
+            known = {}  # the same revision may now be that of another value
         for at in range(0, len(snapshot.entries), READ_AT_ONCE):
             some = snapshot.entries[at : at + READ_AT_ONCE]
-            news += [(entry, _read(entry)) for entry in some if known.get(entry.key) != entry.mod_revision]
+            news += [(entry, read_value(entry)) for entry in some if known.get(entry.key) != entry.mod_revision]
             await asyncio.sleep(0)
         self.cluster = cluster
         for key in self._mod_revisions.keys() - {entry.key for entry in snapshot.entries}:
@@ -317,10 +281,16 @@ class ClusterView:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _learn(self, entry: Entry, value: _Value, *, is_new: bool) -> None:
-        """``is_new``: it has just changed, and not at some time since the last listing."""
+    def _learn(self, entry: Entry, value: Value, *, is_new: bool) -> None:
+        """Apply one value.
+
+        Args:
+            entry: Entry of the store.
+            value: Decoded value.
+            is_new: Whether it has just changed, and not at some time since the last listing.
+        """
         self._mod_revisions[entry.key] = entry.mod_revision
-        self.ghosts.pop(entry.key, None)
+        self.stale_registrations.pop(entry.key, None)
         match value:
             case Segment():
                 self._touched[value.topic] = None
@@ -330,7 +300,7 @@ class ClusterView:
                 if value.is_open:
                     self._open.setdefault(value.topic, {})[value.id] = value
                     if value.topic in self._topics:
-                        self._carry(value)
+                        self._counts.add(value)
             case Topic():
                 self._learn_topic(value)
             case LowWatermarks():
@@ -341,18 +311,18 @@ class ClusterView:
                 self._deletions[value.name] = value
             case BrokerInfo():
                 self._brokers[value.id] = value
-            case _Leader():
+            case LeaderLock():
                 self.leader = value.broker_id
-            case _Left():
+            case Departure():
                 self.left.add(value.broker_id)
-            case _Ghost():
+            case StaleRegistration():
                 self._drop(entry.key)
-                self.ghosts[entry.key] = entry.mod_revision
+                self.stale_registrations[entry.key] = entry.mod_revision
             case None:
-                self._drop(entry.key)  # it may have been readable before
+                self._drop(entry.key)  # the previous value may have been readable
 
     def _note_sealing(self, segment: Segment, is_new: bool) -> None:
-        """Requires that the segment as it was before is still in place."""
+        """Record the time of a sealing. The previous state of the segment must still be in place."""
         before = self.segment(segment.key)
         if segment.is_open:
             self._sealed.pop(segment.key, None)
@@ -360,41 +330,27 @@ class ClusterView:
             self._sealed[segment.key] = asyncio.get_running_loop().time(), is_new
 
     def _learn_topic(self, topic: Topic) -> None:
-        """With its low watermarks, which have a key of their own."""
+        """Apply a topic with its low watermarks, which have a key of their own."""
         low = self._low.get(topic.name)
         offsets = low.offsets if low is not None and low.uid == topic.uid else ()
         self._touched[topic.name] = None
         if topic.name not in self._topics:
             for segment in self._open.get(topic.name, {}).values():
-                self._carry(segment)
+                self._counts.add(segment)
         self._topics[topic.name] = topic if topic.low_watermarks == offsets else replace(topic, low_watermarks=offsets)
 
     def _close(self, name: TopicName, segment: int) -> None:
-        """Take it out of the open ones, if it is there."""
+        """Remove a segment from the open ones, if it is there."""
         was = _take_out(self._open, name, segment)
         if was is not None and name in self._topics:
-            self._uncarry(was)
-
-    def _carry(self, segment: Segment) -> None:
-        """Count an open segment for its brokers."""
-        self._carried.update(segment.replicas)
-        self._led[segment.primary] += 1
-
-    def _uncarry(self, segment: Segment) -> None:
-        """Count an open segment for its brokers no longer."""
-        self._carried.subtract(segment.replicas)
-        self._led[segment.primary] -= 1
-        for counts, brokers in ((self._carried, segment.replicas), (self._led, (segment.primary,))):
-            for broker in brokers:
-                if not counts[broker]:
-                    del counts[broker]
+            self._counts.remove(was)
 
     def _forget(self, key: str) -> None:
         if self._mod_revisions.pop(key, None) is not None:
             self._drop(key)
 
     def _drop(self, key: str) -> None:
-        self.ghosts.pop(key, None)
+        self.stale_registrations.pop(key, None)
         try:
             if key.startswith(keys.SEGMENTS):
                 name, segment = keys.parse_segment_key(key)
@@ -407,7 +363,7 @@ class ClusterView:
                 self._touched[name] = None
                 if self._topics.pop(name, None) is not None:
                     for left in self._open.get(name, {}).values():
-                        self._uncarry(left)
+                        self._counts.remove(left)
             elif key.startswith(keys.LOW_WATERMARKS):
                 name = keys.parse_low_watermarks_key(key)
                 self._low.pop(name, None)
@@ -422,21 +378,11 @@ class ClusterView:
             elif key == keys.LEADER:
                 self.leader = None
         except Corrupt as error:
-            _log.debug("a foreign key is gone, it was never mirrored: %s", error)
+            _log.debug("foreign key deleted: %s", error)
 
 
 def _concerns_cluster(changes: Changes) -> bool:
     return keys.CLUSTER in changes.deletes or any(entry.key == keys.CLUSTER for entry in changes.puts)
-
-
-def _identities(snapshot: Snapshot) -> Iterator[ClusterIdentity]:
-    """The identity of the cluster, if it can be read."""
-    for entry in snapshot.entries:
-        if entry.key == keys.CLUSTER:
-            try:
-                yield identity_from_json(entry.value)
-            except (Corrupt, Unsupported) as error:
-                _log.error("etcd key %r is left out, its value cannot be read: %s", entry.key, error)
 
 
 def _take_out(segments: dict[TopicName, dict[int, Segment]], name: TopicName, segment: int) -> Segment | None:
@@ -447,43 +393,3 @@ def _take_out(segments: dict[TopicName, dict[int, Segment]], name: TopicName, se
     if not of_topic:
         del segments[name]
     return taken
-
-
-def _read(entry: Entry) -> _Value:
-    """What the entry means; None, and a line in the log, if it can not be read."""
-    key = entry.key
-    try:
-        if key.startswith(keys.SEGMENTS):
-            segment = segment_from_json(entry.value)
-            _check(key, keys.segment_key(segment.topic, segment.id))
-            return segment
-        if key.startswith(keys.TOPICS):
-            topic = topic_from_json(entry.value)
-            _check(key, keys.topic_key(topic.name))
-            return topic
-        if key.startswith(keys.LOW_WATERMARKS):
-            low = low_watermarks_from_json(entry.value)
-            _check(key, keys.low_watermarks_key(low.name))
-            return low
-        if key.startswith(keys.DELETIONS):
-            deletion = deletion_from_json(entry.value)
-            _check(key, keys.deletion_key(deletion.name))
-            return deletion
-        if not entry.lease and key.startswith((keys.BROKERS, keys.ADDRESSES)):
-            return _Ghost()
-        if key.startswith(keys.BROKERS):
-            info = broker_from_json(entry.value)
-            _check(key, keys.broker_key(info.id))
-            return info
-        if key.startswith(keys.LEFT):
-            return _Left(keys.parse_left_key(key))
-        if key == keys.LEADER:
-            return _Leader(entry.value.decode())
-    except (Corrupt, Unsupported, UnicodeDecodeError) as error:
-        _log.error("etcd key %r is left out, its value cannot be read: %s", key, error)
-    return None
-
-
-def _check(key: str, expected: str) -> None:
-    if key != expected:
-        raise Corrupt(f"its value belongs to {expected!r}")

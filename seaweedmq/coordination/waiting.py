@@ -1,4 +1,4 @@
-"""Small waits shared by the session and the election."""
+"""Waits that the session and the election share."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
@@ -17,6 +17,6 @@ async def until_deleted(store: MetaStore, key: str, after_revision: int) -> None
 
 
 async def end_watch(watch: AsyncIterator[Changes]) -> None:
-    """Close a watch now instead of when it is collected."""
+    """Close a watch now instead of at its garbage collection."""
     if isinstance(watch, AsyncGenerator):
         await watch.aclose()

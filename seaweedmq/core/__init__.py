@@ -1,3 +1,4 @@
-"""Pure decisions: events and time go in, actions come out. No IO, clock or randomness; imports the model and the
-errors only.
+"""Pure decisions: events and time go in, actions come out.
+
+The package uses no I/O, clock or randomness, and imports only the model and the errors.
 """

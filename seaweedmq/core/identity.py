@@ -1,15 +1,15 @@
-"""The decision whether a broker may serve: whether its etcd and its storage belong together, and are of the same time.
+"""The decision whether a broker may serve: whether its etcd and its storage match, and are equally recent.
 
 | etcd | storage | decision |
 |---|---|---|
 | no key, no topics | no marker, no topics | a new cluster: create both |
 | no key, topics | no marker, topics | written by a build without markers: create both |
 | no key, no topics | marker, no topics | a creation that was interrupted: create the key |
-| no key, no topics | topics | refuse: etcd was lost |
-| no key, topics | marker | refuse: etcd was restored from before the key |
-| key or topics | no marker | refuse: the storage is not mounted |
-| key | marker of another cluster | refuse: one of the two is the wrong one |
-| key, behind the marker | marker | refuse: etcd was restored from a backup |
+| no key, no topics | topics | reject: etcd was lost |
+| no key, topics | marker | reject: etcd was restored from before the key |
+| key or topics | no marker | reject: the storage is not mounted |
+| key | marker of another cluster | reject: one of the two is the wrong one |
+| key, behind the marker | marker | reject: etcd was restored from a backup |
 | key, at the marker or ahead | marker | join |
 
 Etcd is behind if its generation is lower than the marker's, or equal with a lower revision. Each recovery of etcd
@@ -28,7 +28,7 @@ class EtcdState:
 
     identity: ClusterIdentity | None
     revision: int
-    """Revision at which the leader last noted that the storage has seen this etcd; the current one if it never did."""
+    """Revision at which the leader last noted that the storage has seen this etcd, else the current one."""
     has_topics: bool
 
 
@@ -43,17 +43,17 @@ class StorageState:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Etcd and storage belong together: serve."""
+    """A decision to serve: etcd and storage match."""
 
     identity: ClusterIdentity
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create what is missing of marker and key, then decide again: another broker may do the same."""
+    """A decision to create the missing marker or key, then decide again: another broker may do the same."""
 
     marker: StorageMarker | None
-    """The marker to create; None: there is one."""
+    """The marker to create; None if it exists."""
     cluster_id: str
     """The cluster id of the key to create; the storage's marker wins if another broker was first."""
     generation: int
@@ -61,7 +61,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Serve nothing."""
+    """A decision to serve nothing."""
 
     reason: str
     """Sentence that names what is missing and the remedy."""
@@ -71,7 +71,7 @@ Decision: TypeAlias = Join | Create | Refuse
 
 
 def decide(etcd: EtcdState, storage: StorageState, *, new_id: str) -> Decision:
-    """Decide whether to serve. ``new_id`` is the id of the cluster, should it be a new one."""
+    """Decide whether to serve. ``new_id`` is the id of the cluster if it is new."""
     marker, key = storage.marker, etcd.identity
     if marker is not None and marker.format != STORAGE_FORMAT:
         return Refuse(

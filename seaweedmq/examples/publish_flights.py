@@ -1,12 +1,12 @@
-"""Publish flights of 2013 as typed records, keyed by airport: what the other examples read.
+"""Publish flights of 2013 as typed records, keyed by airport, for the other examples.
 
 ::
 
     python -m seaweedmq.examples.publish_flights --days 31
     python -m seaweedmq.examples.publish_flights --first-day 32 --days 28      # February, later
 
-The topic is made with one segment, which keeps the flights in the order of the file. That order is what the watermark
-of ``flights_streaming`` counts on: of several segments Spark may read one ahead of another.
+The topic is created with one segment, which keeps the flights in the order of the file. The watermark of
+``flights_streaming`` relies on that order: Spark may read one of several segments ahead of another.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,16 @@ TIMEOUT_S = 120.0
 
 
 def publish(bootstrap: str, topic: str, flights: pa.Table, replicas: int = 1) -> None:
-    """Publish a table to a topic, which is made with the table's columns if it is not there.
+    """Publish a table to a topic, which is created with the table's columns if it does not exist.
 
     Args:
-        flights: any table with a column ``origin``, which becomes the key.
-        replicas: of a topic that is made.
+        bootstrap: Addresses of brokers, ``host:port[,host:port]``.
+        topic: Name of the topic.
+        flights: Table with a column ``origin``, which becomes the key.
+        replicas: Number of replicas of a new topic.
 
     Raises:
-        SeaweedMQError: not everything is stored; the message says why.
+        SeaweedMQError: If not everything is acknowledged; the message has the reason.
     """
     make_topic(bootstrap, topic, flights.schema, replicas)
     with seaweedmq.connect(bootstrap) as client, client.publisher(topic) as publisher:
@@ -37,10 +39,11 @@ def publish(bootstrap: str, topic: str, flights: pa.Table, replicas: int = 1) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the example."""
     options = parser(__doc__)
     options.add_argument("--topic", default=FLIGHTS, help="(%(default)s)")
     options.add_argument("--first-day", type=int, default=1, metavar="N", help="day of the year (%(default)s)")
-    options.add_argument("--days", type=int, default=365, metavar="N", help="how many (%(default)s)")
+    options.add_argument("--days", type=int, default=365, metavar="N", help="number of days (%(default)s)")
     given = options.parse_args(arguments)
     flights = nyc.flights(given.first_day, given.days)
     publish(given.bootstrap, given.topic, flights)

@@ -1,7 +1,8 @@
 """The Kafka gateway: a listener inside a broker that speaks Kafka's protocol, so that Kafka clients use its topics.
 
-``wire/`` is the protocol: bytes, versions, error codes; the only place that knows kafka-python. ``server.py`` listens,
-``dispatch.py`` decides what waits for what, ``gateway.py`` puts it together, and the other modules answer requests, a
-module for each kind. Of the broker they know ``broker.local`` alone. All of it needs the extra ``seaweedmq[kafka]``;
-nothing outside of this package imports it but the command line, where a broker is told to listen for Kafka.
+``wire/`` implements the protocol: bytes, versions and error codes. Only ``wire/`` imports kafka-python. ``server.py``
+accepts connections, ``dispatch.py`` schedules their requests, ``gateway.py`` assembles both, and the other modules
+handle requests, one module for each kind. Of the broker, these
+modules import only ``broker.ports`` and ``broker.local``. The package needs the extra ``seaweedmq[kafka]``. Outside it,
+only the command line imports it, for a broker that is configured to listen for Kafka clients.
 """

@@ -1,4 +1,7 @@
-"""What of a connection's requests waits for what. The order of replies is that of the requests in any case."""
+"""Request scheduling of one connection.
+
+Replies are always sent in the order of the requests; ``RequestOrder`` defines which requests wait for others.
+"""
 
 import asyncio
 import inspect
@@ -11,53 +14,58 @@ from typing import Any
 
 from seaweedmq.errors import SeaweedMQError, Unsupported
 from seaweedmq.kafka.wire.encoding import LARGE_ELEMENTS, is_large
-from seaweedmq.kafka.wire.failed import failed_reply, place_of
-from seaweedmq.kafka.wire.failure import code_of
+from seaweedmq.kafka.wire.error_mapping import code_of
 from seaweedmq.kafka.wire.frames import reply_buffers, writing
-from seaweedmq.kafka.wire.freeing import free_message
+from seaweedmq.kafka.wire.interfaces import ConnectionHandle
 from seaweedmq.kafka.wire.messages import API, Buffer, EncodedReply, Handler, Reply, Request
-from seaweedmq.kafka.wire.roles import Conversation, Slot
+from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
+from seaweedmq.kafka.wire.replies.freeing import free_message
+from seaweedmq.kafka.wire.reply_queue import ReplySlot
 from seaweedmq.kafka.wire.versions import PRODUCE_LOWEST, name_of
 from seaweedmq.runtime.turns import in_turns
 
 log = logging.getLogger(__name__)
 
 LARGE_BYTES = 16 * 1024
-"""A request from this size on is rejected in a thread: the reply may name all that the request does, each with the
-error."""
+"""Size from which a request is rejected in a thread: the error reply may repeat every element of the request."""
 
 
-class Lane(Enum):
-    """How the requests of an API are handled on one connection."""
+class RequestOrder(Enum):
+    """Order in which one connection handles the requests of an API."""
 
     IN_ORDER = "in order"
-    """Produce: a request's appends are done before the next one's begin, its wait for the commit is not waited for. The
-    handler returns, once the appends are done, an awaitable of the reply:
-    ``async def produce(request) -> Awaitable[Reply]``. These are awaited one after another, as replies are sent. What
-    is appended of a request that began is appended, even if the client is gone meanwhile; the wait is cancelled then.
+    """Produce: the appends of a request finish before those of the next request begin; commits are awaited later.
+
+    Once the appends are done, the handler returns an awaitable of the reply:
+    ``async def produce(request) -> Awaitable[Reply]``. The scheduler awaits these one after another, in the order of
+    replies. If the client disconnects, the appends of a started request still finish, and its wait for the commit is
+    cancelled.
     """
     CONTROL = "control"
-    """One after another. A handler that is no coroutine (``def beat(request) -> asyncio.Future[Reply]``) takes no task,
-    and what it knows when it returns is answered in the same step."""
+    """One request after another.
+
+    A handler that is not a coroutine function (``def beat(request) -> asyncio.Future[Reply]``) needs no task. If its
+    future is done on return, the reply is sent in the same step of the event loop.
+    """
     ASIDE = "aside"
-    """What may wait for long: begun at once, and no other request waits for it."""
+    """Requests that may wait for long: each begins at once, and no other request waits for it."""
 
 
-_LANES: Mapping[int, Lane] = {
-    API.PRODUCE: Lane.IN_ORDER,
-    API.FETCH: Lane.ASIDE,
-    API.JOIN_GROUP: Lane.ASIDE,
-    API.SYNC_GROUP: Lane.ASIDE,
+_ORDERS: Mapping[int, RequestOrder] = {
+    API.PRODUCE: RequestOrder.IN_ORDER,
+    API.FETCH: RequestOrder.ASIDE,
+    API.JOIN_GROUP: RequestOrder.ASIDE,
+    API.SYNC_GROUP: RequestOrder.ASIDE,
 }
 
 
-def lane_of(api: int) -> Lane:
-    """The lane of an API, by its key."""
-    return _LANES.get(api, Lane.CONTROL)
+def order_of(api: int) -> RequestOrder:
+    """Return the order of the requests of an API, by its key."""
+    return _ORDERS.get(api, RequestOrder.CONTROL)
 
 
 class Tasks:
-    """The tasks of all connections of a listener, so that none ends unheard."""
+    """The tasks of all connections of a listener; a failed task is logged."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,14 +74,14 @@ class Tasks:
         return len(self._tasks)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
-        """Run it."""
+        """Run ``work`` in a task."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     async def ended(self, timeout_s: float) -> None:
-        """Wait until all have ended, and cancel what has not by then."""
+        """Wait until all tasks have ended; cancel those that still run after ``timeout_s`` seconds."""
         if self._tasks:
             _, late = await asyncio.wait(set(self._tasks), timeout=timeout_s)
             for task in late:
@@ -84,40 +92,43 @@ class Tasks:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.critical("%s failed", task.get_name(), exc_info=task.exception())
+            log.critical("task failed: %s", task.get_name(), exc_info=task.exception())
 
 
-class Lanes:
-    """The requests of one connection that are not answered."""
+class RequestScheduler:
+    """The scheduler of the unanswered requests of one connection."""
 
-    def __init__(self, connection: Conversation, handlers: Mapping[int, Handler], tasks: Tasks) -> None:
+    def __init__(self, connection: ConnectionHandle, handlers: Mapping[int, Handler], tasks: Tasks) -> None:
         self._connection = connection
         self._handlers = handlers
         self._tasks = tasks
-        self._queues: dict[Lane, deque[tuple[Request, Slot]]] = {Lane.IN_ORDER: deque(), Lane.CONTROL: deque()}
+        self._queues: dict[RequestOrder, deque[tuple[Request, ReplySlot]]] = {
+            RequestOrder.IN_ORDER: deque(),
+            RequestOrder.CONTROL: deque(),
+        }
         self._appender: asyncio.Task[None] | None = None
-        self._appended: deque[tuple[Request, Slot, Awaitable[Reply]]] = deque()
-        """Whose replies wait for commits."""
+        self._appended: deque[tuple[Request, ReplySlot, Awaitable[Reply]]] = deque()
+        """Appended Produce requests with the awaitables of their replies, oldest first."""
         self._settler: asyncio.Task[None] | None = None
         self._waits: set[asyncio.Task[None]] = set()
         self._controlled: asyncio.Future[Any] | None = None
-        """What the one request of the lane waits for."""
+        """The future or task of the one CONTROL request under way."""
         self._is_lost = False
 
-    def receive(self, request: Request, slot: Slot) -> None:
-        """Begin it, or have it wait for its turn."""
-        lane = lane_of(request.api)
-        if lane is Lane.ASIDE:
-            self._aside(request, slot, self._handle(request))
+    def receive(self, request: Request, slot: ReplySlot) -> None:
+        """Start a request, or queue it behind earlier ones of the same order."""
+        order = order_of(request.api)
+        if order is RequestOrder.ASIDE:
+            self._spawn_answer(request, slot, self._handle(request))
             return
-        self._queues[lane].append((request, slot))
-        if lane is Lane.CONTROL:
+        self._queues[order].append((request, slot))
+        if order is RequestOrder.CONTROL:
             self._control()
         elif self._appender is None:
-            self._appender = self._spawn(self._append_all(), f"{lane.value} requests")
+            self._appender = self._spawn(self._append_all(), f"{order.value} requests")
 
     def lost(self) -> None:
-        """Nobody waits for the answers: what waits for something is cancelled, what did not begin is dropped."""
+        """Cancel waiting requests and drop queued ones: the client is disconnected."""
         self._is_lost = True
         for queue in self._queues.values():
             while queue:
@@ -134,8 +145,8 @@ class Lanes:
             self._controlled.cancel()
 
     def _control(self) -> None:
-        """Handle requests of the lane until one of them waits."""
-        queue = self._queues[Lane.CONTROL]
+        """Handle queued CONTROL requests until one of them waits."""
+        queue = self._queues[RequestOrder.CONTROL]
         while queue and self._controlled is None:
             request, slot = queue.popleft()
             try:
@@ -144,15 +155,15 @@ class Lanes:
                 self._fail(request, slot, error)
                 continue
             if not isinstance(reply, asyncio.Future):
-                self._controlled = self._aside(request, slot, reply)
-                self._controlled.add_done_callback(self._go_on)
+                self._controlled = self._spawn_answer(request, slot, reply)
+                self._controlled.add_done_callback(self._next_control)
             elif reply.done():
-                self._told(request, slot, reply)
+                self._reply_done(request, slot, reply)
             else:
                 self._controlled = reply
-                reply.add_done_callback(partial(self._told_late, request, slot))
+                reply.add_done_callback(partial(self._reply_done_later, request, slot))
 
-    def _told(self, request: Request, slot: Slot, reply: asyncio.Future[Reply]) -> None:
+    def _reply_done(self, request: Request, slot: ReplySlot, reply: asyncio.Future[Reply]) -> None:
         try:
             self._say(request, slot, reply.result())
         except asyncio.CancelledError:
@@ -160,24 +171,24 @@ class Lanes:
         except Exception as error:  # noqa: BLE001 - answered and logged
             self._fail(request, slot, error)
 
-    def _told_late(self, request: Request, slot: Slot, reply: asyncio.Future[Reply]) -> None:
-        self._told(request, slot, reply)
-        self._go_on()
+    def _reply_done_later(self, request: Request, slot: ReplySlot, reply: asyncio.Future[Reply]) -> None:
+        self._reply_done(request, slot, reply)
+        self._next_control()
 
-    def _go_on(self, _: object = None) -> None:
+    def _next_control(self, _: object = None) -> None:
         self._controlled = None
         self._control()
 
     async def _append_all(self) -> None:
-        queue = self._queues[Lane.IN_ORDER]
+        queue = self._queues[RequestOrder.IN_ORDER]
         try:
             while queue:
                 await self._append(*queue.popleft())
         finally:
             self._appender = None
 
-    async def _append(self, request: Request, slot: Slot) -> None:
-        """The first half of a request whose order counts."""
+    async def _append(self, request: Request, slot: ReplySlot) -> None:
+        """Run the appends of a Produce request and queue the wait for its reply."""
         try:
             rest = await self._handle(request)
         except asyncio.CancelledError:
@@ -195,19 +206,22 @@ class Lanes:
                 self._settler = self._spawn(self._settle_all(), "replies in order")
 
     async def _settle_all(self) -> None:
-        """The second halves, in order: a task for each would wake at every commit, and its reply wait for others."""
+        """Await the replies in order.
+
+        With a task for each reply, every commit would wake all of them, only to wait for earlier replies.
+        """
         try:
             while self._appended:
                 await self._answer(*self._appended.popleft())
         finally:
             self._settler = None
 
-    def _aside(self, request: Request, slot: Slot, reply: Awaitable[Reply]) -> "asyncio.Task[None]":
+    def _spawn_answer(self, request: Request, slot: ReplySlot, reply: Awaitable[Reply]) -> "asyncio.Task[None]":
         task = self._spawn(self._answer(request, slot, reply), name_of(request.api))
         self._waits.add(task)
         task.add_done_callback(self._waits.discard)
 
-        def ended(_: object) -> None:  # one that is cancelled before its first step did nothing of what is in it
+        def ended(_: object) -> None:  # a task cancelled before its first step runs none of its cleanup
             if not slot.is_filled:
                 slot.fill()
             _drop(reply)
@@ -221,10 +235,12 @@ class Lanes:
     def _begin(self, request: Request) -> Awaitable[Reply]:
         handler = self._handlers.get(request.api)
         if handler is None or (request.api == API.PRODUCE and request.version < PRODUCE_LOWEST):
-            raise Unsupported(f"{name_of(request.api)} version {request.version} is not answered by this broker")
+            raise Unsupported(
+                f"{name_of(request.api)} version {request.version} is not supported: use one from ApiVersions"
+            )
         return handler(request)
 
-    async def _answer(self, request: Request, slot: Slot, reply: Awaitable[Reply]) -> None:
+    async def _answer(self, request: Request, slot: ReplySlot, reply: Awaitable[Reply]) -> None:
         try:
             said = await reply
             if isinstance(said, EncodedReply):
@@ -234,7 +250,7 @@ class Lanes:
             elif _wants_no_answer(request):
                 slot.fill()
             else:
-                raise AssertionError("there is no answer")
+                raise AssertionError("the handler returned no reply")
         except asyncio.CancelledError:
             if not slot.is_filled:
                 slot.fill()
@@ -244,8 +260,8 @@ class Lanes:
         if request.elements >= LARGE_ELEMENTS:
             await free_message(request.body, request.turn)
 
-    async def _write(self, request: Request, slot: Slot, said: Reply) -> None:
-        """Answer with a reply that may be large."""
+    async def _write(self, request: Request, slot: ReplySlot, said: Reply) -> None:
+        """Send a reply; encode a large one in steps."""
         if not is_large(said):
             self._say(request, slot, said)
             return
@@ -253,24 +269,24 @@ class Lanes:
         slot.fill(await in_turns(steps, request.turn))
         await free_message(said, request.turn)
 
-    def _say(self, request: Request, slot: Slot, said: Reply) -> None:
+    def _say(self, request: Request, slot: ReplySlot, said: Reply) -> None:
         buffers = reply_buffers(request.api, request.version, request.correlation_id, said)
         slot.fill(buffers, said.sent if isinstance(said, EncodedReply) else None)
 
-    def _fail(self, request: Request, slot: Slot, error: Exception) -> None:
-        """Say that it failed; if even that does not go, nothing can be said any more on this connection."""
+    def _fail(self, request: Request, slot: ReplySlot, error: Exception) -> None:
+        """Send an error reply; close the connection if that fails."""
         if _is_large(request):
             self._spawn(self._fail_in_place(request, slot, error), name_of(request.api))
         elif self._note_failure(request, slot, error):
-            self._tell_failed(request, slot, partial(_failed_buffers, request, error))
+            self._send_error(request, slot, partial(_failed_buffers, request, error))
 
-    async def _fail_in_place(self, request: Request, slot: Slot, error: Exception) -> None:
-        """The same, where the reply may be large: it is made in a thread."""
+    async def _fail_in_place(self, request: Request, slot: ReplySlot, error: Exception) -> None:
+        """Send an error reply from a coroutine; a reply that may be large is made in a thread."""
         if not self._note_failure(request, slot, error):
             return
         failed = partial(_failed_buffers, request, error)
         if not _is_large(request):
-            self._tell_failed(request, slot, failed)
+            self._send_error(request, slot, failed)
             return
         made = asyncio.ensure_future(asyncio.to_thread(failed))
         try:
@@ -278,29 +294,29 @@ class Lanes:
         except asyncio.CancelledError:
             slot.fill()
             raise
-        self._tell_failed(request, slot, made.result)
+        self._send_error(request, slot, made.result)
 
-    def _note_failure(self, request: Request, slot: Slot, error: Exception) -> bool:
+    def _note_failure(self, request: Request, slot: ReplySlot, error: Exception) -> bool:
         """Log a failure; return whether the client waits for a reply."""
         name = f"{name_of(request.api)} version {request.version} of {request.peer} ({request.client_id})"
-        code = code_of(error, place=place_of(request.api))
+        code = code_of(error, place=error_scope_of(request.api))
         if isinstance(error, SeaweedMQError | TimeoutError):
-            log.debug("Kafka's %s is answered %s: %s", name, code.name, error)
+            log.debug("Kafka request failed: %s: %s: %s", name, code.name, error)
         else:
-            log.error("Kafka's %s is answered %s", name, code.name, exc_info=error)
+            log.error("Kafka request failed: %s: %s", name, code.name, exc_info=error)
         if not _wants_no_answer(request):
             return True
         slot.fill()
-        self._connection.fail(f"a request that wants no answer failed: {error}")
+        self._connection.fail(f"Produce request with acks=0 failed: {error}")
         return False
 
-    def _tell_failed(self, request: Request, slot: Slot, failed: Callable[[], Sequence[Buffer]]) -> None:
+    def _send_error(self, request: Request, slot: ReplySlot, failed: Callable[[], Sequence[Buffer]]) -> None:
         try:
             buffers = failed()
         except Exception:
-            log.exception("no valid answer to Kafka's %s", name_of(request.api))
+            log.exception("Kafka error reply not encoded: %s", name_of(request.api))
             slot.fill()
-            self._connection.fail("a request could not be answered")
+            self._connection.fail("error reply not encoded")
         else:
             slot.fill(buffers)
 
@@ -313,12 +329,12 @@ def _is_large(request: Request) -> bool:
 
 
 def _failed_buffers(request: Request, error: Exception) -> Sequence[Buffer]:
-    reply = failed_reply(request, code_of(error, place=place_of(request.api)), _words(error))
+    reply = error_reply(request, code_of(error, place=error_scope_of(request.api)), _words(error))
     return reply_buffers(request.api, request.version, request.correlation_id, reply)
 
 
 def _drop(awaitable: Awaitable[Reply]) -> None:
-    """It is not awaited any more, if it ever was."""
+    """Close a coroutine that is not awaited, so that Python does not warn about it."""
     if inspect.iscoroutine(awaitable):
         awaitable.close()
 

@@ -1,4 +1,4 @@
-"""The gateway, put together: the listener, and who answers which request."""
+"""Assembly of the gateway: the listener and the table of request handlers."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,33 +6,35 @@ from typing import Protocol
 
 from seaweedmq.kafka.server import KafkaServer, bind
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.failure import KafkaRefusal
+from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.messages import API, ApiVersionsResponse, Handler, Reply, Request
 from seaweedmq.kafka.wire.versions import ADVERTISED, is_advertised
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.rpc.address import Address
 
 NAMED_FROM = 3
-"""Version of ApiVersions in which clients say what they are."""
+"""Version of ApiVersions from which a request names the client software."""
 _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?", re.ASCII)
 STOP_GRACE_S = 5.0
-"""How long what was read may take to be answered when the broker stops."""
+"""Seconds that requests already read have to be answered when the broker stops."""
 
 
-class Room(Protocol):
-    """A module that answers some of the APIs."""
+class HandlerGroup(Protocol):
+    """Handlers of some of the APIs."""
 
     def handlers(self) -> Mapping[int, Handler]:
-        """By API key."""
+        """Return the handlers by API key."""
 
 
 class Gateway:
-    """The listener for Kafka clients of one broker. It is bound when it is made, so that its ``address`` is known, and
-    listens from ``start`` on: a broker that serves nothing yet rejects connections.
+    """The listener for Kafka clients of one broker.
+
+    The constructor binds the address, so that ``address`` is known, and :meth:`start` listens. A broker that serves
+    nothing yet rejects connections.
 
     Raises:
-        AlreadyExists: the port is taken.
-        InvalidArgument: the host is none of this machine.
+        AlreadyExists: If the port is taken.
+        InvalidArgument: If the host is not an address of this machine.
     """
 
     def __init__(self, config: BrokerConfig, listen: Address, advertise: Address | None = None) -> None:
@@ -40,31 +42,35 @@ class Gateway:
         self._bound = bind(listen.host, listen.port)
         self._server: KafkaServer | None = None
         self.address = str(advertise or Address(listen.host, self._bound.getsockname()[1]))
-        """``host:port`` that Kafka clients dial."""
+        """The ``host:port`` that Kafka clients dial."""
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of requests that are not answered and of replies that are not taken."""
+        """Bytes of unanswered requests and of replies that clients have not read."""
         return 0 if self._server is None else self._server.in_flight.taken_bytes
 
-    async def start(self, rooms: Iterable[Room], in_flight_bytes_max: int) -> None:
-        """Answer requests, each by the room that has a handler for it; so much of them may be in memory."""
+    async def start(self, rooms: Iterable[HandlerGroup], in_flight_bytes_max: int) -> None:
+        """Answer requests by the handlers of ``rooms``, with at most ``in_flight_bytes_max`` bytes of them in memory.
+
+        Raises:
+            AlreadyExists: If another process has begun to listen at the address.
+        """
         self._server = KafkaServer(handlers_of(rooms), self._config, in_flight_bytes_max)
         await self._server.start(self._bound)
 
     async def stop(self) -> None:
-        """Answer what was read, close the connections."""
+        """Answer the requests already read, within ``STOP_GRACE_S``, and close all connections."""
         if self._server is not None:
             await self._server.stop(STOP_GRACE_S)
         self._bound.close()
 
 
-def handlers_of(rooms: Iterable[Room]) -> dict[int, Handler]:
-    """Who answers which API, by its key; ApiVersions among them."""
+def handlers_of(rooms: Iterable[HandlerGroup]) -> dict[int, Handler]:
+    """Return the handler of each API by its key, including ApiVersions."""
     handlers: dict[int, Handler] = {API.API_VERSIONS: _versions}
     for room in rooms:
         for api, handler in room.handlers().items():
-            assert api not in handlers, f"two rooms answer {API(api).name}"
+            assert api not in handlers, f"two handlers for {API(api).name}"
             handlers[api] = handler
     return handlers
 
@@ -73,16 +79,17 @@ async def _versions(request: Request) -> Reply:
     if request.body is not None and request.version >= NAMED_FROM:
         for what in (request.body.client_software_name, request.body.client_software_version):
             if not _SOFTWARE.fullmatch(what):
-                raise KafkaRefusal(
+                raise KafkaError(
                     Code.INVALID_REQUEST,
-                    f"client software {what[:40]!r}: use A-Z a-z 0-9 . -, the first and the last a letter or digit",
+                    f"client software {what[:40]!r} is invalid: use A-Z a-z 0-9 . -, a letter or digit at both ends",
                 )
     return versions_reply(request)
 
 
 def versions_reply(request: Request) -> Reply:
-    """What is answered, in which versions. A client that asks in a version from the future learns it, too, as an error
-    in the first version.
+    """Return the supported APIs and versions.
+
+    A request in an unknown version gets the same list with UNSUPPORTED_VERSION, encoded in version 0.
     """
     known = is_advertised(request.api, request.version)
     version = request.version if known else 0

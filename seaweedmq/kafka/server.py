@@ -1,4 +1,4 @@
-"""The listener for Kafka's clients: connections within limits, and an end that answers what it has read."""
+"""Listener for Kafka clients, with connection limits and a stop that answers the requests already read."""
 
 import asyncio
 import errno
@@ -8,11 +8,11 @@ import socket
 from collections.abc import Mapping
 
 from seaweedmq.errors import AlreadyExists, InvalidArgument
-from seaweedmq.kafka.dispatch import Lanes, Tasks
+from seaweedmq.kafka.dispatch import RequestScheduler, Tasks
 from seaweedmq.kafka.wire.budget import RequestMemory
 from seaweedmq.kafka.wire.connection import RECEIVE_BYTES, Connection
+from seaweedmq.kafka.wire.interfaces import ConnectionHandle, ConnectionLimits
 from seaweedmq.kafka.wire.messages import Handler
-from seaweedmq.kafka.wire.roles import Conversation, Limits
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.runtime.turns import Turns
 
@@ -23,11 +23,11 @@ _IDS = itertools.count(1)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that has this address and does not listen yet; ``getsockname`` has the port if it was 0.
+    """Bind a socket to an address without listening; ``getsockname`` has the chosen port if ``port`` is 0.
 
     Raises:
-        AlreadyExists: the port is taken.
-        InvalidArgument: the host is none of this machine, or the port none that it may take.
+        AlreadyExists: If the port is taken.
+        InvalidArgument: If the host is not an address of this machine, or the process may not bind the port.
     """
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
@@ -35,19 +35,20 @@ def bind(host: str, port: int) -> socket.socket:
         bound.bind((host, port))
     except socket.gaierror as error:
         bound.close()
-        raise InvalidArgument(f"can not listen for Kafka on {host}: {error.strerror}") from None
+        raise InvalidArgument(f"cannot listen for Kafka on {host}: {error.strerror}") from None
     except OSError as error:
         bound.close()
         kind = AlreadyExists if error.errno == errno.EADDRINUSE else InvalidArgument
-        raise kind(f"can not listen for Kafka on {host}:{port}: {error.strerror}") from None
+        raise kind(f"cannot listen for Kafka on {host}:{port}: {error.strerror}") from None
     bound.setblocking(False)
     return bound
 
 
 class KafkaServer:
-    """Hands the requests of all connections to ``handlers``, by API key; see ``dispatch.Lane`` for the order.
+    """The listener that passes the requests of all connections to ``handlers``, by API key.
 
-    ``limits``, ``in_flight``, ``turns`` and ``buffer`` are what connections share.
+    ``dispatch.RequestOrder`` defines the order of requests. All connections share ``limits``, ``in_flight``, ``turns``
+    and ``buffer``.
     """
 
     def __init__(
@@ -57,9 +58,15 @@ class KafkaServer:
         in_flight_bytes_max: int | None = None,
         turns: Turns | None = None,
     ) -> None:
-        """``in_flight_bytes_max``: what there is memory for; None: as configured. ``turns``: of long requests; None: by
-        the clock of the machine."""
-        self.limits = Limits(
+        """Create a server that does not listen yet.
+
+        Args:
+            handlers: Handlers by API key.
+            config: Limits of requests and connections.
+            in_flight_bytes_max: Bytes for requests and replies in memory; None: ``kafka_in_flight_bytes_max``.
+            turns: Scheduler of long requests; None: one on the clock of the machine.
+        """
+        self.limits = ConnectionLimits(
             request_bytes_max=config.kafka_request_bytes_max,
             requests_max=config.kafka_requests_per_connection_max,
             read_s=config.kafka_request_read_s,
@@ -70,7 +77,7 @@ class KafkaServer:
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._handlers = handlers
         self._connections_max = config.kafka_connections_max
-        self._connections: set[Conversation] = set()
+        self._connections: set[ConnectionHandle] = set()
         self._tasks = Tasks()
         self._server: asyncio.Server | None = None
         self._all_closed = asyncio.Event()
@@ -78,16 +85,16 @@ class KafkaServer:
 
     @property
     def connections(self) -> int:
-        """How many are open: that none stays behind shows nowhere else."""
+        """Number of open connections. Tests use it to detect leaked ones."""
         return len(self._connections)
 
     @property
     def requests(self) -> int:
-        """How many tasks answer requests."""
+        """Number of tasks that answer requests."""
         return len(self._tasks)
 
     async def start(self, bound: socket.socket) -> None:
-        """Listen on a socket from :func:`bind`, which is the server's from now on.
+        """Listen on a socket from :func:`bind`, which the server owns from now on.
 
         Raises:
             AlreadyExists: If another process has begun to listen there since.
@@ -101,8 +108,9 @@ class KafkaServer:
             raise AlreadyExists(f"cannot listen for Kafka on {host}:{port}: {error.strerror}") from None
 
     async def stop(self, grace_s: float) -> None:
-        """Accept and read nothing more, answer what was read, then close. What is not answered after ``grace_s``
-        is cancelled.
+        """Stop accepting and reading, answer the requests already read, and close all connections.
+
+        Requests that are unanswered after ``grace_s`` seconds are cancelled.
         """
         if self._server is not None:
             self._server.close()
@@ -114,29 +122,29 @@ class KafkaServer:
                     self._all_closed.clear()
                     await self._all_closed.wait()
         except TimeoutError:
-            log.warning("%d Kafka connections are closed before all was answered", len(self._connections))
+            log.warning("Kafka connections closed with unanswered requests: %d", len(self._connections))
             for connection in list(self._connections):
                 connection.abort()
-            await asyncio.sleep(0)  # they are told
+            await asyncio.sleep(0)  # lets the tasks see their cancellation
         await self._tasks.ended(grace_s)
 
-    def opened(self, connection: Conversation) -> Lanes | None:
-        """A new connection; None: there are as many as may be."""
+    def opened(self, connection: ConnectionHandle) -> RequestScheduler | None:
+        """Register a connection; return its scheduler, or None if ``kafka_connections_max`` connections are open."""
         if len(self._connections) >= self._connections_max:
-            if not self._is_full:  # once, until there is room again
+            if not self._is_full:  # one line until a connection closes
                 self._is_full = True
                 log.warning(
-                    "Kafka connections are refused, the first from %s: as many as may be are open, %d; see "
-                    "kafka_connections_max",
+                    "Kafka connections rejected: first from %s, all %d of kafka_connections_max are open: close some "
+                    "or raise it",
                     connection.peer,
                     self._connections_max,
                 )
             return None
         self._connections.add(connection)
-        return Lanes(connection, self._handlers, self._tasks)
+        return RequestScheduler(connection, self._handlers, self._tasks)
 
-    def closed(self, connection: Conversation) -> None:
-        """It is gone."""
+    def closed(self, connection: ConnectionHandle) -> None:
+        """Unregister a closed connection."""
         self._connections.discard(connection)
         self._is_full = False
         if not self._connections:

@@ -1,3 +1,4 @@
-"""Frozen values: what the cluster is made of, and what its parts say to each other. No IO, no clock; imports errors
-only.
+"""Frozen values: the parts of a cluster and the messages between them.
+
+No IO, no clock; imports errors only.
 """

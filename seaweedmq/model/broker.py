@@ -1,4 +1,4 @@
-"""Brokers: who they are and how loaded they are."""
+"""Brokers: their registration, load and status."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from enum import StrEnum
 from seaweedmq.model.topic import TopicName
 
 ETCD_OK = "ok"
-"""Text of a status: etcd refuses no calls."""
+"""Text of a status: etcd answers all calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,16 +14,16 @@ class BrokerInfo:
     """One run of a broker process, as registered in etcd under its lease."""
 
     id: str
-    """Unique to this run: a restarted process is another broker."""
+    """Broker id, unique to this run: a restarted process is another broker."""
     address: str
     """``host:port`` that clients and peers dial."""
     started_us: int
     pid: int
     version: str
     draining: bool = False
-    """It hands its segments over and gets no new ones."""
+    """Whether the broker hands over its segments and gets no new ones."""
     kafka_address: str = ""
-    """``host:port`` that Kafka clients dial; "" if it does not listen for them."""
+    """``host:port`` that Kafka clients dial; "" if the broker does not listen for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class EtcdAccess:
     """Access of a broker to etcd."""
 
     trouble: str = ""
-    """Reason why etcd refuses calls of the broker at present; "" if it answers all."""
+    """Reason why etcd rejects calls of the broker at present; "" if it answers all."""
     lease_s: float = 0.0
     """Seconds for which its lease surely lives, by its own clock; 0 or less: not surely."""
 
@@ -43,12 +43,12 @@ class SegmentLoad:
     topic: TopicName
     segment: int
     bytes_per_s: float
-    """Over ``load_short_s``."""
+    """Average over ``load_short_s``."""
     records_per_s: float
     unwritten_bytes: int
-    """Accepted and not yet in a file."""
+    """Accepted bytes that are not yet written."""
     long_bytes_per_s: float = 0.0
-    """Over ``load_long_s``."""
+    """Average over ``load_long_s``."""
     long_records_per_s: float = 0.0
     histogram: tuple[float, ...] = ()
     """Records/s per sixteenth of the segment's range, over ``load_short_s``."""
@@ -56,18 +56,18 @@ class SegmentLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLoad:
-    """What a broker reports to the leader."""
+    """A broker's load report to the leader."""
 
     broker: str
     cpu_share: float
-    """Of one core, 0 to about 1 (threads may exceed it)."""
+    """Share of one core, 0 to about 1 (threads may exceed it)."""
     memory_bytes: int
     """Resident set."""
     buffered_bytes: int
-    """Log buffers, of ``memory_bytes_max``."""
+    """Log buffers, part of ``memory_bytes_max``."""
     segments: tuple[SegmentLoad, ...] = ()
     etcd: EtcdAccess | None = None
-    """None if an older broker reports."""
+    """Access to etcd; None if an older broker reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,28 +83,28 @@ class BrokerStatus:
 
 
 class DecisionKind(StrEnum):
-    """What a decision of the leader does to segments."""
+    """The kind of a leader's decision about segments."""
 
     SPLIT = "split"
     MERGE = "merge"
     MOVE = "move"
     REPAIR = "repair"
-    """Replaces lost or missing replicas."""
+    """Replacement of lost or missing replicas."""
     SEAL = "seal"
-    """As asked for by hand."""
+    """Manual sealing."""
     HOLD = "hold"
-    """Does not change what should change and can not (a single hot key)."""
+    """No change although one is due, since none is possible (a single hot key)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Something the leader did to segments, or could not do, with its reason in words."""
+    """A change of segments by the leader, or one that was impossible, with its reason in words."""
 
     at_us: int
     """Wall clock."""
     topic: TopicName
     segments: tuple[int, ...]
-    """What it is about, before the change."""
+    """Segments before the change."""
     kind: str
     """A :class:`DecisionKind`, or one that a newer leader knows."""
     reason: str
@@ -112,7 +112,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """The cluster as its leader sees it, or as another broker does while etcd lets no broker lead."""
+    """The cluster as seen by its leader, or by another broker while etcd lets no broker lead."""
 
     leader: str
     """Broker id; "" if no broker leads."""
@@ -120,10 +120,10 @@ class ClusterStatus:
     topics: int
     open_segments: int
     under_replicated_segments: int = 0
-    """Open segments with fewer live replicas than their topic wants."""
+    """Open segments with fewer live replicas than their topic requires."""
     unrecoverable_segments: int = 0
     """Open segments whose files are damaged or foreign: see ``model.segment.Segment.problem``."""
     decisions: tuple[Decision, ...] = ()
-    """The last ones of this leader, the newest last."""
+    """Recent decisions of this leader, the newest last."""
     etcd: str = ETCD_OK
-    """``ETCD_OK``, or the reason why etcd refuses calls of a broker."""
+    """``ETCD_OK``, or the reason why etcd rejects calls of a broker."""

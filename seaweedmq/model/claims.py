@@ -1,15 +1,15 @@
-"""Claims: files of the storage, each of which takes one number of one kind permanently.
+"""Claims: files in the storage, each of which reserves one number of one kind permanently.
 
-Counters in etcd are set back when etcd is restored, and gone when it is lost. A claim outlives both.
+A restored etcd sets its counters back, and a lost etcd loses them. A claim survives both.
 """
 
 from enum import StrEnum
 
 
 class ClaimKind(StrEnum):
-    """Kind of the numbers that are claimed; the value is the name of the claims' folder."""
+    """The kind of the claimed numbers; the value is the name of the claims' folder."""
 
     PRODUCER_IDS = "producer-ids"
-    """First id of each block of ids for Kafka's producers. The claim is empty."""
+    """First id of each block of ids for Kafka producers. The claim is empty."""
     NODE_IDS = "node-ids"
     """Number of each Kafka node. The claim holds the address of the broker, ``host:port``."""

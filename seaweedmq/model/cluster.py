@@ -1,6 +1,6 @@
-"""Identity of a cluster, as its storage and its etcd both keep it.
+"""Identity of a cluster, as recorded in both its storage and its etcd.
 
-Both name the same cluster, so a wrong mount, a lost etcd and a restored etcd are recognized before a broker serves.
+Both name the same cluster, so a broker detects a wrong mount, a lost etcd and a restored etcd before it serves.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ STORAGE_FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
-    """The identity that etcd keeps."""
+    """The identity in etcd."""
 
     cluster_id: str
     generation: int
@@ -21,17 +21,17 @@ class ClusterIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageMarker:
-    """The identity that the root of the storage keeps, with the newest state of etcd that the storage has seen."""
+    """The identity in the root of the storage, with the newest state of etcd that the storage has seen."""
 
     cluster_id: str
     format: int
     generation: int
     etcd_revision: int
-    """Revision of etcd in this generation; etcd has been at least this far."""
+    """Lowest possible revision of etcd in this generation."""
 
     @property
     def identity(self) -> ClusterIdentity:
-        """The part that etcd keeps as well."""
+        """The part that etcd also holds."""
         return ClusterIdentity(cluster_id=self.cluster_id, generation=self.generation)
 
     @property

@@ -1,200 +1,280 @@
-"""Every limit and interval of a broker, in one place. Units last in the names."""
+"""Every setting of a broker with its type, default and range. Units end the names.
 
+``BrokerConfig`` declares each setting once. Its checks, the reader of ``--config``, ``deploy/SETTINGS.md`` and
+``deploy/broker.toml`` come from there.
+"""
+
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import PARTITIONS_MAX, check_name
 
 KIB = 1024
 MIB = 1024 * KIB
+GIB = 1024 * MIB
+TIB = 1024 * GIB
+HOUR_S = 3_600
+DAY_S = 24 * HOUR_S
+WEEK_S = 7 * DAY_S
+YEAR_S = 365 * DAY_S
 US_PER_S = 1_000_000
 STREAM_IN_FLIGHT_FRAMES_MAX = 1_024
-"""Highest ``stream_in_flight_frames_max``: so many acknowledgements are remembered of each producer."""
+"""Highest ``stream_in_flight_frames_max``. A broker remembers as many acknowledgements of each producer."""
 PRODUCERS_MAX = 100_000
-"""Highest ``producers_max``. What a log file says of its producers stays far below the 64 MiB it may take."""
+"""Highest ``producers_max``. It keeps the producer state in a log file far below its limit of 64 MiB."""
 DELIVERY_TIMEOUT_S_MAX = 600.0
-"""Longest ``delivery_timeout_s`` of a client: after it no frame is repeated."""
-PRODUCER_IDLE_S_MAX = 3_600.0
+"""Longest ``delivery_timeout_s`` of a client, in seconds. A client repeats no frame after it."""
+PRODUCER_IDLE_S_MAX = HOUR_S
+"""Longest ``producer_idle_s``, in seconds."""
 KAFKA_UNPACKED_BYTES_MAX = 64 * MIB
-"""Highest ``kafka_unpacked_bytes_max``: what is in files is unpacked as well, and by readers that know no settings."""
+"""Highest ``kafka_unpacked_bytes_max``. Readers that know no settings also unpack the batches in files."""
 KAFKA_BYTES_MIN = 1 * MIB
-"""Kafka's clients send and ask for up to so much at a time unless they are told otherwise."""
+"""Lowest limit in bytes of Kafka clients, which send and fetch up to 1 MiB at a time by default."""
 INT32_MAX = 2**31 - 1
-"""A request says its length in so many bits, and so do most of Kafka's own settings, as which ours are shown."""
-KAFKA_WAIT_S_MAX = 604_800
-"""A week: what is to wait for ever is an error in a unit."""
+"""Highest value of 32 signed bits: the length of a Kafka request, and of most Kafka settings that show ours."""
 
-BOUNDS: Mapping[str, tuple[float, float]] = {
-    "stream_in_flight_frames_max": (1, STREAM_IN_FLIGHT_FRAMES_MAX),
-    "producers_max": (1, PRODUCERS_MAX),
-    "producers_per_segment_max": (1, PRODUCERS_MAX),
-    "file_readers_max": (1, INT32_MAX),
-    "kafka_request_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
-    "kafka_in_flight_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
-    "kafka_fetch_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
-    "kafka_requests_per_connection_max": (1, INT32_MAX),
-    "kafka_connections_max": (1, INT32_MAX),
-    "kafka_connection_idle_s": (0.01, KAFKA_WAIT_S_MAX),
-    "kafka_request_read_s": (0.01, KAFKA_WAIT_S_MAX),
-    "kafka_unpacked_bytes_max": (KAFKA_BYTES_MIN, KAFKA_UNPACKED_BYTES_MAX),
-    "kafka_cursors_max": (1, INT32_MAX),
-    "kafka_groups_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
-    "kafka_reencode_cache_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
-    "kafka_partitions_default": (1, PARTITIONS_MAX),
-    "kafka_auto_create_per_minute_max": (1, INT32_MAX),
-    "kafka_internal_partitions": (1, PARTITIONS_MAX),
-}
-"""Lowest and highest of settings that would else be found wrong when somebody's request fails, and not at the start."""
+N = TypeVar("N", int, float)
+
+
+def _number(default: N, least: float, most: float, *, is_uniform: bool = False, outlasts_clients: bool = False) -> N:
+    """Declare a setting that is a number, see :class:`Setting`."""
+    return field(
+        default=default,
+        metadata={"least": least, "most": most, "is_uniform": is_uniform, "outlasts_clients": outlasts_clients},
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Settings of one broker process. The defaults suit a small machine; ``--config FILE`` (TOML) changes them."""
+    """Settings of one broker process.
 
-    lease_ttl_s: float = 5.0
-    """etcd lease of the broker and of the leader lock; renewed every half."""
-    memory_bytes_max: int = 1024 * MIB
-    """Bound on the whole process; ``broker.memory`` shares out what the runtime leaves of it."""
-    cache_age_s: float = 300.0
-    """How long frames that are in files stay in memory for those who read a little later. They give way before if
-    memory is wanted; without an age a broker that trickles would grow for hours until it is."""
-    segment_buffer_bytes_max: int = 64 * MIB
-    """Accepted and not yet written, per segment; beyond it the broker stops reading from publishers."""
-    frame_bytes_max: int = 16 * MIB
-    stream_in_flight_bytes_max: int = 32 * MIB
-    stream_in_flight_frames_max: int = 16
-    """Of one publisher, not acknowledged; from 1 to 1,024. The same number is remembered of each producer."""
-    read_chunk_bytes: int = 1 * MIB
-    """Frames are read from files and sent to subscribers in runs of about this size."""
-    replica_timeout_s: float = 3.0
-    """A follower that makes no progress for so long is given up, and the segment continues without it. One that makes
-    progress in other segments has five times as long."""
-    log_roll_bytes: int = 128 * MIB
-    """A log file is sealed when it reaches this size ..."""
-    log_roll_age_s: float = 60.0
-    """... or this age, if it holds anything; sealed log files become Parquet."""
-    partition_roll_age_s: float = 600.0
-    """The same in topics with partitions, of which there may be thousands: at a minute a hundred that trickle would
-    make 144,000 files a day."""
-    flush_interval_s: float = 1.0
-    """Longest time from written to fsynced for ``replicated`` topics."""
-    log_grace_s: float = 600.0
-    """How long a log file stays after its Parquet file is complete, and an expired file after retention chose it."""
-    table_grace_s: float = 3_600.0
-    """How long a table that does not count any more, be it expired, deleted by hand or replaced, stays under its second
-    name and takes space: a query that has begun lists files once, and reads each when its turn comes."""
-    table_row_group_bytes: int = 16 * MIB
-    conversion_backlog_bytes_max: int = 4096 * MIB
-    """While it has much to do a broker leaves sealed log files as they are, up to so much of them ..."""
-    conversion_delay_s_max: float = 300.0
-    """... and for so long."""
-    maintenance_interval_s: float = 10.0
-    """How often files are looked over for conversion, retention and deletion."""
-    producer_retention_s: float = 86_400.0
-    """How long etcd keeps what producers had stored in a segment after it was sealed; longer than any publisher's
-    ``delivery_timeout_s``, since one that comes back later is not told what became of its last records."""
-    segment_retention_s: float = 86_400.0
-    """How long a sealed segment without records, be it that retention removed them, is remembered; longer than any
-    publisher's ``delivery_timeout_s``, too."""
-    load_report_interval_s: float = 1.0
-    load_short_s: float = 2.0
-    """Time constant of the averages that splits are decided by ..."""
-    load_long_s: float = 20.0
-    """... and of those that, with the short ones, merges are decided by."""
-    segment_target_bytes_per_s: float = 64_000_000.0
-    """What one segment of a topic with ``scaling=auto`` should carry, unless the topic says otherwise: about a tenth of
-    what one broker process moves. Twice as much is split, much less is merged with its neighbour."""
-    segment_target_records_per_s: float = 1_000_000.0
-    balance_interval_s: float = 1.0
-    """How often the leader considers splits, merges and moves."""
-    split_after_s: float = 2.0
-    """A segment younger than this is not split: its averages are not its own yet."""
-    merge_after_s: float = 60.0
-    """A segment younger than this is not merged, nor moved for balance."""
-    changes_at_once_max: int = 8
-    """Splits, merges and moves for balance that are under way at a time, in the whole cluster."""
-    group_session_timeout_s: float = 6.0
-    """A member whose stream broke and did not come back for so long is out of its group. Below 5 s it is half of it and
-    2.5 s more: it may take a member so long to see that its stream is gone."""
-    group_revoke_timeout_s: float = 300.0
-    """A member that does not let go of a segment for so long loses it: its handlers may take minutes."""
-    group_rebalance_delay_s: float = 0.2
-    """Members that come or go within this time are shared out to in one go."""
-    group_members_max: int = 1_000
-    groups_max: int = 10_000
-    producers_per_segment_max: int = 1_000
-    """Producers remembered for duplicate detection even if they can not repeat anything any more. Beyond it they are
-    forgotten, but never while their stream is open or was within ``producer_idle_s``."""
-    producer_idle_s: float = 900.0
-    """How long after the end of its stream, or its last frame if it is one of Kafka's, a producer may repeat something:
-    longer than any client's ``delivery_timeout_s``, which is at most 600 s, and at most 3,600 s."""
-    producers_max: int = 100_000
-    """Producers remembered over all segments; a new one beyond it is refused. Each takes about 1 KB, and 17 bytes more
-    for each frame that may be in flight above 16; the limit is lower where that is more than an eighth of
-    ``memory_bytes_max``. At most 100,000."""
-    storage_free_bytes_min: int = 256 * MIB
-    """While the storage has less free space, or less than a twentieth if it is small, records are refused; reads and
-    deletions continue. What is written to free space, such as tables before their logs go, needs some itself."""
-    open_segments_max: int = 4_000
-    """Of one broker, as primary or follower; the same on all. Binds what makes more of them: creation and splits.
-    What replaces a lost, drained or moved segment goes elsewhere if it can, and is served in any case."""
-    file_readers_max: int = 1_000
-    """Readers of files at a time, and no more than there is memory for; others wait. Lowered to a sixteenth of the
-    files that the broker may open."""
-    streams_max: int = 10_000
-    """And no more than there is memory for, 180 KiB each."""
-    connections_max: int = 10_000
-    """Connections of native clients and other brokers; further ones are closed at once. This setting,
-    ``kafka_connections_max`` and ``open_segments_max`` are each lowered to a quarter of the files that the broker may
-    open."""
-    rpc_timeout_s: float = 10.0
+    The defaults suit a small machine; ``--config FILE`` (TOML) changes them.
+    """
+
+    lease_ttl_s: float = _number(5.0, 1, HOUR_S)
+    """Time to live of the etcd lease of the broker and of the leader lock; the broker renews it every half."""
+    memory_bytes_max: int = _number(1024 * MIB, 64 * MIB, TIB)
+    """Limit on the memory of the whole process; give each broker of a machine its part."""
+    cache_age_s: float = _number(300.0, 0.1, WEEK_S)
+    """Longest time that written frames stay in memory for subscribers that read a little later. The broker drops them
+    earlier if it needs the memory. Without this limit, a broker with little traffic would grow for hours.
+    """
+    segment_buffer_bytes_max: int = _number(64 * MIB, KIB, TIB)
+    """Accepted bytes of one segment that are not yet written. Beyond it the broker stops reading from publishers."""
+    frame_bytes_max: int = _number(16 * MIB, KIB, GIB)
+    """Largest frame, and so the largest record."""
+    stream_in_flight_bytes_max: int = _number(32 * MIB, KIB, GIB)
+    """Unacknowledged bytes per publish stream."""
+    stream_in_flight_frames_max: int = _number(16, 1, STREAM_IN_FLIGHT_FRAMES_MAX)
+    """Unacknowledged frames per publish stream. The broker remembers as many acknowledgements of each producer."""
+    read_chunk_bytes: int = _number(1 * MIB, KIB, GIB)
+    """Approximate size of the chunks in which the broker reads files and sends frames to subscribers."""
+    replica_timeout_s: float = _number(3.0, 0.1, HOUR_S)
+    """Longest time without progress of a follower; then the segment continues without it. A follower that makes
+    progress in other segments has five times as long.
+    """
+    log_roll_bytes: int = _number(128 * MIB, KIB, TIB)
+    """Size at which the broker seals a log file. A sealed log file becomes a table."""
+    log_roll_age_s: float = _number(60.0, 0.1, WEEK_S)
+    """Age at which the broker seals a log file that is not empty."""
+    partition_roll_age_s: float = _number(600.0, 0.1, WEEK_S)
+    """``log_roll_age_s`` for topics with partitions. There may be thousands of partitions: at one minute, a hundred
+    with little traffic would make 144,000 files a day.
+    """
+    flush_interval_s: float = _number(1.0, 0.01, HOUR_S)
+    """Longest time from written to flushed in topics with durability ``replicated``."""
+    log_grace_s: float = _number(600.0, 0.1, YEAR_S)
+    """Time that a log file stays after its table is complete, and an expired file after retention chose it."""
+    table_grace_s: float = _number(3_600.0, 0.1, YEAR_S)
+    """Time that a table keeps its retained link, and takes space, after it left the live tables: expired, deleted
+    manually or replaced. A running query listed its files once and opens each of them later.
+    """
+    table_row_group_bytes: int = _number(16 * MIB, KIB, GIB)
+    """Size of the row groups of a table."""
+    conversion_backlog_bytes_max: int = _number(4096 * MIB, 1, TIB)
+    """Largest backlog of sealed log files that a busy broker leaves unconverted."""
+    conversion_delay_s_max: float = _number(300.0, 0.1, WEEK_S)
+    """Longest time that a busy broker leaves sealed log files unconverted."""
+    maintenance_interval_s: float = _number(10.0, 0.1, DAY_S)
+    """Time between two checks of the files for conversion, retention and deletion."""
+    producer_retention_s: float = _number(86_400.0, 0, YEAR_S, is_uniform=True, outlasts_clients=True)
+    """Time that etcd keeps the producer state of a sealed segment. It must exceed every publisher's
+    ``delivery_timeout_s``: a publisher that returns later cannot learn whether its last records were committed.
+    """
+    segment_retention_s: float = _number(86_400.0, 0, YEAR_S, is_uniform=True, outlasts_clients=True)
+    """Time until a sealed segment without records is pruned, also if retention removed its records. It must exceed
+    every publisher's ``delivery_timeout_s``.
+    """
+    load_report_interval_s: float = _number(1.0, 0.1, HOUR_S, is_uniform=True)
+    """Time between two load reports to the leader."""
+    load_short_s: float = _number(2.0, 0.1, HOUR_S, is_uniform=True)
+    """Time constant of the short averages, which decide splits and, with the long ones, merges."""
+    load_long_s: float = _number(20.0, 0.1, HOUR_S, is_uniform=True)
+    """Time constant of the long averages, which decide merges together with the short ones."""
+    segment_target_bytes_per_s: float = _number(64_000_000.0, 1, TIB, is_uniform=True)
+    """Target rate of one segment of a topic with ``scaling=auto`` that sets no target itself: about a tenth of the rate
+    of one broker process. The leader splits a segment at twice the target and merges neighbors far below it.
+    """
+    segment_target_records_per_s: float = _number(1_000_000.0, 1, 1_000_000_000, is_uniform=True)
+    """Target rate of records of one segment, as ``segment_target_bytes_per_s``."""
+    balance_interval_s: float = _number(1.0, 0.1, HOUR_S, is_uniform=True)
+    """Time between two checks of the leader for splits, merges and moves."""
+    split_after_s: float = _number(2.0, 0.1, DAY_S, is_uniform=True)
+    """Lowest age of a segment to be split. The averages of a younger one are not its own yet."""
+    merge_after_s: float = _number(60.0, 0.1, DAY_S, is_uniform=True)
+    """Lowest age of a segment to be merged, or moved for balance."""
+    changes_at_once_max: int = _number(8, 1, 10_000, is_uniform=True)
+    """Concurrent splits, merges and moves for balance in the whole cluster."""
+    group_session_timeout_s: float = _number(6.0, 0.1, HOUR_S, is_uniform=True)
+    """Time after which a member whose stream broke and did not return leaves its group. Below 5 s the timeout is half
+    of this value and 2.5 s more: a member may take that long to detect that its stream broke.
+    """
+    group_revoke_timeout_s: float = _number(300.0, 0.1, DAY_S, is_uniform=True)
+    """Time after which a member that does not release a revoked segment loses it. The handlers of a member may take
+    minutes.
+    """
+    group_rebalance_delay_s: float = _number(0.2, 0.01, 60, is_uniform=True)
+    """Time that a group collects joining and leaving members before one rebalance."""
+    group_members_max: int = _number(1_000, 1, INT32_MAX, is_uniform=True)
+    """Members of one group."""
+    groups_max: int = _number(10_000, 1, INT32_MAX, is_uniform=True)
+    """Groups of the cluster."""
+    producers_per_segment_max: int = _number(1_000, 1, PRODUCERS_MAX)
+    """Producers of one segment that a broker remembers for duplicate detection although they can repeat nothing. Beyond
+    it the broker forgets the longest idle, but no producer whose stream is open or ended within ``producer_idle_s``.
+    """
+    producer_idle_s: float = _number(900.0, 0, PRODUCER_IDLE_S_MAX, outlasts_clients=True)
+    """Time that a producer may repeat frames after the end of its stream, or after the last frame of a Kafka producer.
+    It must exceed every client's ``delivery_timeout_s``, which is at most 600 s.
+    """
+    producers_max: int = _number(100_000, 1, PRODUCERS_MAX)
+    """Producers that a broker remembers over all segments; it rejects a new one beyond it. Each takes about 1 KB,
+    and 17 bytes for each frame in flight above 16. The limit is lower where that exceeds an eighth of
+    ``memory_bytes_max``.
+    """
+    storage_free_bytes_min: int = _number(256 * MIB, 1, TIB)
+    """Free space of the storage below which the broker rejects records, or a twentieth of a small storage. Reads and
+    deletions continue. Freeing space needs some itself: the broker writes tables before it deletes their log files.
+    """
+    open_segments_max: int = _number(4_000, 1, INT32_MAX, is_uniform=True)
+    """Open segments of one broker, as primary or follower. It limits creation and splits. The replacement of
+    a lost, drained or moved segment goes to another broker if possible, and is served in any case.
+    """
+    file_readers_max: int = _number(1_000, 1, INT32_MAX)
+    """Concurrent readers of files; further ones wait. The limit is lower if memory is short, and at most a sixteenth of
+    the files that the broker may open.
+    """
+    streams_max: int = _number(10_000, 1, INT32_MAX)
+    """Concurrent streams. The limit is lower if memory is short: a stream takes 180 KiB."""
+    connections_max: int = _number(10_000, 1, INT32_MAX)
+    """Connections of native clients and other brokers; the broker closes further ones at once. This setting,
+    ``kafka_connections_max`` and ``open_segments_max`` are each at most a quarter of the files that the broker may
+    open.
+    """
+    rpc_timeout_s: float = _number(10.0, 0.1, HOUR_S)
     """Deadline of one unary call between brokers."""
     kafka_listen: str = ""
-    """``HOST:PORT`` where Kafka clients are listened for; "" for nowhere. As --kafka-listen."""
+    """``HOST:PORT`` where the broker listens for Kafka clients; "" disables it. It needs the extra ``kafka``."""
     kafka_advertise: str = ""
-    """``HOST:PORT`` that Kafka clients are told to dial; "" for ``kafka_listen``. As --kafka-advertise."""
+    """``HOST:PORT`` that Kafka clients dial; "" for ``kafka_listen``."""
     kafka_namespace: str = "kafka"
-    """Whose topics Kafka clients see."""
-    kafka_request_bytes_max: int = 100 * MIB
-    """A larger one ends its connection. This and the other ``bytes_max`` of Kafka's are 1 MiB at least."""
-    kafka_in_flight_bytes_max: int = 64 * MIB
-    """Bytes of requests that are read and not answered, and of replies that are not taken, over all connections. A
-    quarter is guaranteed, up to 16 KiB for each connection, and a quarter reserved for the one that has waited longest;
-    of the rest a connection may hold half of what is free. Beyond it no more are read."""
-    kafka_fetch_bytes_max: int = 64 * MIB
-    """Of all replies to Fetch together that are made and not sent. When there is little left, replies are smaller."""
-    kafka_requests_per_connection_max: int = 100
-    """Read and not answered."""
-    kafka_connections_max: int = 10_000
-    """And no more than a quarter of the files that the broker may open."""
-    kafka_connection_idle_s: float = 600.0
-    """A connection on which nothing is asked for so long is closed."""
-    kafka_request_read_s: float = 30.0
-    """Longest time in which nothing comes of a request that began, or a client takes nothing of its replies."""
-    kafka_unpacked_bytes_max: int = 64 * MIB
-    """What a compressed batch may be unpacked to; at most 64 MiB."""
-    kafka_cursors_max: int = 64
-    """Readers of files that are kept for who goes on reading there."""
-    kafka_groups_bytes_max: int = 64 * MIB
-    """Bytes of members and offsets of Kafka's groups that this broker coordinates; what is beyond is refused."""
-    kafka_reencode_cache_bytes_max: int = 32 * MIB
-    """Of batches made for Kafka clients from records that other clients published."""
-    kafka_partitions_default: int = 4
-    """Of a topic that is created without saying how many; from 1 to 4,096."""
+    """Namespace whose topics Kafka clients see."""
+    kafka_request_bytes_max: int = _number(100 * MIB, KAFKA_BYTES_MIN, INT32_MAX)
+    """Size of one Kafka request; a larger one ends its connection."""
+    kafka_in_flight_bytes_max: int = _number(64 * MIB, KAFKA_BYTES_MIN, INT32_MAX)
+    """Bytes of unanswered requests and unsent replies over all Kafka connections. A quarter is guaranteed to
+    connections, up to 16 KiB each. A quarter is reserved for the connection that has waited longest. A connection may
+    hold half of the free rest. Beyond the limit the broker reads no more requests.
+    """
+    kafka_fetch_bytes_max: int = _number(64 * MIB, KAFKA_BYTES_MIN, INT32_MAX)
+    """Bytes of all unsent replies to Fetch. The broker makes smaller replies when little is left."""
+    kafka_requests_per_connection_max: int = _number(100, 1, INT32_MAX)
+    """Unanswered requests of one Kafka connection."""
+    kafka_connections_max: int = _number(10_000, 1, INT32_MAX)
+    """Kafka connections, at most a quarter of the files that the broker may open."""
+    kafka_connection_idle_s: float = _number(600.0, 0.01, WEEK_S)
+    """Time without requests after which the broker closes a Kafka connection."""
+    kafka_request_read_s: float = _number(30.0, 0.01, WEEK_S)
+    """Longest time without progress while the broker reads a request or a client reads its replies."""
+    kafka_unpacked_bytes_max: int = _number(64 * MIB, KAFKA_BYTES_MIN, KAFKA_UNPACKED_BYTES_MAX)
+    """Unpacked size of a compressed batch."""
+    kafka_cursors_max: int = _number(64, 1, INT32_MAX)
+    """Open readers of files that the broker keeps for the next Fetch at their position."""
+    kafka_groups_bytes_max: int = _number(64 * MIB, KAFKA_BYTES_MIN, INT32_MAX)
+    """Bytes of members and offsets of the Kafka groups that this broker coordinates; it rejects requests beyond it."""
+    kafka_reencode_cache_bytes_max: int = _number(32 * MIB, KAFKA_BYTES_MIN, INT32_MAX)
+    """Bytes of cached batches, re-encoded for Kafka clients from records of other clients."""
+    kafka_partitions_default: int = _number(4, 1, PARTITIONS_MAX)
+    """Partitions of a topic that is created without a number of them."""
     kafka_auto_create: bool = True
-    """Whether a topic that a Kafka client asks about is created."""
-    kafka_auto_create_per_minute_max: int = 100
-    """Topics that a broker creates in a minute for the Kafka clients of one address that ask about them. It does not
-    bind CreateTopics. At least 1."""
-    kafka_internal_partitions: int = 8
-    """Of the internal topic of Kafka's groups. It can not be changed once that is there."""
+    """Whether the broker creates a topic that a Kafka client requests."""
+    kafka_auto_create_per_minute_max: int = _number(100, 1, INT32_MAX)
+    """Topics that a broker creates per minute on request of the Kafka clients of one address. It does not limit
+    CreateTopics.
+    """
+    kafka_internal_partitions: int = _number(8, 1, PARTITIONS_MAX)
+    """Partitions of the internal topic of Kafka groups; fixed once that topic exists."""
 
     def __post_init__(self) -> None:
-        for name, (least, most) in BOUNDS.items():
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise InvalidArgument(f"{name} is {value:,}: give from {least:,} to {most:,}")
+        for setting in SETTINGS.values():
+            setting.check(getattr(self, setting.name))
         check_name("kafka_namespace", self.kafka_namespace)
         if self.kafka_advertise and not self.kafka_listen:
-            raise InvalidArgument("kafka_advertise is given without kafka_listen: Kafka clients would dial in vain")
+            raise InvalidArgument("kafka_advertise needs kafka_listen: set both or neither")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The declaration of one setting of ``BrokerConfig``."""
+
+    name: str
+    type: type[bool | int | float | str]
+    default: bool | int | float | str
+    least: float = -math.inf
+    """Lowest value of a number. Without a range a wrong value would fail requests, not the start."""
+    most: float = math.inf
+    """Highest value of a number."""
+    is_uniform: bool = False
+    """Whether all brokers of a cluster need the same value."""
+    outlasts_clients: bool = False
+    """Whether operators must set more than ``DELIVERY_TIMEOUT_S_MAX``: how long brokers remember what publishers may
+    still repeat or query. Tests with faster clients set less.
+    """
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the value is a number."""
+        return self.type in (int, float)
+
+    @property
+    def type_rule(self) -> str:
+        """The values of a configuration file that have the type."""
+        return {bool: "true or false", str: "a string", int: "a whole number above 0"}.get(
+            self.type, "a number above 0"
+        )
+
+    def has_type_of(self, value: object) -> bool:
+        """Return whether a value of a configuration file has the type. Numbers are above 0."""
+        if not self.is_number:
+            return isinstance(value, self.type)
+        kinds = (int,) if self.type is int else (int, float)
+        return isinstance(value, kinds) and not isinstance(value, bool) and value > 0
+
+    def check(self, value: Any) -> None:
+        """Check that a number is within its range.
+
+        Raises:
+            InvalidArgument: If it is not.
+        """
+        if self.is_number and not self.least <= value <= self.most:
+            raise InvalidArgument(f"{self.name} is {value:,}: give from {self.least:,} to {self.most:,}")
+
+
+SETTINGS: Mapping[str, Setting] = {
+    declared.name: Setting(declared.name, declared.type, declared.default, **declared.metadata)  # type: ignore[arg-type]
+    for declared in fields(BrokerConfig)
+}
+"""Name -> setting, in the order of their declaration."""

@@ -1,4 +1,4 @@
-"""Files of segments, known by their names alone."""
+"""Files of segments, described by their names alone."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,24 +7,26 @@ from seaweedmq.model.topic import TopicName
 
 
 class FileKind(StrEnum):
+    """The kind of a segment's file."""
+
     LOG = "log"
     TABLE = "table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFile:
-    """A log or Parquet file of a segment, known by its name alone."""
+    """A log file or table of a segment, described by its name alone."""
 
     topic: TopicName
     segment: int
     kind: FileKind
     base_offset: int
     end_offset: int | None
-    """Exclusive; None for a log file, whose end only its content tells."""
+    """End, exclusive; None for a log file, whose end only its content shows."""
     writer: str
-    """Broker id that wrote a log file; "" for a table."""
+    """Broker id of the writer of a log file; "" for a table."""
     size_bytes: int
     path: str
-    """Relative to the storage root."""
+    """Path relative to the storage root."""
     modified_us: int
-    """Wall clock of the storage; the grace periods are counted from it."""
+    """Wall clock of the storage; the grace periods count from it."""

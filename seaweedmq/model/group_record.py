@@ -1,62 +1,65 @@
-"""What etcd keeps of a group and a topic: enough for the next leader to go on where the last one was."""
+"""Records in etcd of a group and a topic, from which the next leader resumes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seaweedmq.model.subscribe import Start
+from seaweedmq.model.messages.subscribe import Start
 
 FORMER_INCARNATIONS_MAX = 8
+"""Fenced incarnations that a member's record keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRecord:
-    """A member, connected or expected back."""
+    """A member, connected or expected to reconnect."""
 
     incarnation: int
     client: str
     former: tuple[int, ...] = ()
-    """Incarnations of this id that were fenced, the latest first, at most ``FORMER_INCARNATIONS_MAX``: a zombie that
-    comes back must not fence its successor."""
+    """Fenced incarnations of this id, the latest first, at most ``FORMER_INCARNATIONS_MAX``. A zombie that returns must
+    not fence its successor.
+    """
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """Who owns a segment."""
+class SegmentOwner:
+    """The owner of a segment."""
 
     member: str
     generation: int
-    """When it was given."""
+    """Generation in which the owner got the segment."""
     revoking: bool = False
-    """The owner was told to let go and did not say yet that it has. Nobody else may have it until then."""
+    """Whether the segment is revoked and not yet released. No other member may get it until then."""
     void: bool = False
-    """A reset came since: what its owner commits counts no more. It is ``revoking``, too."""
+    """Whether a reset followed: its owner's commits are rejected. The segment is also ``revoking``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRecord:
-    """Rewritten when members or owners change; commits do not touch it."""
+    """The record of a group, rewritten when members or owners change; commits do not touch it."""
 
     topic_uid: int
     start: Start
-    """Where segments below ``horizon`` begin of which nothing is committed; the others begin at the earliest."""
+    """Start of segments below ``horizon`` without a commit; the others begin at the earliest."""
     horizon: int
-    """The first segment id that did not exist when the group was created, or reset."""
+    """Lowest segment id that did not exist when the group was created, or reset."""
     generation: int
-    """Rises with each change of owners."""
+    """Generation, which rises with each change of owners."""
     members: Mapping[str, MemberRecord]
-    owners: Mapping[int, Owner]
+    owners: Mapping[int, SegmentOwner]
     crashes: Mapping[int, int]
-    """Segment -> how many owners in a row were lost without committing anything although there was something to read;
-    segments without such a loss are left out."""
+    """Segment -> number of consecutive owners that were lost without a commit although there was something to read.
+    Segments without such a loss are missing.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
-    """What a group committed of one segment."""
+class CommittedOffset:
+    """A group's commit of one segment."""
 
     offset: int
-    """Everything below is dealt with."""
+    """Offset below which the group has handled everything."""
     deliveries: Mapping[int, int]
-    """See ``model.groups.Position``."""
+    """Numbers of deliveries, see ``model.groups.Position``."""
     at_us: int
     """Wall clock of the leader, microseconds since 1970 UTC."""

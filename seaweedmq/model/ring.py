@@ -1,4 +1,4 @@
-"""A topic's ring of slots, and contiguous ranges of them."""
+"""The ring of a topic's slots, and contiguous ranges of them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,18 +9,21 @@ import xxhash
 from seaweedmq.errors import InvalidArgument
 
 RING_SLOTS_MAX = 65_536
-"""Of any topic, since headers of frames name slots in 16 bits; and of one that does not say otherwise."""
+"""Highest number of slots, since frame headers hold slots in 16 bits; also the default."""
 HISTOGRAM_BUCKETS = 16
 
 
 def slot_of(key: bytes) -> int:
-    """Slot of a partition key in a ring of ``RING_SLOTS_MAX``: the top 16 bits of XXH3-64 with seed 0."""
+    """Return the slot of a partition key in a ring of ``RING_SLOTS_MAX``: the top 16 bits of XXH3-64 with seed 0."""
     return int(xxhash.xxh3_64_intdigest(key)) >> 48
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class KeyRange:
-    """Contiguous slots ``[lo, hi)``. Invariant: 0 <= lo < hi <= 65536."""
+    """A range of contiguous slots ``[lo, hi)``.
+
+    Invariant: 0 <= lo < hi <= 65536.
+    """
 
     lo: int
     hi: int
@@ -28,12 +31,12 @@ class KeyRange:
     def __post_init__(self) -> None:
         if not 0 <= self.lo < self.hi <= RING_SLOTS_MAX:
             raise InvalidArgument(
-                f"key range [{self.lo}, {self.hi}) is not a part of the ring: needs 0 <= lo < hi <= {RING_SLOTS_MAX}"
+                f"key range [{self.lo}, {self.hi}) is not part of the ring: give 0 <= lo < hi <= {RING_SLOTS_MAX}"
             )
 
     @property
     def width(self) -> int:
-        """Number of slots."""
+        """The number of slots."""
         return self.hi - self.lo
 
     def __contains__(self, slot: int) -> bool:
@@ -44,15 +47,15 @@ class KeyRange:
         return self.lo <= slot_min <= slot_max < self.hi
 
     def overlaps(self, other: "KeyRange") -> bool:
-        """Whether they share a slot."""
+        """Whether both ranges share a slot."""
         return self.lo < other.hi and other.lo < self.hi
 
     def within(self, other: "KeyRange") -> "KeyRange | None":
-        """The slots that both have, if there are any."""
+        """Return the slots of both ranges, or None."""
         return KeyRange(max(self.lo, other.lo), min(self.hi, other.hi)) if self.overlaps(other) else None
 
     def without(self, other: "KeyRange") -> list["KeyRange"]:
-        """The slots that the other one does not have, in up to two ranges."""
+        """Return the slots that the other range lacks, in up to two ranges."""
         edges = (self.lo, min(self.hi, other.lo)), (max(self.lo, other.hi), self.hi)
         return [KeyRange(lo, hi) for lo, hi in edges if lo < hi]
 
@@ -60,11 +63,11 @@ class KeyRange:
         """Cut into ``[lo, at)`` and ``[at, hi)``.
 
         Raises:
-            InvalidArgument: ``at`` leaves one side empty.
+            InvalidArgument: If ``at`` leaves one side empty.
         """
         if not self.lo < at < self.hi:
             raise InvalidArgument(
-                f"can not split [{self.lo}, {self.hi}) at slot {at}: choose a slot from {self.lo + 1} to {self.hi - 1}"
+                f"cannot split [{self.lo}, {self.hi}) at slot {at}: choose a slot from {self.lo + 1} to {self.hi - 1}"
             )
         return KeyRange(self.lo, at), KeyRange(at, self.hi)
 
@@ -73,22 +76,22 @@ class KeyRange:
 
 
 WHOLE_RING = KeyRange(0, RING_SLOTS_MAX)
-"""Of a topic with as many slots as there can be: ``Topic.ring`` tells which a topic has."""
+"""Ring with the highest number of slots. ``Topic.ring`` is the ring of a topic."""
 
 
 def even_ranges(ring: KeyRange, count: int) -> tuple[KeyRange, ...]:
     """Cut a ring into ``count`` ranges whose widths differ by at most one slot.
 
     Raises:
-        InvalidArgument: ``count`` is not from 1 to the number of slots.
+        InvalidArgument: If ``count`` is not from 1 to the number of slots.
     """
     if not 1 <= count <= ring.width:
-        raise InvalidArgument(f"{count} segments asked for: a topic has from 1 to {ring.width}, one a slot at most")
+        raise InvalidArgument(f"{count} segments asked for: a topic has 1 to {ring.width}, at most one per slot")
     edges = [ring.lo + ring.width * i // count for i in range(count + 1)]
     return tuple(KeyRange(lo, hi) for lo, hi in pairwise(edges))
 
 
-def is_partition(ranges: Iterable[KeyRange], ring: KeyRange) -> bool:
+def covers_ring(ranges: Iterable[KeyRange], ring: KeyRange) -> bool:
     """Whether the ranges, in any order, cover the ring exactly once."""
     at = ring.lo
     for r in sorted(ranges):

@@ -1,4 +1,7 @@
-"""A batch that was put down in the shared storage to be published as one, exactly once, by whoever finishes it."""
+"""A staged batch: rows in the shared storage, published as one and exactly once.
+
+Any process may complete it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,86 +10,92 @@ from typing import NamedTuple
 from seaweedmq.model.ring import KeyRange
 
 
-class Place(NamedTuple):
-    """A segment as the lineage has it."""
+class StagedSegment(NamedTuple):
+    """A segment of a staged batch, as in the lineage."""
 
     segment: int
     slots: KeyRange
     predecessors: tuple[int, ...]
 
 
-class Finished(NamedTuple):
-    """What became of a segment's rows."""
+class FinishedSegment(NamedTuple):
+    """The outcome of a sealed segment's rows."""
 
     kept: int
-    """So many of them, from the first one on, are committed there, and no more ever will be."""
+    """Number of rows, from the first one, that are committed there; no more ever will be."""
     successors: tuple[int, ...]
-    """Who gets the others; empty if there are none."""
+    """Segments that get the other rows; empty if none remain."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """Frames back to back. Their producer, epoch and sequences are set when they are published."""
+    """A file of frames, back to back.
+
+    Publishing sets their producer, epoch and sequences.
+    """
 
     name: str
-    """In the batch's folder."""
+    """File name in the batch's folder."""
     size_bytes: int
     record_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a batch is: from here on everything follows from this, whoever publishes it and how often."""
+    """The definition of a batch.
+
+    It alone determines every later step, in any process and at each repeat of the publication.
+    """
 
     topic_uid: int
     batch: int
-    """Of the sink, rising; it is the producer's epoch."""
+    """Batch number of the sink, rising; it is the producer's epoch."""
     producer_id: int
     ring: KeyRange
     files: tuple[StagedFile, ...]
-    """In the order of the rows."""
-    roots: tuple[Place, ...]
-    """Segments that were open at that moment."""
+    """Files in the order of the rows."""
+    roots: tuple[StagedSegment, ...]
+    """Segments that were open when the batch was staged."""
     checkpoint: str = ""
-    """Location of the query's checkpoint; "" if it is not known."""
+    """Location of the query's checkpoint; "" if unknown."""
 
     @property
     def record_count(self) -> int:
-        """Rows of the batch."""
+        """The number of rows."""
         return sum(file.record_count for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """How far a segment is: rows below ``sequence`` are acknowledged, the last of them below ``offset``."""
+class SegmentProgress:
+    """The progress in a segment: rows below ``sequence`` are acknowledged, the last of them below ``offset``."""
 
     sequence: int
     offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far a batch is, as somebody has noted it: at least so far."""
+class BatchProgress:
+    """The noted progress of a batch; the actual progress may be further."""
 
-    places: tuple[Place, ...] = ()
-    """Of the segments that are named below, and of those that say when these may begin."""
-    finished: Mapping[int, Finished] = field(default_factory=dict)
-    """In the order of what happened."""
-    reached: Mapping[int, Reached] = field(default_factory=dict)
+    places: tuple[StagedSegment, ...] = ()
+    """Segments that are named below, and those that determine when these may begin."""
+    finished: Mapping[int, FinishedSegment] = field(default_factory=dict)
+    """Outcome of each sealed segment, in the order of the events."""
+    reached: Mapping[int, SegmentProgress] = field(default_factory=dict)
 
     @property
     def record_count(self) -> int:
-        """Rows that are committed, at least so many; of a segment that was sealed those that it kept."""
+        """The number of committed rows, or more; of a sealed segment, the rows that it kept."""
         kept = sum(end.kept for end in self.finished.values())
         return kept + sum(at.sequence for segment, at in self.reached.items() if segment not in self.finished)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """The last batch that a sink has finished; those before it were finished earlier."""
+class CompletedBatch:
+    """The last batch that a sink has completed; it completed the earlier ones before."""
 
     batch: int
     ranges: tuple[KeyRange, ...]
-    """Ranges of the segments that were open then: rows staged by them seldom have to be sorted again."""
+    """Ranges of the segments that were open then: rows staged by them seldom need sorting again."""
     checkpoint: str = ""
-    """Location of the query's checkpoint; "" if it is not known."""
+    """Location of the query's checkpoint; "" if unknown."""

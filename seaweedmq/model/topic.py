@@ -1,4 +1,4 @@
-"""Topics: their names, and what a user chose for them."""
+"""Topics: their names, their settings and their record in etcd."""
 
 import re
 from dataclasses import dataclass
@@ -12,17 +12,21 @@ from seaweedmq.model.topic_settings import Configs, TopicSettings, settings_of
 NAME_LENGTH_MAX = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 TOPIC_NAME_LENGTH_MAX = 249
-"""Kafka's bound; a folder's name may be a little longer."""
+"""Kafka's limit on a topic name; the name of a folder may be a little longer."""
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
-"""Those of Kafka, but for hidden folders."""
+"""Kafka's topic names, without those of hidden folders."""
 _WHY = "(names become folders and etcd keys, so that every file system and tool can read them)"
 
 
 def check_name(what: str, name: str) -> str:
-    """Return ``name`` if it may name a namespace or group; ``what`` goes into the error.
+    """Return ``name`` if it is a legal name of a namespace or group.
+
+    Args:
+        what: Kind of the name, for the error.
+        name: Name to check.
 
     Raises:
-        InvalidArgument: the name is empty, too long, or has a character that is not allowed.
+        InvalidArgument: If the name is empty or too long, or has a character that is not allowed.
     """
     rule = f"use 1 to {NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ - and begin with a letter or digit {_WHY}"
     return _checked(what, name, _NAME, NAME_LENGTH_MAX, rule)
@@ -43,7 +47,7 @@ def _checked(what: str, name: str, allowed: re.Pattern[str], length_max: int, ru
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicName:
-    """``namespace/name``."""
+    """A topic's name with its namespace: ``namespace/name``."""
 
     namespace: str
     name: str
@@ -54,10 +58,10 @@ class TopicName:
 
     @classmethod
     def parse(cls, text: str) -> "TopicName":
-        """Read ``namespace/name``.
+        """Parse ``namespace/name``.
 
         Raises:
-            InvalidArgument: not two legal names with one slash between.
+            InvalidArgument: If the text is not two legal names with one slash between.
         """
         namespace, slash, name = text.partition("/")
         if not slash or "/" in name:
@@ -68,68 +72,73 @@ class TopicName:
         return f"{self.namespace}/{self.name}"
 
 
-def created_again(name: TopicName) -> NotFound:
-    """What is told whoever knows an earlier topic of this name."""
+def topic_recreated(name: TopicName) -> NotFound:
+    """Return the error for a caller that knows an earlier topic of this name."""
     return NotFound(f"topic {name} was deleted, and created again: open a new publisher or subscriber")
 
 
 class Durability(StrEnum):
-    """When a record counts as kept."""
+    """The condition on which a record is acknowledged."""
 
     REPLICATED = "replicated"
-    """Every replica holds it and, on file storage, it is in the file; fsync follows within the flush interval."""
+    """Every replica holds the record and, on file storage, it is written; the flush follows within
+    ``flush_interval_s``.
+    """
     STORED = "stored"
-    """It is fsynced."""
+    """The record is flushed."""
 
 
 class Scaling(StrEnum):
-    """Whether the cluster may split and merge the topic's segments by itself."""
+    """Whether the cluster may split and merge the topic's segments by load."""
 
     AUTO = "auto"
     FIXED = "fixed"
 
 
 PARTITIONS_MAX = 4_096
-"""Of one topic. Each is a segment."""
+"""Partitions of one topic. Each is a segment."""
 TOPICS_AT_ONCE_MAX = 250
-"""Of one call that creates topics."""
+"""Topics of one call that creates topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """What a user asks for when creating a topic."""
+    """A user's request for a new topic."""
 
     name: TopicName
     segments: int = 1
     partitions: int | None = None
-    """See ``Topic.partitions``. Then ``segments`` means nothing."""
+    """Number of partitions, see ``Topic.partitions``. ``segments`` then has no effect."""
     replicas: int = 1
     durability: Durability | None = None
-    """None: ``stored`` with one replica, ``replicated`` with more."""
+    """Durability. None: ``stored`` with one replica, ``replicated`` with more."""
     scaling: Scaling | None = None
-    """None: ``fixed`` with partitions, ``auto`` without."""
+    """Scaling. None: ``fixed`` with partitions, ``auto`` without."""
     schema: bytes | None = None
     """Arrow schema as an IPC schema message; None for a plain topic."""
     retention_s: float | None = None
     retention_bytes: int | None = None
     target_bytes_per_s: float | None = None
-    """What one segment should carry; None: the cluster's ``segment_target_bytes_per_s``."""
+    """Target rate of one segment; None: the cluster's ``segment_target_bytes_per_s``."""
     target_records_per_s: float | None = None
     configs: Configs = ()
-    """See ``Topic.configs``."""
+    """Settings by name, see ``Topic.configs``."""
 
     @property
     def first_segments(self) -> int:
-        """How many it begins with."""
+        """The number of segments at creation."""
         return self.partitions or self.segments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChange:
-    """What ``topic alter`` changes. None leaves a setting as it is; 0 removes a retention limit or an own target."""
+    """Changes of ``topic alter``.
+
+    None leaves a setting as it is; 0 removes a retention limit or a target of the topic.
+    """
 
     partitions: int | None = None
-    """As many as there are to be: they only grow."""
+    """New number of partitions; it can only grow."""
     durability: Durability | None = None
     scaling: Scaling | None = None
     retention_s: float | None = None
@@ -137,28 +146,29 @@ class TopicChange:
     target_bytes_per_s: float | None = None
     target_records_per_s: float | None = None
     configs: Configs | None = None
-    """All of them as they are to be: what is left out is set no more."""
+    """Complete new settings by name: a name that is missing is unset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """A topic that was deleted, and whose files may still be there."""
+    """A deleted topic whose files may still exist."""
 
     name: TopicName
     uid: int
     primaries: tuple[str, ...] = ()
-    """Broker ids of the primaries of its open segments, which may acknowledge records until they learn of the deletion,
-    and of the coordinators of Kafka's groups, which may commit offsets."""
+    """Broker ids of the primaries of its open segments, which may acknowledge records until they learn of the deletion.
+    Also those of the coordinators of Kafka groups, which may commit offsets.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowWatermarks:
-    """What of a topic was deleted by hand, as recorded in etcd beside the topic."""
+    """The manual record deletions of a topic, as etcd records them beside the topic."""
 
     name: TopicName
     uid: int
     offsets: tuple[int, ...]
-    """See ``Topic.low_watermarks``."""
+    """Low watermark of each partition, see ``Topic.low_watermarks``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +177,7 @@ class Topic:
 
     name: TopicName
     uid: int
-    """Random 63 bits; tells a topic from an earlier one of the same name. Written into every log file."""
+    """Random 63 bits; distinguishes a topic from an earlier one of the same name. Every log file holds it."""
     replicas: int
     durability: Durability
     scaling: Scaling
@@ -175,37 +185,39 @@ class Topic:
     retention_s: float | None
     retention_bytes: int | None
     next_segment: int
-    """Id the next segment will get; ids are never used twice."""
+    """Id of the next segment; ids are never reused."""
     created_us: int
     """Wall clock, microseconds since 1970 UTC."""
     target_bytes_per_s: float | None = None
-    """What one segment should carry; None: the cluster's ``segment_target_bytes_per_s``."""
+    """Target rate of one segment; None: the cluster's ``segment_target_bytes_per_s``."""
     target_records_per_s: float | None = None
     segments_min: int = 1
-    """Merging by load stops here: as many as were asked for at the creation."""
+    """Number of segments at which merging by load stops: the number at creation."""
     adopting: bytes | None = None
-    """The schema that a plain topic gets if it is empty. No plain frame is appended until that is decided."""
+    """Schema that a plain topic adopts if it is empty. Until that is decided, brokers append no plain frame."""
     pruned: IdRanges = NO_IDS
-    """Segments that are forgotten, since they were sealed long ago and hold nothing any more. What turns up of them is
-    not read, and nobody may acknowledge anything there. Clients are not told: an id that is neither described nor to
-    come is one of these."""
+    """Pruned segments: sealed long ago and without records. Files of them are not read, and no record of them may be
+    acknowledged. Clients do not receive the set: an id below ``next_segment`` without a description is pruned.
+    """
     partitions: int | None = None
-    """How many partitions publishers choose from, as those of Kafka do: the ring has a slot for each, and each is a
-    segment. None: keys are spread over a ring of ``RING_SLOTS_MAX`` slots. Only grows."""
+    """Number of partitions that publishers choose from, as in Kafka. The ring has one slot for each, and each is a
+    segment. None: keys spread over a ring of ``RING_SLOTS_MAX`` slots. It can only grow.
+    """
     configs: Configs = ()
-    """What was set by name and has no field of its own. Any name is kept; see ``settings`` for what acts."""
+    """Settings by name without a field of their own. A topic keeps any name; ``settings`` has the effective values."""
     low_watermarks: tuple[int, ...] = ()
-    """By partition, the offset below which records were deleted by hand; 0 of those that are left out at the end. Kept
-    apart, see ``LowWatermarks``."""
+    """Offset of each partition below which records were deleted manually; missing partitions at the end have 0. Etcd
+    keeps them apart, see ``LowWatermarks``.
+    """
 
     @property
     def ring(self) -> KeyRange:
-        """All of its slots, which its open segments share out among them."""
+        """All slots of the topic, which its open segments divide."""
         return KeyRange(0, self.partitions or RING_SLOTS_MAX)
 
     @property
     def has_retention(self) -> bool:
-        """Whether records are removed: by age, by size, or by hand."""
+        """Whether records are removed by age, by size or manually."""
         return self.expires or bool(self.low_watermarks)
 
     @property
@@ -214,16 +226,19 @@ class Topic:
         return (self.retention_s is not None or self.retention_bytes is not None) and self.settings.expires
 
     def low_watermark(self, slots: KeyRange) -> int:
-        """Whatever lies below in a segment of these slots was deleted by hand. May be above the segment's end."""
+        """Return the offset below which the records of a segment of these slots were deleted manually.
+
+        It may exceed the segment's end.
+        """
         marks = self.low_watermarks
         return min(marks[slots.lo : slots.hi]) if slots.hi <= len(marks) else 0
 
     @property
     def settings(self) -> TopicSettings:
-        """What acts of ``configs``."""
+        """The effective values of ``configs``."""
         return settings_of(self.configs)
 
     @property
     def schema_version(self) -> int:
-        """0 for a plain topic, 1 once it has a schema."""
+        """The schema version: 0 for a plain topic, 1 once it has a schema."""
         return 0 if self.schema is None else 1

@@ -1,7 +1,8 @@
-"""What was set of a topic by name, as tools for Kafka do, and which of it acts here. Pure.
+"""Topic settings by name, as Kafka tools set them, and their effective values. Pure.
 
-Any name and value is kept and shown. What acts is read by :func:`settings_of`, and checked before it is kept; what has
-a field of its own in a topic is set there and never by name. Names and units are Kafka's, or begin with seaweedmq.
+A topic keeps and shows any name and value. :func:`settings_of` reads the effective ones, which are checked before they
+are kept. A setting with its own field in a topic is set there and never by name. Names and units are Kafka's, or begin
+with ``seaweedmq``.
 """
 
 import math
@@ -21,7 +22,7 @@ CONFIGS_MAX = 100
 CONFIG_NAME_LENGTH_MAX = 249
 CONFIG_VALUE_LENGTH_MAX = 4_096
 CONFIGS_LENGTH_MAX = 16_384
-"""Characters of all names and values of a topic, whose record is written again with every segment that is replaced."""
+"""Characters of all names and values of a topic. Each replacement of a segment rewrites the topic's record."""
 _NAME = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 OWN_FIELDS: Mapping[str, str] = {
@@ -30,16 +31,16 @@ OWN_FIELDS: Mapping[str, str] = {
     "seaweedmq.durability": "durability (--durability)",
     "seaweedmq.scaling": "scaling (--scaling)",
 }
-"""Names that are never kept by name -> where what they mean is set."""
+"""Name that is never kept by name -> the field and CLI option that set it."""
 
 AUTO_COMPACT = "seaweedmq.auto.compact"
-LOCAL_RETENTION_AS_USUAL, LOCAL_RETENTION_FOR_EVER = -2, -1
+LOCAL_RETENTION_AS_USUAL, LOCAL_RETENTION_UNLIMITED = -2, -1
 ROLL_BYTES_MIN = 64 * 1024
-"""A smaller ``segment.bytes`` acts as this: what a log file begins with may be as large."""
+"""Lowest effective ``segment.bytes``: the preamble of a log file may be as large."""
 
 
 class TimestampType(StrEnum):
-    """Whose time a record has."""
+    """The source of a record's timestamp."""
 
     CREATE_TIME = "CreateTime"
     LOG_APPEND_TIME = "LogAppendTime"
@@ -47,70 +48,80 @@ class TimestampType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """What acts of what was set by name. None: as the broker's own settings say."""
+    """The effective values of settings by name. None: the broker's own setting applies."""
 
     roll_age_s: float | None = None
-    """``segment.ms``: a log file is sealed at this age ..."""
+    """``segment.ms``: age at which a log file is sealed."""
     roll_bytes: int | None = None
-    """... ``segment.bytes``: or at this size, if it is not above the brokers' own bound."""
+    """``segment.bytes``: size at which a log file is sealed, at most the broker's own limit."""
     log_kept_s: float | None = None
-    """``local.retention.ms``: how long log files stay once they are in tables, infinity if as long as those. None for
-    -2, too."""
+    """``local.retention.ms``: time that log files stay once they are in tables. Infinity: as long as the tables. None:
+    unset, or -2.
+    """
     message_bytes_max: int | None = None
-    """``max.message.bytes``: of one record batch of Kafka."""
+    """``max.message.bytes``: size of one Kafka record batch."""
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    """``message.timestamp.type``, of Kafka's record batches."""
+    """``message.timestamp.type`` of Kafka record batches."""
     ahead_max_ms: int = 3_600_000
-    """``message.timestamp.after.max.ms``: how far times of Kafka's records may be ahead of the broker's ..."""
+    """``message.timestamp.after.max.ms``: limit on a Kafka record's timestamp after the broker's clock."""
     behind_max_ms: int = (1 << 63) - 1
-    """... ``message.timestamp.before.max.ms``: and how far behind."""
+    """``message.timestamp.before.max.ms``: limit on a Kafka record's timestamp before the broker's clock."""
     compacts: bool = False
-    """``cleanup.policy`` has compact: every record of Kafka has a key."""
+    """Whether ``cleanup.policy`` has compact: every Kafka record needs a key."""
     expires: bool = True
-    """``cleanup.policy`` has delete: retention removes records."""
+    """Whether ``cleanup.policy`` has delete: retention removes records."""
     auto_compact: bool = False
-    """``seaweedmq.auto.compact``: brokers merge its small tables on the side."""
+    """``seaweedmq.auto.compact``: whether brokers merge small tables in the background."""
     insync_replicas_min: int = 1
-    """``min.insync.replicas``: a segment with fewer takes no batch of Kafka that asks for all."""
+    """``min.insync.replicas``: a segment with fewer replicas rejects Kafka batches with acks=all."""
 
 
 def configs_of(values: Mapping[str, str]) -> Configs:
-    """As a topic keeps them."""
+    """Return settings in the order in which a topic keeps them."""
     return tuple(sorted(values.items()))
 
 
 def check_configs(configs: Configs, replicas: int) -> None:
-    """Raise InvalidArgument unless a topic with so many replicas may have them."""
+    """Check the settings of a topic with ``replicas`` replicas.
+
+    Raises:
+        InvalidArgument: If a name, a value, their number, their total length or their order breaks a rule.
+    """
     if len(configs) > CONFIGS_MAX:
         raise InvalidArgument(f"{len(configs)} settings by name: a topic has at most {CONFIGS_MAX}")
     for name, value in configs:
         _check_form(name, value)
         if name in OWN_FIELDS:
             raise InvalidArgument(f"{name} is not set by name: set {OWN_FIELDS[name]} instead")
-        if name in _ACTING:
-            _ACTING[name](value)
+        if name in _PARSERS:
+            _PARSERS[name](value)
     names = [name for name, _ in configs]
     if names != sorted(set(names)):
-        raise InvalidArgument("settings by name are out of order, or one is there twice: name each once, sorted")
+        raise InvalidArgument("settings by name are out of order or not unique: name each once, sorted")
     length = sum(len(name) + len(value) for name, value in configs)
     if length > CONFIGS_LENGTH_MAX:
-        raise InvalidArgument(f"settings by name of {length} characters in all: a topic has {CONFIGS_LENGTH_MAX}")
+        raise InvalidArgument(
+            f"settings by name have {length} characters in total: a topic has at most {CONFIGS_LENGTH_MAX}"
+        )
     wanted = settings_of(configs).insync_replicas_min
     if wanted > replicas:
         raise InvalidArgument(
-            f"min.insync.replicas of {wanted} with {replicas} replica{'s' if replicas > 1 else ''}: nothing could ever "
-            "be produced, give at most as many"
+            f"min.insync.replicas of {wanted} exceeds {replicas} replica{'s' if replicas > 1 else ''}, so nothing "
+            "could be produced: give at most as many"
         )
 
 
 @lru_cache(maxsize=1_024)
 def settings_of(configs: Configs) -> TopicSettings:
-    """What acts. A value that can not be read, since another version checked it by another rule, does not act."""
+    """Return the effective values.
+
+    A value that this version cannot read, since another version checked it, has no effect.
+    """
     acting: dict[str, Any] = {}
     for name, value in configs:
-        if name in _ACTING:
+        if name in _PARSERS:
             try:
-                acting |= _ACTING[name](value)
+                acting |= _PARSERS[name](value)
             except InvalidArgument:
                 continue
     return TopicSettings(**acting)
@@ -119,12 +130,12 @@ def settings_of(configs: Configs) -> TopicSettings:
 def _check_form(name: str, value: str) -> None:
     if len(name) > CONFIG_NAME_LENGTH_MAX or not _NAME.fullmatch(name):
         raise InvalidArgument(
-            f"setting {name[:40]!r} is no name: use 1 to {CONFIG_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -"
+            f"setting name {name[:40]!r} is not allowed: use 1 to {CONFIG_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -"
         )
     if len(value) > CONFIG_VALUE_LENGTH_MAX or not value.isprintable():
         raise InvalidArgument(
-            f"value {value[:40]!r} of {name} has {len(value)} characters: use up to {CONFIG_VALUE_LENGTH_MAX} that "
-            "can be printed"
+            f"value {value[:40]!r} of {name} has {len(value)} characters: use up to {CONFIG_VALUE_LENGTH_MAX} "
+            "printable characters"
         )
 
 
@@ -146,7 +157,7 @@ def _log_kept_s(value: str) -> float | None:
     kept_ms = _integer("local.retention.ms", LOCAL_RETENTION_AS_USUAL)(value)
     if kept_ms == LOCAL_RETENTION_AS_USUAL:
         return None
-    return math.inf if kept_ms == LOCAL_RETENTION_FOR_EVER else kept_ms / 1_000
+    return math.inf if kept_ms == LOCAL_RETENTION_UNLIMITED else kept_ms / 1_000
 
 
 def _boolean(name: str, value: str) -> bool:
@@ -170,7 +181,7 @@ def _cleanup(value: str) -> dict[str, object]:
     return {"compacts": "compact" in policies, "expires": "delete" in policies}
 
 
-_ACTING: Mapping[str, Callable[[str], dict[str, object]]] = {
+_PARSERS: Mapping[str, Callable[[str], dict[str, object]]] = {
     "segment.ms": _field("roll_age_s", lambda value: _integer("segment.ms", 1)(value) / 1_000),
     "segment.bytes": _field("roll_bytes", lambda value: max(ROLL_BYTES_MIN, _integer("segment.bytes", 1)(value))),
     "local.retention.ms": _field("log_kept_s", _log_kept_s),
@@ -182,4 +193,4 @@ _ACTING: Mapping[str, Callable[[str], dict[str, object]]] = {
     AUTO_COMPACT: _field("auto_compact", lambda value: _boolean(AUTO_COMPACT, value)),
     "min.insync.replicas": _field("insync_replicas_min", _integer("min.insync.replicas", 1)),
 }
-"""By name: what its value sets of ``TopicSettings``. Raises InvalidArgument."""
+"""Setting name -> parser of its value into fields of ``TopicSettings``; it raises InvalidArgument."""

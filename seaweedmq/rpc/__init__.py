@@ -1,6 +1,7 @@
-"""What clients and brokers say to each other, over gRPC: a module for each .proto, but two for ``admin.proto``:
-``topics`` and ``admin``. Generated stubs never leave this package.
+"""The gRPC protocol between clients and brokers.
 
-``serve`` puts a ``BrokerApi`` on a port; ``GrpcDialer`` gives the ``BrokerApi`` of an address. ``methods`` lists the
-unary calls, ``frames`` is the hot path, ``status`` translates errors.
+Each .proto has one module, ``admin.proto`` has two: ``topics`` and ``admin``. Generated stubs never leave this package.
+
+``serve`` serves a ``BrokerApi`` on a port; ``GrpcDialer`` returns the ``BrokerApi`` of an address. ``methods`` lists
+the unary calls, ``frames`` is the hot path, ``status`` translates errors.
 """

@@ -1,17 +1,20 @@
-"""``host:port`` as users type it."""
+"""Addresses as users type them, ``host:port``, and the check that a server can listen on one."""
 
+import asyncio
+import errno
+import socket
 from typing import NamedTuple
 
-from seaweedmq.errors import InvalidArgument
+from seaweedmq.errors import AlreadyExists, InvalidArgument
 
 DEFAULT_HOST = "127.0.0.1"
 WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
-"""What listens everywhere, and is dialled nowhere."""
+"""Hosts that listen on every interface and that no client can dial."""
 _PORT_MAX = 65_535
 
 
 class Address(NamedTuple):
-    """A host (IPv6 without brackets) and a port; as text, ``host:port`` with the brackets."""
+    """A host (IPv6 without brackets) and a port; the text form is ``host:port`` with brackets around IPv6."""
 
     host: str
     port: int
@@ -21,10 +24,10 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Read ``host:port``, ``[v6]:port``, ``:port`` or ``port``; without a host it is 127.0.0.1.
+    """Parse ``host:port``, ``[v6]:port``, ``:port`` or ``port``; the default host is 127.0.0.1.
 
     Raises:
-        InvalidArgument: it is none of these.
+        InvalidArgument: If the text has none of these forms, or the port is above 65,535.
     """
     host, _, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
@@ -38,3 +41,41 @@ def parse_address(text: str) -> Address:
             "write it like 127.0.0.1:17777 or [::1]:17777"
         )
     return Address(host or DEFAULT_HOST, int(port))
+
+
+async def check_free(address: Address) -> None:
+    """Bind the port with a plain socket: gRPC reports neither the cause of a failure nor a partial bind.
+
+    Raises:
+        InvalidArgument: If the process cannot bind the address.
+        AlreadyExists: If the port is in use.
+    """
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise InvalidArgument(
+            f"cannot listen on {address}, {error.strerror}: name an address of this machine"
+        ) from error
+    failures: list[OSError] = []
+    for family, kind, protocol, _, target in found:
+        try:
+            with socket.socket(family, kind, protocol) as trial:
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                trial.bind(target)
+        except OSError as error:
+            failures.append(error)
+    if any(error.errno == errno.EADDRINUSE for error in failures):
+        raise port_in_use(address)
+    if len(failures) == len(found):
+        raise InvalidArgument(
+            f"cannot listen on {address}, {failures[0].strerror}: use an address of this machine and a port above 1023"
+        )
+
+
+def port_in_use(address: Address) -> AlreadyExists:
+    """Return the error of an address whose port is in use."""
+    return AlreadyExists(
+        f"port {address.port} at {address.host} is in use: stop its listener, or listen on another port"
+    )

@@ -1,7 +1,7 @@
-"""Client calls of the three shapes, with the errors of ``seaweedmq.errors``.
+"""Client calls of three kinds (unary, stream, feed), with the errors of ``seaweedmq.errors``.
 
-gRPC ends a call that was cancelled on this side with CancelledError, whoever cancelled it. Only a cancelled task may
-see that one, so the reason is looked up: the caller's requests failed, or the connection was closed by its owner.
+gRPC ends every call that is cancelled on this side with CancelledError, for any reason. Only a cancelled task may see
+that error, so the reason is determined here: the caller's requests failed, or the owner closed the connection.
 """
 
 import asyncio
@@ -20,39 +20,43 @@ R = TypeVar("R")
 
 
 @dataclass(slots=True)
-class _Fate:
-    """Of a connection, which several peers may share."""
+class _ConnectionState:
+    """State of a connection, which several peers may share."""
 
     is_closed: bool = False
     is_replaced: bool = False
-    """Closed because there is a newer one, and not because nobody wants any."""
+    """Whether a newer connection to the address replaced this one, so that calls may be retried."""
 
 
 class Peer:
-    """One broker as the calls to it see it: its address, and whether the connection was closed on purpose."""
+    """A broker as seen by calls to it: its address, and whether the owner closed the connection."""
 
     def __init__(self, address: str, metadata: tuple[tuple[str, str], ...]) -> None:
         self.address = address
         self._metadata = metadata
-        self._fate = _Fate()
+        self._lifecycle = _ConnectionState()
 
     def with_metadata(self, key: str, value: str) -> "Peer":
-        """The same broker on the same connection, told more with each call."""
+        """Return a peer on the same connection that sends one more metadata pair with each call."""
         other = Peer(self.address, (*self._metadata, (key, value)))
-        other._fate = self._fate
+        other._lifecycle = self._lifecycle
         return other
 
     @property
     def closed(self) -> bool:
         """Whether the owner of the connection has closed it."""
-        return self._fate.is_closed
+        return self._lifecycle.is_closed
 
     def close(self, *, replaced: bool = False) -> None:
-        """The connection is being closed: what is under way ends with Closed, or with Unavailable if it is replaced."""
-        self._fate.is_closed, self._fate.is_replaced = True, replaced
+        """Mark the connection as closed: pending calls end with Closed, or with Unavailable if ``replaced``."""
+        self._lifecycle.is_closed, self._lifecycle.is_replaced = True, replaced
 
     async def unary(self, method: str, callable_: Any, request: bytes, timeout_s: float) -> bytes:
-        """One request, one reply, within a deadline."""
+        """Make a call with one request and one reply within a deadline.
+
+        Raises:
+            SeaweedMQError: If the broker or the transport reports an error, or the connection is closed.
+        """
         self._check_open(method)
         try:
             reply: bytes = await callable_(request, timeout=timeout_s, metadata=self._metadata)
@@ -68,7 +72,7 @@ class Peer:
         encode: Callable[[Q], bytes],
         decode: Callable[[bytes], R],
     ) -> AsyncIterator[R]:
-        """Requests one way, replies the other. An error of ``requests`` ends the call and is raised here."""
+        """Send requests and yield replies; an error of ``requests`` ends the call and is raised here."""
         call, sender = self._start(method, callable_, requests, encode)
         try:
             async for reply in call:
@@ -79,7 +83,7 @@ class Peer:
             await _finish(call, sender)
 
     async def feed(self, method: str, callable_: Any, requests: AsyncIterator[Q], encode: Callable[[Q], bytes]) -> None:
-        """Requests until they or the broker end. An error of ``requests`` ends the call and is raised here."""
+        """Send requests until they or the broker end; an error of ``requests`` ends the call and is raised here."""
         call, sender = self._start(method, callable_, requests, encode)
         try:
             await call
@@ -91,7 +95,7 @@ class Peer:
     def _start(
         self, method: str, callable_: Any, requests: AsyncIterator[Q], encode: Callable[[Q], bytes]
     ) -> tuple[Any, asyncio.Task[None]]:
-        """A call, and the task that sends its requests."""
+        """Start a call and the task that sends its requests."""
         self._check_open(method)
         call = callable_(metadata=self._metadata)
         return call, asyncio.create_task(_send(call, requests, encode), name=f"send {method} to {self.address}")
@@ -118,27 +122,27 @@ class Peer:
             raise self._closed_error(method)
 
     def _closed_error(self, method: str) -> SeaweedMQError:
-        if self._fate.is_replaced:
-            return Unavailable(f"{method} at broker {self.address} ended: another broker has the address by now; retry")
-        return Closed(f"{method} at broker {self.address} ended: the client was closed; make a new one")
+        if self._lifecycle.is_replaced:
+            return Unavailable(f"{method} at broker {self.address} ended, another broker has the address: retry")
+        return Closed(f"{method} at broker {self.address} ended, the client is closed: create a new one")
 
 
 async def _finish(call: Any, sender: asyncio.Task[None]) -> None:
-    """End the call and wait until the requests are closed."""
+    """Cancel the call and wait until its requests are closed."""
     call.cancel()
     sender.cancel()
     await asyncio.wait((sender,))
     if not sender.cancelled():
-        sender.exception()  # was raised to the reader already, or the reader has left
+        sender.exception()  # retrieved only: the reader has raised it, or is cancelled
 
 
 async def _send(call: Any, requests: AsyncIterator[Q], encode: Callable[[Q], bytes]) -> None:
     """Send the requests as fast as gRPC takes them, then half-close.
 
-    ``call.write`` would replace the peer's status by an INTERNAL of its own when it meets a call that the peer has just
-    ended, so that refusals are lost at random (grpcio 1.85); the layer below only raises.
+    If the peer has just ended the call, ``call.write`` replaces the peer's status by its own INTERNAL, so that
+    rejections are lost at random (grpcio 1.85). The layer below only raises an error.
     """
-    wire_call = call._cython_call  # noqa: SLF001 - as said above
+    wire_call = call._cython_call  # noqa: SLF001 - see the docstring
     try:
         async for request in requests:
             data = encode(request)
@@ -146,12 +150,12 @@ async def _send(call: Any, requests: AsyncIterator[Q], encode: Callable[[Q], byt
                 await call.wait_for_connection()
                 await wire_call.send_serialized_message(data)
             except (grpc.aio.AioRpcError, grpc.aio.InternalError, grpc.aio.UsageError, asyncio.InvalidStateError):
-                return  # the call is over, and the side that reads it knows why
+                return  # the call is over, and its reader gets the status
         await _half_close(call)
     except asyncio.CancelledError:
         raise
     except BaseException:
-        call.cancel()  # wakes the side that reads, which raises this in the caller's task
+        call.cancel()  # wakes the reader, which raises this error in the caller's task
         raise
     finally:
         await close(requests)
@@ -161,4 +165,4 @@ async def _half_close(call: Any) -> None:
     try:
         await call.done_writing()
     except (grpc.aio.AioRpcError, grpc.aio.InternalError):
-        return  # as above
+        return  # the call is over, and its reader gets the status

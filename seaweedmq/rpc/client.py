@@ -1,4 +1,4 @@
-"""Brokers at a distance: ``GrpcDialer.dial`` gives the ``BrokerApi`` of an address."""
+"""Dialer of remote brokers: ``GrpcDialer.dial`` returns the ``BrokerApi`` of an address."""
 
 import asyncio
 import os
@@ -10,23 +10,24 @@ import grpc.aio
 
 from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import Call
-from seaweedmq.model.frames import PROTOCOL_VERSION
-from seaweedmq.model.groups import GroupReply, GroupRequest
-from seaweedmq.model.publish import PublishReply, PublishRequest
-from seaweedmq.model.replication import ReplicateReply, ReplicateRequest
-from seaweedmq.model.subscribe import SubscribeReply, SubscribeRequest
+from seaweedmq.model.messages.calls import Call
+from seaweedmq.model.messages.frames import PROTOCOL_VERSION
+from seaweedmq.model.messages.groups import GroupReply, GroupRequest
+from seaweedmq.model.messages.publish import PublishReply, PublishRequest
+from seaweedmq.model.messages.replication import ReplicateReply, ReplicateRequest
+from seaweedmq.model.messages.subscribe import SubscribeReply, SubscribeRequest
 from seaweedmq.ports import BrokerApi, LeaderApi
-from seaweedmq.rpc import cluster, data, groups
 from seaweedmq.rpc.address import parse_address
+from seaweedmq.rpc.call_batcher import CallBatcher
 from seaweedmq.rpc.calls import Peer
 from seaweedmq.rpc.channels.client import ChannelClient
+from seaweedmq.rpc.messages import cluster, data, groups
+from seaweedmq.rpc.messages.unary import Unary
 from seaweedmq.rpc.methods import METHODS, TOGETHER
-from seaweedmq.rpc.together import Together
 from seaweedmq.rpc.transport import (
     AT_ONCE,
+    FORWARDED_KEY,
     JOIN_GROUP,
-    PASSED_ON_KEY,
     PROTOCOL_KEY,
     PUBLISH,
     REPLICATE,
@@ -34,22 +35,24 @@ from seaweedmq.rpc.transport import (
     SUBSCRIBE,
     client_options,
 )
-from seaweedmq.rpc.unary import Unary
-from seaweedmq.runtime.forking import leave_alone_in_children
+from seaweedmq.runtime.process.forking import leave_alone_in_children
 
 R = TypeVar("R")
 _has_connected = False
-"""Whether this process has had a dialer. Threads of gRPC may outlive all its connections."""
+"""Whether this process has created a dialer. gRPC's threads may outlive all its connections."""
 _inherited_from: int | None = None
-"""The process that had connected before this one was forked from it."""
+"""Pid of the parent process, if it had connected before this one was forked from it."""
 _GRPC_CALLBACK = "_handle_callback_wrapper"
 
 MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Largest message accepted from a broker; its own frame limit is below."""
+"""Largest message accepted from a broker, in bytes; brokers' frame limits are lower."""
 
 
 class GrpcDialer:
-    """One connection an address, opened at the first call and opened again after a loss. Belongs to one event loop."""
+    """A dialer with one connection per address, opened at the first call and reopened after a loss.
+
+    It belongs to one event loop.
+    """
 
     def __init__(
         self,
@@ -58,18 +61,22 @@ class GrpcDialer:
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         protocol_version: int = PROTOCOL_VERSION,
     ) -> None:
-        """
+        """Create a dialer without connections.
+
         Args:
-            timeout_s: deadline of a unary call; streams have none.
+            timeout_s: Deadline of a unary call in seconds; streams have none.
+            message_bytes_max: Largest message accepted from a broker, in bytes.
+            protocol_version: Protocol version sent with every call.
 
         Raises:
-            InvalidArgument: this process was forked from one that had connected, even if it had closed all again.
+            InvalidArgument: If this process was forked from one that had connected, even if that had closed all
+                dialers.
         """
         global _has_connected
         if _inherited_from is not None:
             raise InvalidArgument(
-                f"process {_inherited_from} had connected before this one, {os.getpid()}, was forked from it, in which "
-                "gRPC no longer works: connect in children only, or start them with spawn, as by "
+                f"process {_inherited_from} had connected before this one, {os.getpid()}, was forked from it, and gRPC "
+                "does not work after such a fork: connect in children only, or start them with spawn, for example by "
                 "multiprocessing.get_context('spawn')"
             )
         leave_alone_in_children(self)
@@ -79,19 +86,19 @@ class GrpcDialer:
         self._metadata = ((PROTOCOL_KEY, str(protocol_version)),)
         self._brokers: dict[str, _GrpcBroker] = {}
         self._before: dict[str, _GrpcBroker] = {}
-        """Those that were at the same addresses, one each."""
+        """Previous broker of each renewed address."""
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def dial(self, address: str) -> BrokerApi:
-        """The broker at ``host:port``. Nothing is sent yet: a broker out of reach shows at the first call.
+        """Return the broker at ``host:port``; an unreachable broker shows only at the first call.
 
         Raises:
-            InvalidArgument: not an address.
-            Closed: the dialer was closed.
+            InvalidArgument: If ``address`` is not ``host:port``.
+            Closed: If the dialer is closed.
         """
         if self._closed:
-            raise Closed(f"can not dial {address}: the client was closed; make a new one")
+            raise Closed(f"cannot dial {address}, the client is closed: create a new one")
         broker = self._brokers.get(address)
         if broker is None:
             target = str(parse_address(address))
@@ -101,11 +108,11 @@ class GrpcDialer:
         return broker
 
     def renew(self, address: str) -> None:
-        """Another broker has the address by now: connect anew at the next call.
+        """Open a new connection at the next call, since another broker has the address.
 
-        gRPC knows how the last attempt to connect ended, and answers with that until it tries again, up to
-        ``RECONNECT_INTERVAL_MS_MAX`` later: of a broker that was just started it would say that nobody listens there.
-        What is under way on the connection as it is goes on, until the next renewal; then it ends with Unavailable.
+        gRPC repeats the outcome of its last attempt to connect until the next one, up to ``RECONNECT_INTERVAL_MS_MAX``
+        later. For a broker that has just started it would report a refused connection. Pending calls on the previous
+        connection continue until the next renewal; then they end with Unavailable.
         """
         broker = self._brokers.pop(address, None)
         if broker is None:
@@ -113,12 +120,12 @@ class GrpcDialer:
         earlier = self._before.get(address)
         self._before[address] = broker
         if earlier is not None:
-            closing = asyncio.create_task(earlier.close(replaced=True), name=f"close what was connected to {address}")
+            closing = asyncio.create_task(earlier.close(replaced=True), name=f"close connection to {address}")
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Close every connection; what is under way ends with Closed. May be called again."""
+        """Close every connection; pending calls end with Closed. A second call has no effect."""
         if not self._closed:
             _drop_late_events(asyncio.get_running_loop())
         self._closed = True
@@ -129,8 +136,11 @@ class GrpcDialer:
 
 
 class _GrpcBroker:
-    """A remote broker. Streams are async generators: nothing happens before the first reply is asked for, requests are
-    pulled only as the network takes them, and closing the generator cancels the call and closes the requests."""
+    """A remote broker.
+
+    Streams are async generators. A call starts when the caller requests the first reply, and pulls requests only as
+    fast as the network takes them. Closing the generator ends the call and closes the requests.
+    """
 
     def __init__(self, channel: grpc.aio.Channel, peer: Peer, timeout_s: float) -> None:
         self._channel = channel
@@ -142,16 +152,16 @@ class _GrpcBroker:
         self._join_group: Any = channel.stream_stream(JOIN_GROUP, None, None)
         self._report_load: Any = channel.stream_unary(REPORT_LOAD, None, None)
         self._together = {
-            service: Together(self._alone, partial(self._at_once, service), peer.address)
+            service: CallBatcher(self._alone, partial(self._at_once, service), peer.address)
             for service in {METHODS[call].service for call in TOGETHER}
         }
 
     @cached_property
-    def passed_on(self) -> LeaderApi:
-        return _GrpcBroker(self._channel, self._peer.with_metadata(PASSED_ON_KEY, "1"), self._timeout_s)
+    def forwarded(self) -> LeaderApi:
+        return _GrpcBroker(self._channel, self._peer.with_metadata(FORWARDED_KEY, "1"), self._timeout_s)
 
     def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
-        return self._publish.converse(requests, data.encode_publish_request, data.decode_publish_reply)
+        return self._publish.open_stream(requests, data.encode_publish_request, data.decode_publish_reply)
 
     def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
         return self._peer.stream(
@@ -159,7 +169,7 @@ class _GrpcBroker:
         )
 
     def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
-        return self._replicate.converse(requests, cluster.encode_replicate_request, cluster.decode_replicate_reply)
+        return self._replicate.open_stream(requests, cluster.encode_replicate_request, cluster.decode_replicate_reply)
 
     def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
         return self._peer.stream(
@@ -174,7 +184,7 @@ class _GrpcBroker:
         try:
             encoded = method.encode_request(request)
         except (OverflowError, TypeError, ValueError) as error:
-            raise InvalidArgument(f"{method.name} cannot be sent, correct its arguments: {error}") from error
+            raise InvalidArgument(f"{method.name} was not sent, {error}: correct its arguments") from error
         make = self._together[method.service].call if type(request) in TOGETHER else self._alone
         reply = await make(method, encoded, method.timeout_s or self._timeout_s)
         return method.decode_reply(reply)
@@ -195,7 +205,7 @@ class _GrpcBroker:
         )
 
     async def close(self, *, replaced: bool = False) -> None:
-        """Cancel what is under way and drop the connection. ``replaced``: there is a newer one."""
+        """Cancel pending calls and close the connection; ``replaced`` if a newer connection exists."""
         self._peer.close(replaced=replaced)
         await self._channel.close(None)
         for together in self._together.values():
@@ -209,20 +219,20 @@ def _as_it_is(data: bytes) -> bytes:
 
 
 def _drop_late_events(loop: asyncio.AbstractEventLoop) -> None:
-    """Have the loop, once it is closed, ignore events of calls that ended with it.
+    """Make the loop ignore gRPC events that arrive after it is closed.
 
-    gRPC has one queue of events for all loops of a process. A loop that takes an event of another passes it on with
-    ``call_soon_threadsafe``; if that one is closed by then, the first logs a RuntimeError and takes no further events
-    in this turn. Each ``asyncio.run`` of a program has a loop of its own, and the last events of a call that was
-    cancelled may come after it.
+    gRPC has one event queue for all loops of a process. A loop that takes an event of another loop forwards it with
+    ``call_soon_threadsafe``. If the other loop is closed, the first logs a RuntimeError and takes no further events in
+    this turn. Each ``asyncio.run`` of a program has its own loop, and the last events of a cancelled call may come
+    after the loop is closed.
     """
     if not isinstance(loop.call_soon_threadsafe, _PostUnlessLate):
-        # Once a loop: a program may open and close thousands of clients in it, and each layer costs a call.
+        # Once per loop: a program may open and close thousands of clients in it, and each layer costs a call.
         loop.call_soon_threadsafe = _PostUnlessLate(loop)  # type: ignore[assignment,method-assign]
 
 
 class _PostUnlessLate:
-    """The ``call_soon_threadsafe`` of a loop, which drops events of gRPC once the loop is closed."""
+    """A replacement of a loop's ``call_soon_threadsafe`` that drops gRPC events once the loop is closed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

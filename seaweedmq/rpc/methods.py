@@ -1,15 +1,149 @@
-"""The one table of unary calls: each kind of call, and how it travels."""
+"""Table of all unary calls with their encodings."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
-from seaweedmq.model.calls import Call, DescribeTopic
-from seaweedmq.rpc import admin, cluster, kafka_groups, topics
-from seaweedmq.rpc.unary import Unary
+from seaweedmq.model.description import AwaitedTopic, SegmentSelection
+from seaweedmq.model.messages.calls import (
+    AdoptSchema,
+    AlterTopic,
+    AwaitTopics,
+    Call,
+    CreateTopic,
+    CreateTopics,
+    DeleteGroup,
+    DeleteKafkaGroup,
+    DeleteTopic,
+    DescribeGroup,
+    DescribeKafkaGroup,
+    DescribeTopic,
+    DrainBroker,
+    Fence,
+    GetClusterStatus,
+    ListGroups,
+    ListKafkaGroups,
+    ListTopics,
+    LocalStats,
+    LogEnds,
+    MergeSegments,
+    MoveSegment,
+    NoteProgress,
+    RaiseLowWatermark,
+    Rebalance,
+    ReportEmptied,
+    ReportSuspicions,
+    ResetGroup,
+    ResetKafkaGroup,
+    Seal,
+    SealSegment,
+    SplitSegment,
+    TopicStats,
+    WriteOut,
+)
+from seaweedmq.model.messages.replication import SealedLog
+from seaweedmq.model.topic import TopicName
+from seaweedmq.rpc.messages.converter import Converter, converter_of, register
+from seaweedmq.rpc.messages.unary import Unary, unary
+from seaweedmq.rpc.transport import ADMIN_SERVICE, CLUSTER_SERVICE
+from seaweedmq.rpc.v1 import admin_pb2, cluster_pb2
 
-METHODS: Final[Mapping[type[Call[Any]], Unary[Any, Any]]] = {
-    method.call: method for method in (*topics.CALLS, *admin.CALLS, *kafka_groups.CALLS, *cluster.CALLS)
-}
+CREATE_TIMEOUT_S = 60.0
+"""Deadline in seconds of the creation of many topics: each is slow on slow storage."""
+PACED_TIMEOUT_S = 120.0
+"""Deadline in seconds of a drain or rebalance: the leader moves many segments at a limited pace."""
+CHANGE_TIMEOUT_S = 30.0
+"""Deadline in seconds of a segment change: sealing a segment of a lost broker waits for the end of its lease."""
 
-TOGETHER: Final[frozenset[type[Call[Any]]]] = frozenset({DescribeTopic, *(method.call for method in cluster.CALLS)})
-"""Calls that travel with others of their service: see ``rpc.together``. Each may be made twice."""
+_AWAITED = converter_of(AwaitedTopic, admin_pb2.AwaitTopicsRequest.Topic)
+_SEALED = converter_of(SealedLog, cluster_pb2.SealedLog, without=("sequences_complete",))
+
+
+def _write_sealed(sealed: SealedLog) -> cluster_pb2.SealedLog:
+    assert sealed.sequences_complete, (
+        "a log sealed from memory has all producer states: the protocol cannot express a partial set"
+    )
+    return _SEALED.write(sealed)
+
+
+def _write_describe(call: DescribeTopic) -> admin_pb2.DescribeTopicRequest:
+    which = call.which
+    above = which.sealed_above
+    return admin_pb2.DescribeTopicRequest(
+        name=str(call.name),
+        topic_uid=call.topic_uid,
+        without_open=not which.open,
+        without_sealed=above is None,
+        sealed_above=None if above is None or above < 0 else above,
+        segments=which.ids,
+    )
+
+
+def _read_describe(message: admin_pb2.DescribeTopicRequest) -> DescribeTopic:
+    above = message.sealed_above if message.HasField("sealed_above") else -1
+    which = SegmentSelection(
+        open=not message.without_open,
+        sealed_above=None if message.without_sealed else above,
+        ids=tuple(message.segments),
+    )
+    return DescribeTopic(TopicName.parse(message.name), which, message.topic_uid)
+
+
+def _write_await(call: AwaitTopics) -> admin_pb2.AwaitTopicsRequest:
+    return admin_pb2.AwaitTopicsRequest(
+        topics=map(_AWAITED.write, call.topics), patience_ms=round(1_000 * call.patience_s)
+    )
+
+
+def _read_await(message: admin_pb2.AwaitTopicsRequest) -> AwaitTopics:
+    return AwaitTopics(tuple(map(_AWAITED.read, message.topics)), message.patience_ms / 1_000)
+
+
+register(SealedLog, Converter(_write_sealed, _SEALED.read))
+register(DescribeTopic, Converter(_write_describe, _read_describe))
+register(AwaitTopics, Converter(_write_await, _read_await))
+
+_admin = partial(unary, ADMIN_SERVICE)
+_cluster = partial(unary, CLUSTER_SERVICE)
+_ADMIN: tuple[Unary[Any, Any], ...] = (
+    _admin(CreateTopic),
+    _admin(CreateTopics, timeout_s=CREATE_TIMEOUT_S),
+    _admin(AlterTopic),
+    _admin(DeleteTopic),
+    _admin(RaiseLowWatermark),
+    _admin(ListTopics),
+    _admin(DescribeTopic),
+    _admin(AwaitTopics),
+    _admin(AdoptSchema),
+    _admin(TopicStats),
+    _admin(GetClusterStatus, "ClusterStatus"),
+    _admin(DrainBroker, timeout_s=PACED_TIMEOUT_S),
+    _admin(SplitSegment, timeout_s=CHANGE_TIMEOUT_S),
+    _admin(MergeSegments, timeout_s=CHANGE_TIMEOUT_S),
+    _admin(SealSegment, timeout_s=CHANGE_TIMEOUT_S),
+    _admin(MoveSegment, timeout_s=CHANGE_TIMEOUT_S),
+    _admin(Rebalance, timeout_s=PACED_TIMEOUT_S),
+    _admin(ListGroups),
+    _admin(DescribeGroup),
+    _admin(ResetGroup),
+    _admin(DeleteGroup),
+    _admin(ListKafkaGroups),
+    _admin(DescribeKafkaGroup),
+    _admin(ResetKafkaGroup),
+    _admin(DeleteKafkaGroup),
+)
+_CLUSTER: tuple[Unary[Any, Any], ...] = (
+    _cluster(LocalStats),
+    _cluster(LogEnds),
+    _cluster(NoteProgress),
+    _cluster(Fence),
+    _cluster(WriteOut),
+    _cluster(Seal),
+    _cluster(ReportSuspicions, "Suspect"),
+    _cluster(ReportEmptied),
+)
+
+METHODS: Final[Mapping[type[Call[Any]], Unary[Any, Any]]] = {method.call: method for method in (*_ADMIN, *_CLUSTER)}
+
+TOGETHER: Final[frozenset[type[Call[Any]]]] = frozenset({DescribeTopic, *(method.call for method in _CLUSTER)})
+"""Repeatable calls that travel together with others of their service: see ``rpc.call_batcher``."""

@@ -1,86 +1,61 @@
-"""A ``BrokerApi`` on a port: handlers only translate; what to do is the api's."""
+"""gRPC server of a ``BrokerApi``; its handlers only translate."""
 
 import asyncio
-import errno
 import itertools
 import logging
 import os
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
-    AbstractContextManager,
-    AsyncExitStack,
     asynccontextmanager,
-    nullcontext,
 )
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, SeaweedMQError, Unsupported
+from seaweedmq.errors import SeaweedMQError, Unsupported
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION, Frames
+from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION, Frames
 from seaweedmq.ports import BrokerApi
-from seaweedmq.rpc import cluster, data, groups, status, together
-from seaweedmq.rpc.address import Address, parse_address
-from seaweedmq.rpc.channels.server import Answering, ChannelServer
+from seaweedmq.rpc import call_batcher, status
+from seaweedmq.rpc.address import Address, check_free, parse_address, port_in_use
+from seaweedmq.rpc.channels.server import ChannelHandler, ChannelServer
+from seaweedmq.rpc.health import HealthProbe, Readiness
+from seaweedmq.rpc.messages import cluster, data, groups
+from seaweedmq.rpc.messages.unary import Unary
 from seaweedmq.rpc.methods import METHODS, TOGETHER
+from seaweedmq.rpc.stream_admission import StreamAdmission, StreamMemory
 from seaweedmq.rpc.transport import (
     AT_ONCE,
     CLUSTER_SERVICE,
     DATA_SERVICE,
+    FORWARDED_KEY,
     GROUPS_SERVICE,
     MESSAGE_SLACK_BYTES,
-    PASSED_ON_KEY,
     PROTOCOL_KEY,
     SERVICES,
     server_options,
 )
-from seaweedmq.rpc.unary import Unary
 from seaweedmq.rpc.v1 import cluster_pb2
 from seaweedmq.runtime.closing import closing
-from seaweedmq.runtime.log_once import RejectionLog
-from seaweedmq.runtime.signal import Signal
 
 Q = TypeVar("Q")
 R = TypeVar("R")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 UNARY_CALLS_MAX: Final = 1_000
-"""Calls served at one time beside the streams."""
+"""Limit of concurrent calls beyond the streams."""
 
 _log = logging.getLogger(__name__)
 
 
-class StreamMemory(Protocol):
-    """The memory that streams take."""
-
-    def ahead(self) -> AbstractContextManager[int]:
-        """Around the life of a stream of many conversations: how many bytes may be sent ahead on it."""
-
-    def lent(self) -> AbstractAsyncContextManager[None]:
-        """Around the life of one stream. May wait for some time; raises ResourceExhausted."""
-
-
-class Readiness(Protocol):
-    """Whether the broker serves at present."""
-
-    @property
-    def is_ready(self) -> bool: ...
-
-    @property
-    def changed(self) -> Signal:
-        """Fires when ``is_ready`` may have changed."""
-
-
 class RpcServer:
-    """A running server. ``serve`` makes it."""
+    """A running server, created by ``serve``."""
 
-    def __init__(self, server: grpc.aio.Server, handlers: "_Handlers", probe: "_Probe", address: Address) -> None:
+    def __init__(self, server: grpc.aio.Server, handlers: "_Handlers", probe: HealthProbe, address: Address) -> None:
         self._server = server
         self._handlers = handlers
         self._probe = probe
@@ -88,16 +63,16 @@ class RpcServer:
 
     @property
     def port(self) -> int:
-        """The port it listens on; the one the system chose if 0 was asked for."""
+        """Port that the server listens on; chosen by the system if ``listen`` has port 0."""
         return self._address.port
 
     @property
     def address(self) -> str:
-        """``host:port`` it listens on."""
+        """Address that the server listens on, ``host:port``."""
         return str(self._address)
 
     async def stop(self, grace_s: float) -> None:
-        """Refuse new calls, give open ones this long to end, cancel the rest and free the port. May be called again."""
+        """Reject new calls, cancel open ones after ``grace_s`` and free the port. A second call has no effect."""
         await self._probe.stop()
         self._handlers.wind_down()
         await self._server.stop(grace_s)
@@ -115,84 +90,50 @@ async def serve(
     """Serve ``api`` at ``listen`` (``host:port``; without a host 127.0.0.1, with port 0 any free one).
 
     Args:
-        memory: where the memory of every stream comes from.
-        readiness: of the broker, which the health service reports; without it the broker is always ready.
+        api: Broker to serve.
+        listen: Address to listen on.
+        config: Settings of the broker; limits of connections and streams.
+        memory: Source of the memory of every stream; None: streams reserve none.
+        readiness: Readiness that the health service reports; None: the broker is always ready.
+        protocol_version: Only version of the protocol that the server accepts.
 
     Raises:
-        InvalidArgument: ``listen`` is no address of this machine, or may not be used.
-        AlreadyExists: the port is in use.
+        InvalidArgument: If ``listen`` is not an address of this machine, or the process may not use it.
+        AlreadyExists: If the port is in use.
     """
     address = parse_address(listen)
-    await _check_free(address)
+    await check_free(address)
     server = grpc.aio.server(
         options=server_options(LARGE_MESSAGE_BYTES + MESSAGE_SLACK_BYTES, config.connections_max),
         maximum_concurrent_rpcs=config.streams_max + UNARY_CALLS_MAX,
     )
-    handlers = _Handlers(api, config.streams_max, memory, protocol_version)
+    handlers = _Handlers(api, StreamAdmission(config.streams_max, memory), protocol_version)
     handlers.add_to(server)
-    probe = _Probe(readiness)
+    probe = HealthProbe(readiness)
     health_pb2_grpc.add_HealthServicer_to_server(probe.servicer, server)
     await probe.start()
     reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     try:
         port = server.add_insecure_port(str(address))
     except RuntimeError as error:
-        raise _taken(address) from error
+        raise port_in_use(address) from error
     await server.start()
     return RpcServer(server, handlers, probe, Address(address.host, port))
 
 
-class _Probe:
-    """The health service: all services are ready while the broker is."""
-
-    def __init__(self, readiness: Readiness | None) -> None:
-        self.servicer = health.aio.HealthServicer()
-        self._readiness = readiness
-        self._following: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Report the present state, and every later one until :meth:`stop`."""
-        if self._readiness is None:
-            await self._report(is_ready=True)
-            return
-        await self._report(is_ready=self._readiness.is_ready)
-        self._following = asyncio.create_task(self._follow(self._readiness), name="health")
-
-    async def stop(self) -> None:
-        """Report that nothing is served, from now on; a second call has no effect."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait({self._following})
-        await self.servicer.enter_graceful_shutdown()
-
-    async def _follow(self, readiness: Readiness) -> None:
-        reported: bool | None = None
-        while True:
-            if reported == readiness.is_ready:
-                await readiness.changed.wait()
-            else:
-                reported = readiness.is_ready
-                await self._report(is_ready=reported)
-
-    async def _report(self, *, is_ready: bool) -> None:
-        serving = health_pb2.HealthCheckResponse.ServingStatus
-        for service in ("", *SERVICES):
-            await self.servicer.set(service, serving.SERVING if is_ready else serving.NOT_SERVING)
-
-
 class _Handlers:
-    """One coroutine a call. Requests are pulled only as the api asks for them, so flow control reaches the client."""
+    """The handlers of all calls, one coroutine per call.
 
-    def __init__(self, api: BrokerApi, streams_max: int, memory: StreamMemory | None, protocol_version: int) -> None:
+    They pull requests only as fast as the api takes them, so that flow control reaches the client.
+    """
+
+    def __init__(self, api: BrokerApi, admission: StreamAdmission, protocol_version: int) -> None:
         self._api = api
-        self._streams_max = streams_max
-        self._memory = memory
+        self._admission = admission
         self._protocol_version = protocol_version
         self._between_brokers: frozenset[str] = frozenset()
-        self._streams = 0
         self._channel_servers: set[ChannelServer[Any, Any]] = set()
         self._failures = itertools.count(1)
-        self._rejections = RejectionLog(_log, "streams")
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register every service."""
@@ -201,7 +142,7 @@ class _Handlers:
         for method in METHODS.values():
             services[method.service][method.name] = grpc.unary_unary_rpc_method_handler(self._unary(method))
         services[DATA_SERVICE]["Publish"] = self._channels(
-            "Publish", api.publish, data.decode_publish_request, data.encode_publish_reply, self._admitted
+            "Publish", api.publish, data.decode_publish_request, data.encode_publish_reply, self._admission.admit
         )
         services[DATA_SERVICE]["Subscribe"] = grpc.stream_stream_rpc_method_handler(
             self._stream("Subscribe", api.subscribe),
@@ -209,12 +150,16 @@ class _Handlers:
             response_serializer=data.encode_subscribe_reply,
         )
         services[GROUPS_SERVICE]["Join"] = grpc.stream_stream_rpc_method_handler(
-            self._stream("Join", api.join_group, api.passed_on.join_group),
+            self._stream("Join", api.join_group, api.forwarded.join_group),
             request_deserializer=groups.decode_group_request,
             response_serializer=groups.encode_group_reply,
         )
         services[CLUSTER_SERVICE]["Replicate"] = self._channels(
-            "Replicate", api.replicate, cluster.decode_replicate_request, cluster.encode_replicate_reply, self._counted
+            "Replicate",
+            api.replicate,
+            cluster.decode_replicate_request,
+            cluster.encode_replicate_reply,
+            self._admission.count,
         )
         travelling = [METHODS[call] for call in TOGETHER]
         for service in {method.service for method in travelling}:
@@ -230,8 +175,8 @@ class _Handlers:
 
     def _unary(self, method: Unary[Any, Any]) -> Callable[..., Awaitable[bytes]]:
         async def handle(request: bytes, context: Context) -> bytes:
-            async with self._translated(method.name, context):
-                api = self._api.passed_on if _is_passed_on(context) else self._api
+            async with self._errors_as_status(method.name, context):
+                api = self._api.forwarded if _is_forwarded(context) else self._api
                 return method.encode_reply(await api.call(method.decode_request(request)))
             raise AssertionError("unreachable: a translated block returns or aborts")
 
@@ -239,9 +184,9 @@ class _Handlers:
 
     def _together(self, methods: Mapping[str, Unary[Any, Any]]) -> Callable[..., Awaitable[bytes]]:
         async def handle(request: bytes, context: Context) -> bytes:
-            async with self._translated(AT_ONCE, context):
-                api = self._api.passed_on if _is_passed_on(context) else self._api
-                return await together.answer(request, methods.get, api.call)
+            async with self._errors_as_status(AT_ONCE, context):
+                api = self._api.forwarded if _is_forwarded(context) else self._api
+                return await call_batcher.answer(request, methods.get, api.call)
             raise AssertionError("unreachable: a translated block returns or aborts")
 
         return handle
@@ -250,16 +195,16 @@ class _Handlers:
         self,
         name: str,
         call: Callable[[AsyncIterator[Q]], AsyncIterator[R]],
-        passed_on: Callable[[AsyncIterator[Q]], AsyncIterator[R]] | None = None,
+        forwarded: Callable[[AsyncIterator[Q]], AsyncIterator[R]] | None = None,
     ) -> Callable[..., Awaitable[None]]:
         async def handle(requests: AsyncIterator[Q], context: Context) -> None:
-            answer, admission = call, self._admitted
-            if passed_on is not None and _is_passed_on(context):
-                answer, admission = passed_on, self._counted
-            async with self._translated(name, context), admission(), closing(answer(requests)) as replies:
+            answer, admission = call, self._admission.admit
+            if forwarded is not None and _is_forwarded(context):
+                answer, admission = forwarded, self._admission.count
+            async with self._errors_as_status(name, context), admission(), closing(answer(requests)) as replies:
                 async for reply in replies:
                     await context.write(reply)
-                    del reply  # a paused stream holds nothing
+                    del reply  # a paused stream holds no reply
 
         return handle
 
@@ -272,16 +217,16 @@ class _Handlers:
         admitted: Callable[[], AbstractAsyncContextManager[None]],
     ) -> "grpc.RpcMethodHandler[bytes, bytes]":
         async def handle(envelopes: AsyncIterator[bytes], context: Context) -> None:
-            answering = Answering(
+            answering = ChannelHandler(
                 name=name,
                 answer=answer,
                 decode=decode,
                 encode=encode,
                 admitted=admitted,
-                told=lambda error: self._told(name, context, error),
+                told=lambda error: self._reported_error(name, context, error),
             )
-            async with self._translated(name, context):
-                with self._memory.ahead() if self._memory else nullcontext(0) as ahead_bytes:
+            async with self._errors_as_status(name, context):
+                with self._admission.ahead() as ahead_bytes:
                     server = ChannelServer(answering, ahead_bytes=ahead_bytes)
                     self._channel_servers.add(server)
                     try:
@@ -292,62 +237,35 @@ class _Handlers:
         return grpc.stream_stream_rpc_method_handler(handle)
 
     def wind_down(self) -> None:
-        """End the streams that carry nothing, and others as soon as they do not."""
+        """End each stream of channels as soon as it has no open channel."""
         for server in self._channel_servers:
             server.wind_down()
 
     async def _report_load(self, requests: AsyncIterator[Any], context: Context) -> bytes:
-        async with self._translated("ReportLoad", context), self._counted():
+        async with self._errors_as_status("ReportLoad", context), self._admission.count():
             await self._api.report_load(requests)
         return cluster_pb2.ReportLoadReply().SerializeToString()
 
     @asynccontextmanager
-    async def _counted(self) -> AsyncIterator[None]:
-        if self._streams >= self._streams_max:
-            error = ResourceExhausted(
-                f"this broker serves {self._streams} streams, its limit: close some, use more brokers, "
-                "or raise streams_max"
-            )
-            self._rejections.add(error)
-            raise error
-        self._streams += 1
-        try:
-            yield
-        finally:
-            self._streams -= 1
-
-    @asynccontextmanager
-    async def _admitted(self) -> AsyncIterator[None]:
-        """As ``_counted``, with memory. Streams between brokers wait for none: those who wait may wait for them."""
-        async with self._counted(), AsyncExitStack() as held:
-            if self._memory:
-                try:
-                    await held.enter_async_context(self._memory.lent())
-                except ResourceExhausted as error:
-                    self._rejections.add(error)
-                    raise
-            yield
-
-    @asynccontextmanager
-    async def _translated(self, method: str, context: Context) -> AsyncIterator[None]:
-        """End the call with the status of what the block raises. A call that is over already is nobody's error."""
+    async def _errors_as_status(self, method: str, context: Context) -> AsyncIterator[None]:
+        """End the call with the status of the block's error; ignore errors of a call that is over."""
         try:
             self._check_protocol(method, context)
             yield
         except SeaweedMQError as error:
             await context.abort(*status.to_status(error))
-        except Exception as error:  # logged, and told to the client under its name
+        except Exception as error:  # logged, and reported to the client with its failure number
             if _is_over(error):
                 _log.debug("%s from %s ended: %s", method, context.peer(), error)
                 raise asyncio.CancelledError from error
-            await context.abort(*status.to_status(self._told(method, context, error)))
+            await context.abort(*status.to_status(self._reported_error(method, context, error)))
 
-    def _told(self, method: str, context: Context, error: Exception) -> SeaweedMQError:
-        """What the client is told of an error. One that is none of ours is logged under a name."""
+    def _reported_error(self, method: str, context: Context, error: Exception) -> SeaweedMQError:
+        """Return the error to report to the client; log an internal one under a failure number."""
         if isinstance(error, SeaweedMQError):
             return error
         name = f"{os.getpid()}-{next(self._failures)}"
-        _log.error("failure %s in %s from %s", name, method, context.peer(), exc_info=error)
+        _log.error("call failed: failure %s in %s from %s", name, method, context.peer(), exc_info=error)
         return SeaweedMQError(
             f"{method} failed inside the broker ({type(error).__name__}): see failure {name} in its log"
         )
@@ -358,47 +276,15 @@ class _Handlers:
         if theirs == ours:
             return
         number = str(theirs)[:20]
-        caller = "calling broker" if method in self._between_brokers or _is_passed_on(context) else "client"
+        caller = "calling broker" if method in self._between_brokers or _is_forwarded(context) else "client"
         older = f"the {caller}" if number.isdecimal() and int(number) < self._protocol_version else "this broker"
         raise Unsupported(f"the {caller} speaks protocol {number}, this broker {ours}: upgrade {older}")
 
 
 def _is_over(error: Exception) -> bool:
-    """Whether gRPC says that a call is read or written whose client is gone, or whose server has stopped."""
+    """Whether a gRPC error means that the call is over: the client is unreachable, or the server has stopped."""
     return isinstance(error, grpc.aio.BaseError) and not isinstance(error, grpc.aio.UsageError)
 
 
-def _is_passed_on(context: Context) -> bool:
-    return any(key == PASSED_ON_KEY for key, _ in context.invocation_metadata() or ())
-
-
-async def _check_free(address: Address) -> None:
-    """Try the port with a plain socket: gRPC says neither why it can not bind, nor that it could bind only in part."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-    except OSError as error:
-        raise InvalidArgument(
-            f"can not listen on {address}: {error.strerror}; name an address of this machine"
-        ) from error
-    failures: list[OSError] = []
-    for family, kind, protocol, _, target in found:
-        try:
-            with socket.socket(family, kind, protocol) as trial:
-                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                trial.bind(target)
-        except OSError as error:
-            failures.append(error)
-    if any(error.errno == errno.EADDRINUSE for error in failures):
-        raise _taken(address)
-    if len(failures) == len(found):
-        raise InvalidArgument(
-            f"can not listen on {address}: {failures[0].strerror}; use an address of this machine, a port above 1023"
-        )
-
-
-def _taken(address: Address) -> AlreadyExists:
-    return AlreadyExists(
-        f"port {address.port} at {address.host} is in use: stop what listens there, or listen on another port"
-    )
+def _is_forwarded(context: Context) -> bool:
+    return any(key == FORWARDED_KEY for key, _ in context.invocation_metadata() or ())

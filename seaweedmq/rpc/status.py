@@ -1,7 +1,7 @@
-"""Errors as gRPC status and back: the one place where they are translated.
+"""Translation of errors to gRPC status and back.
 
 The kind travels in the trailing metadata ``seaweedmq-error``, since several kinds share one status code. A status
-without it comes from the transport, or from a bug.
+without this metadata comes from the transport, or from a bug.
 """
 
 import re
@@ -17,7 +17,7 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.rpc.transport import ERROR_KEY
 
 MESSAGE_BYTES_MAX: Final = 4_000
-"""Of a message on the wire, percent-encoded: gRPC limits all metadata of a call to 8 KiB."""
+"""Largest percent-encoded error message on the wire: gRPC limits all metadata of a call to 8 KiB."""
 
 _STATUS: Final[dict[type[SeaweedMQError], grpc.StatusCode]] = {
     errors.InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
@@ -42,12 +42,12 @@ _TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
 
 
 def code_of(error: SeaweedMQError) -> str:
-    """The code by which an error is known on the wire."""
+    """Return the code of an error on the wire."""
     return _kind_of(error).code
 
 
 def from_code(code: str, text: str) -> SeaweedMQError:
-    """The error of a code; a kind that a newer peer knows is a plain SeaweedMQError."""
+    """Return the error of a code; a plain SeaweedMQError if only a newer peer knows the code."""
     return _KINDS.get(code, SeaweedMQError)(text)
 
 
@@ -56,16 +56,20 @@ def _kind_of(error: SeaweedMQError) -> type[SeaweedMQError]:
 
 
 def to_status(error: SeaweedMQError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
-    """Status code, details and trailing metadata of an error."""
+    """Return the status code, details and trailing metadata of an error."""
     kind = _kind_of(error)
     code = _STATUS.get(kind, grpc.StatusCode.INTERNAL)
     return code, _bounded(str(error)), ((ERROR_KEY, kind.code),)
 
 
 def from_status(error: grpc.aio.AioRpcError, *, method: str, address: str, timeout_s: float | None) -> SeaweedMQError:
-    """The error a broker raised, or what a failure of the transport means to the caller.
+    """Return the error that a broker raised, or the error that describes a failure of the transport.
 
-    ``timeout_s`` is the deadline of the call, None for a stream.
+    Args:
+        error: Failure of the call.
+        method: Name of the method, for the message.
+        address: Address of the broker, for the message.
+        timeout_s: Deadline of the call in seconds; None for a stream.
     """
     details = error.details() or ""
     trailing: Iterable[tuple[str, str | bytes]] = error.trailing_metadata() or ()  # type: ignore[assignment]
@@ -75,22 +79,24 @@ def from_status(error: grpc.aio.AioRpcError, *, method: str, address: str, timeo
     where = f"broker {address}"
     match error.code():
         case grpc.StatusCode.UNAVAILABLE if "onnection refused" in details:
-            return errors.Refused(f"{where} is out of reach (connection refused): check that it runs there, and retry")
+            return errors.ConnectionRefused(
+                f"{where} is unreachable (connection refused): check that it runs there, and retry"
+            )
         case grpc.StatusCode.UNAVAILABLE:
-            return errors.Unavailable(f"{where} is out of reach ({details}): check that it runs there, and retry")
-        case grpc.StatusCode.INTERNAL:  # a reset stream or a broken HTTP/2 frame: a broker's own comes with its kind
+            return errors.Unavailable(f"{where} is unreachable ({details}): check that it runs there, and retry")
+        case grpc.StatusCode.INTERNAL:  # a reset stream or a broken HTTP/2 frame: a broker's INTERNAL has a kind
             return errors.Unavailable(f"the connection to {where} broke in {method} ({details}): retry")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return errors.DeadlineExceeded(
-                f"{method} at {where} was not done in {timeout_s} s: it may still happen; retry"
+                f"{method} at {where} timed out after {timeout_s} s and may still take effect: retry"
             )
         case grpc.StatusCode.CANCELLED:
-            return errors.Unavailable(f"{where} ended {method} ({details}): it may be stopping; retry")
+            return errors.Unavailable(f"{where} ended {method} ({details}), it may be stopping: retry")
         case grpc.StatusCode.UNIMPLEMENTED:
             return errors.Unsupported(f"{where} does not know {method}: upgrade the broker")
-        case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED as code:  # no broker says either
+        case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED as code:  # brokers send neither
             return errors.Unsupported(
-                f"{where} is not a broker, it answers {method} with {code.name}: correct its address"
+                f"{where} is not a broker, it replies to {method} with {code.name}: correct its address"
             )
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return _exhausted(details, method, where)
@@ -101,18 +107,18 @@ def from_status(error: grpc.aio.AioRpcError, *, method: str, address: str, timeo
 def _exhausted(details: str, method: str, where: str) -> SeaweedMQError:
     sizes = _TOO_LARGE.search(details)
     if sizes is None:
-        return errors.ResourceExhausted(f"{where} refused {method}: {details}; slow down and retry")
+        return errors.ResourceExhausted(f"{where} rejected {method}, {details}: slow down and retry")
     if "CLIENT:" in details:
         side, remedy = "this client", "raise message_bytes_max of its dialer"
     else:
-        side, remedy = where, "send smaller messages, and large frames as head and pieces"
+        side, remedy = where, "send smaller messages, and large frames as head and chunks"
     return errors.InvalidArgument(
         f"a message of {sizes[1]} bytes is over the limit of {sizes[2]} bytes of {side} in {method}: {remedy}"
     )
 
 
 def _bounded(message: str) -> str:
-    """The message as UTF-8 can hold it, cut to what fits into metadata."""
+    """Return the message as valid UTF-8, truncated to the limit of the metadata."""
     text = message.encode("utf-8", "backslashreplace").decode("utf-8")
     if len(text) <= MESSAGE_BYTES_MAX and len(quote(text)) <= MESSAGE_BYTES_MAX:
         return text

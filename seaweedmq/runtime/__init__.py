@@ -1,4 +1,4 @@
-"""What all shells share and asyncio lacks: retrying, supervision, signals, notices between threads and the loop,
-closing, logging once, the boot clock, free ports, the folder of a local cluster. Imports nothing of
-ours but the errors.
+"""Utilities that asyncio lacks: retries, supervision, signals, notices from threads, closing, logging, clocks, ports.
+
+Imports only the errors from SeaweedMQ.
 """

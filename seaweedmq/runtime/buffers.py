@@ -1,4 +1,4 @@
-"""Buffers for large payloads that are received in pieces.
+"""Buffers for large payloads that are received in parts.
 
 ``bytearray`` clears its memory in one step, which takes milliseconds for 16 MiB. ``numpy`` asks the system for huge
 pages, each of which is cleared in one step when it is first written to: up to 9 ms on a virtual machine. Arrow's system

@@ -1,4 +1,4 @@
-"""Closing what may be an async generator, at a time of our choosing and not of the garbage collector's."""
+"""Closing of async generators at a definite time instead of the garbage collector's."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 async def close(iterator: AsyncIterator[T]) -> None:
-    """Run the iterator's clean-up code, if it has any. No error if it has finished."""
+    """Run the iterator's clean-up code, if it has any. A finished iterator is ignored."""
     aclose = getattr(iterator, "aclose", None)
     if aclose is not None:
         await aclose()

@@ -1,4 +1,4 @@
-"""Work that begins when it is awaited."""
+"""An awaitable whose work begins when it is awaited."""
 
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, TypeVar
@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 class Later(Generic[T]):
-    """An awaitable that may be dropped: a coroutine that is never awaited leaves a warning when it is collected."""
+    """An awaitable that may be dropped, unlike a coroutine, which warns if it is collected without being awaited."""
 
     def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
         self._work = work

@@ -1,4 +1,4 @@
-"""Repeated failures and rejections in the log: written once, then counted."""
+"""Logging of repeated failures and rejections: each is logged once, then counted."""
 
 import asyncio
 import logging
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 REMEMBERED_MAX = 1_000
 REASONS_MAX = 3
-"""Different reasons that are logged of one trouble: some name another address, or time, at each attempt."""
+"""Reasons that are logged per failing thing: some reasons name another address, or time, at each attempt."""
 
 
 REJECTIONS_PAUSE_S = 60.0
-"""Least time between two lines about rejections."""
+"""Least time in seconds between two lines about rejections."""
 
 
 @dataclass(slots=True)
 class _Trouble:
-    """Failures of one thing since it last succeeded."""
+    """The failures of one thing since it last succeeded."""
 
     since_s: float
     failures: int = 0
@@ -25,8 +25,8 @@ class _Trouble:
     reasons: set[str] = field(default_factory=set)
 
 
-class Complaints:
-    """The failures of things that are retried. Belongs to the event loop."""
+class OnceLogger:
+    """A logger for failures of things that are retried. Belongs to the event loop."""
 
     def __init__(self, log: logging.Logger, level: int = logging.WARNING) -> None:
         self._log = log
@@ -34,7 +34,7 @@ class Complaints:
         self._troubles: dict[str, _Trouble] = {}
 
     def add(self, what: str, error: BaseException, level: int | None = None) -> None:
-        """Log that ``what`` failed and is retried, unless that was logged for this reason already."""
+        """Log that ``what`` failed and is retried, unless that was already logged for this reason."""
         now = asyncio.get_running_loop().time()
         if what not in self._troubles and len(self._troubles) >= REMEMBERED_MAX:
             self._troubles.clear()
@@ -48,7 +48,7 @@ class Complaints:
             )
 
     def over(self, what: str) -> None:
-        """Log that ``what`` succeeded after it had failed; nothing if it had not."""
+        """Log that ``what`` succeeded after failures; without failures, do nothing."""
         trouble = self._troubles.pop(what, None)
         if trouble is not None:
             lasted_s = asyncio.get_running_loop().time() - trouble.since_s
@@ -63,18 +63,18 @@ class Complaints:
         }
 
     def forget(self, what: str) -> None:
-        """Drop what is known of something that is retried no longer."""
+        """Drop the failures of something that is no longer retried."""
         self._troubles.pop(what, None)
 
     def told(self, what: str) -> Callable[[int, BaseException], None]:
-        """Return what ``runtime.retrying`` is to call with each failure of ``what``."""
+        """Return a callback for ``runtime.retrying`` that adds each failure of ``what``."""
         return lambda _, error: self.add(what, error)
 
 
 class RejectionLog:
-    """Rejected requests of one kind. Belongs to the event loop.
+    """A logger for rejected requests of one kind. Belongs to the event loop.
 
-    Clients retry, thousands of them at a time, so the log has the first rejection and then their number now and then.
+    Thousands of clients may retry at once, so the log has the first rejection and then periodic counts.
     """
 
     def __init__(self, log: logging.Logger, what: str) -> None:

@@ -1,8 +1,9 @@
-"""A watchdog of the event loop: a thread that logs what holds it, with its stack, and counts how often.
+"""A watchdog of the event loop: a thread that logs the stack of code that holds the loop, and counts the holds.
 
-Work that does not give way delays everything else on the loop: other clients, renewals of the lease, timers.
-A frozen process or a suspended machine does not count as held: the thread stood still as well, and no CPU time passed.
-If some did, a call of C code kept the interpreter's lock: that counts, but which one it was is not known.
+Code that does not yield delays everything else on the loop: other clients, lease renewals, timers. A frozen process or
+a suspended machine does not count as a hold: the watchdog stopped as well, and no CPU time passed. If CPU time passed,
+a
+call of C code kept the interpreter's lock. That counts as a hold, but the call is unknown.
 """
 
 import asyncio
@@ -16,21 +17,21 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.process.boot_clock import boot_s
 
 log = logging.getLogger(__name__)
 
 HELD_S: Final = 0.5
-"""A loop that runs nothing for so long is held."""
+"""Time in seconds without a loop iteration above which the loop is held."""
 LOOK_S: Final = 0.1
 LOCKED_SHARE: Final = 0.5
-"""A process that used at least this share of the time that the watchdog stood still was not frozen."""
+"""Least CPU share during a stop of the watchdog above which the process was not frozen."""
 FRAMES_MAX: Final = 30
-"""Innermost frames of the stack that are logged."""
+"""Number of innermost stack frames in the log."""
 
 
 class Finding(Enum):
-    """Result of one check of the loop."""
+    """The result of one check of the loop."""
 
     NOTHING = "nothing new"
     HELD = "the loop is held"
@@ -40,23 +41,23 @@ class Finding(Enum):
 
 @dataclass(slots=True)
 class HoldTracker:
-    """The holds of one loop, from the times at which it ran and those at which it was looked at."""
+    """The holds of one loop, derived from the times at which it ran and was checked."""
 
     beat_s: float
-    """Time at which the loop ran last."""
+    """Time at which the loop last ran."""
     looked_s: float
     cpu_s: float = 0.0
-    """CPU time of the process at that look."""
+    """CPU time of the process at the last check."""
     holds: int = 0
     held_s: float = 0.0
-    """Length of the hold that is under way, or was last."""
+    """Length of the current hold, or of the last one."""
     _is_held: bool = False
 
     def look(self, now: float, cpu_s: float = 0.0) -> Finding:
-        """Take a look, at this time, when the process has used so much CPU time."""
+        """Check the loop at time ``now``, when the process has used ``cpu_s`` of CPU time."""
         stood_s, used_s = now - self.looked_s, cpu_s - self.cpu_s
         self.looked_s, self.cpu_s = now, cpu_s
-        if stood_s > HELD_S:  # the watchdog stood still as well: what the loop did meanwhile is not known
+        if stood_s > HELD_S:  # the watchdog stopped as well: the loop's activity meanwhile is unknown
             self.beat_s = max(self.beat_s, now)
             if used_s >= LOCKED_SHARE * stood_s:
                 self._is_held = False
@@ -79,7 +80,7 @@ class HoldTracker:
 
 
 class LoopWatch:
-    """Watches the loop that it is started on."""
+    """A watchdog of the loop that it is started on."""
 
     def __init__(self, clock_s: Callable[[], float] = boot_s) -> None:
         self._clock_s = clock_s
@@ -91,11 +92,11 @@ class LoopWatch:
 
     @property
     def holds(self) -> int:
-        """Number of times that the loop was held since the start."""
+        """Number of holds since the start."""
         return self._tracker.holds
 
     def start(self) -> None:
-        """Begin, on the running loop."""
+        """Start watching the running loop."""
         self._beat(asyncio.get_running_loop())
         self._thread = threading.Thread(
             target=self._run, args=(threading.get_ident(),), name="watchdog of the event loop", daemon=True
@@ -103,7 +104,7 @@ class LoopWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the watchdog and its thread."""
         self._stopped.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -121,7 +122,7 @@ class LoopWatch:
                     log.warning("event loop held: %.1f s so far, by:\n%s", self._tracker.held_s, _stack(watched))
                 case Finding.LOCKED:
                     log.warning(
-                        "event loop held: %.1f s or more, by a call that kept the interpreter's lock: no stack of it",
+                        "event loop held: %.1f s or more, by a call that kept the interpreter's lock: stack unknown",
                         self._tracker.held_s,
                     )
                 case Finding.RELEASED:
@@ -134,4 +135,4 @@ class LoopWatch:
 
 def _stack(thread: int) -> str:
     frame = sys._current_frames().get(thread)  # noqa: SLF001 - the documented way to a thread's stack
-    return "".join(traceback.format_stack(frame, FRAMES_MAX)).rstrip() if frame is not None else "(its thread is gone)"
+    return "".join(traceback.format_stack(frame, FRAMES_MAX)).rstrip() if frame is not None else "(the thread ended)"

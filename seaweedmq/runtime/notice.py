@@ -4,7 +4,7 @@ import asyncio
 
 
 class Notice(asyncio.Event):
-    """Made in the loop. Setting it from threads costs one callback for any number of times until that has run."""
+    """An event that is created in the loop. Any number of calls from threads costs one callback until that has run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -13,13 +13,13 @@ class Notice(asyncio.Event):
         self._muted = False
 
     def notify(self) -> None:
-        """Set it soon. From any thread."""
+        """Set the event soon, from any thread."""
         if not self._under_way and not self._muted:
             self._under_way = True
             self._loop_of_owner.call_soon_threadsafe(self._arrive)
 
     def mute(self) -> None:
-        """Nobody waits any more, and the loop may be closed soon."""
+        """Ignore later calls of :meth:`notify`: no task waits, and the loop may soon be closed."""
         self._muted = True
 
     def _arrive(self) -> None:

@@ -1,4 +1,4 @@
-"""Work for a thread of which only one piece may be under way, for what it holds in memory."""
+"""Work for a thread that runs one call at a time, to limit memory."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,13 +8,13 @@ T = TypeVar("T")
 
 
 class OneAtATime:
-    """Pieces wait for their turns. One that began ends before the next begins, even if nobody waits for it any more."""
+    """A queue for calls. A call that began ends before the next begins, even if its caller no longer waits."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Semaphore()
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What ``work`` returns or raises, run in a thread."""
+        """Run ``work`` in a thread; return its result or raise its error."""
         await self._turn.acquire()
         running = asyncio.create_task(asyncio.to_thread(work))
         running.add_done_callback(lambda _: self._turn.release())

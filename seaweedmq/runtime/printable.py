@@ -2,10 +2,11 @@
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with all that prints nothing, moves the cursor or changes colors written as an escape.
+    """Return the text with every character escaped that prints nothing, moves the cursor or changes colors.
 
     Args:
-        keep: characters that are not escaped.
+        text: The text.
+        keep: Characters that are not escaped.
     """
     if text.isprintable():
         return text

@@ -1,7 +1,7 @@
-"""One way to repeat what failed: tenacity, with full jitter from a given generator, stopped by the loop's clock.
+"""Retries: tenacity with full jitter from a given generator, stopped by the loop's clock.
 
-Tenacity's own waits and stops draw from the global generator and read the real clock, which a seeded simulation can not
-replay; the linter bans them. Full jitter: Brooker, "Exponential Backoff And Jitter" (AWS, 2015).
+Tenacity's own waits and stops use the global generator and the real clock, which a seeded simulation cannot replay; the
+linter bans them. Full jitter: Brooker, "Exponential Backoff And Jitter" (AWS, 2015).
 """
 
 import asyncio
@@ -28,13 +28,16 @@ def retrying(
     stop: Stop = stop_never,
     told: Callable[[int, BaseException], None] | None = None,
 ) -> AsyncRetrying:
-    """Attempts until one succeeds, fails otherwise than ``on``, or ``stop`` says so; then the last error is raised.
+    """Return attempts that continue until one succeeds, raises another error than ``on``, or ``stop`` holds.
+
+    The last error is then raised.
 
     Args:
-        pause_s: seconds to wait after attempt number n, from 1: see :func:`backoff`.
-        on: errors, or what tells whether one is worth another attempt.
-        stop: see :func:`after_s`, :func:`after_attempts` and :func:`when`. Without it, until cancelled.
-        told: called before each pause with the number of the attempt and its error.
+        pause_s: Returns the seconds to wait after attempt number n, from 1: see :func:`backoff`.
+        on: Errors to retry, or a predicate of an error.
+        stop: See :func:`after_s`, :func:`after_attempts` and :func:`when`. By default attempts continue until
+            cancelled.
+        told: Called before each pause with the number of the attempt and its error.
     """
     worth_it = (lambda error: isinstance(error, on)) if isinstance(on, (type, tuple)) else on
 
@@ -54,27 +57,27 @@ def retrying(
 
 
 def backoff(rng: random.Random, first_s: float, most_s: float) -> Callable[[int], float]:
-    """Pauses whose bound doubles with each attempt, from ``first_s`` up to ``most_s``."""
+    """Return random pauses whose bound doubles with each attempt, from ``first_s`` up to ``most_s``."""
     return lambda attempt: rng.uniform(0.0, min(most_s, first_s * 2.0 ** min(attempt - 1, 30)))
 
 
 def after_s(timeout_s: float) -> Stop:
-    """Stop as soon as so much time has passed since this was called, which is to be in the loop."""
+    """Stop once ``timeout_s`` have passed since this call, which has to be in the loop."""
     return when(deadline(timeout_s))
 
 
 def after_attempts(count: int) -> Stop:
-    """Stop after so many attempts."""
+    """Stop after ``count`` attempts."""
     return stop_after_attempt(count)
 
 
 def when(condition: Callable[[], bool]) -> Stop:
-    """Stop as soon as it holds."""
+    """Stop once ``condition`` holds."""
     return lambda _: condition()
 
 
 def deadline(timeout_s: float) -> Callable[[], bool]:
-    """A condition that holds from ``timeout_s`` after now by the loop's clock."""
+    """Return a condition that holds from ``timeout_s`` after now, by the loop's clock."""
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout_s
     return lambda: loop.time() >= end

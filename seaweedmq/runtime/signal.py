@@ -1,21 +1,21 @@
-"""Wake-ups for any number of waiting coroutines, without a lock and without cost when nobody waits."""
+"""Wake-ups for any number of waiting coroutines, without a lock and without cost if none waits."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class Signal:
-    """``wait`` returns at the next ``fire`` after it was called. Callers re-check their condition in a loop."""
+    """A signal: ``wait`` returns at the next ``fire`` after its call. Callers re-check their condition in a loop."""
 
     __slots__ = ("_listeners", "_waiters")
 
     def __init__(self) -> None:
         self._waiters: set[asyncio.Future[None]] = set()
         self._listeners: dict[Callable[[], None], None] = {}
-        """In the order in which they began to listen."""
+        """Listeners in the order in which they were added."""
 
     def fire(self) -> None:
-        """Wake all that wait now, and call all listeners."""
+        """Wake all coroutines that wait now, and call all listeners."""
         for listener in tuple(self._listeners):
             listener()
         for waiter in self._waiters:
@@ -24,12 +24,12 @@ class Signal:
         self._waiters.clear()
 
     @property
-    def is_heard(self) -> bool:
-        """Whether anything waits or listens."""
+    def has_waiters(self) -> bool:
+        """Whether a coroutine waits or a listener exists."""
         return bool(self._waiters or self._listeners)
 
     async def wait(self, *others: "Signal") -> None:
-        """Until the next ``fire`` of this one, or of one of the others."""
+        """Wait for the next ``fire`` of this signal, or of one of the others."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         signals = (self, *others)
         for signal in signals:
@@ -43,10 +43,10 @@ class Signal:
     def listen(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` at every ``fire`` until ``unlisten``. It must not raise.
 
-        Far cheaper than a task that wakes up to see that its condition does not hold yet.
+        This is far cheaper than a task that wakes up only to find that its condition does not hold yet.
         """
         self._listeners[listener] = None
 
     def unlisten(self, listener: Callable[[], None]) -> None:
-        """Stop calling ``listener``. Has no effect if it was not called."""
+        """Stop calling ``listener``. Has no effect if it does not listen."""
         self._listeners.pop(listener, None)

@@ -1,4 +1,4 @@
-"""Tasks with an owner: none ends unheard, and none outlives who began it."""
+"""Tasks with an owner: no failure is lost, and no task outlives its owner."""
 
 import asyncio
 import logging
@@ -11,35 +11,35 @@ T = TypeVar("T")
 
 
 class Supervisor:
-    """The tasks of one owner. What goes wrong in one of them is in ``failed``, which the owner's owner watches.
+    """The tasks of one owner. ``failed`` has the first failure, which the owner's owner watches.
 
-    A task that ends by itself is a failure unless it ``may_end``; one that raises always is.
+    A task that ends by itself is a failure unless it ``may_end``. A task that raises always is.
     """
 
     def __init__(self, name: str, failed: "asyncio.Future[None] | None" = None) -> None:
         self.failed: asyncio.Future[None] = failed or asyncio.get_running_loop().create_future()
-        """Ends with the first error that nobody expected."""
+        """Future that ends with the first unexpected error."""
         self._name = name
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
     def child(self, name: str) -> "Supervisor":
-        """For what ends earlier, and fails likewise."""
+        """Return a supervisor for tasks that end earlier, and that reports failures to the same future."""
         return Supervisor(f"{name} of {self._name}", self.failed)
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str, *, may_end: bool = False) -> "asyncio.Task[T]":
-        """Run until it ends, or :meth:`stop`."""
+        """Run a task until it ends, or until :meth:`stop`."""
         task = asyncio.create_task(work, name=f"{name} of {self._name}")
         self._tasks.add(task)
         task.add_done_callback(partial(self._ended, may_end))
         return task
 
     def brief(self, work: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
-        """As :meth:`spawn`, for what has an end."""
+        """Run a task that may end, as :meth:`spawn` with ``may_end``."""
         return self.spawn(work, name, may_end=True)
 
     def wind_down(self) -> None:
-        """From now on tasks may end by themselves."""
+        """Allow all tasks to end by themselves from now on."""
         self._stopping = True
 
     async def stop(self) -> None:

@@ -1,18 +1,20 @@
-"""Spark reads topics from the shared storage, at the speed of its own Parquet reader::
+"""Spark access to topics in shared storage, at the speed of Spark's own Parquet reader.
+
+Call :func:`read`::
 
     orders = seaweedmq.spark.read(spark, storage="/mnt/shared/mq", topic="shop/orders")
 
-or as a format, which Spark finds by itself where ``seaweedmq`` is installed::
+or use the format, which Spark discovers by itself where ``seaweedmq`` is installed::
 
     orders = spark.read.format("seaweedmq").options(storage="/mnt/shared/mq", topic="shop/orders").load()
 
-In a thread of your own call ``seaweedmq.spark.register(spark)`` first: Spark looks for formats in the session that is
-active in a thread, and otherwise says DATA_SOURCE_NOT_FOUND.
+In a thread of your own, call ``seaweedmq.spark.register(spark)`` first. Spark looks for formats in the active session
+of the thread, and otherwise reports DATA_SOURCE_NOT_FOUND.
 
-Both give the same rows and columns, take the same options, and with ``bootstrap`` also what is in no file yet. Needs
-``pip install 'seaweedmq[spark]'`` on the driver and on the executors.
+Both give the same rows and columns and take the same options. With ``bootstrap`` they also read records that are in no
+file yet. The driver and the executors need ``pip install 'seaweedmq[spark]'``.
 """
-# ruff: noqa: E402 - an old PySpark, or none, is told of before anything of it is imported
+# ruff: noqa: E402 - check_pyspark reports a missing or old PySpark before any of it is imported
 
 from seaweedmq.spark.requirements import check_pyspark
 
@@ -28,7 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from seaweedmq.spark.lag import LagListener
 from seaweedmq.spark.native import read_native
-from seaweedmq.spark.options import Face, check_names
+from seaweedmq.spark.options import SparkApi, check_names
 from seaweedmq.spark.source import FORMAT, SeaweedMQSource
 
 __all__ = ["FORMAT", "LagListener", "read", "register"]
@@ -37,26 +39,32 @@ _KNOWN = "DATA_SOURCE_ALREADY_EXISTS"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_LIMIT = "2147483647"
-"""With less the JVM measures the batch after every row it takes from Python, which for maps (headers) means all of it
-again: 85,000 instead of 1,300,000 rows a second. How large a batch is we see to ourselves."""
+"""Value that removes the limit on the bytes of an Arrow batch.
+
+With a lower limit the JVM measures the batch after every row that it takes from Python. For maps (headers) it measures
+the whole batch again: 85,000 instead of 1,300,000 rows a second. This package bounds its batches itself.
+"""
 
 
 def register(spark: SparkSession) -> None:
-    """Set a session up for the format ``seaweedmq``, and make the format known to it; twice is no error.
+    """Configure a session for the format ``seaweedmq`` and register the format; idempotent.
 
-    Turns filter push-down to Python data sources on in this session: without it nothing is pruned by filters.
-    Takes the limit off the bytes of an Arrow batch unless the user set one: it makes headers slow. On a local master
-    whose Python is not chosen by ``PYSPARK_PYTHON`` or the configuration, workers use the driver's interpreter, so that
-    a virtual environment need not be activated.
+    Enables filter push-down to Python data sources in this session: without it filters prune nothing. Removes the limit
+    on the bytes of an Arrow batch unless the user set one, because the limit makes headers slow. On a local master,
+    workers use the driver's interpreter unless ``PYSPARK_PYTHON`` or the configuration chooses one, so a virtual
+    environment need not be activated.
 
-    Makes the session the active one of this thread, in which Spark looks for formats: call it in each thread of your
-    own that reads or writes topics, since a new thread has no active session.
+    Makes the session the active one of this thread, where Spark looks for formats. Call it in each thread of your own
+    that reads or writes topics: a new thread has no active session.
+
+    Args:
+        spark: Session to configure.
     """
     context = spark.sparkContext
     chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
     if context.master.startswith("local") and not chosen:
         context.pythonExec = sys.executable
-    jvm: Any = spark._jvm  # noqa: SLF001 - as PySpark does itself in createDataFrame
+    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark does the same in createDataFrame
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
     spark.conf.set(_PUSHDOWN, "true")
     if spark.conf.get(_BATCH_BYTES, None) is None:
@@ -64,7 +72,7 @@ def register(spark: SparkSession) -> None:
     try:
         spark.dataSource.register(SeaweedMQSource)
     except AnalysisException as e:
-        if e.getCondition() != _KNOWN:  # Spark found it by itself, and what it found is not replaced
+        if e.getCondition() != _KNOWN:  # Spark discovered the format by itself, and does not replace it
             raise
 
 
@@ -76,40 +84,47 @@ def read(
     bootstrap: str | None = None,
     **options: Any,
 ) -> DataFrame:
-    """A topic as it is now, each record once, whatever becomes of its files while it is read.
+    """Read a topic as it is now: each record once, even if its files are replaced meanwhile.
 
-    Tables are read by Spark's own Parquet reader; what is in logs only, or with ``bootstrap`` in no file yet, by the
-    data source. Where Spark reads a type otherwise than we write it, everything is, and a line in the log says so.
+    Spark's own Parquet reader reads the tables. The data source reads the rest: records in log files only, or with
+    ``bootstrap`` in no file yet. If Spark reads a column's type differently from SeaweedMQ, the data source reads
+    everything, and a log line reports it.
 
     Args:
-        storage: root URI, or path. Without it brokers are asked for everything.
-        bootstrap: addresses of brokers, ``host:port[,host:port]``: what they have committed is read as well.
-        options: as those of ``spark.read.format("seaweedmq")``; JSON may be given as a dict, columns as a list.
+        spark: Session to read with; this call also registers the format.
+        topic: Name of the topic, ``namespace/name``.
+        storage: Root of the shared storage, a URI or a path. Without it, brokers serve all records.
+        bootstrap: Addresses of brokers, ``host:port[,host:port]``; adds the records that they have committed.
+        options: Options of ``spark.read.format("seaweedmq")``; JSON may be a dict, and columns a list.
+
+    Returns:
+        A DataFrame with the columns ``topic, segment, offset, timestamp, key, value, headers``, or the topic's own
+            columns in place of ``value``.
 
     Raises:
-        InvalidArgument: an option is unknown or breaks its rule, or there is no such storage.
-        NotFound: no such topic.
-        OutOfRange: retention removed an offset that was asked for by number, or one that is named for a segment lies
-            beyond its end, unless ``failOnDataLoss`` is false.
-        Corrupt: a file is damaged, or missing; the message names it.
-        Unsupported: a column has a type that Spark lacks.
-        Unavailable: no broker answers.
+        InvalidArgument: If an option is unknown or breaks its rule, or if the storage does not exist.
+        NotFound: If no such topic exists.
+        OutOfRange: If retention removed an offset requested by number, or if an offset named for a segment lies beyond
+            its end, unless ``failOnDataLoss`` is false.
+        Corrupt: If a file is damaged or missing; the message names it.
+        Unsupported: If a column has a type that Spark lacks.
+        Unavailable: If no broker answers.
     """
     given = {"topic": topic, "storage": storage, "bootstrap": bootstrap, **options}
     texts = {name: _text(name, value) for name, value in given.items() if value is not None}
-    named = check_names(texts, Face.BATCH)
+    named = check_names(texts, SparkApi.BATCH)
     register(spark)
     return read_native(spark, named)
 
 
 def _text(name: str, value: Any) -> str:
-    """As options of Spark are given."""
+    """Return the text of a value, as Spark options require."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
         return json.dumps(value)
     if isinstance(value, list | tuple) and name.lower() == "columns":
-        return json.dumps(list(map(str, value)))  # names may have commas in them
+        return json.dumps(list(map(str, value)))  # names may contain commas
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     return str(value)

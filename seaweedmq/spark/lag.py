@@ -1,4 +1,4 @@
-"""How far streaming queries are behind: printed at each progress, and kept to be looked at."""
+"""Lag of streaming queries, printed at each progress and kept for inspection."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 QUERIES_MAX: Final = 1_000
-"""Queries remembered, the last ones; those that ended are forgotten."""
+"""Maximum number of queries remembered; older ones are dropped."""
 
 
 def _to_stderr(line: str) -> None:
@@ -22,25 +22,27 @@ def _to_stderr(line: str) -> None:
 
 
 class LagListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark is not typed here
-    """``spark.streams.addListener(seaweedmq.spark.LagListener())``: one line for each progress of each query.
+    """A listener that prints one line for each progress of each query over a topic.
 
-    ::
+    Install it with ``spark.streams.addListener(seaweedmq.spark.LagListener())``::
 
         copy: batch 12, 40,000 rows, 80,000 rows/s, 1,234 records behind
     """
 
     def __init__(self, tell: Callable[[str], None] = _to_stderr) -> None:
-        """``tell`` takes each line; the default writes it to stderr."""
+        """Create a listener that passes each line to ``tell``; the default writes to stderr."""
         self._tell = tell
         self.behind: dict[str, int] = {}
-        """By name of the query, or its id if it has none: records that were committed and not planned yet, of all its
-        topics, as of its last progress."""
+        """Records committed and not yet planned, over all topics of a query, as of its last progress.
+
+        The key is the query's name, or its id if it has no name.
+        """
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's names
-        """Nothing is known yet."""
+        """Do nothing: a new query has no progress."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Print a line if the query reads one of our topics."""
+        """Print a line if the query reads a topic."""
         progress = event.progress
         behind = [lag for source in progress.sources if (lag := records_behind(source.latestOffset)) is not None]
         if not behind:
@@ -56,15 +58,18 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark is n
         )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """What was last known still holds."""
+        """Do nothing: the last known lag still holds."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Forget it. Queries with names are looked at after their end; the id is of no use to anybody then."""
+        """Drop the lag of a query without a name.
+
+        A named query keeps its last lag for later inspection; an id is useless by then.
+        """
         self.behind.pop(str(event.id), None)
 
 
 def records_behind(latest_offset: str | Mapping[str, Any] | None) -> int | None:
-    """What a source's ``latestOffset`` in the progress of a query says; None if the source is none of ours."""
+    """Return the lag from a source's ``latestOffset``; None if the source is not a SeaweedMQ topic."""
     try:
         offset = json.loads(latest_offset) if isinstance(latest_offset, str) else latest_offset
     except ValueError:

@@ -1,6 +1,6 @@
-"""What is not in files yet: asked of the brokers, in the driver how far they are, on executors for the records.
+"""Broker queries for what is not in files yet: end offsets in the driver, records on executors.
 
-Imported where it is needed: a read of files alone needs no network.
+Imported lazily: file-only reads need no network.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from seaweedmq.client.subscribe.options import OnMissing
 from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
+from seaweedmq.model.messages.subscribe import EARLIEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
@@ -30,35 +30,44 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveTopic:
-    """A topic as its brokers tell of it at one moment."""
+    """A topic as its brokers report it at one moment."""
 
     description: TopicDescription
     begins: Mapping[int, int]
-    """Earliest offset that retention has left, as of some seconds ago."""
+    """Earliest retained offset of each segment, as of some seconds ago."""
     ends: Mapping[int, int]
-    """First offset of each segment that was not committed."""
+    """First uncommitted offset of each segment."""
 
 
 def ask(bootstrap: str, topic: TopicName) -> LiveTopic:
-    """All segments, and how far each is.
+    """Return all segments of a topic and the end offset of each.
 
     Raises:
-        NotFound: no such topic.
-        Unavailable: no broker answers, or nobody knows how far a segment is, for 30 seconds.
+        NotFound: If no such topic exists.
+        Unavailable: If for 30 seconds no broker answers, or the end offset of a segment stays unknown.
     """
     return _with_client(bootstrap, lambda client: _ask(client, topic))
 
 
 def describe(bootstrap: str, topic: TopicName) -> TopicDescription:
-    """The topic and all its segments. Raises NotFound, Unavailable."""
+    """Return the topic and all its segments.
+
+    Raises:
+        NotFound: If no such topic exists.
+        Unavailable: If no broker answers.
+    """
     return _with_client(bootstrap, lambda client: client.admin.describe_topic(topic))
 
 
 def offsets_at(bootstrap: str, topic: TopicName, times: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-    """Of segment -> (microseconds, end offset): the first offset below the end that is not older; the end if none is.
+    """Return the first offset of each segment at or after a time.
+
+    ``times`` maps a segment to (microseconds since 1970, end offset). A segment whose records are all older gets its
+    end offset.
 
     Raises:
-        NotFound, Unavailable: as :func:`ask`.
+        NotFound: If no such topic exists.
+        Unavailable: If no broker answers.
     """
     ranges = {number: (Start(StartKind.TIME, us), end) for number, (us, end) in times.items()}
 
@@ -72,18 +81,22 @@ def offsets_at(bootstrap: str, topic: TopicName, times: Mapping[int, tuple[int, 
 def read_range(
     bootstrap: str, topic: TopicName, segment: int, start: int | None, end: int, on_missing: OnMissing = "fail"
 ) -> Iterator[pa.RecordBatch]:
-    """Committed records of ``[start, end)``, in order, with the columns that subscribers see.
+    """Yield the committed records of ``[start, end)`` in order, with the columns that subscribers get.
 
     Args:
-        start: None: what retention kept.
-        on_missing: as of ``Client.read_ranges``.
+        bootstrap: Addresses of brokers.
+        topic: Name of the topic.
+        segment: Id of the segment.
+        start: First offset; None begins at the earliest retained one.
+        end: Offset after the last record.
+        on_missing: Handling of missing records, as in ``Client.read_ranges``.
 
     Raises:
-        OutOfRange: retention removed them.
-        DataLoss: they are lost; not with "skip".
-        NotFound, Unavailable: as ``RangeReading``.
+        OutOfRange: If retention removed records of the range.
+        DataLoss: If records are lost and ``on_missing`` is not "skip".
+        NotFound: If the topic or the segment does not exist.
+        Unavailable: If no broker serves the segment.
     """
-
     begin = EARLIEST if start is None else Start(StartKind.OFFSET, start)
 
     async def batches() -> AsyncGenerator[pa.RecordBatch, None]:
@@ -128,7 +141,7 @@ async def _ask(client: Client, topic: TopicName) -> LiveTopic:
             unclear = sorted(s.id for s in description.segments if s.id not in ends)
             if unclear:
                 raise Unavailable(
-                    f"nobody knows how far segments {unclear} of {topic} are: their broker is gone, retry"
+                    f"end offsets of segments {unclear} of {topic} are unknown, their broker is unreachable: retry"
                 )
             begins = {number: s.start_offset for number, s in stats.items()}
             return LiveTopic(description=description, begins=begins, ends=ends)
@@ -140,6 +153,6 @@ def _with_client(bootstrap: str, use: Callable[[Client], Coroutine[None, None, R
         async with aio.connect(bootstrap) as client:
             return await use(client)
 
-    # In a thread of its own: notebooks have a loop running in this one.
+    # A separate thread: notebooks already run a loop in this one.
     with ThreadPoolExecutor(1, "seaweedmq-live") as pool:
         return pool.submit(asyncio.run, connected()).result()

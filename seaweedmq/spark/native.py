@@ -1,47 +1,37 @@
-"""``read``: the snapshot is planned here, and Spark's own Parquet reader reads the tables of it.
+"""Implementation of ``read``: plans the snapshot, whose tables Spark's own Parquet reader reads.
 
-What tables hold costs no Python at all, so that it is as fast as plain Parquet. The data source reads the rest: what
-only logs have, or only brokers. Tables are read by the name under which they are kept for a while, whatever becomes of
-them meanwhile (``codec.paths``).
+Tables cost no Python at all, so they are as fast as plain Parquet. The data source reads the rest: records that only
+log files or only brokers have. Spark reads a table by its retained link, which outlives the table's replacement
+(``codec.paths``).
 """
 
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
 from functools import reduce
-from pathlib import Path
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType, TimestampType
 
-from seaweedmq.codec.paths import kept_path
-from seaweedmq.core.files.snapshot import SnapshotPiece
-from seaweedmq.errors import InvalidArgument, NotFound
-from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.topic import Topic
-from seaweedmq.spark.columns import OFFSET, SEGMENT, TIMESTAMP, TOPIC, Column
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.files import SegmentFile
+from seaweedmq.spark.column_types import spark_type
 from seaweedmq.spark.native_types import foreign_part
 from seaweedmq.spark.options import RANGES, SparkOptions, parse_options
-from seaweedmq.spark.pieces import BrokerPiece, Piece, plan_pieces
-from seaweedmq.spark.source import FORMAT, Found, chosen_columns, find, window_of
-from seaweedmq.spark.table_scan import row_groups
-from seaweedmq.spark.tail import end_of_logs
-from seaweedmq.spark.window import Interval
-from seaweedmq.storage.store.file_handles import open_input
-from seaweedmq.storage.tables.opener import open_table
+from seaweedmq.spark.source import FORMAT
+from seaweedmq.spark.topic_access import chosen_columns, find
+from seaweedmq.storage.plan.parquet_plan import ParquetPlan, groups_of, lasting_path, plan_parquet
+from seaweedmq.storage.plan.topic_source import TopicSource
+from seaweedmq.storage.plan.window import Interval
+from seaweedmq.storage.scan.columns import OFFSET, SEGMENT, TIMESTAMP, TOPIC, Column
 
 logger = logging.getLogger(__name__)
 
-REPLANS_MAX = 3
-"""Files may be converted, compacted or retained while they are looked at."""
-_THREADS = 8
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-"""More paths than that are listed by a Spark job of that many tasks: 6.5 s instead of 0.6 s for a thousand."""
+"""Number of paths above which Spark lists them in a job of that many tasks: 6.5 s instead of 0.6 s for 1,000."""
 _PLACE = {SEGMENT: IntegerType(), OFFSET: LongType(), TIMESTAMP: TimestampType()}
 _OF_THE_TAIL = frozenset(
     {
@@ -50,153 +40,69 @@ _OF_THE_TAIL = frozenset(
     }
 )
 _PARQUET_OPTIONS = {
-    "__globPaths__": "false",  # a storage may be called whatever it likes
-    "recursiveFileLookup": "true",  # and its folders are no partitions
-    "datetimeRebaseMode": "CORRECTED",  # dates before 1582 are as they were written
+    "__globPaths__": "false",  # the path of a storage may contain glob characters
+    "recursiveFileLookup": "true",  # folders of a storage are not partitions
+    "datetimeRebaseMode": "CORRECTED",  # dates before 1582 as they were written
     "mergeSchema": "false",
-    "ignoreMissingFiles": "false",  # whatever the session says: rows that are lost are told
+    "ignoreMissingFiles": "false",  # lost rows are an error, despite the session's setting
     "ignoreCorruptFiles": "false",
     "parquet.page.verify-checksum.enabled": "true",
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NativePlan:
-    """What is read how."""
-
-    whole: tuple[SegmentFile, ...]
-    clipped: tuple[SnapshotPiece, ...]
-    """Stretches of tables."""
-    ranges: dict[int, list[tuple[int, int]]]
-    """By segment, the offsets that the data source reads."""
-
-
 def read_native(spark: SparkSession, given: dict[str, str]) -> DataFrame:
-    """The DataFrame for checked and complete options of a batch read.
+    """Return the DataFrame for checked and complete options of a batch read.
 
     Raises:
-        InvalidArgument, NotFound, Unsupported, OutOfRange, Corrupt, StorageFailed, Unavailable: each says what to do.
+        InvalidArgument: If an option breaks its rule, or the storage does not exist.
+        NotFound: If no such topic exists.
+        Unsupported: If a column has a type that Spark lacks.
+        OutOfRange: If requested offsets were removed or do not exist.
+        Corrupt: If a file is damaged.
+        StorageFailed: If a file cannot be read.
+        Unavailable: If no broker answers.
     """
     options = parse_options(given)
     if options.window.ranges is not None:
-        raise InvalidArgument(f"option {RANGES!r} is not for users: give startingOffsets and endingOffsets")
+        raise InvalidArgument(f"option {RANGES!r} is internal: give startingOffsets and endingOffsets")
     found = find(options.place, ends=True)
     columns = chosen_columns(found.snapshot.topic, options.shown)
     why = why_not_native(options, columns)
     if why is not None:
         logger.info("topic %s is read by the Python source: %s", options.topic, why)
-    plan = plan_over(found, options, with_tables=why is None)
+    plan = plan_parquet(found, options.window, fail_on_data_loss=options.fail_on_data_loss, with_tables=why is None)
     parts = [*_tables(spark, found, plan, columns, options.window.timestamps)]
     if plan.ranges or why is not None:
         parts.append(spark.read.format(FORMAT).options(**_tail_options(given, plan)).load())
     if not parts:
-        nothing = [F.lit(None).cast(c.kind).alias(c.name) for c in columns]
+        nothing = [F.lit(None).cast(spark_type(c)).alias(c.name) for c in columns]
         return spark.range(0).select(*nothing)
     return reduce(DataFrame.unionByName, parts)
 
 
 def why_not_native(options: SparkOptions, columns: Sequence[Column]) -> str | None:
-    """The reason why the data source has to read everything; None: there is none."""
+    """Return why the data source has to read everything; None if it need not."""
     if options.place.storage is None:
-        return "without the option 'storage' no file can be read"
+        return "the option 'storage' is missing, so no file can be read"
     if options.min_partitions is not None or options.records_max is not None:
-        return "minPartitions and maxRecordsPerPartition share out records, Spark's own reader shares out bytes"
+        return "minPartitions and maxRecordsPerPartition divide by records, Spark's own reader divides by bytes"
     for column in columns:
         foreign = foreign_part(column.stored)
         if foreign is not None:
-            return f"Spark reads {foreign} of column {column.name!r} otherwise, or not at all"
+            return f"Spark reads {foreign} of column {column.name!r} differently, or not at all"
     return None
 
 
-def plan_native(found: Found, options: SparkOptions, *, with_tables: bool = True) -> NativePlan:
-    """Which tables are read whole, which in part, and what is left for the data source. Looks into the logs' headers
-    and every table's footer, which is verified.
-
-    Args:
-        with_tables: whether Spark may read tables; else the data source does.
-
-    Raises:
-        NotFound: a file is gone since the listing.
-        OutOfRange, Corrupt, StorageFailed: as ``pieces.plan_pieces`` and ``opener.open_table``.
-    """
-    root, topic = found.root, found.snapshot.topic
-    window = window_of(found, options, options.window)
-    pieces = plan_pieces(found.snapshot, window, found.known, fail_on_data_loss=options.fail_on_data_loss)
-    tables = [p for p in pieces if with_tables and isinstance(p, SnapshotPiece) and p.kind is FileKind.TABLE]
-    with ThreadPoolExecutor(_THREADS, "seaweedmq-footer") as pool:
-        wanted = list(pool.map(lambda p: _is_wanted(root, topic, p.files[0], window.timestamps), tables))
-    whole, clipped = [], []
-    for piece, is_wanted in zip(tables, wanted, strict=True):
-        if is_wanted:
-            file = piece.files[0]
-            if (piece.start_offset, piece.end_offset) == (file.base_offset, file.end_offset):
-                whole.append(file)
-            else:
-                clipped.append(piece)
-    ranges: dict[int, list[tuple[int, int]]] = {}
-    for each in pieces:
-        if with_tables and isinstance(each, SnapshotPiece) and each.kind is FileKind.TABLE:
-            continue
-        end = _end_of(root, topic, each, is_committed=found.known is not None)
-        if end > each.start_offset:
-            _add(ranges.setdefault(each.segment, []), each.start_offset, end)
-    return NativePlan(whole=tuple(whole), clipped=tuple(clipped), ranges=ranges)
-
-
-def plan_over(found: Found, options: SparkOptions, *, with_tables: bool = True) -> NativePlan:
-    """As :func:`plan_native`, over again where files went since they were listed."""
-    for attempt in range(REPLANS_MAX):
-        try:
-            return plan_native(found, options, with_tables=with_tables)
-        except NotFound:
-            if attempt == REPLANS_MAX - 1:
-                raise
-            again = find(replace(options.place, bootstrap=None), ends=False)
-            low = again.snapshot.topic.low_watermarks  # it may explain what went
-            topic = replace(found.snapshot.topic, low_watermarks=low)
-            snapshot = replace(found.snapshot, topic=topic, files=again.snapshot.files, removed=again.snapshot.removed)
-            found = replace(found, snapshot=snapshot)
-    raise AssertionError("the last attempt returns or raises")
-
-
-def _end_of(root: Path | None, topic: Topic, piece: Piece, *, is_committed: bool) -> int:
-    if isinstance(piece, BrokerPiece):
-        return piece.end_offset
-    if piece.end_offset is not None and (is_committed or piece.complete):
-        return piece.end_offset
-    if root is None:
-        raise AssertionError(f"{piece.files[0].path} was listed, and there is no storage")
-    return end_of_logs(root, topic, piece)
-
-
-def _add(parts: list[tuple[int, int]], start: int, end: int) -> None:
-    """Pieces of one segment come in order: neighbours are one stretch."""
-    if parts and parts[-1][1] == start:
-        start = parts.pop()[0]
-    parts.append((start, end))
-
-
-def _is_wanted(root: Path | None, topic: Topic, file: SegmentFile, timestamps: Interval) -> bool:
-    if root is None:
-        raise AssertionError(f"{file.path} was listed, and there is no storage")
-    # By the name that Spark is going to read: the other one may be gone since the listing.
-    lasting = replace(file, path=str(_lasting(root, file).relative_to(root)))
-    with closing(open_input(root, lasting)) as source, open_table(source, file, topic) as table:
-        if not timestamps.is_bounded:
-            return True
-        return any(g.timestamps is None or timestamps.overlaps(*g.timestamps) for g in row_groups(file, table))
-
-
-def _tail_options(given: dict[str, str], plan: NativePlan) -> dict[str, str]:
-    """Those that say where and what; which offsets was found out."""
+def _tail_options(given: dict[str, str], plan: ParquetPlan) -> dict[str, str]:
+    """Return the options that locate the topic and choose columns, with the planned offset ranges."""
     return {n: v for n, v in given.items() if n in _OF_THE_TAIL} | {RANGES: json.dumps(plan.ranges)}
 
 
 def _tables(
-    spark: SparkSession, found: Found, plan: NativePlan, columns: Sequence[Column], timestamps: Interval
+    spark: SparkSession, found: TopicSource, plan: ParquetPlan, columns: Sequence[Column], timestamps: Interval
 ) -> Iterator[DataFrame]:
-    """Frames of the tables, with the columns of the result."""
-    kinds = {c.source: c.kind for c in columns} | _PLACE
+    """Yield the DataFrames of the tables, with the columns of the result."""
+    kinds = {c.source: spark_type(c) for c in columns} | _PLACE
     needed = [c.source for c in columns if c.source != TOPIC]
     if timestamps.is_bounded:
         needed.append(TIMESTAMP)
@@ -206,7 +112,7 @@ def _tables(
 
     def frame(files: Sequence[SegmentFile], sources: Sequence[str], conditions: Sequence[Expression]) -> DataFrame:
         schema = StructType([StructField(s, kinds[s]) for s in dict.fromkeys(sources)])
-        paths = [f"file://{_lasting(found.root, file)}" for file in files]
+        paths = [f"file://{lasting_path(found.folder, file)}" for file in files]
         with _listed_at_once(spark, len(paths)):
             rows = spark.read.schema(schema).options(**_PARQUET_OPTIONS).parquet(*paths)
         for condition in (*conditions, *_in_time(timestamps)):
@@ -228,25 +134,6 @@ def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def groups_of(pieces: Sequence[SnapshotPiece]) -> list[list[SnapshotPiece]]:
-    """Pieces that may be read together, by one filter on segment and offset: none has a table that holds what another
-    one of the group is to give."""
-    groups: list[list[SnapshotPiece]] = []
-    for piece in pieces:
-        group = next((g for g in groups if not any(_meet(piece, other) or _meet(other, piece) for other in g)), None)
-        if group is None:
-            groups.append([piece])
-        else:
-            group.append(piece)
-    return groups
-
-
-def _meet(piece: SnapshotPiece, other: SnapshotPiece) -> bool:
-    file = other.files[0]
-    end, file_end = piece.end_offset or 0, file.end_offset or 0
-    return piece.segment == other.segment and piece.start_offset < file_end and file.base_offset < end
-
-
 def _in_time(timestamps: Interval) -> Iterator[Expression]:
     if timestamps.lo is not None:
         yield F.col(TIMESTAMP) >= F.timestamp_micros(F.lit(timestamps.lo))
@@ -254,17 +141,9 @@ def _in_time(timestamps: Interval) -> Iterator[Expression]:
         yield F.col(TIMESTAMP) < F.timestamp_micros(F.lit(timestamps.hi))
 
 
-def _lasting(root: Path | None, file: SegmentFile) -> Path:
-    """The name under which a table stays for those who have begun with it, if it has one."""
-    if root is None:
-        raise AssertionError(f"{file.path} was listed, and there is no storage")
-    kept = root / kept_path(file.path)
-    return kept if kept.exists() else root / file.path
-
-
 @contextmanager
 def _listed_at_once(spark: SparkSession, paths: int) -> Iterator[None]:
-    """Have Spark list so many paths in the driver."""
+    """Make Spark list this many paths in the driver."""
     now: str | None = spark.conf.get(_LISTING_THRESHOLD)
     if now is not None and int(now) >= paths:
         yield

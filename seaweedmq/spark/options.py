@@ -1,7 +1,6 @@
-"""The options of the format ``seaweedmq``, checked before anything is read or written.
+"""Options of the format ``seaweedmq``, checked before anything is read or written.
 
-``OPTIONS`` is the one table of their names. Whoever adds an option adds a line there, and reads its value from what
-:func:`check_names` gives.
+``OPTIONS`` is the only table of their names. A new option needs a line there; its value comes from :func:`check_names`.
 """
 
 import difflib
@@ -14,26 +13,26 @@ from typing import Final
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.positions import backwards, check_order, parse_offsets, parse_times, parse_timestamp
-from seaweedmq.spark.window import EARLIEST, Interval, Offsets, ReadWindow
+from seaweedmq.storage.plan.positions import backwards, check_order, parse_offsets, parse_times, parse_timestamp
+from seaweedmq.storage.plan.window import EARLIEST, Interval, ReadWindow
 
 
-class Face(StrEnum):
-    """What a user calls."""
+class SparkApi(StrEnum):
+    """The Spark API that takes an option."""
 
     BATCH = "spark.read"
     STREAM = "spark.readStream"
     WRITE = "df.write"
-    """And ``df.writeStream``."""
+    """Also ``df.writeStream``."""
 
 
-_READ = frozenset({Face.BATCH, Face.STREAM})
-_BATCH = frozenset({Face.BATCH})
-_STREAM = frozenset({Face.STREAM})
-_WRITE = frozenset({Face.WRITE})
-_EVERY = frozenset(Face)
+_READ = frozenset({SparkApi.BATCH, SparkApi.STREAM})
+_BATCH = frozenset({SparkApi.BATCH})
+_STREAM = frozenset({SparkApi.STREAM})
+_WRITE = frozenset({SparkApi.WRITE})
+_EVERY = frozenset(SparkApi)
 
-OPTIONS: Final[Mapping[str, frozenset[Face]]] = MappingProxyType(
+OPTIONS: Final[Mapping[str, frozenset[SparkApi]]] = MappingProxyType(
     {
         "storage": _EVERY,
         "bootstrap": _EVERY,
@@ -58,81 +57,85 @@ OPTIONS: Final[Mapping[str, frozenset[Face]]] = MappingProxyType(
         "repeatUnknown": _WRITE,
     }
 )
-"""Option -> which faces take it. ``startingTimestamp`` and ``endingTimestamp`` take ISO 8601 or microseconds, as the
-column has them, ``...OffsetsByTimestamp`` milliseconds, as in Spark's source for Kafka."""
+"""Option -> the APIs that take it.
+
+``startingTimestamp`` and ``endingTimestamp`` take ISO 8601 or microseconds, like the column. ``...OffsetsByTimestamp``
+takes milliseconds, like Spark's Kafka source.
+"""
 _OF_QUERIES = frozenset({"checkpointlocation", "queryname"})
-"""Spark hands on to sinks what is for itself."""
+"""Spark's own options, which it also passes to sinks."""
 RANGES: Final = "__ranges"
-"""``seaweedmq.spark.read`` gives it, no user: JSON of segment -> [[start, end], ...], the offsets that are read and no
-others."""
+"""Internal option that ``seaweedmq.spark.read`` sets: the only offsets to read, as JSON.
+
+The JSON maps a segment to ``[[start, end], ...]``.
+"""
 WRITE_ID: Final = "__write"
-"""``jobs.import_files`` gives it, no user: what a write is staged under, for who watches it; unlike any other's."""
+"""Internal option that ``jobs.import_files`` sets: the unique id under which a write is staged and watched."""
 _BY_LOWER = {name.lower(): name for name in (*OPTIONS, RANGES, WRITE_ID)}
 _CATALOG_PREFIX = "option."
-"""Tables of the catalog, ``CREATE TABLE ... USING seaweedmq OPTIONS (...)``, give options behind this, sometimes beside
-the options themselves, ..."""
+"""Prefix of options that a catalog table gives (``CREATE TABLE ... USING seaweedmq OPTIONS (...)``).
+
+The table sometimes gives the options without the prefix as well.
+"""
 _OF_CATALOG = frozenset(
     {"collation", "comment", "external", "is_managed_location", "location", "owner", "provider", "table_type"}
 )
-"""... and with them what is reserved for the table itself."""
+"""Properties that a catalog reserves for the table itself and passes with the options."""
 _OF_NO_READER = (
-    "; Spark makes a reader of a table of its catalog without the table's options: give them in the query, FROM t WITH "
+    "; Spark creates the reader of a catalog table without the table's options: give them in the query, FROM t WITH "
     "(storage = '...', topic = '...'), or make it a view, CREATE TEMPORARY VIEW t USING seaweedmq OPTIONS (...)"
 )
-"""As of Spark 4.3: only when it asks for the schema it gives them."""
+"""Remedy for Spark 4.3 and older, which pass a table's options only to the request for its schema."""
 _OF_KAFKA = {"kafka.bootstrap.servers": "bootstrap", "subscribe": "topic", "subscribepattern": "topic"}
-"""What it calls what is called otherwise here."""
+"""Names in Spark's Kafka source -> names here."""
 _ONE_EXAMPLE = {"storage": "/mnt/shared/mq", "topic": "shop/orders"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Which topic, and where it is found."""
+class TopicLocation:
+    """The name of a topic and its location."""
 
     topic: TopicName
     storage: str | None
-    """Root URI; None: brokers are asked for everything."""
+    """Root URI; None if brokers serve all records."""
     bootstrap: str | None
-    """Addresses of brokers; None: what is in files is all there is."""
+    """Addresses of brokers; None if only files are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """Which columns the user wants to see."""
+class ColumnOptions:
+    """The choice of columns."""
 
     columns: tuple[str, ...] | None
-    """None: all."""
+    """Names of the columns in order; None for all."""
     include_headers: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """What the user of a read asked for."""
+    """The options of a batch read."""
 
-    place: Place
+    place: TopicLocation
     window: ReadWindow
-    shown: Shown
-    starting_times: Offsets | None
-    """Microseconds in place of offsets: where the window begins is found by them. None: the window says it."""
-    ending_times: Offsets | None
+    shown: ColumnOptions
     min_partitions: int | None
     records_max: int | None
-    """In a partition."""
+    """Maximum number of records per partition."""
     fail_on_data_loss: bool
 
     @property
     def topic(self) -> TopicName:
+        """The name of the topic."""
         return self.place.topic
 
 
-def check_names(given: Mapping[str, str], face: Face | None = None) -> dict[str, str]:
-    """The options as ``OPTIONS`` spells them; their names are case-insensitive, as everywhere in Spark.
+def check_names(given: Mapping[str, str], face: SparkApi | None = None) -> dict[str, str]:
+    """Return the options with the names of ``OPTIONS``; given names are case-insensitive, as in Spark.
 
-    Args:
-        face: what is called; None: not known yet, any will do.
+    ``face`` is the API that is called; None accepts the options of all, since it is not known yet.
 
     Raises:
-        InvalidArgument: an option is unknown, and the nearest one is named, or not of this face.
+        InvalidArgument: If an option is unknown, which suggests the nearest name, or if this API does not take it.
     """
     named: dict[str, str] = {}
     folded_names = {name.lower() for name in given}
@@ -146,22 +149,22 @@ def check_names(given: Mapping[str, str], face: Face | None = None) -> dict[str,
             if folded in folded_names:
                 continue
         if folded == "path":
-            raise InvalidArgument("a path is not taken by load() and save(): give options 'storage' and 'topic'")
+            raise InvalidArgument("load() and save() take no path: give options 'storage' and 'topic'")
         known = _BY_LOWER.get(folded)
         if known is None:
             raise InvalidArgument(_unknown(name, face))
         if face is not None and known in OPTIONS and face not in OPTIONS[known]:
             faces = " and ".join(sorted(OPTIONS[known]))
-            raise InvalidArgument(f"option {known!r} is not taken by {face}, it is of {faces}: leave it out")
+            raise InvalidArgument(f"option {known!r} is not an option of {face}, only of {faces}: leave it out")
         named[known] = value
     return named
 
 
-def parse_place(named: Mapping[str, str]) -> Place:
-    """Where to read from or write to, of checked options.
+def parse_place(named: Mapping[str, str]) -> TopicLocation:
+    """Return the location of a topic from checked options.
 
     Raises:
-        InvalidArgument: missing, or not a topic's name.
+        InvalidArgument: If an option is missing, or the topic's name is invalid.
     """
     wanted = ("topic",) if named.get("bootstrap") else ("storage", "topic")
     for name in wanted:
@@ -171,7 +174,7 @@ def parse_place(named: Mapping[str, str]) -> Place:
             raise InvalidArgument(
                 f"option {name!r} is missing: give it like .option({name!r}, {_ONE_EXAMPLE[name]!r}){also}"
             )
-    return Place(
+    return TopicLocation(
         topic=TopicName.parse(named["topic"]),
         storage=named.get("storage") or None,
         bootstrap=named.get("bootstrap") or None,
@@ -179,30 +182,30 @@ def parse_place(named: Mapping[str, str]) -> Place:
 
 
 def parse_options(given: Mapping[str, str]) -> SparkOptions:
-    """Read the options of a batch read.
+    """Parse the options of a batch read.
 
     Raises:
-        InvalidArgument: unknown or missing option, or a value that breaks its rule.
+        InvalidArgument: If an option is unknown or missing, or a value breaks its rule.
     """
-    named = check_names(given, Face.BATCH)
+    named = check_names(given, SparkApi.BATCH)
     place = parse_place(named)
     for offsets, times in (
         ("startingOffsets", "startingOffsetsByTimestamp"),
         ("endingOffsets", "endingOffsetsByTimestamp"),
     ):
         if offsets in named and times in named:
-            raise InvalidArgument(f"options {offsets!r} and {times!r} say the same twice: give one of them")
+            raise InvalidArgument(f"options {offsets!r} and {times!r} exclude each other: give one of them")
     starting = parse_offsets("startingOffsets", named.get("startingOffsets", "earliest"), place.topic, absent=EARLIEST)
     if None in (starting.default, *starting.by_segment.values()):
         raise InvalidArgument(
-            f"option 'startingOffsets' is {named['startingOffsets'][:100]!r}: a batch read can not begin at latest, "
-            "nothing follows it; give earliest or an offset, or use spark.readStream"
+            f"option 'startingOffsets' is {named['startingOffsets'][:100]!r}: a batch read cannot begin at latest, "
+            "no record follows it; give earliest or an offset, or use spark.readStream"
         )
     ending = parse_offsets("endingOffsets", named.get("endingOffsets", "latest"), place.topic, absent=None)
     if EARLIEST in (ending.default, *ending.by_segment.values()):
         raise InvalidArgument(
-            f"option 'endingOffsets' is {named['endingOffsets'][:100]!r}: a batch read can not end at earliest, "
-            "nothing comes before it; give latest or an offset"
+            f"option 'endingOffsets' is {named['endingOffsets'][:100]!r}: a batch read cannot end at earliest, "
+            "no record precedes it; give latest or an offset"
         )
     check_order("Offsets", starting, ending)
     timestamps = Interval(
@@ -222,29 +225,37 @@ def parse_options(given: Mapping[str, str]) -> SparkOptions:
         window=ReadWindow(
             starting=starting,
             ending=ending,
+            starting_times=starting_times,
+            ending_times=ending_times,
             timestamps=timestamps,
             ranges=_ranges(named.get(RANGES)),
         ),
         shown=parse_shown(named),
-        starting_times=starting_times,
-        ending_times=ending_times,
         min_partitions=parse_count(named, "minPartitions"),
         records_max=parse_count(named, "maxRecordsPerPartition"),
         fail_on_data_loss=parse_bool(named, "failOnDataLoss", default=True),
     )
 
 
-def parse_shown(named: Mapping[str, str]) -> Shown:
-    """The columns of a read, of checked options. Raises InvalidArgument."""
+def parse_shown(named: Mapping[str, str]) -> ColumnOptions:
+    """Parse the choice of columns from checked options.
+
+    Raises:
+        InvalidArgument: If a value breaks its rule.
+    """
     columns = parse_columns(named.get("columns"))
     include_headers = parse_bool(named, "includeHeaders", default=True)
     if not include_headers and columns is not None and "headers" in map(str.lower, columns):
         raise InvalidArgument("option 'columns' names headers and 'includeHeaders' is false: drop one of them")
-    return Shown(columns=columns, include_headers=include_headers)
+    return ColumnOptions(columns=columns, include_headers=include_headers)
 
 
 def parse_bool(named: Mapping[str, str], option: str, *, default: bool) -> bool:
-    """``true`` or ``false``, in any case. Raises InvalidArgument."""
+    """Parse ``true`` or ``false``, case-insensitive.
+
+    Raises:
+        InvalidArgument: If the value is neither.
+    """
     text = named.get(option, str(default)).strip().lower()
     if text not in ("true", "false"):
         raise InvalidArgument(f"option {option!r} is {text[:100]!r}: give true or false")
@@ -252,18 +263,26 @@ def parse_bool(named: Mapping[str, str], option: str, *, default: bool) -> bool:
 
 
 def parse_count(named: Mapping[str, str], option: str) -> int | None:
-    """A whole number from 1 up; None if it is not given. Raises InvalidArgument."""
+    """Parse a whole number from 1; None if the option is not given.
+
+    Raises:
+        InvalidArgument: If the value is not such a number.
+    """
     text = named.get(option)
     if text is None:
         return None
     stripped = text.strip()
     if not (stripped.isascii() and stripped.isdigit() and len(stripped) <= 18 and int(stripped) > 0):
-        raise InvalidArgument(f"option {option!r} is {text[:100]!r}: give a whole number from 1 up")
+        raise InvalidArgument(f"option {option!r} is {text[:100]!r}: give a whole number from 1")
     return int(stripped)
 
 
 def parse_columns(text: str | None) -> tuple[str, ...] | None:
-    """Names with commas between, or a JSON list of names as they are; None: all. Raises InvalidArgument."""
+    """Parse column names, separated by commas or as a JSON list; None for all.
+
+    Raises:
+        InvalidArgument: If a name is empty or occurs twice.
+    """
     if text is None:
         return None
     names = _listed(text) or tuple(name.strip() for name in text.split(","))
@@ -278,7 +297,7 @@ def parse_columns(text: str | None) -> tuple[str, ...] | None:
 
 
 def _listed(text: str) -> tuple[str, ...] | None:
-    """The names of a JSON list; None: it is none."""
+    """Return the names of a JSON list; None if the text is not one."""
     try:
         names = json.loads(text) if text.startswith("[") else None
     except ValueError:
@@ -286,11 +305,11 @@ def _listed(text: str) -> tuple[str, ...] | None:
     return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
 
 
-def _unknown(name: str, face: Face | None) -> str:
+def _unknown(name: str, face: SparkApi | None) -> str:
     names = [known for known, faces in OPTIONS.items() if face is None or face in faces]
     folded = _OF_KAFKA.get(name.lower(), name).lower()
     nearest = difflib.get_close_matches(folded, [n.lower() for n in names], 1)
-    meant = f"did you mean {_BY_LOWER[nearest[0]]!r}? There are" if nearest else "there are"
+    meant = f"did you mean {_BY_LOWER[nearest[0]]!r}? Options are" if nearest else "options are"
     return f"option {name!r} is unknown: {meant} {', '.join(names)}"
 
 

@@ -1,4 +1,4 @@
-"""What reading with Spark needs of the machine, and one clear sentence where it is not there."""
+"""Checks of what Spark needs on this machine."""
 
 import importlib.metadata
 import os
@@ -13,7 +13,11 @@ _INSTALL = "pip install 'seaweedmq[spark]'"
 
 
 def check_pyspark() -> None:
-    """Raises Unsupported: PySpark is not there, or older than 4.1."""
+    """Raise unless PySpark 4.1 or newer is installed.
+
+    Raises:
+        Unsupported: If PySpark is missing or older than 4.1.
+    """
     try:
         found = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
@@ -24,7 +28,11 @@ def check_pyspark() -> None:
 
 
 def check_java() -> None:
-    """Before a session is made: Spark runs in Java, which pip does not bring. Raises Unsupported: there is none."""
+    """Raise unless Java is installed, before a session is created: Spark needs it, and pip does not bring it.
+
+    Raises:
+        Unsupported: If there is no ``java``.
+    """
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else "java"  # noqa: PTH118 - what Spark's scripts do
     if shutil.which(java) is None:

@@ -1,11 +1,10 @@
-"""The data source as Spark's Python API wants it: a thin shell around options, partitions and scan.
+"""Data source for Spark's Python API: a thin layer over options, partitions and scan.
 
-Spark pickles these by reference: drivers and executors need ``seaweedmq`` installed, and nothing else of ours.
+Spark pickles these classes by reference: drivers and executors need ``seaweedmq`` installed, and nothing else from it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,77 +13,75 @@ from pyspark.sql.types import StructType
 
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.topic import Topic
-from seaweedmq.spark.columns import KEY, OFFSET, PARTITION, SEGMENT, TIMESTAMP, Column, columns_of, spark_schema
-from seaweedmq.spark.named_offsets import refuse_beyond
-from seaweedmq.spark.options import Place, Shown, SparkOptions, check_names, parse_options, parse_place, parse_shown
-from seaweedmq.spark.partitions import Partition, Sharing, plan_partitions
-from seaweedmq.spark.pieces import Known
-from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.stream_options import parse_stream_options
-from seaweedmq.spark.times import with_times
-from seaweedmq.spark.window import ReadWindow
-from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot, read_topic
+from seaweedmq.spark.column_types import arrow_schema, spark_schema
+from seaweedmq.spark.filters import narrowed
+from seaweedmq.spark.options import SparkOptions, check_names, parse_options, parse_place, parse_shown
+from seaweedmq.spark.streams.stream_options import parse_stream_options
+from seaweedmq.spark.topic_access import broker_reader, chosen_columns, find
+from seaweedmq.storage.plan.partitions import Sharing, plan_partitions
+from seaweedmq.storage.plan.scan_ranges import ScanRange
+from seaweedmq.storage.plan.topic_source import BrokerOffsets, TopicSource
+from seaweedmq.storage.plan.window import ReadWindow
+from seaweedmq.storage.scan.columns import KEY, OFFSET, PARTITION, SEGMENT, TIMESTAMP, Column
+from seaweedmq.storage.scan.range_scan import RangeScan
+from seaweedmq.storage.snapshot import read_topic
 from seaweedmq.storage.store.files import open_store
 
 if TYPE_CHECKING:
-    from seaweedmq.spark.sink import BatchSink, StreamSink
-    from seaweedmq.spark.stream import SeaweedMQStreamReader
+    from seaweedmq.spark.streams.stream import SeaweedMQStreamReader
+    from seaweedmq.spark.write.sink import BatchSink, StreamSink
 
 FORMAT = "seaweedmq"
 _PUSHED = {OFFSET: "offset", TIMESTAMP: "timestamp", SEGMENT: "segment", PARTITION: "partition", KEY: "key"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A topic as it is at one moment."""
-
-    root: Path | None
-    snapshot: TopicSnapshot
-    known: Known | None
-    """Of the brokers, if they were asked."""
-
-
 class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed here
-    """``spark.read.format("seaweedmq")``: what was written of one topic, each record once."""
+    """The data source ``seaweedmq``: the records of one topic, each once."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._given = check_names(options)  # which face is called is not known yet
+        self._given = check_names(options)  # the called API is not known yet
 
     @classmethod
     def name(cls) -> str:
+        """Return the name of the format."""
         return FORMAT
 
     def writer(self, schema: StructType, overwrite: bool) -> "BatchSink":
-        # here, not above: every worker that reads would import a client that it does not need
-        from seaweedmq.spark.sink import batch_sink
+        """Return a writer for one write."""
+        # Lazy import: otherwise every worker that reads would import a client that it does not need.
+        from seaweedmq.spark.write.sink import batch_sink
 
         return batch_sink(self._given, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamSink":  # noqa: N802 - Spark's name
-        from seaweedmq.spark.sink import stream_sink
+        """Return a writer for all batches of a query."""
+        from seaweedmq.spark.write.sink import stream_sink
 
-        # All options: the checkpoint's location among them tells a copied checkpoint from a repeat.
+        # All options: the checkpoint's location among them distinguishes a copied checkpoint from a repeat.
         return stream_sink(dict(self.options), schema, overwrite)
 
     def schema(self) -> StructType:
+        """Return the schema of the chosen columns."""
         topic = find(parse_place(self._given), ends=False).snapshot.topic
         return spark_schema(chosen_columns(topic, parse_shown(self._given)))
 
     def reader(self, schema: StructType) -> "SeaweedMQReader":
+        """Return a reader for one batch read."""
         options = parse_options(self._given)
-        # Stretches that were planned before are committed: how far the brokers are now is of no matter.
+        # Planned ranges are committed, so the brokers' current end offsets do not matter.
         found = find(options.place, ends=options.window.ranges is None)
         if options.window.ranges is not None and options.place.bootstrap is not None:
             ends = {number: parts[-1][1] for number, parts in options.window.ranges.items()}
-            found = replace(found, known=Known(begins={}, ends=ends, is_all=found.root is None))
+            found = replace(found, known=BrokerOffsets(begins={}, ends=ends, is_all=found.root is None))
         columns = chosen_columns(found.snapshot.topic, options.shown)
         _check_schema(found.snapshot.topic, schema, columns)
         return SeaweedMQReader(found, options, columns)
 
     def streamReader(self, schema: StructType) -> "SeaweedMQStreamReader":  # noqa: N802 - Spark's name
+        """Return a reader for a stream. Raises Unsupported before PySpark 4.2."""
         try:
-            from seaweedmq.spark.stream import SeaweedMQStreamReader
+            from seaweedmq.spark.streams.stream import SeaweedMQStreamReader
         except ImportError as e:
             raise Unsupported(f"streaming needs pyspark>=4.2: pip install 'pyspark>=4.2,<5' ({e})") from e
         options = parse_stream_options(self._given)
@@ -95,10 +92,18 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
         return SeaweedMQStreamReader(root, options, topic, columns)
 
 
-class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
-    """Plans in the driver, reads on executors. Filters only prune: Spark applies them again."""
+class Partition(InputPartition):  # type: ignore[misc]
+    """The scan ranges that one task reads, in order."""
 
-    def __init__(self, found: Found, options: SparkOptions, columns: tuple[Column, ...]) -> None:
+    def __init__(self, ranges: tuple[ScanRange, ...]) -> None:
+        super().__init__(None)
+        self.ranges = ranges
+
+
+class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
+    """The reader that plans in the driver and reads on executors. Filters only prune: Spark applies them again."""
+
+    def __init__(self, found: TopicSource, options: SparkOptions, columns: tuple[Column, ...]) -> None:
         self._found = found
         self._options = options
         self._window: ReadWindow = options.window
@@ -106,6 +111,7 @@ class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
 
     @property
     def pushFilters(self) -> "_Pushing":  # noqa: N802 - Spark's name
+        """The callable that takes Spark's filters."""
         return _Pushing(self._take_filters)
 
     def _take_filters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -113,43 +119,47 @@ class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
         names = {
             c.name: _PUSHED[c.source] for c in self._columns if c.source in _PUSHED and (has_ring or c.source != KEY)
         }
-        self._window = self._window.narrowed(filters, names)
+        self._window = narrowed(self._window, filters, names)
         return filters
 
     def partitions(self) -> list[InputPartition]:
-        found, options = self._found, self._options
-        partitions = plan_partitions(
-            found.root,
-            found.snapshot,
-            window_of(found, options, self._window),
-            known=found.known,
+        """Plan the read; an empty read has one empty partition."""
+        options = self._options
+        parts = plan_partitions(
+            self._found,
+            self._window,
             sharing=Sharing(partitions_min=options.min_partitions, records_max=options.records_max),
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        return list(partitions) or [Partition(())]
+        return [Partition(part) for part in parts or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a partition, on an executor."""
         if not isinstance(partition, Partition):
-            raise AssertionError(f"Spark gave {partition!r} back, which is no partition of ours")
-        scan = Scan(
+            raise AssertionError(f"Spark returned {partition!r}, which is not a Partition")
+        scan = RangeScan(
             root=self._found.root,
             topic=self._found.snapshot.topic,
             timestamps=self._window.timestamps,
             columns=self._columns,
-            bootstrap=self._options.place.bootstrap,
+            schema=arrow_schema(self._columns),
+            brokers=broker_reader(self._options.place, fail_on_data_loss=self._options.fail_on_data_loss),
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
-        return scan.read(partition.pieces)
+        return scan.read(partition.ranges)
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the list of all segments and files, which goes to every task: a partition names its own."""
+        """Drop the list of all segments and files: it would go to every task, whose partition names its own files."""
         snapshot = replace(self._found.snapshot, segments=(), files=(), removed={})
         return {**self.__dict__, "_found": replace(self._found, snapshot=snapshot, known=None)}
 
 
 class _Pushing:
-    """Takes filters where Spark pushes some. Where it does not, which is so until somebody turns it on, Spark refuses
-    every reader whose method is not that of the base class: so this one says that it is, and the read is not pruned."""
+    """A callable that takes filters, and that Spark accepts if filter push-down is disabled, its default.
+
+    While push-down is disabled, Spark rejects every reader whose method is not the base class's. This object claims to
+    be that method, and such a read is not pruned.
+    """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
 
@@ -160,74 +170,9 @@ class _Pushing:
         return self._take(filters)
 
 
-def find(place: Place, *, ends: bool) -> Found:
-    """Look at the files, and ask the brokers if there are some.
-
-    Args:
-        ends: whether brokers are asked how far the segments are, too.
-
-    Raises:
-        InvalidArgument: there is no such storage, or it is not that of the brokers.
-        NotFound: no such topic. Unavailable: no broker answers.
-    """
-    root = None if place.storage is None else open_store(place.storage).root
-    if place.bootstrap is None:
-        if root is None:
-            raise AssertionError("a read has a storage, or brokers")
-        return Found(root=root, snapshot=read_snapshot(root, place.topic), known=None)
-    # Imported here: a read of files alone needs no network.
-    from seaweedmq.spark import live
-
-    known = None
-    if ends:
-        told = live.ask(place.bootstrap, place.topic)
-        description, known = told.description, Known(begins=told.begins, ends=told.ends, is_all=root is None)
-    else:
-        description = live.describe(place.bootstrap, place.topic)
-    # Files are listed after the brokers said how far they are: what is in neither did not exist then.
-    listed = None if root is None else read_snapshot(root, place.topic, [s.id for s in description.segments])
-    if listed is not None and listed.topic.uid != description.topic.uid:
-        raise InvalidArgument(
-            f"topic {place.topic} in storage {root} is another one than the brokers at {place.bootstrap} have: give "
-            "the storage that they were started with"
-        )
-    files = () if listed is None else listed.files
-    removed = {} if listed is None else listed.removed
-    return Found(
-        root=root,
-        snapshot=TopicSnapshot(topic=description.topic, segments=description.segments, files=files, removed=removed),
-        known=known,
-    )
-
-
-def chosen_columns(topic: Topic, shown: Shown) -> tuple[Column, ...]:
-    """The columns of the result. Raises InvalidArgument, Unsupported: as ``columns.columns_of``."""
-    return columns_of(topic, shown.columns, include_headers=shown.include_headers)
-
-
 def _check_schema(topic: Topic, schema: StructType, columns: tuple[Column, ...]) -> None:
     if schema != spark_schema(columns):
         raise InvalidArgument(
-            f"the schema asked for is not that of topic {topic.name}: leave out .schema(...), use the option "
-            "'columns' to choose; if the topic was made anew meanwhile, load() again"
+            f"the requested schema is not that of topic {topic.name}: leave out .schema(...), use the option "
+            "'columns' to choose; if the topic was recreated meanwhile, load() again"
         )
-
-
-def window_of(found: Found, options: SparkOptions, window: ReadWindow) -> ReadWindow:
-    """The window, with offsets for the times that stand in for them.
-
-    Raises:
-        OutOfRange: an offset is named beyond the end of its segment, and that is a loss of data.
-        InvalidArgument, Corrupt, StorageFailed, Unavailable: as ``named_offsets`` and ``times``.
-    """
-    if options.fail_on_data_loss:
-        refuse_beyond(window, found.root, found.snapshot, found.known)
-    return with_times(
-        window,
-        options.starting_times,
-        options.ending_times,
-        found.root,
-        found.snapshot,
-        found.known,
-        options.place.bootstrap,
-    )

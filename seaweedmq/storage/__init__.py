@@ -1,1 +1,1 @@
-"""Shared storage: segment files on a directory or in memory. Knows no brokers and no metadata."""
+"""Shared storage of segment files, on a directory or in memory; it depends on neither brokers nor metadata."""

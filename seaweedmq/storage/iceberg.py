@@ -1,8 +1,8 @@
-"""A topic's tables as one of Iceberg's: the same files, registered with a catalog. Blocking.
+"""Export of a topic's tables to Iceberg: the same files, registered with a catalog. Blocking.
 
-Needs ``pip install "seaweedmq[iceberg]"``. Which tables count is what the Delta log says, and they are registered
-under the names that they keep for a while after they were replaced: by then another export has to have been made.
-Iceberg keeps absolute paths, so the storage has to be mounted at the same place wherever it is read.
+It needs ``pip install "seaweedmq[iceberg]"``. The Delta log determines the live tables. They are registered under their
+retained links, which outlive their replacement for a limited time: the next export must happen within it. Iceberg
+stores absolute paths, so every reader must mount the storage at the same path.
 """
 
 import itertools
@@ -16,18 +16,18 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from seaweedmq.codec.delta import Add
-from seaweedmq.codec.iceberg_schema import iceberg_columns, parts_of
-from seaweedmq.codec.moment import us_of_text
 from seaweedmq.codec.paths import delta_log_dir, table_dir
+from seaweedmq.codec.tables.delta import Add
+from seaweedmq.codec.tables.iceberg_schema import iceberg_columns, parts_of
+from seaweedmq.codec.timestamps import us_of_text
 from seaweedmq.core.files.holes import loss_text
 from seaweedmq.errors import AlreadyExists, InvalidArgument, Unavailable, Unsupported
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
-from seaweedmq.storage.tables.delta import reconcile
-from seaweedmq.storage.tables.delta_log import LogFolder
-from seaweedmq.storage.tables.delta_state import LogState, read_state
-from seaweedmq.storage.tables.delta_tables import holds_plain, topic_columns
+from seaweedmq.storage.tables.delta.entries import holds_plain, topic_columns
+from seaweedmq.storage.tables.delta.log_folder import LogFolder
+from seaweedmq.storage.tables.delta.log_state import LogState, read_state
+from seaweedmq.storage.tables.delta.updater import reconcile
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -39,47 +39,53 @@ log = logging.getLogger(__name__)
 UID_KEY = "seaweedmq.topic_uid"
 _NAME_MAPPING = "schema.name-mapping.default"
 _NO_RETRY = {"commit.retry.num-retries": "0"}
-"""pyiceberg would add the same files once more on top of what another export has added."""
+"""Property that disables retries: pyiceberg would add files a second time after a concurrent export."""
 _UNUSED_ID = 1_000_000
 _BOUNDED = ("_segment", "_partition", "_offset", "_timestamp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What an export did."""
+    """The result of an export."""
 
     table: str
-    """As Iceberg's catalog names it."""
+    """Name of the table in Iceberg's catalog."""
     snapshot: int | None
-    """Id of the newest one; None if the topic has no tables."""
+    """Id of the newest snapshot; None if the topic has no tables."""
     added: int
     removed: int
     files: int
-    """In all."""
+    """Number of files of the table after the export."""
     left_out: Mapping[str, str]
-    """Columns that Iceberg can not have -> why."""
+    """Columns that Iceberg cannot hold -> reason."""
 
 
 def export_iceberg(
     root: Path, name: TopicName, catalog: str, *, skip_missing: bool = False, **properties: str
 ) -> Exported:
-    """Register the topic's tables with a catalog as table ``namespace.topic``, or bring that in line: what is new is
-    added and what was replaced dropped in one snapshot, none if nothing changed. No file is copied.
+    """Register the topic's tables with a catalog as table ``namespace.topic``, or update that table.
+
+    An update adds new files and drops replaced ones in one snapshot; without changes there is no new snapshot. No file
+    is copied.
 
     Args:
-        catalog: the name of a catalog in ``.pyiceberg.yaml``, or a URI: ``sqlite:///file.db`` and others of SQL,
-            ``http://...`` and ``https://...`` of REST.
-        skip_missing: whether to export what is left of a topic with lost records, with a warning for each gap.
-        properties: of the catalog, in the words of pyiceberg. ``warehouse`` is where the metadata goes; for SQL it is
-            ``iceberg`` below the storage root unless given.
+        root: Root of the storage.
+        name: Topic to export.
+        catalog: Name of a catalog in ``.pyiceberg.yaml``, or a URI: ``sqlite:///file.db`` and other SQL URIs, or
+            ``http://...`` and ``https://...`` for REST.
+        skip_missing: Whether to export the remaining records of a topic with lost records, with a warning for each gap.
+        properties: Properties of the catalog, as named by pyiceberg. ``warehouse`` is the location of the metadata; its
+            default for SQL is ``iceberg`` below the storage root.
 
     Raises:
-        Unsupported: pyiceberg is not installed, or could not read the files.
-        InvalidArgument: no such catalog, or it does not answer.
-        AlreadyExists: it has a table of that name that is of something else.
-        Unavailable: another export was faster; do it again.
+        Unsupported: If pyiceberg is not installed, or cannot read the files.
+        InvalidArgument: If there is no such catalog, or it does not reply.
+        AlreadyExists: If the catalog has a table of that name that is not the topic's.
+        Unavailable: If another process changed the table meanwhile.
         DataLoss: If records are in no file, and neither retention nor a low watermark removed them.
-        NotFound, Corrupt, StorageFailed: as ``reconcile``.
+        NotFound: If there is no such topic.
+        Corrupt: If a document or the Delta log is unreadable.
+        StorageFailed: If the storage cannot be read or written.
     """
     root = root.absolute()
     listed = read_snapshot(root, name)
@@ -92,8 +98,8 @@ def export_iceberg(
     columns, left_out, unreadable = iceberg_columns(own)
     if unreadable:
         raise Unsupported(
-            f"topic {name} can not be exported to Iceberg: pyiceberg reads no file that has a column like "
-            f"{'; '.join(f'{column}, {why}' for column, why in unreadable.items())}. Publish to a topic without"
+            f"topic {name} cannot be exported to Iceberg, pyiceberg cannot read files with these columns: "
+            f"{'; '.join(f'{column}, {why}' for column, why in unreadable.items())}; publish to a topic without them"
         )
     identifier = (name.namespace, name.name)
     from pyiceberg.exceptions import CommitFailedException, RESTError, TableAlreadyExistsError
@@ -102,13 +108,13 @@ def export_iceberg(
         table = _table(opened, identifier, topic, columns, state)
         if table is None:
             return Exported(table=".".join(identifier), snapshot=None, added=0, removed=0, files=0, left_out=left_out)
-        added, removed = _bring_in_line(
+        added, removed = _update_table(
             table, columns, [own.field(name) for name in left_out], _wanted(root, topic, state)
         )
     except (CommitFailedException, TableAlreadyExistsError) as e:
         raise Unavailable(f"another process changed {'.'.join(identifier)} meanwhile: export again ({e})") from e
     except (OSError, RESTError) as e:
-        raise InvalidArgument(f"catalog {catalog} does not answer ({e}): see that it runs, and its settings") from e
+        raise InvalidArgument(f"catalog {catalog} does not reply ({e}): check that it runs, and its settings") from e
     snapshot = table.current_snapshot()
     return Exported(
         table=".".join(identifier),
@@ -121,7 +127,7 @@ def export_iceberg(
 
 
 def _check_missing(snapshot: TopicSnapshot, skip_missing: bool) -> None:
-    """Raise DataLoss for the first gap that the names of files show, or log each one."""
+    """Raise DataLoss for the first gap that the file names show, or log every gap."""
     for segment in snapshot.segments:
         gaps: list[range] = []
         snapshot.plan(segment.id, missing=gaps if skip_missing else None)
@@ -146,11 +152,11 @@ def _open_catalog(root: Path, catalog: str, properties: Mapping[str, str]) -> "C
     try:
         return load_catalog(name, **given)
     except NotInstalledError as e:
-        raise Unsupported(f"catalog {catalog} needs more of pyiceberg: {e}") from e
-    except Exception as e:  # each kind of catalog has errors of its own
+        raise Unsupported(f"catalog {catalog} needs an extra of pyiceberg: {e}") from e
+    except Exception as e:  # each kind of catalog has its own errors
         said = str(e).splitlines()[0] if str(e) else repr(e)
         raise InvalidArgument(
-            f"catalog {catalog} can not be opened ({said}): give the name of one in .pyiceberg.yaml, or a URI like "
+            f"catalog {catalog} cannot be opened ({said}): give the name of one in .pyiceberg.yaml, or a URI like "
             "sqlite:///iceberg.db"
         ) from e
 
@@ -166,7 +172,7 @@ def _log_state(root: Path, topic: Topic) -> LogState:
 def _table(
     catalog: "Catalog", identifier: tuple[str, str], topic: Topic, columns: pa.Schema, state: LogState
 ) -> "Table | None":
-    """The topic's table in the catalog, made if it is not there and there is something for it."""
+    """Return the topic's table in the catalog; create it if it is missing and the topic has tables."""
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
@@ -178,22 +184,22 @@ def _table(
         return catalog.create_table(identifier, schema=columns, properties={UID_KEY: str(topic.uid), **_NO_RETRY})
     if table.properties.get(UID_KEY) != str(topic.uid):
         raise AlreadyExists(
-            f"the catalog has a table {'.'.join(identifier)} that is of another topic, or none of SeaweedMQ: drop or "
+            f"the catalog has a table {'.'.join(identifier)} that is of another topic, or not of SeaweedMQ: drop or "
             "rename it, or export to another catalog"
         )
     return table
 
 
 def _wanted(root: Path, topic: Topic, state: LogState) -> dict[str, Add]:
-    """By the URI that Iceberg is told."""
+    """Return the live tables by the URI that Iceberg stores."""
     folder = root / table_dir(topic.name)
     return {(folder / path).as_uri(): add for path, add in state.active.items()}
 
 
-def _bring_in_line(
+def _update_table(
     table: "Table", columns: pa.Schema, left_out: Sequence[pa.Field], wanted: Mapping[str, Add]
 ) -> tuple[int, int]:
-    """Add what is missing, drop what does not count any more, in one snapshot; how many of each."""
+    """Add missing files and drop superseded ones in one snapshot; return the number of each."""
     there = {task.file.file_path: task.file for task in table.scan().plan_files()}
     added = [uri for uri in wanted if uri not in there]
     dropped = [file for uri, file in there.items() if uri not in wanted]
@@ -219,8 +225,11 @@ def _bring_in_line(
 
 
 def _name_mapping(schema: Any, left_out: Iterable[pa.Field]) -> str:
-    """Return the name mapping: Iceberg's field ids of the columns, which the files lack. Columns that are left out, and
-    their parts, also have ids, which no column of the table uses: pyiceberg rejects a file with unmapped columns."""
+    """Return the name mapping: Iceberg's field ids of the columns, which the files lack.
+
+    Columns that are left out, and their parts, also have ids, which no column of the table uses: pyiceberg rejects a
+    file with unmapped columns.
+    """
     from pyiceberg.table.name_mapping import MappedField, NameMapping
 
     numbers = itertools.count(_UNUSED_ID)
@@ -234,7 +243,7 @@ def _name_mapping(schema: Any, left_out: Iterable[pa.Field]) -> str:
 
 
 def _data_files(metadata: Any, adds: Mapping[str, Add]) -> "Iterable[DataFile]":
-    """As ``Table.add_files`` would make them, which refuses files with columns that the table has not."""
+    """Yield data files as ``Table.add_files`` would, which rejects files with columns that the table lacks."""
     from pyiceberg.conversions import to_bytes
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record

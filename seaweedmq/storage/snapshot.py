@@ -1,22 +1,22 @@
-"""A topic as its files show it: no broker and no etcd needed. Blocking; for readers outside the cluster, like Spark.
+"""Snapshot of a topic from its files, without brokers or etcd. Blocking; for readers outside the cluster, like Spark.
 
-The order of reading makes it consistent while brokers go on writing: the lineage first, then logs, then tables. A log
-that a listing no longer shows had become a table before, and the table is listed after.
+The reading order keeps it consistent while brokers write: the lineage first, then logs, then tables. A log that the
+listing does not show had been converted to a table before, and tables are listed later.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seaweedmq.codec.documents import lineage_from_document, topic_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, TOPICS, document_path, topic_dir
+from seaweedmq.codec.state.documents import lineage_from_document, topic_from_document
 from seaweedmq.core.files.snapshot import SnapshotPiece, plan_snapshot
 from seaweedmq.errors import Corrupt, InvalidArgument, NotFound
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.store.directory import scan_logs, scan_tables
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.faults import failing, storage_failed
 from seaweedmq.storage.store.removed import scan_removed
 
 _NAMES_SHOWN_MAX = 20
@@ -24,33 +24,37 @@ _NAMES_SHOWN_MAX = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSnapshot:
-    """Metadata and file names of a topic at one moment."""
+    """A topic's metadata and file names at one moment."""
 
     topic: Topic
     segments: tuple[Segment, ...]
-    """Open and sealed, by id."""
+    """Open and sealed segments, ordered by id."""
     files: tuple[SegmentFile, ...]
-    """Of all segments. Their sizes fix how much of a growing log file belongs to the snapshot."""
+    """Files of all segments. Their sizes bound the part of a growing log file that belongs to the snapshot."""
     removed: Mapping[int, int] = field(default_factory=dict)
     """Segment -> offset below which retention recorded that it removed the records."""
 
     def segment(self, segment_id: int) -> Segment:
-        """Raises InvalidArgument if the topic has no such segment."""
+        """Return a segment by id.
+
+        Raises:
+            InvalidArgument: If the topic has no such segment.
+        """
         for segment in self.segments:
             if segment.id == segment_id:
                 return segment
         known = ", ".join(str(s.id) for s in self.segments[:_NAMES_SHOWN_MAX])
         if segment_id in self.topic.pruned:
             raise InvalidArgument(
-                f"segment {segment_id} of topic {self.topic.name} was sealed long ago and retention removed its "
-                f"records: leave it out; there are {known}"
+                f"segment {segment_id} of topic {self.topic.name} is pruned, retention removed its records: leave it "
+                f"out; the topic has {known}"
             )
         raise InvalidArgument(f"topic {self.topic.name} has no segment {segment_id}: it has {known}")
 
     def plan(
         self, segment_id: int, start: int = 0, end: int | None = None, *, missing: list[range] | None = None
     ) -> tuple[SnapshotPiece, ...]:
-        """Return the pieces that hold offsets ``[start, end)`` of a segment, as ``core.files.snapshot`` plans them."""
+        """Return the pieces that hold offsets ``[start, end)`` of a segment, planned by ``core.files.snapshot``."""
         segment, removed_below = self.segment(segment_id), self.removed.get(segment_id, 0)
         return plan_snapshot(self.topic, segment, self.files, start, end, removed_below=removed_below, missing=missing)
 
@@ -59,12 +63,15 @@ def read_snapshot(root: Path, name: TopicName, segments: Iterable[int] | None = 
     """Read ``topic.json`` and ``lineage.json`` below the storage root and list the topic's files.
 
     Args:
-        segments: whose files are listed; None: of all that ``lineage.json`` names.
+        root: Root of the storage.
+        name: Topic to read.
+        segments: Segments whose files are listed; None: all segments of ``lineage.json``.
 
     Raises:
-        InvalidArgument: there is no such directory.
-        NotFound: no such topic; the message names those that exist.
-        Corrupt: a document is unreadable. StorageFailed: the directory refused.
+        InvalidArgument: If ``root`` is not a directory.
+        NotFound: If there is no such topic; the message names existing ones.
+        Corrupt: If a document is unreadable.
+        StorageFailed: If the directory cannot be read.
     """
     if not root.is_dir():
         raise InvalidArgument(f"storage {root} is not a directory: give the root that the brokers were started with")
@@ -80,56 +87,55 @@ def read_snapshot(root: Path, name: TopicName, segments: Iterable[int] | None = 
 
 
 def read_topic(root: Path, name: TopicName) -> Topic:
-    """What ``topic.json`` says: one small file. Raises as :func:`read_snapshot`."""
+    """Read ``topic.json``, one small file; the errors are those of :func:`read_snapshot`."""
     return topic_from_document(read_document(root, name, TOPIC_DOCUMENT))
 
 
 def list_files(root: Path, name: TopicName, segments: Iterable[int]) -> tuple[SegmentFile, ...]:
-    """Log and table files of some segments, in no order.
+    """List the log and table files of some segments, unordered.
 
     Raises:
-        StorageFailed: the directory refused.
+        StorageFailed: If the directory cannot be read.
     """
     wanted = sorted(set(segments))
-    try:
+    with failing("list files of", root / topic_dir(name)):
         logs = [f for segment in wanted for f in scan_logs(root, name, segment)]
         return (*logs, *scan_tables(root, name, wanted))
-    except OSError as e:
-        raise storage_failed("list files of", str(root / topic_dir(name)), e) from e
 
 
 def list_removed(root: Path, topic: Topic) -> Mapping[int, int]:
     """Return segment -> offset below which retention recorded that it removed the records.
 
     Raises:
-        StorageFailed: If the directory refuses.
+        StorageFailed: If the directory cannot be read.
     """
-    try:
+    with failing("list files of", root / topic_dir(topic.name)):
         return scan_removed(root, topic.name, topic.uid)
-    except OSError as e:
-        raise storage_failed("list files of", str(root / topic_dir(topic.name)), e) from e
 
 
 def list_topics(root: Path) -> list[TopicName]:
-    """Topics that have a ``topic.json`` below the storage root, by name.
+    """List the topics that have a ``topic.json`` below the storage root, ordered by name.
 
     Raises:
-        StorageFailed: the directory refused.
+        StorageFailed: If the directory cannot be read.
     """
     found = []
-    try:
+    with failing("list topics in", root):
         for path in (root / TOPICS).glob(f"*/*/{TOPIC_DOCUMENT}"):
             try:
                 found.append(TopicName(path.parts[-3], path.parts[-2]))
             except InvalidArgument:
-                continue  # a folder that is being deleted, or not ours
-    except OSError as e:
-        raise storage_failed("list topics in", str(root), e) from e
+                continue  # a folder that is being deleted, or foreign
     return sorted(found)
 
 
 def read_document(root: Path, name: TopicName, document: str) -> bytes:
-    """``topic.json`` or ``lineage.json`` of a topic. Raises NotFound, naming those there are, and StorageFailed."""
+    """Read ``topic.json`` or ``lineage.json`` of a topic.
+
+    Raises:
+        NotFound: If there is no such topic; the message names existing ones.
+        StorageFailed: If the document cannot be read.
+    """
     path = root / document_path(name, document)
     try:
         return path.read_bytes()
@@ -138,7 +144,7 @@ def read_document(root: Path, name: TopicName, document: str) -> bytes:
         shown = ", ".join(str(t) for t in topics[:_NAMES_SHOWN_MAX])
         more = f" and {len(topics) - _NAMES_SHOWN_MAX} more" if len(topics) > _NAMES_SHOWN_MAX else ""
         if name in topics:
-            raise NotFound(f"{path} is missing: the topic is being created or deleted, try again") from None
+            raise NotFound(f"{path} is missing, the topic is being created or deleted: retry") from None
         raise NotFound(f"no topic {name} in {root}: {f'it has {shown}{more}' if shown else 'it has none'}") from None
     except OSError as e:
         raise storage_failed("read", str(path), e) from e

@@ -1,10 +1,10 @@
-"""Removal of what dead sinks left below a topic, and beside the topics.
+"""Sweep of the files that dead sinks left below a topic and beside the topics.
 
-A sweep runs when a sink is planned, in a process that may end a moment later: no steady clock reaches from one sweep to
-the next. So the first sweep that finds a thing due by its dates writes the verdict down, as an empty file whose date is
-that of the sweep. The thing goes at a later sweep, the doubt (``core.clock_doubt``) after the verdict, if every sweep
-in between found it due. One that does not takes the verdict back. A clock that is ahead for a while dates verdicts
-ahead as well: none is old enough before the clock is right again, and then none holds.
+A sweep runs when a sink is planned, in a process that may end a moment later, so no steady clock spans two sweeps. The
+first sweep that finds an entry due by its dates records a verdict: an empty file dated at the sweep. A later sweep
+removes the entry once the verdict is older than the doubt (``core.clock_doubt``) and every sweep in between found the
+entry due. A sweep that does not find it due deletes the verdict. A clock that is ahead for a while also dates verdicts
+ahead: none is old enough before the clock is right again, and then the entry is not due.
 """
 
 import contextlib
@@ -14,23 +14,23 @@ from pathlib import Path
 from seaweedmq.codec.paths import sink_dir, sink_marks_dir, sink_of_mark, staged_dir, topic_dir
 from seaweedmq.core.clock_doubt import CLOCK_DOUBT_S
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.staging import DONE, MANIFEST, ONCE, failing, remove_tree
-from seaweedmq.storage.store.faults import NO_SPACE
+from seaweedmq.storage.staging import DONE, MANIFEST, ONCE, remove_tree
+from seaweedmq.storage.store.faults import NO_SPACE, failing
 from seaweedmq.storage.store.file_io import TEMPORARY_PREFIX, clock_s, remove_stale_temporaries
 
 SWEPT_AGE_S = 86_400.0
-"""Age of a batch without a manifest that no sink completes."""
+"""Age in seconds at which a batch without a manifest counts as abandoned."""
 DONE_AGE_S = 30 * 86_400.0
-"""Age of a sink that has finished nothing since, and is removed."""
+"""Age in seconds at which a sink without a newly completed batch is removed."""
 SWEPT_MAX = 100
-"""Folders that one sweep removes at most."""
+"""Limit of the folders that one sweep removes."""
 VERDICT_PREFIX = ".due-"
 VERDICTS_MAX = 1_000
-"""Things that are found due at a time; more wait for a later sweep."""
+"""Limit of the entries that one sweep finds due; more wait for a later sweep."""
 
 
 class _Verdicts:
-    """Things that are due, as of this sweep and as of earlier ones."""
+    """The verdicts on due entries, of this sweep and earlier ones."""
 
     def __init__(self, folder: Path, now_s: float) -> None:
         self._folder = folder
@@ -38,7 +38,7 @@ class _Verdicts:
         self._due: set[str] = set()
 
     def is_confirmed(self, thing: str) -> bool:
-        """Note that a thing is due now; return whether it was due long enough ago, and at every sweep since."""
+        """Record that an entry is due; return whether its verdict is old enough and every sweep since confirmed it."""
         if len(self._due) == VERDICTS_MAX:
             return False
         self._due.add(f"{VERDICT_PREFIX}{thing}")
@@ -51,20 +51,23 @@ class _Verdicts:
             try:
                 verdict.touch()
             except OSError as error:
-                if error.errno not in NO_SPACE:  # a full storage keeps it for a later sweep
+                if error.errno not in NO_SPACE:  # on full storage a later sweep records it
                     raise
         return age_s >= CLOCK_DOUBT_S
 
     def take_back(self) -> None:
-        """Remove the verdicts on things that were not due in this sweep, or are gone."""
+        """Delete the verdicts on entries that this sweep did not find due, or that no longer exist."""
         for path in self._folder.iterdir():
             if path.name.startswith(VERDICT_PREFIX) and path.name not in self._due:
                 path.unlink(missing_ok=True)
 
 
 def sweep(root: Path, topic: TopicName) -> int:
-    """Remove what dead sinks left: batches that have no manifest, or that no sink comes back for, and marks of long
-    ago, up to ``SWEPT_MAX``; and what was written aside by killed processes. Return how many folders went."""
+    """Remove the leftovers of dead sinks and return the number of removed folders, at most ``SWEPT_MAX``.
+
+    Leftovers are batches without a manifest, batches of sinks that write once, old marks of sinks, and temporary files
+    of killed processes.
+    """
     swept = 0
     top = root / staged_dir(topic)
     with failing("sweep", top), contextlib.suppress(FileNotFoundError):
@@ -85,7 +88,7 @@ def sweep(root: Path, topic: TopicName) -> int:
                 left = [path.name for path in sink.iterdir() if not path.name.startswith(TEMPORARY_PREFIX)]
                 is_due = age_s > (DONE_AGE_S if left else SWEPT_AGE_S) and left in ([], [DONE])
                 if not is_due:
-                    remove_stale_temporaries(sink, now_s)  # a change of the folder, which would be young again
+                    remove_stale_temporaries(sink, now_s)  # not of a due sink: it would change the folder's date
                 elif verdicts.is_confirmed(sink.name):
                     remove_tree(sink)
                     swept += 1
@@ -95,7 +98,7 @@ def sweep(root: Path, topic: TopicName) -> int:
 
 
 def _sweep_marks(root: Path, topic: TopicName, now_s: float, verdicts: _Verdicts) -> None:
-    """A mark is as young as its sink is alive, to a day: it goes ``DONE_AGE_S`` after what that has in the topic."""
+    """Remove the marks of sinks whose folder was removed ``DONE_AGE_S`` ago; a live sink's mark is redated daily."""
     with contextlib.suppress(FileNotFoundError):
         for mark in (root / sink_marks_dir(topic)).iterdir():
             with contextlib.suppress(FileNotFoundError):
@@ -108,5 +111,5 @@ def _sweep_marks(root: Path, topic: TopicName, now_s: float, verdicts: _Verdicts
 
 
 def _touched_s(folder: Path) -> float:
-    """Return the date of the last change of a folder, or of what it holds."""
+    """Return the date of the last change of a folder or its entries."""
     return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))

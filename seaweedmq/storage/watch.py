@@ -1,8 +1,8 @@
-"""A topic looked at again and again, by a reader that waits for more: what did not change is not read again. Blocking.
+"""Watch of a topic's files for a reader that waits for more records; it reads only changed files. Blocking.
 
-A look that finds nothing new costs three calls to the file system, however many files there are. That a folder did not
-change its time of modification tells only what happened before the clock of the storage went on: for ``SETTLING_S``
-after a time was seen first, it is listed all the same. So neither a coarse clock nor one that goes wrong hides a file.
+A poll without changes costs three calls to the file system, for any number of files. An unchanged modification time
+does not exclude a change within the same tick of the storage's clock. So for ``SETTLING_S`` after a modification time
+was first seen, the folder is listed on every poll. Thus neither a coarse clock nor a wrong one hides a file.
 """
 
 import os
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from seaweedmq.codec.documents import lineage_from_document, topic_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, table_dir
+from seaweedmq.codec.state.documents import lineage_from_document, topic_from_document
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.snapshot import read_document
 from seaweedmq.storage.store.faults import storage_failed
 
 SETTLING_S: Final = 3.0
-"""No file system that is in use counts modifications in longer steps."""
+"""Seconds that exceed the resolution of modification times on any file system in use."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -30,21 +30,23 @@ TABLE_SUFFIX = ".parquet"
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """What the storage says of a topic."""
+    """A topic's state in the storage."""
 
     topic: Topic
     segments: tuple[Segment, ...]
-    """By id."""
+    """Segments ordered by id."""
     table_ends: Mapping[int, int]
-    """Segment -> the highest offset below which all is in tables, of those that have any. A table of an open segment
-    holds what is committed and nothing else (``broker.upkeep.conversion``)."""
+    """Segment with tables -> the highest offset below which all records are in tables.
+
+    A table of an open segment holds only committed records (``broker.upkeep.conversion``).
+    """
 
 
 class TopicWatch:
-    """Looks of one reader at one topic."""
+    """A watch of one topic for one reader."""
 
     def __init__(self, root: Path, name: TopicName, clock: Callable[[], float]) -> None:
-        """``clock``: seconds, never set back."""
+        """Create a watch; ``clock`` returns monotonic seconds."""
         self._root = root
         self._name = name
         self._topic = _Kept(clock, lambda: read_document(root, name, TOPIC_DOCUMENT), topic_from_document)
@@ -57,11 +59,14 @@ class TopicWatch:
         self._last: TopicState | None = None
 
     def look(self) -> TopicState:
-        """The topic now: the same object if nothing changed. What files hold is looked at last, so that none belongs to
-        a segment that the lineage does not know yet.
+        """Return the topic's current state, the same object if nothing changed.
+
+        Tables are listed last, so that each belongs to a segment of the lineage.
 
         Raises:
-            NotFound: no such topic. Corrupt: a document is unreadable. StorageFailed: the directory refused.
+            NotFound: If there is no such topic.
+            Corrupt: If a document is unreadable.
+            StorageFailed: If the directory cannot be read.
         """
         topic = self._topic.get(self._state(document_path(self._name, TOPIC_DOCUMENT)))
         segments = self._segments.get(self._state(document_path(self._name, LINEAGE_DOCUMENT)))
@@ -77,12 +82,12 @@ class TopicWatch:
         except FileNotFoundError:
             return None
         except OSError as e:
-            raise storage_failed("look at", str(self._root / path), e) from e
+            raise storage_failed("get the state of", str(self._root / path), e) from e
         return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 class _Kept(Generic[R, T]):
-    """What was read of a file or folder, and what was made of it, while that has the same state."""
+    """The cached content of a file or folder and the value parsed from it, valid while its state is unchanged."""
 
     def __init__(self, clock: Callable[[], float], read: Callable[[], R], made_of: Callable[[R], T]) -> None:
         self._clock = clock
@@ -92,11 +97,11 @@ class _Kept(Generic[R, T]):
         self._value: T | None = None
         self._state: _State | None = None
         self._since_s = 0.0
-        """When the state was seen first."""
+        """Clock reading when the state was first seen, in seconds."""
         self._is_settled = False
 
     def get(self, state: _State | None) -> T:
-        """The value; another object only if something else was read."""
+        """Return the value, the same object unless the content changed."""
         now = self._clock()
         if state != self._state:
             self._state, self._since_s, self._is_settled = state, now, False
@@ -109,15 +114,15 @@ class _Kept(Generic[R, T]):
 
 
 def table_ends(root: Path, name: TopicName) -> dict[int, int]:
-    """Segment -> the highest end of its tables, by their names alone: no file is looked at.
+    """Return segment -> highest end offset of its tables, from file names only.
 
     Raises:
-        StorageFailed: the directory refused.
+        StorageFailed: If the directory cannot be read.
     """
     folder = root / table_dir(name)
     highest: dict[str, str] = {}
     try:
-        for each in os.listdir(folder):  # noqa: PTH208 - some 10,000 names, of which no paths are made
+        for each in os.listdir(folder):  # noqa: PTH208 - paths of some 10,000 names are slow
             segment, _, offsets = each.partition("-")
             end = offsets[_NAME_DIGITS + 1 : -len(TABLE_SUFFIX)]
             is_table = segment.isdecimal() and len(end) == _NAME_DIGITS and end.isdecimal()

@@ -1,9 +1,9 @@
-"""Members of groups as plain streams: what a client does, without a client."""
+"""Members of groups as plain streams, without a client."""
 
 from collections.abc import Mapping, Sequence
 
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.model.groups import (
+from seaweedmq.model.messages.groups import (
     GroupAssignment,
     GroupCommit,
     GroupCommitted,
@@ -13,27 +13,27 @@ from seaweedmq.model.groups import (
     Ownership,
     Position,
 )
-from seaweedmq.model.subscribe import EARLIEST, Start
+from seaweedmq.model.messages.subscribe import EARLIEST, Start
 from seaweedmq.model.topic import TopicName
-from tests.broker.bed import NAME, Bed, Host, Streaming
+from tests.broker.testbed import NAME, Host, Streaming, Testbed
 
 GROUP = "billing"
 
 
 class Joining:
-    """A member with one stream at a time. It lets go of what it is told to, at once, unless it is ``clinging``."""
+    """A member with one stream at a time. It releases revoked segments at once, unless it is ``clinging``."""
 
     def __init__(
-        self, bed: Bed, member: str, *, incarnation: int = 1, start: Start = EARLIEST, name: TopicName = NAME
+        self, testbed: Testbed, member: str, *, incarnation: int = 1, start: Start = EARLIEST, name: TopicName = NAME
     ) -> None:
-        self.bed = bed
+        self.testbed = testbed
         self.member = member
         self.incarnation = incarnation
         self.start = start
         self.name = name
         self.clinging = False
         self.held: dict[int, Ownership] = {}
-        """What it reads."""
+        """Segments that the member reads, with the generation of each."""
         self.let_go: list[int] = []
         self.generation = 0
         self.assignments = 0
@@ -52,10 +52,10 @@ class Joining:
         return set(self.held)
 
     async def join(self, host: Host, group: str = GROUP) -> "Joining":
-        """Open a stream, or another one."""
+        """Open a stream; a second call opens another one."""
         self.number = 0
         self._answers.clear()
-        self._stream = Streaming(self.bed, host.api.join_group)
+        self._stream = Streaming(self.testbed, host.api.join_group)
         await self.stream.send(
             GroupOpen(
                 group=group,
@@ -70,14 +70,14 @@ class Joining:
         return self
 
     async def joined(self, host: Host, group: str = GROUP) -> "Joining":
-        """As ``join``, until the first assignment has come."""
+        """Join, and wait for the first assignment."""
         before = self.assignments
         await self.join(host, group)
         await self.until(lambda: self.assignments > before)
         return self
 
     def take(self) -> None:
-        """Take in what has arrived."""
+        """Process the replies that have arrived."""
         while self.stream.replies:
             reply = self.stream.replies.popleft()
             if isinstance(reply, GroupCommitted):
@@ -105,14 +105,19 @@ class Joining:
         self._release(segments)
 
     async def until(self, condition: object) -> None:
-        """Wait until it holds, taking in what arrives; the end of the stream is an error."""
+        """Process replies until the condition holds.
+
+        Raises:
+            SeaweedMQError: If the stream fails first.
+            EOFError: If the stream ends first.
+        """
         assert callable(condition)
 
         def holds() -> bool:
             self.take()
             return bool(condition()) or self.stream.ended
 
-        await self.bed.until(holds)
+        await self.testbed.until(holds)
         self.take()
         if not condition():
             raise self.stream.error or EOFError
@@ -121,7 +126,7 @@ class Joining:
         await self.until(lambda: set(self.held) == set(segments))
 
     async def commit(self, offsets: Mapping[int, int], generation: int | None = None) -> Mapping[int, str]:
-        """Commit, and return what was refused."""
+        """Commit, and return the rejected segments with their reasons."""
         await self.send_commit(offsets, generation)
         number = self.number
         await self.until(lambda: any(a.number == number for a in self._answers))
@@ -141,26 +146,26 @@ class Joining:
         await self.stream.send(GroupCommit(self.number, positions))
 
     async def leave(self) -> None:
-        """Say so, and wait for the end of the stream."""
+        """Leave the group, and wait for the end of the stream."""
         await self.stream.send(GroupLeave())
         assert await self.stream.failure() is None
         self.held.clear()
 
     async def failure(self) -> SeaweedMQError | None:
-        """What the stream ended with, in the end."""
+        """Return the error that the stream ends with, or None."""
         return await self.stream.failure()
 
     async def vanish(self) -> None:
-        """The stream breaks; what is held stays."""
+        """Break the stream; the member keeps what it holds."""
         await self.stream.close()
 
 
 async def settled(members: Sequence[Joining], segments: int) -> None:
-    """Until the members own all segments, each one of them alone, within one of each other."""
+    """Wait until the members own all segments, each exactly once, and their counts differ by one at most."""
 
     def holds() -> bool:
         counts = [len(m.owns) for m in members]
         every = [s for m in members for s in m.held]
         return len(every) == segments == len(set(every)) and max(counts) - min(counts) <= 1
 
-    await members[0].bed.until(holds)
+    await members[0].testbed.until(holds)

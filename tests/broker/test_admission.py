@@ -8,47 +8,47 @@ from typing import Any
 import pytest
 
 from seaweedmq.broker.admission import STORAGE
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_from_json, identity_to_json, marker_from_document
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT
-from seaweedmq.coordination.memory import Backup
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_from_json, identity_to_json, marker_from_document
 from seaweedmq.errors import Unavailable
-from seaweedmq.model.calls import CreateTopic, DescribeTopic, ListTopics, SealSegment
 from seaweedmq.model.cluster import ClusterIdentity, StorageMarker
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import CreateTopic, DescribeTopic, ListTopics, SealSegment
 from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Delete, Put, Snapshot
-from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
-from tests.broker.bed import NAME, Bed, Faults, Host, story, values
+from tests.broker.testbed import NAME, Faults, Host, Testbed, story, values
 from tests.broker.upkeep.test_maintenance import QUICK
+from tests.doubles.memory_meta import Backup
+from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 from tests.sim.machines.meta import SimMetaStore
 
 OTHER = TopicName("test", "other")
 MARKER_KEPT_S = 3.0
 """A little longer than the leader takes to raise the marker."""
 DISCOVERED_S = 3.0
-"""A little longer than a broker takes to find out that its etcd is another one."""
+"""A little longer than a broker takes to notice that its etcd has been replaced."""
 
 
-def marker(bed: Bed) -> StorageMarker:
-    return marker_from_document(bytes(bed.store.files[CLUSTER_DOCUMENT].data))
+def marker(testbed: Testbed) -> StorageMarker:
+    return marker_from_document(bytes(testbed.store.files[CLUSTER_DOCUMENT].data))
 
 
-def identity(bed: Bed) -> ClusterIdentity:
-    entry = bed.etcd.server.get(keys.CLUSTER)
+def identity(testbed: Testbed) -> ClusterIdentity:
+    entry = testbed.etcd.server.get(keys.CLUSTER)
     assert entry is not None
     return identity_from_json(entry.value)
 
 
-def begin(bed: Bed, store: MemorySegmentStore | None = None) -> tuple[Host, "asyncio.Task[Any]"]:
-    """A broker whose start is under way."""
-    host = bed.host(store=store)
-    return host, bed.network.spawn(host.owner, host.broker.start())
+def begin(testbed: Testbed, store: MemorySegmentStore | None = None) -> tuple[Host, "asyncio.Task[Any]"]:
+    """Return a broker whose start is in progress."""
+    host = testbed.host(store=store)
+    return host, testbed.network.spawn(host.owner, host.broker.start())
 
 
 async def serves(host: Host) -> None:
-    """Return once the broker answers."""
+    """Wait until the broker answers."""
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(Unavailable):
@@ -64,43 +64,43 @@ async def refusal(host: Host) -> str:
 
 
 @story
-async def test_a_new_cluster_marks_its_etcd_and_its_storage(bed: Bed) -> None:
-    await bed.cluster(3)
-    assert identity(bed) == marker(bed).identity
-    await bed.topic(bed.leader())
+async def test_a_new_cluster_marks_its_etcd_and_its_storage(testbed: Testbed) -> None:
+    await testbed.cluster(3)
+    assert identity(testbed) == marker(testbed).identity
+    await testbed.topic(testbed.leader())
     await asyncio.sleep(MARKER_KEPT_S)
-    seen = bed.etcd.server.get(keys.CLUSTER_SEEN)
+    seen = testbed.etcd.server.get(keys.CLUSTER_SEEN)
     assert seen is not None
-    assert marker(bed).etcd_revision == seen.mod_revision == bed.etcd.server.revision
+    assert marker(testbed).etcd_revision == seen.mod_revision == testbed.etcd.server.revision
 
 
 @story
-async def test_the_data_of_an_older_build_is_adopted(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_the_data_of_an_older_build_is_adopted(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     await (await host.publisher()).store(frames=3)
     await host.stop()
-    del bed.store.files[CLUSTER_DOCUMENT]
-    bed.etcd.server.transact([], [Delete(keys.CLUSTER)])
-    host = await bed.start()
-    assert identity(bed) == marker(bed).identity
+    del testbed.store.files[CLUSTER_DOCUMENT]
+    testbed.etcd.server.transact([], [Delete(keys.CLUSTER)])
+    host = await testbed.start()
+    assert identity(testbed) == marker(testbed).identity
     reader = await host.subscriber()
     assert await reader.until(3) == values(1, 3)
 
 
 @story
-async def test_a_creation_that_was_interrupted_is_completed(bed: Bed) -> None:
-    await bed.store.create_marker(StorageMarker(cluster_id="c-half", format=1, generation=0, etcd_revision=1))
-    await bed.cluster(1)
-    assert identity(bed).cluster_id == "c-half"
+async def test_a_creation_that_was_interrupted_is_completed(testbed: Testbed) -> None:
+    await testbed.store.create_marker(StorageMarker(cluster_id="c-half", format=1, generation=0, etcd_revision=1))
+    await testbed.cluster(1)
+    assert identity(testbed).cluster_id == "c-half"
 
 
 @story
-async def test_a_broker_whose_storage_is_not_mounted_waits_for_it(bed: Bed) -> None:
-    first, second = await bed.cluster(2)
-    await bed.topic(first)
-    away = MemorySegmentStore(bed.wall_us)
-    third, starting = begin(bed, away)
+async def test_a_broker_whose_storage_is_not_mounted_waits_for_it(testbed: Testbed) -> None:
+    first, second = await testbed.cluster(2)
+    await testbed.topic(first)
+    away = MemorySegmentStore(testbed.wall_us)
+    third, starting = begin(testbed, away)
     await asyncio.sleep(10)
     assert "storage memory has no cluster.json, and etcd has a cluster" in await refusal(third)
     stream = third.publish_stream()
@@ -108,63 +108,63 @@ async def test_a_broker_whose_storage_is_not_mounted_waits_for_it(bed: Bed) -> N
     assert not starting.done()
     assert len(first.inspect.view.brokers) == 2, "it is not registered"
     assert not away.files, "nothing is created in the folder beneath the mount"
-    away.files = bed.store.files
+    away.files = testbed.store.files
     await starting
-    await bed.until(lambda: len(second.inspect.view.brokers) == 3)
+    await testbed.until(lambda: len(second.inspect.view.brokers) == 3)
     assert await third.api.call(ListTopics())
 
 
 @story
-async def test_a_broker_with_the_storage_of_another_cluster_serves_nothing_and_does_not_end(bed: Bed) -> None:
-    (first,) = await bed.cluster(1)
-    other = MemorySegmentStore(bed.wall_us)
+async def test_a_broker_with_the_storage_of_another_cluster_serves_nothing_and_does_not_end(testbed: Testbed) -> None:
+    (first,) = await testbed.cluster(1)
+    other = MemorySegmentStore(testbed.wall_us)
     await other.create_marker(StorageMarker(cluster_id="c-other", format=1, generation=0, etcd_revision=1))
     files = dict(other.files)
-    host, starting = begin(bed, other)
+    host, starting = begin(testbed, other)
     await asyncio.sleep(20)
     reason = await refusal(host)
-    assert f"storage memory belongs to cluster c-other, and etcd to cluster {identity(bed).cluster_id}" in reason
+    assert f"storage memory belongs to cluster c-other, and etcd to cluster {identity(testbed).cluster_id}" in reason
     assert "correct --storage or --etcd" in reason
     assert not starting.done()
     assert not host.broker.readiness.is_ready
     assert len(first.inspect.view.brokers) == 1, "it is not registered"
     assert other.files == files
-    other.files = bed.store.files
+    other.files = testbed.store.files
     await starting
     assert host.broker.readiness.is_ready
 
 
 @story
 async def test_a_broker_that_starts_while_the_leader_raises_the_marker_is_admitted(
-    bed: Bed, caplog: pytest.LogCaptureFixture
+    testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (first,) = await bed.cluster(1)
+    (first,) = await testbed.cluster(1)
     faults = Faults()
-    third, starting = begin(bed, MemorySegmentStore(bed.wall_us, faults, files=bed.store.files))
+    third, starting = begin(testbed, MemorySegmentStore(testbed.wall_us, faults, files=testbed.store.files))
     held = faults.hold(StorageOp.MARKER)
-    before = marker(bed).etcd_revision
-    await bed.topic(first)
-    await bed.until(lambda: marker(bed).etcd_revision > before)
+    before = marker(testbed).etcd_revision
+    await testbed.topic(first)
+    await testbed.until(lambda: marker(testbed).etcd_revision > before)
     held.set()
     await starting
     assert await third.api.call(ListTopics())
-    assert not [record for record in caplog.records if "refused" in record.getMessage()]
+    assert not [record for record in caplog.records if "rejected" in record.getMessage()]
 
 
 @story
 @pytest.mark.parametrize("words", ["etcd is empty", "restored from an older backup"])
-async def test_a_broker_waits_until_etcd_is_recovered(bed: Bed, words: str) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
-    backup = Backup() if words == "etcd is empty" else bed.etcd.server.save()
-    await bed.topic(host, OTHER)
+async def test_a_broker_waits_until_etcd_is_recovered(testbed: Testbed, words: str) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
+    backup = Backup() if words == "etcd is empty" else testbed.etcd.server.save()
+    await testbed.topic(host, OTHER)
     await (await host.publisher()).store(frames=3)
     await asyncio.sleep(MARKER_KEPT_S)
     await host.stop()
-    whole = bed.etcd.server.save()
-    bed.etcd.run(bed.etcd.server.restore, backup)
-    files = set(bed.store.files)
-    host, starting = begin(bed)
+    whole = testbed.etcd.server.save()
+    testbed.etcd.run(testbed.etcd.server.restore, backup)
+    files = set(testbed.store.files)
+    host, starting = begin(testbed)
     await asyncio.sleep(20)
     reason = await refusal(host)
     assert words in reason
@@ -172,8 +172,8 @@ async def test_a_broker_waits_until_etcd_is_recovered(bed: Bed, words: str) -> N
     with pytest.raises(Unavailable, match=words):
         await host.api.call(CreateTopic(TopicSpec(name=TopicName("test", "third"))))
     assert not starting.done()
-    assert set(bed.store.files) == files
-    bed.etcd.run(bed.etcd.server.restore, whole)
+    assert set(testbed.store.files) == files
+    testbed.etcd.run(testbed.etcd.server.restore, whole)
     await starting
     reader = await host.subscriber()
     assert await reader.until(3) == values(1, 3)
@@ -181,78 +181,78 @@ async def test_a_broker_waits_until_etcd_is_recovered(bed: Bed, words: str) -> N
 
 @story
 @pytest.mark.parametrize("is_empty", [True, False])
-async def test_an_etcd_that_goes_back_halts_the_brokers_that_run(bed: Bed, is_empty: bool) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    backup = Backup() if is_empty else bed.etcd.server.save()
+async def test_an_etcd_that_goes_back_halts_the_brokers_that_run(testbed: Testbed, is_empty: bool) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    backup = Backup() if is_empty else testbed.etcd.server.save()
     await hosts[0].api.call(SealSegment(NAME, 0))
-    primary = await bed.primary(hosts[0], segment=1)
+    primary = await testbed.primary(hosts[0], segment=1)
     publisher = await primary.publisher(segment=1)
     await publisher.store(frames=3)
     await asyncio.sleep(MARKER_KEPT_S)
-    whole = bed.etcd.server.save()
-    bed.etcd.run(bed.etcd.server.restore, backup)
+    whole = testbed.etcd.server.save()
+    testbed.etcd.run(testbed.etcd.server.restore, backup)
     await asyncio.sleep(DISCOVERED_S)
     assert await publisher.stream.failure() is not None
     for host in hosts:
         assert "does not serve" in await refusal(host)
         assert not host.has_failed
         assert not host.inspect.segments
-    before = {file.path for segment in (0, 1) for file in bed.files(FileKind.LOG, segment=segment)}
+    before = {file.path for segment in (0, 1) for file in testbed.files(FileKind.LOG, segment=segment)}
     await asyncio.sleep(30)
-    after = {file.path for segment in (0, 1) for file in bed.files(FileKind.LOG, segment=segment)}
+    after = {file.path for segment in (0, 1) for file in testbed.files(FileKind.LOG, segment=segment)}
     assert after == before
-    bed.etcd.run(bed.etcd.server.restore, whole)
+    testbed.etcd.run(testbed.etcd.server.restore, whole)
     for host in hosts:
         await serves(host)
-    await bed.until(lambda: not hosts[0].inspect.view.open_of(NAME).get(1))
+    await testbed.until(lambda: not hosts[0].inspect.view.open_of(NAME).get(1))
     description = await hosts[0].api.call(DescribeTopic(NAME))
     assert [s.end_offset for s in description.segments if s.id == 1] == [3]
 
 
 @story
-async def test_an_etcd_of_another_cluster_halts_a_broker_that_runs(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
-    mine = identity(bed)
-    put_identity(bed, ClusterIdentity(cluster_id="c-other", generation=0))
+async def test_an_etcd_of_another_cluster_halts_a_broker_that_runs(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
+    mine = identity(testbed)
+    put_identity(testbed, ClusterIdentity(cluster_id="c-other", generation=0))
     await asyncio.sleep(DISCOVERED_S)
     assert "c-other" in await refusal(host)
-    put_identity(bed, mine)
+    put_identity(testbed, mine)
     await serves(host)
 
 
 @story
-async def test_a_recovery_under_running_brokers_is_followed(bed: Bed) -> None:
+async def test_a_recovery_under_running_brokers_is_followed(testbed: Testbed) -> None:
     """A recovery writes the same metadata, at other revisions, into an etcd that has a higher generation."""
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     await (await host.publisher()).store(frames=3)
     await asyncio.sleep(MARKER_KEPT_S)
-    mine = identity(bed)
-    kept = [entry for entry in bed.etcd.server.list(keys.ROOT).entries if not entry.lease]
-    bed.etcd.run(bed.etcd.server.restore, Backup())
+    mine = identity(testbed)
+    kept = [entry for entry in testbed.etcd.server.list(keys.ROOT).entries if not entry.lease]
+    testbed.etcd.run(testbed.etcd.server.restore, Backup())
     await asyncio.sleep(DISCOVERED_S)
     for entry in kept:
         if entry.key != keys.CLUSTER:
-            bed.etcd.server.transact([], [Put(entry.key, entry.value)])
-    put_identity(bed, ClusterIdentity(cluster_id=mine.cluster_id, generation=1))
+            testbed.etcd.server.transact([], [Put(entry.key, entry.value)])
+    put_identity(testbed, ClusterIdentity(cluster_id=mine.cluster_id, generation=1))
     await serves(host)
-    await bed.until(lambda: host.inspect.view.open_of(NAME).get(1))
+    await testbed.until(lambda: host.inspect.view.open_of(NAME).get(1))
     await asyncio.sleep(MARKER_KEPT_S)
-    assert marker(bed).position == (1, bed.etcd.server.revision)
+    assert marker(testbed).position == (1, testbed.etcd.server.revision)
     reader = await host.subscriber()
     assert await reader.until(3) == values(1, 3)
 
 
 @story
-async def test_a_broker_registers_again_once_its_view_is_of_the_recovered_cluster(bed: Bed) -> None:
-    """It may lead at once: by metadata from before the recovery it would drop what groups committed since."""
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_broker_registers_again_once_its_view_is_of_the_recovered_cluster(testbed: Testbed) -> None:
+    """It may lead at once: with metadata from before the recovery it would drop what groups committed since."""
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     await asyncio.sleep(MARKER_KEPT_S)
-    mine = identity(bed)
-    bed.etcd.run(bed.etcd.server.restore, Backup())
+    mine = identity(testbed)
+    testbed.etcd.run(testbed.etcd.server.restore, Backup())
     await asyncio.sleep(DISCOVERED_S)
     listing = SimMetaStore.list
 
@@ -262,37 +262,37 @@ async def test_a_broker_registers_again_once_its_view_is_of_the_recovered_cluste
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SimMetaStore, "list", slow_list)
-        put_identity(bed, ClusterIdentity(cluster_id=mine.cluster_id, generation=1))
-        await bed.until(lambda: bed.etcd.server.list(keys.BROKERS).entries)
+        put_identity(testbed, ClusterIdentity(cluster_id=mine.cluster_id, generation=1))
+        await testbed.until(lambda: testbed.etcd.server.list(keys.BROKERS).entries)
         found = host.inspect.view.cluster
         assert found is not None
         assert found.generation == 1
     await serves(host)
 
 
-def put_identity(bed: Bed, found: ClusterIdentity) -> None:
-    bed.etcd.server.transact([], [Put(keys.CLUSTER, identity_to_json(found))])
+def put_identity(testbed: Testbed, found: ClusterIdentity) -> None:
+    testbed.etcd.server.transact([], [Put(keys.CLUSTER, identity_to_json(found))])
 
 
 @story
-async def test_a_storage_that_loses_its_marker_takes_nothing_until_it_is_back(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_a_storage_that_loses_its_marker_takes_nothing_until_it_is_back(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
     await publisher.store(frames=3)
     for host in hosts:
         host.broker.watch_storage()
-    mounted = dict(bed.store.files)
-    bed.store.files.clear()
+    mounted = dict(testbed.store.files)
+    testbed.store.files.clear()
     await publisher.send()
     await asyncio.sleep(60)
     assert not publisher.stream.replies, "nothing is acknowledged"
-    assert not bed.store.files, "nothing is created beneath the mount"
+    assert not testbed.store.files, "nothing is created beneath the mount"
     for host in hosts:
         assert "has no cluster.json, so it is not mounted" in host.broker.readiness.reasons[STORAGE]
         assert not host.has_failed
-    bed.store.files.update(mounted)
+    testbed.store.files.update(mounted)
     await asyncio.sleep(10)
     assert all(host.broker.readiness.is_ready for host in hosts)
     again = await primary.publisher()
@@ -303,35 +303,39 @@ async def test_a_storage_that_loses_its_marker_takes_nothing_until_it_is_back(be
 
 
 @story
-async def test_a_storage_that_is_away_for_long_is_not_taken_for_one_that_retention_has_emptied(bed: Bed) -> None:
+async def test_a_storage_that_is_away_for_long_is_not_taken_for_one_that_retention_has_emptied(
+    testbed: Testbed,
+) -> None:
     settings = replace(QUICK, segment_retention_s=15.0, cache_age_s=5.0)
-    hosts = await bed.cluster(2, settings)
-    await bed.topic(hosts[0], retention_s=7 * 86_400.0)
-    publisher = await (await bed.primary(hosts[0])).publisher()
+    hosts = await testbed.cluster(2, settings)
+    await testbed.topic(hosts[0], retention_s=7 * 86_400.0)
+    publisher = await (await testbed.primary(hosts[0])).publisher()
     await publisher.store(frames=5)
     await hosts[0].api.call(SealSegment(NAME, 0))
-    await bed.until(lambda: bed.files(FileKind.TABLE))
+    await testbed.until(lambda: testbed.files(FileKind.TABLE))
     await asyncio.sleep(2 * settings.segment_retention_s)
-    mounted, bed.store.files = bed.store.files, {}
+    mounted, testbed.store.files = testbed.store.files, {}
     await hosts[0].api.call(SealSegment(NAME, 1))
     await asyncio.sleep(5 * settings.segment_retention_s)
-    assert not bed.store.files, "nothing is created beneath the mount"
+    assert not testbed.store.files, "nothing is created beneath the mount"
     tables = [path for path in mounted if "/table/" in path]
-    bed.store.files = mounted
+    testbed.store.files = mounted
     await asyncio.sleep(settings.segment_retention_s)
-    assert tables == [path for path in bed.store.files if "/table/" in path]
+    assert tables == [path for path in testbed.store.files if "/table/" in path]
     assert hosts[0].inspect.view.segment(SegmentId(NAME, 0)) is not None, "the segment is not pruned"
     reader = await hosts[0].subscriber()
     assert await reader.until(5) == values(1, 5)
 
 
 @story
-async def test_a_broker_that_starts_while_the_storage_is_read_only_says_so_and_serves_once_it_is_not(bed: Bed) -> None:
-    (first,) = await bed.cluster(1)
-    await bed.topic(first)
+async def test_a_broker_that_starts_while_the_storage_is_read_only_says_so_and_serves_once_it_is_not(
+    testbed: Testbed,
+) -> None:
+    (first,) = await testbed.cluster(1)
+    await testbed.topic(first)
     faults = Faults()
     faults.failing[StorageOp.CHECK] = "Read-only file system"
-    host, starting = begin(bed, MemorySegmentStore(bed.wall_us, faults, files=bed.store.files))
+    host, starting = begin(testbed, MemorySegmentStore(testbed.wall_us, faults, files=testbed.store.files))
     await asyncio.sleep(60)
     assert not starting.done()
     assert "Read-only file system" in await refusal(host)

@@ -1,4 +1,4 @@
-"""No answer of etcd ends a broker: each refusal is retried, or ends the call that met it."""
+"""No error of etcd ends a broker: the broker retries, or ends the call that met the error."""
 
 import asyncio
 import logging
@@ -12,8 +12,8 @@ from seaweedmq.broker.readiness import LEASE, START
 from seaweedmq.coordination.observed import PROBE_S
 from seaweedmq.errors import (
     Corrupt,
-    Deposed,
     InvalidArgument,
+    LeaseEnded,
     OutOfRange,
     ResourceExhausted,
     SeaweedMQError,
@@ -21,9 +21,9 @@ from seaweedmq.errors import (
     Unsupported,
 )
 from seaweedmq.model.broker import ETCD_OK, ClusterStatus
-from seaweedmq.model.calls import GetClusterStatus
+from seaweedmq.model.messages.calls import GetClusterStatus
 from seaweedmq.model.topic import Durability, TopicName
-from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, Host, story
+from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Testbed, story
 
 LATER = TopicName("test", "later")
 NO_SPACE = "database space exceeded"
@@ -34,13 +34,13 @@ LIMITS = {
 UNARY = ("get", "list", "transact", "grant_lease", "renew_lease", "revoke_lease")
 CALLS = (*UNARY, "watch")
 KINDS: tuple[type[SeaweedMQError], ...] = (
-    *(Unavailable, ResourceExhausted, InvalidArgument, OutOfRange, Deposed, Corrupt, Unsupported),
+    *(Unavailable, ResourceExhausted, InvalidArgument, OutOfRange, LeaseEnded, Corrupt, Unsupported),
     SeaweedMQError,
 )
 
 
 def refuse(host: Host, error: SeaweedMQError, calls: tuple[str, ...]) -> Callable[[], None]:
-    """Let etcd refuse these calls of one broker; return what ends it."""
+    """Let etcd reject these calls of one broker; return a function that ends it."""
 
     async def call(*_: Any) -> Any:
         await asyncio.sleep(0.001)
@@ -64,57 +64,61 @@ def limit(why: str) -> ResourceExhausted:
     return ResourceExhausted(f"etcd is at a limit ({why}): raise its quota")
 
 
-async def recovered(bed: Bed, brokers: int, name: TopicName) -> None:
-    """The cluster is whole again, and takes topics and records."""
-    await bed.until(
+async def recovered(testbed: Testbed, brokers: int, name: TopicName) -> None:
+    """Check that the cluster is whole again, and accepts topics and records."""
+    await testbed.until(
         lambda: (
-            all(len(h.inspect.view.brokers) == brokers and h.broker.readiness.is_ready for h in bed.hosts if h.lives)
-            and any(h.inspect.leads for h in bed.hosts if h.lives)
+            all(
+                len(h.inspect.view.brokers) == brokers and h.broker.readiness.is_ready for h in testbed.hosts if h.lives
+            )
+            and any(h.inspect.leads for h in testbed.hosts if h.lives)
         )
     )
-    await bed.topic(bed.leader(), name=name)
-    publisher = await (await bed.primary(bed.leader(), name=name)).publisher(name=name)
+    await testbed.topic(testbed.leader(), name=name)
+    publisher = await (await testbed.primary(testbed.leader(), name=name)).publisher(name=name)
     await publisher.store()
-    assert not any(host.has_failed for host in bed.hosts)
+    assert not any(host.has_failed for host in testbed.hosts)
 
 
 @pytest.mark.parametrize("what", ["nothing else", "the leader is killed", "a lease ends"])
 @pytest.mark.parametrize("why", LIMITS)
 @story
-async def test_an_etcd_at_a_limit_ends_no_broker_and_all_resumes_afterwards(bed: Bed, why: str, what: str) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0], replicas=2, durability=Durability.REPLICATED)
-    leader = bed.leader()
+async def test_an_etcd_at_a_limit_ends_no_broker_and_all_resumes_afterwards(
+    testbed: Testbed, why: str, what: str
+) -> None:
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0], replicas=2, durability=Durability.REPLICATED)
+    leader = testbed.leader()
     ends = [refuse(host, limit(why), LIMITS[why]) for host in hosts]
     if what == "the leader is killed":
         leader.kill()
     if what == "a lease ends":
         victim = next(h for h in hosts if h is not leader)
-        assert victim.inspect.term is not None
-        bed.etcd.server.expire_lease(victim.inspect.term.session.lease)
+        assert victim.inspect.incarnation is not None
+        testbed.etcd.server.expire_lease(victim.inspect.incarnation.session.lease)
     await asyncio.sleep(10 * TTL_S)
     living = [host for host in hosts if host.lives]
     assert not any(host.has_failed for host in living)
     for end in ends:
         end()
-    await recovered(bed, len(living), LATER)
+    await recovered(testbed, len(living), LATER)
 
 
 @story
-async def test_out_of_space_publishing_goes_on_and_what_needs_etcd_names_the_remedy(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0])
-    publisher = await (await bed.primary(hosts[0])).publisher()
+async def test_out_of_space_publishing_goes_on_and_what_needs_etcd_names_the_remedy(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0])
+    publisher = await (await testbed.primary(hosts[0])).publisher()
     ends = [refuse(host, limit(NO_SPACE), LIMITS[NO_SPACE]) for host in hosts]
     for _ in range(10):
         await publisher.store()
         await asyncio.sleep(TTL_S / 2)
     with pytest.raises(ResourceExhausted, match="raise its quota"):
-        await bed.topic(hosts[0], name=LATER)
+        await testbed.topic(hosts[0], name=LATER)
     assert all(host.broker.readiness.is_ready for host in hosts), "their leases live"
     for end in ends:
         end()
-    await recovered(bed, 3, LATER)
+    await recovered(testbed, 3, LATER)
 
 
 async def status_of(host: Host) -> ClusterStatus:
@@ -123,14 +127,14 @@ async def status_of(host: Host) -> ClusterStatus:
 
 
 @story
-async def test_the_status_says_why_etcd_refuses_and_for_how_long_leases_live(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    leader = bed.leader()
+async def test_the_status_says_why_etcd_refuses_and_for_how_long_leases_live(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    leader = testbed.leader()
     other = next(host for host in hosts if host is not leader)
     assert (await status_of(other)).etcd == ETCD_OK
     ends = [refuse(host, limit(NO_SPACE), LIMITS[NO_SPACE]) for host in hosts]
     with pytest.raises(ResourceExhausted):
-        await bed.topic(other)
+        await testbed.topic(other)
     status = await status_of(other)
     assert status.leader == leader.broker.id
     assert NO_SPACE in status.etcd
@@ -140,15 +144,15 @@ async def test_the_status_says_why_etcd_refuses_and_for_how_long_leases_live(bed
     assert 0 < access.lease_s <= TTL_S
     for end in ends:
         end()
-    await asyncio.sleep(2 * PROBE_S)  # nothing else writes
+    await asyncio.sleep(2 * PROBE_S)  # there are no other writes
     assert (await status_of(other)).etcd == ETCD_OK
 
 
 @story
-async def test_without_a_leader_the_status_is_that_of_the_broker_that_is_queried(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    bed.etcd.server.stop()
-    await bed.until(lambda: not any(host.broker.readiness.is_ready for host in hosts))
+async def test_without_a_leader_the_status_is_that_of_the_broker_that_is_queried(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    testbed.etcd.server.stop()
+    await testbed.until(lambda: not any(host.broker.readiness.is_ready for host in hosts))
     for host in hosts:
         status = await status_of(host)
         assert status.leader == ""
@@ -156,64 +160,64 @@ async def test_without_a_leader_the_status_is_that_of_the_broker_that_is_queried
         access = {b.info.address: b.etcd for b in status.brokers}[host.address]
         assert access is not None
         assert access.lease_s <= 0
-    bed.etcd.server.start()
-    await recovered(bed, 2, LATER)
+    testbed.etcd.server.start()
+    await recovered(testbed, 2, LATER)
     assert (await status_of(hosts[0])).etcd == ETCD_OK
 
 
 @story
 async def test_a_broker_that_starts_while_etcd_is_out_of_space_waits_and_says_why(
-    bed: Bed, caplog: pytest.LogCaptureFixture
+    testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    await bed.cluster(1)
-    host = Host(bed, CONFIG, "broker-1:7777", 1)
-    bed.hosts.append(host)
+    await testbed.cluster(1)
+    host = Host(testbed, CONFIG, "broker-1:7777", 1)
+    testbed.hosts.append(host)
     end = refuse(host, limit(NO_SPACE), LIMITS[NO_SPACE])
-    starting = bed.network.spawn(host.owner, host.broker.start())
+    starting = testbed.network.spawn(host.owner, host.broker.start())
     await asyncio.sleep(20 * TTL_S)
     assert not starting.done()
     assert {START, LEASE} <= host.broker.readiness.reasons.keys()
     said = [record.getMessage() for record in caplog.records if NO_SPACE in record.getMessage()]
-    assert len(said) == 2, said  # of the calls, and of the registration
+    assert len(said) == 2, said  # one of the calls, one of the registration
     end()
     await starting
-    await recovered(bed, 2, LATER)
+    await recovered(testbed, 2, LATER)
     assert any("succeeds again after" in record.getMessage() for record in caplog.records)
 
 
 @story
-async def test_every_error_of_every_call_at_any_moment_leaves_a_cluster_that_recovers(bed: Bed) -> None:
+async def test_every_error_of_every_call_at_any_moment_leaves_a_cluster_that_recovers(testbed: Testbed) -> None:
     rng = random.Random(32)
-    await bed.cluster(3)
-    await bed.topic(bed.leader(), replicas=2)
+    await testbed.cluster(3)
+    await testbed.topic(testbed.leader(), replicas=2)
     number = 0
     for kind in KINDS:
         for call in CALLS:
             number += 1
             whose = rng.choice(["leader", "follower", "newcomer"])
             if whose == "newcomer":
-                bed.hosts[-1].kill()
-                host = Host(bed, CONFIG, f"broker-{number + 10}:7777", number + 10)
-                bed.hosts.append(host)
+                testbed.hosts[-1].kill()
+                host = Host(testbed, CONFIG, f"broker-{number + 10}:7777", number + 10)
+                testbed.hosts.append(host)
                 end = refuse(host, kind("injected"), (call,))
-                starting = bed.network.spawn(host.owner, host.broker.start())
+                starting = testbed.network.spawn(host.owner, host.broker.start())
             else:
                 await asyncio.sleep(rng.uniform(0, TTL_S))
-                await bed.until(lambda: any(h.inspect.leads for h in bed.hosts if h.lives))
-                leader = bed.leader()
-                host = leader if whose == "leader" else next(h for h in bed.hosts if h.lives and h is not leader)
+                await testbed.until(lambda: any(h.inspect.leads for h in testbed.hosts if h.lives))
+                leader = testbed.leader()
+                host = leader if whose == "leader" else next(h for h in testbed.hosts if h.lives and h is not leader)
                 end = refuse(host, kind("injected"), (call,))
                 starting = None
                 if rng.random() < 0.5:
-                    assert host.inspect.term is not None
-                    bed.etcd.server.expire_lease(host.inspect.term.session.lease)
+                    assert host.inspect.incarnation is not None
+                    testbed.etcd.server.expire_lease(host.inspect.incarnation.session.lease)
             await asyncio.sleep(rng.uniform(0, 3 * TTL_S))
             end()
             if starting is not None:
                 await starting
             try:
-                await recovered(bed, 3, TopicName("test", f"later-{number}"))
+                await recovered(testbed, 3, TopicName("test", f"later-{number}"))
             except Exception as error:
                 raise AssertionError(f"{kind.__name__} of {call} at the {whose}: {error!r}") from error
-    assert NAME in bed.leader().inspect.view.topics
+    assert NAME in testbed.leader().inspect.view.topics

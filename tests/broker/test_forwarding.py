@@ -1,4 +1,4 @@
-"""Calls that one broker passes on to the leader: they end, whatever the brokers believe and whoever goes away."""
+"""Calls forwarded to the leader: they end, even if brokers disagree about the leader or either side goes away."""
 
 import asyncio
 import gc
@@ -10,24 +10,24 @@ from typing import Any, cast
 
 import pytest
 
-from seaweedmq.broker.forward import Forwarding
+from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.calls import DrainBroker, GetClusterStatus
-from seaweedmq.model.groups import GroupOpen
-from seaweedmq.model.subscribe import EARLIEST
-from tests.broker.bed import NAME, Bed, Host, Streaming, story
+from seaweedmq.model.messages.calls import DrainBroker, GetClusterStatus
+from seaweedmq.model.messages.groups import GroupOpen
+from seaweedmq.model.messages.subscribe import EARLIEST
+from tests.broker.testbed import NAME, Host, Streaming, Testbed, story
 
 
-def passing_on() -> Forwarding:
-    """To a leader that stays."""
+def passing_on() -> LeaderForwarder:
+    """Return a forwarder to a leader that stays."""
     leader = BrokerInfo(id="b-2", address="127.0.0.1:1", started_us=0, pid=1, version="1")
     view = SimpleNamespace(
         leader="b-2", brokers={"b-2": leader}, changes=0, wait_change=lambda _: asyncio.Event().wait()
     )
-    dialer = SimpleNamespace(dial=lambda address: SimpleNamespace(passed_on=address))
+    dialer = SimpleNamespace(dial=lambda address: SimpleNamespace(forwarded=address))
     own = SimpleNamespace(leading=False, broker_id="b-1")
-    return Forwarding(cast(Any, view), cast(Any, dialer), lambda: cast(Any, own), random.Random(1), 1.0)
+    return LeaderForwarder(cast(Any, view), cast(Any, dialer), lambda: cast(Any, own), random.Random(1), 1.0)
 
 
 async def test_an_error_that_comes_when_the_caller_is_gone_is_no_failure_of_the_broker() -> None:
@@ -39,7 +39,7 @@ async def test_an_error_that_comes_when_the_caller_is_gone_is_no_failure_of_the_
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            raise Unavailable("the leader is gone, too") from None
+            raise Unavailable("the leader is unreachable as well") from None
         yield 0
 
     async def call() -> None:
@@ -52,7 +52,7 @@ async def test_an_error_that_comes_when_the_caller_is_gone_is_no_failure_of_the_
     await opened.wait()
     caller.cancel()
     await asyncio.wait({caller})
-    del caller  # and with it whatever its traceback holds
+    del caller  # frees what its traceback holds
     gc.collect()
     assert not complaints
 
@@ -74,10 +74,10 @@ async def test_a_call_is_ended_at_the_leader_if_its_caller_goes_away_as_a_reply_
     caller = asyncio.create_task(call())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    gc.disable()  # it would end it, too, some time or other
+    gc.disable()  # a collection would also end it, eventually
     try:
         ask.set()
-        await asyncio.sleep(0)  # the reply is there, and the caller has not been told
+        await asyncio.sleep(0)  # the reply has arrived, and the caller has not run yet
         caller.cancel()
         await asyncio.wait({caller})
         assert ended.is_set()
@@ -85,17 +85,17 @@ async def test_a_call_is_ended_at_the_leader_if_its_caller_goes_away_as_a_reply_
         gc.enable()
 
 
-async def disagreeing(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Host], Counter[str]]:
-    """Two brokers that take each other for the leader. Counts the calls that come to the one and the other."""
-    hosts = await bed.cluster(2)
+async def disagreeing(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Host], Counter[str]]:
+    """Make two brokers take each other for the leader, and count the calls by method."""
+    hosts = await testbed.cluster(2)
     calls: Counter[str] = Counter()
-    answer = bed.network.answer
+    answer = testbed.network.answer
 
     async def counted(stream: Any, host: Any, method: str) -> None:
         calls[method] += 1
         await answer(stream, host, method)
 
-    monkeypatch.setattr(bed.network, "answer", counted)
+    monkeypatch.setattr(testbed.network, "answer", counted)
     for one, other in (hosts, hosts[::-1]):
         one.meta.hears.clear()
         one.inspect.view.leader = other.broker.id
@@ -105,37 +105,37 @@ async def disagreeing(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> tuple[list[H
 
 @story
 async def test_a_call_is_not_passed_to_and_fro_between_brokers_that_take_each_other_for_the_leader(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hosts, calls = await disagreeing(bed, monkeypatch)
-    with pytest.raises(Unavailable, match=r"was taken for the leader, and knows .* as such: try again"):
+    hosts, calls = await disagreeing(testbed, monkeypatch)
+    with pytest.raises(Unavailable, match=r"is not the leader, broker .* is: retry"):
         await hosts[0].api.call(GetClusterStatus())
     assert calls["call"] == 2
     monkeypatch.undo()
 
 
 @story
-async def test_nor_is_the_stream_of_a_member(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    hosts, calls = await disagreeing(bed, monkeypatch)
-    stream = Streaming(bed, hosts[0].api.join_group)
+async def test_nor_is_the_stream_of_a_member(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts, calls = await disagreeing(testbed, monkeypatch)
+    stream = Streaming(testbed, hosts[0].api.join_group)
     await stream.send(GroupOpen(group="g", topic=NAME, member="m", client="c", start=EARLIEST, incarnation=1, held={}))
-    assert "was taken for the leader" in str(await stream.failure())
+    assert "is not the leader" in str(await stream.failure())
     assert calls["join_group"] == 2
     monkeypatch.undo()
 
 
 @story
 async def test_nor_is_the_draining_of_a_broker_that_came_back_as_another(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hosts = await bed.cluster(2)
+    hosts = await testbed.cluster(2)
     for host in hosts:
         host.meta.hears.clear()
     old = hosts[1].broker.id
-    assert hosts[1].inspect.term is not None
-    bed.etcd.server.expire_lease(hosts[1].inspect.term.session.lease)
-    await bed.until(lambda: hosts[1].broker.id != old)
-    with pytest.raises(Unavailable, match=f"broker {old} came back as {hosts[1].broker.id} a moment ago: try again"):
+    assert hosts[1].inspect.incarnation is not None
+    testbed.etcd.server.expire_lease(hosts[1].inspect.incarnation.session.lease)
+    await testbed.until(lambda: hosts[1].broker.id != old)
+    with pytest.raises(Unavailable, match=f"broker {old} was replaced by {hosts[1].broker.id} a moment ago: retry"):
         await hosts[0].api.call(DrainBroker(old))
     for host in hosts:
         host.meta.hears.set()

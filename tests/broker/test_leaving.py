@@ -7,43 +7,43 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import broker_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import broker_to_json
 from seaweedmq.coordination.session import Session
 from seaweedmq.errors import NotFound, SeaweedMQError
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.calls import DrainBroker
+from seaweedmq.model.messages.calls import DrainBroker
 from seaweedmq.model.topic import Durability
 from seaweedmq.ports import Put
-from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, Host, story
+from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Testbed, story
 
 DELAYS_S = [0.0, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.3, 1.0, 3.0]
-"""After the end of a lease: from the news of it to long after the broker is back."""
+"""Delays after the end of a lease, from the notification to long after the broker is back."""
 
 
 def session_of(host: Host) -> Session:
-    assert host.inspect.term is not None
-    return host.inspect.term.session
+    assert host.inspect.incarnation is not None
+    return host.inspect.incarnation.session
 
 
-def expire(bed: Bed, *hosts: Host) -> None:
+def expire(testbed: Testbed, *hosts: Host) -> None:
     for host in hosts:
-        bed.etcd.server.expire_lease(session_of(host).lease)
+        testbed.etcd.server.expire_lease(session_of(host).lease)
 
 
-def registered(bed: Bed) -> set[str]:
-    """Ids that etcd has; none of them, and no address, without a living lease."""
-    entries = [e for prefix in (keys.BROKERS, keys.ADDRESSES) for e in bed.etcd.server.list(prefix).entries]
-    assert all(bed.etcd.has_lease(e.lease) for e in entries), entries
+def registered(testbed: Testbed) -> set[str]:
+    """Return the ids in etcd, after checking that each id and each address has a living lease."""
+    entries = [e for prefix in (keys.BROKERS, keys.ADDRESSES) for e in testbed.etcd.server.list(prefix).entries]
+    assert all(testbed.etcd.has_lease(e.lease) for e in entries), entries
     return {keys.parse_broker_key(e.key) for e in entries if e.key.startswith(keys.BROKERS)}
 
 
-async def everything_is_served(bed: Bed) -> None:
-    """Every open segment is at brokers that live, and they have opened it."""
-    observer = next(h for h in bed.hosts if h.lives)
+async def everything_is_served(testbed: Testbed) -> None:
+    """Wait until every open segment is at living brokers that have opened it."""
+    observer = next(h for h in testbed.hosts if h.lives)
 
     def served() -> bool:
-        living = {h.broker.id: h for h in bed.hosts if h.lives}
+        living = {h.broker.id: h for h in testbed.hosts if h.lives}
         segments = observer.inspect.view.segments.get(NAME, {}).values()
         open_ = [s for s in segments if s.is_open]
         return bool(open_) and all(
@@ -53,14 +53,14 @@ async def everything_is_served(bed: Bed) -> None:
             for s in open_
         )
 
-    await bed.until(served, 60)
-    assert registered(bed) == {h.broker.id for h in bed.hosts if h.lives}
+    await testbed.until(served, 60)
+    assert registered(testbed) == {h.broker.id for h in testbed.hosts if h.lives}
 
 
-async def three(bed: Bed, replicas: int = 1) -> tuple[list[Host], Host]:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0], segments=3, replicas=replicas, durability=Durability.STORED)
-    victim = await bed.primary(hosts[0])
+async def three(testbed: Testbed, replicas: int = 1) -> tuple[list[Host], Host]:
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0], segments=3, replicas=replicas, durability=Durability.STORED)
+    victim = await testbed.primary(hosts[0])
     publisher = await victim.publisher()
     await publisher.store(frames=5)
     return hosts, victim
@@ -70,26 +70,26 @@ async def three(bed: Bed, replicas: int = 1) -> tuple[list[Host], Host]:
 @pytest.mark.parametrize("delay_s", DELAYS_S)
 @story
 async def test_a_broker_is_stopped_at_any_moment_around_the_loss_of_its_lease(
-    bed: Bed, delay_s: float, replicas: int
+    testbed: Testbed, delay_s: float, replicas: int
 ) -> None:
-    _, victim = await three(bed, replicas)
-    expire(bed, victim)
+    _, victim = await three(testbed, replicas)
+    expire(testbed, victim)
     await session_of(victim).lost.wait()
     await asyncio.sleep(delay_s)
-    began = bed.loop.time()
+    began = testbed.loop.time()
     await victim.stop()
-    assert bed.loop.time() - began < 5 * TTL_S
-    await everything_is_served(bed)
+    assert testbed.loop.time() - began < 5 * TTL_S
+    await everything_is_served(testbed)
 
 
 @pytest.mark.parametrize("cut_off_s", [0.5, 3 * TTL_S])
 @pytest.mark.parametrize("delay_s", [0.0, 0.003, 0.01, 0.1])
 @story
 async def test_a_broker_is_stopped_while_it_comes_back_and_etcd_is_out_of_reach(
-    bed: Bed, delay_s: float, cut_off_s: float
+    testbed: Testbed, delay_s: float, cut_off_s: float
 ) -> None:
-    _, victim = await three(bed)
-    expire(bed, victim)
+    _, victim = await three(testbed)
+    expire(testbed, victim)
     await session_of(victim).lost.wait()
     await asyncio.sleep(delay_s)
     victim.meta.is_cut_off = True
@@ -98,24 +98,26 @@ async def test_a_broker_is_stopped_while_it_comes_back_and_etcd_is_out_of_reach(
     victim.meta.is_cut_off = False
     await asyncio.wait_for(stopping, 30)
     await asyncio.sleep(2 * TTL_S)
-    await everything_is_served(bed)
+    await everything_is_served(testbed)
 
 
 @pytest.mark.parametrize("delay_s", DELAYS_S)
 @story
-async def test_a_broker_is_drained_at_any_moment_around_the_loss_of_its_lease(bed: Bed, delay_s: float) -> None:
-    hosts, victim = await three(bed)
+async def test_a_broker_is_drained_at_any_moment_around_the_loss_of_its_lease(testbed: Testbed, delay_s: float) -> None:
+    hosts, victim = await three(testbed)
     other = next(h for h in hosts if h is not victim)
     old, lost = victim.broker.id, session_of(victim).lost
-    expire(bed, victim)
+    expire(testbed, victim)
     await lost.wait()
     await asyncio.sleep(delay_s)
-    with suppress(NotFound):  # its id is in no view at the moment; the operator tries again
+    with suppress(NotFound):  # its id is in no view at the moment; the operator retries
         await victim.broker.api.call(DrainBroker(victim.broker.id))
-    await bed.until(lambda: all(victim.broker.id in h.inspect.view.brokers for h in (other, victim)))
+    await testbed.until(lambda: all(victim.broker.id in h.inspect.view.brokers for h in (other, victim)))
     await victim.broker.api.call(DrainBroker(victim.broker.id))
-    await bed.until(lambda: (info := other.inspect.view.brokers.get(victim.broker.id)) is not None and info.draining)
-    await bed.until(
+    await testbed.until(
+        lambda: (info := other.inspect.view.brokers.get(victim.broker.id)) is not None and info.draining
+    )
+    await testbed.until(
         lambda: (
             not any(
                 s.is_open and {old, victim.broker.id} & set(s.replicas)
@@ -123,70 +125,70 @@ async def test_a_broker_is_drained_at_any_moment_around_the_loss_of_its_lease(be
             )
         )
     )
-    await everything_is_served(bed)
+    await everything_is_served(testbed)
 
 
 @story
-async def test_all_leases_end_and_one_broker_is_stopped_while_they_come_back(bed: Bed) -> None:
-    hosts, victim = await three(bed)
-    expire(bed, *hosts)
+async def test_all_leases_end_and_one_broker_is_stopped_while_they_come_back(testbed: Testbed) -> None:
+    hosts, victim = await three(testbed)
+    expire(testbed, *hosts)
     await session_of(victim).lost.wait()
     await victim.stop()
-    await everything_is_served(bed)
+    await everything_is_served(testbed)
 
 
 @pytest.mark.parametrize("at_s", [0.0, 0.001, 0.002, 0.004, 0.006, 0.01, 0.02])
 @story
-async def test_a_broker_is_stopped_while_it_starts(bed: Bed, at_s: float) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0], segments=3)
-    host = Host(bed, CONFIG, "broker-9:7777", 9)
-    bed.hosts.append(host)
-    starting = bed.network.spawn(host.owner, host.broker.start())
+async def test_a_broker_is_stopped_while_it_starts(testbed: Testbed, at_s: float) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0], segments=3)
+    host = Host(testbed, CONFIG, "broker-9:7777", 9)
+    testbed.hosts.append(host)
+    starting = testbed.network.spawn(host.owner, host.broker.start())
     await asyncio.sleep(at_s)
     starting.cancel()
     await asyncio.wait({starting})
     await host.stop()
-    await everything_is_served(bed)
+    await everything_is_served(testbed)
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.001, 0.003, 0.01, 0.1, 1.0])
 @story
-async def test_the_lease_of_a_broker_is_lost_while_it_is_stopped(bed: Bed, delay_s: float) -> None:
-    _, victim = await three(bed)
+async def test_the_lease_of_a_broker_is_lost_while_it_is_stopped(testbed: Testbed, delay_s: float) -> None:
+    _, victim = await three(testbed)
     lease = session_of(victim).lease
     stopping = asyncio.create_task(victim.stop())
     await asyncio.sleep(delay_s)
-    bed.etcd.server.expire_lease(lease)
-    began = bed.loop.time()
+    testbed.etcd.server.expire_lease(lease)
+    began = testbed.loop.time()
     await stopping
-    assert bed.loop.time() - began < 5 * TTL_S
-    await everything_is_served(bed)
+    assert testbed.loop.time() - began < 5 * TTL_S
+    await everything_is_served(testbed)
 
 
 @story
-async def test_the_lease_of_the_last_broker_is_lost_while_it_stores_what_it_has(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_the_lease_of_the_last_broker_is_lost_while_it_stores_what_it_has(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=3)
-    bed.etcd.server.expire_lease(session_of(host).lease)
+    testbed.etcd.server.expire_lease(session_of(host).lease)
     await host.stop()
-    assert registered(bed) == set()
+    assert registered(testbed) == set()
 
 
 @pytest.mark.parametrize("restart", [False, True])
 @story
 async def test_a_registration_without_a_lease_is_nobodys_and_its_segments_are_replaced(
-    bed: Bed, restart: bool, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, restart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hosts, victim = await three(bed, replicas=2)
+    hosts, victim = await three(testbed, replicas=2)
     victim.kill()
     ghost = BrokerInfo(
         id=victim.broker.id, address=victim.address, started_us=1, pid=1, version="0.1.0", draining=False
     )
     monkeypatch.setattr("seaweedmq.coordination.limits.LEASED", ())
-    bed.etcd.server.transact(
+    testbed.etcd.server.transact(
         [],
         [
             Put(keys.broker_key(ghost.id), broker_to_json(ghost)),
@@ -194,41 +196,41 @@ async def test_a_registration_without_a_lease_is_nobodys_and_its_segments_are_re
         ],
     )
     monkeypatch.undo()
-    if restart:  # nobody remembers how it came about
+    if restart:  # no broker remembers how the ghost arose
         for host in hosts:
             if host.lives:
                 host.kill()
         await asyncio.sleep(2 * TTL_S)
         for number in range(2):
-            await bed.start(address=f"new-{number}:7777")
-    await everything_is_served(bed)
-    assert bed.etcd.server.get(keys.broker_key(ghost.id)) is None
-    await bed.start(address=victim.address)
+            await testbed.start(address=f"new-{number}:7777")
+    await everything_is_served(testbed)
+    assert testbed.etcd.server.get(keys.broker_key(ghost.id)) is None
+    await testbed.start(address=victim.address)
 
 
 @story
 async def test_a_broker_takes_an_address_that_is_registered_without_a_lease(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("seaweedmq.coordination.limits.LEASED", ())
-    bed.etcd.server.transact([], [Put(keys.address_key("broker-0:7777"), b"b-ghost")])
+    testbed.etcd.server.transact([], [Put(keys.address_key("broker-0:7777"), b"b-ghost")])
     monkeypatch.undo()
-    (host,) = await bed.cluster(1)
-    assert registered(bed) == {host.broker.id}
+    (host,) = await testbed.cluster(1)
+    assert registered(testbed) == {host.broker.id}
 
 
 @story
-async def test_what_is_said_of_a_lease_that_has_ended_is_refused(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    term = host.inspect.term
-    assert term is not None
-    bed.etcd.server.expire_lease(term.session.lease)
-    with pytest.raises(SeaweedMQError, match=f"the lease of broker {term.id} has ended: register again"):
-        await term.announce_draining()
-    await bed.until(lambda: host.inspect.term is not term)
-    with pytest.raises(SeaweedMQError, match=f"the lease of broker {term.id} has ended: register again"):
-        await term.announce_draining()
-    assert registered(bed) == {host.broker.id}
+async def test_what_is_said_of_a_lease_that_has_ended_is_refused(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    incarnation = host.inspect.incarnation
+    assert incarnation is not None
+    testbed.etcd.server.expire_lease(incarnation.session.lease)
+    with pytest.raises(SeaweedMQError, match=f"the lease of broker {incarnation.id} has ended: register again"):
+        await incarnation.announce_draining()
+    await testbed.until(lambda: host.inspect.incarnation is not incarnation)
+    with pytest.raises(SeaweedMQError, match=f"the lease of broker {incarnation.id} has ended: register again"):
+        await incarnation.announce_draining()
+    assert registered(testbed) == {host.broker.id}
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -237,12 +239,12 @@ async def test_what_is_said_of_a_lease_that_has_ended_is_refused(bed: Bed) -> No
 )
 @story
 async def test_stopping_the_last_brokers_is_no_failure(
-    bed: Bed, apart_s: float, replicas: int, caplog: pytest.LogCaptureFixture
+    testbed: Testbed, apart_s: float, replicas: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0], segments=6, replicas=replicas)
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0], segments=6, replicas=replicas)
     for n in range(6):
-        await (await (await bed.primary(hosts[0], segment=n)).publisher(segment=n)).store(
+        await (await (await testbed.primary(hosts[0], segment=n)).publisher(segment=n)).store(
             slots=(n * 65536 // 6 + 1, n * 65536 // 6 + 1)
         )
     stopping = []
@@ -250,15 +252,15 @@ async def test_stopping_the_last_brokers_is_no_failure(
         stopping.append(asyncio.create_task(host.stop()))
         await asyncio.sleep(apart_s)
     await asyncio.wait_for(asyncio.gather(*stopping), 10)
-    assert registered(bed) == set()
+    assert registered(testbed) == set()
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
 
 
 @story
-async def test_a_lease_that_ends_before_its_broker_is_registered_is_followed_by_another(bed: Bed) -> None:
-    """Etcd is so slow that it ends the lease before it hears what is to be registered under it."""
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
+async def test_a_lease_that_ends_before_its_broker_is_registered_is_followed_by_another(testbed: Testbed) -> None:
+    """Etcd is so slow that it ends the lease before the registration under it arrives."""
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
     victim = hosts[1]
     transact, late = victim.meta.transact, [3]
 
@@ -266,11 +268,11 @@ async def test_a_lease_that_ends_before_its_broker_is_registered_is_followed_by_
         registrations = [w for w in then if isinstance(w, Put) and w.key.startswith(keys.BROKERS)]
         if registrations and late[0]:
             late[0] -= 1
-            bed.etcd.server.expire_lease(registrations[0].lease)
+            testbed.etcd.server.expire_lease(registrations[0].lease)
         return await transact(compares, then)
 
     victim.meta.transact = slow  # type: ignore[method-assign]
-    expire(bed, victim)
-    await bed.until(lambda: not late[0] and victim.broker.id in registered(bed))
+    expire(testbed, victim)
+    await testbed.until(lambda: not late[0] and victim.broker.id in registered(testbed))
     assert not victim.broker.failed.done()
-    await everything_is_served(bed)
+    await everything_is_served(testbed)

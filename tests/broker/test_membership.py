@@ -1,4 +1,4 @@
-"""Leases: a broker that can not be sure of its own acknowledges nothing, and one that lost it comes back as another."""
+"""Leases: a broker that may have lost its lease acknowledges nothing, and returns as another incarnation."""
 
 import asyncio
 from dataclasses import replace
@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unavailable
-from seaweedmq.model.calls import DeleteTopic, DescribeTopic, LocalStats, Seal
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.publish import PublishAck, PublishOpen, PublishSealed
+from seaweedmq.model.messages.calls import DeleteTopic, DescribeTopic, LocalStats, Seal
+from seaweedmq.model.messages.publish import PublishAck, PublishOpen, PublishSealed
 from seaweedmq.model.topic import Durability
-from seaweedmq.runtime.log_together import NAMED_MAX
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, Host, Publishing, story, values
+from seaweedmq.runtime.grouped_logger import NAMED_MAX
+from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Publishing, Testbed, story, values
+from tests.doubles.memory_store import StorageOp
 
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
 
 
 def lease_of(host: Host) -> int:
-    assert host.inspect.term is not None
-    return host.inspect.term.session.lease
+    assert host.inspect.incarnation is not None
+    return host.inspect.incarnation.session.lease
 
 
-async def everything(bed: Bed, host: Host) -> list[bytes]:
-    """All records of the topic, along its segments."""
+async def everything(testbed: Testbed, host: Host) -> list[bytes]:
+    """Read all records of the topic, along its segments."""
     got: list[bytes] = []
     segment: int | None = 0
     while segment is not None:
@@ -32,7 +32,7 @@ async def everything(bed: Bed, host: Host) -> list[bytes]:
         description = await host.api.call(DescribeTopic(NAME))
         found = next(s for s in description.segments if s.id == segment)
         if found.is_open:
-            owner = await bed.primary(host, segment=segment)
+            owner = await testbed.primary(host, segment=segment)
         reader = await owner.subscriber(segment=segment)
         if found.is_open:
             got += await reader.until(reader.ready.high_watermark - reader.ready.start_offset)
@@ -46,25 +46,25 @@ async def everything(bed: Bed, host: Host) -> list[bytes]:
 @pytest.mark.parametrize("durability", Durability)
 @story
 async def test_without_etcd_nothing_is_acknowledged_once_the_lease_may_have_ended_and_it_goes_on_afterwards(
-    bed: Bed, durability: Durability
+    testbed: Testbed, durability: Durability
 ) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host, durability=durability)
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host, durability=durability)
     publisher = await host.publisher()
     await publisher.store(frames=3)
     reader = await host.subscriber()
-    bed.etcd.server.stop()
+    testbed.etcd.server.stop()
     await publisher.store()
     await asyncio.sleep(TTL_S)
     await publisher.send()
     error = await publisher.stream.failure()
     assert isinstance(error, Unavailable)
-    assert "could not renew its lease, etcd is out of reach; nothing is acknowledged until it is back" in str(error)
+    assert "cannot renew its lease because etcd is unreachable, and acknowledges nothing until it can" in str(error)
     with pytest.raises(Unavailable, match="lease"):
         await host.publisher()
     assert await reader.until(4) == values(1, 4)
-    bed.etcd.server.start()
-    await bed.until(lambda: not host.inspect.segments[NAME, 0].failure)
+    testbed.etcd.server.start()
+    await testbed.until(lambda: not host.inspect.segments[NAME, 0].failure)
     again = await host.publisher()
     assert again.ready.next_sequence == 5
     await again.store()
@@ -72,29 +72,31 @@ async def test_without_etcd_nothing_is_acknowledged_once_the_lease_may_have_ende
 
 
 @story
-async def test_a_broker_whose_lease_ended_comes_back_as_another_and_the_files_tell_what_it_had(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_broker_whose_lease_ended_comes_back_as_another_and_the_files_tell_what_it_had(
+    testbed: Testbed,
+) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=3)
     old = host.broker.id
-    bed.etcd.server.expire_lease(lease_of(host))
+    testbed.etcd.server.expire_lease(lease_of(host))
     error = await publisher.stream.failure()
     assert isinstance(error, SeaweedMQError)
     assert error.retryable
-    await bed.until(lambda: (NAME, 1) in host.inspect.segments)
+    await testbed.until(lambda: (NAME, 1) in host.inspect.segments)
     assert host.broker.id != old
     again = await host.publisher(segment=1)
     await again.store(frames=2)
-    assert await everything(bed, host) == values(1, 3) + values(1, 2)
+    assert await everything(testbed, host) == values(1, 3) + values(1, 2)
     assert not host.has_failed
 
 
 @story
-async def test_a_cut_off_broker_loses_its_segment_and_acknowledges_nothing_that_is_not_in_it(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_a_cut_off_broker_loses_its_segment_and_acknowledges_nothing_that_is_not_in_it(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     other = next(h for h in hosts if h is not primary)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
@@ -106,32 +108,32 @@ async def test_a_cut_off_broker_loses_its_segment_and_acknowledges_nothing_that_
         await publisher.send()
         await asyncio.sleep(0.2)
     acknowledged += sum(len(r.frames) for r in publisher.stream.replies if isinstance(r, PublishAck))
-    await bed.until(lambda: 1 in other.inspect.view.segments[NAME])
+    await testbed.until(lambda: 1 in other.inspect.view.segments[NAME])
     end = other.inspect.view.segments[NAME][0].end_offset
     assert end is not None
     assert acknowledged <= end
     primary.meta.is_cut_off = False
-    await bed.until(lambda: len(other.inspect.view.brokers) == 3)
-    successor = await bed.primary(other, segment=1)
+    await testbed.until(lambda: len(other.inspect.view.brokers) == 3)
+    successor = await testbed.primary(other, segment=1)
     await (await successor.publisher(2, segment=1)).store(frames=2)
-    assert await everything(bed, other) == values(1, end) + values(2, 2)
+    assert await everything(testbed, other) == values(1, end) + values(2, 2)
 
 
-async def zombie(bed: Bed, frames: int) -> tuple[Host, Publishing]:
-    """A broker frozen in the middle of a write of so many frames, long enough to be replaced; then it wakes up."""
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def zombie(testbed: Testbed, frames: int) -> tuple[Host, Publishing]:
+    """Freeze a broker in the middle of a write of this many frames, and wake it once it has been replaced."""
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     other = next(h for h in hosts if h is not primary)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
-    held = bed.faults.hold(StorageOp.APPEND)
+    held = testbed.faults.hold(StorageOp.APPEND)
     for _ in range(frames):
         await publisher.send()
-    await bed.until(lambda: primary.inspect.segments[NAME, 0].log.end == 3 + frames)
+    await testbed.until(lambda: primary.inspect.segments[NAME, 0].log.end == 3 + frames)
     primary.freeze()
-    del bed.faults.held[StorageOp.APPEND]
-    await bed.until(lambda: 1 in other.inspect.view.segments[NAME])
+    del testbed.faults.held[StorageOp.APPEND]
+    await testbed.until(lambda: 1 in other.inspect.view.segments[NAME])
     held.set()
     primary.thaw()
     await asyncio.sleep(3 * TTL_S)
@@ -141,11 +143,11 @@ async def zombie(bed: Bed, frames: int) -> tuple[Host, Publishing]:
 @pytest.mark.parametrize("frames", [1, 12])
 @story
 async def test_what_a_frozen_broker_writes_after_its_segment_was_sealed_counts_for_nothing(
-    bed: Bed, frames: int
+    testbed: Testbed, frames: int
 ) -> None:
-    other, publisher = await zombie(bed, frames)
+    other, publisher = await zombie(testbed, frames)
     assert not any(isinstance(r, PublishAck) for r in publisher.stream.replies)
-    assert sum(f.size_bytes for f in bed.files(FileKind.LOG)) > 0
+    assert sum(f.size_bytes for f in testbed.files(FileKind.LOG)) > 0
     stream = await other.subscriber()
     assert (await stream.ending()).end_offset == 3
     assert stream.values == values(1, 3)
@@ -158,17 +160,19 @@ async def test_what_a_frozen_broker_writes_after_its_segment_was_sealed_counts_f
 
 
 @story
-async def test_a_killed_broker_is_replaced_within_its_lease_and_publishers_learn_where_to_go_on(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_a_killed_broker_is_replaced_within_its_lease_and_publishers_learn_where_to_go_on(
+    testbed: Testbed,
+) -> None:
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     other = next(h for h in hosts if h is not primary)
     publisher = await primary.publisher()
     await publisher.store(frames=3, count=2)
-    before = bed.loop.time()
+    before = testbed.loop.time()
     primary.kill()
-    await bed.until(lambda: 1 in other.inspect.view.segments.get(NAME, {}))
-    assert bed.loop.time() - before < 2 * TTL_S + 1
+    await testbed.until(lambda: 1 in other.inspect.view.segments.get(NAME, {}))
+    assert testbed.loop.time() - before < 2 * TTL_S + 1
     stream = other.publish_stream()
     await stream.send(OPEN)
     sealed = await stream.receive()
@@ -180,34 +184,34 @@ async def test_a_killed_broker_is_replaced_within_its_lease_and_publishers_learn
 
 @story
 async def test_a_dead_broker_is_one_line_in_the_log_of_each_other_one(
-    bed: Bed, caplog: pytest.LogCaptureFixture
+    testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0], segments=24, replicas=3)
-    await bed.until(lambda: sum(len(h.inspect.segments) for h in hosts) == 24)
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0], segments=24, replicas=3)
+    await testbed.until(lambda: sum(len(h.inspect.segments) for h in hosts) == 24)
     victim = next(h for h in hosts if not h.inspect.leads)
     dead = victim.broker.id
     lost = sum(segment.primary != dead for segment in hosts[0].inspect.view.open_of(NAME).values())
     victim.kill()
     await asyncio.sleep(1)
-    ending = f" more: lost follower {dead}: the connection to the broker was lost"
+    ending = f" more: follower {dead} lost: the connection to the broker was lost"
     lines = [message.removesuffix(ending) for message in caplog.messages if message.endswith(ending)]
     assert len(lines) == 2
     assert sum(int(line.split(" and ")[1]) + NAMED_MAX for line in lines) == lost
 
 
 @story
-async def test_all_publishers_of_a_sealed_segment_come_back_and_its_files_are_read_once(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_all_publishers_of_a_sealed_segment_come_back_and_its_files_are_read_once(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     other = next(h for h in hosts if h is not primary)
     for producer in (1, 2, 3):
         await (await primary.publisher(producer)).store(frames=producer)
     primary.kill()
-    await bed.until(lambda: 1 in other.inspect.view.segments[NAME])
-    gate = bed.faults.hold(StorageOp.OPEN)
-    opened_before = bed.faults.counts[StorageOp.OPEN]
+    await testbed.until(lambda: 1 in other.inspect.view.segments[NAME])
+    gate = testbed.faults.hold(StorageOp.OPEN)
+    opened_before = testbed.faults.counts[StorageOp.OPEN]
     streams = [other.publish_stream() for _ in range(6)]
     for number, stream in enumerate(streams):
         await stream.send(replace(OPEN, producer_id=1 + number % 3))
@@ -218,32 +222,34 @@ async def test_all_publishers_of_a_sealed_segment_come_back_and_its_files_are_re
     late = other.publish_stream()
     await late.send(replace(OPEN, producer_id=2))
     assert (await late.receive()).next_sequence == 2
-    (_,) = bed.files(FileKind.LOG)
-    assert bed.faults.counts[StorageOp.OPEN] - opened_before == 2, "its preamble and its frames"
+    (_,) = testbed.files(FileKind.LOG)
+    assert testbed.faults.counts[StorageOp.OPEN] - opened_before == 2, "its preamble and its frames"
 
 
 @story
-async def test_storage_that_fails_while_a_segment_is_recovered_delays_its_successor_and_nothing_else(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_storage_that_fails_while_a_segment_is_recovered_delays_its_successor_and_nothing_else(
+    testbed: Testbed,
+) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     other = next(h for h in hosts if h is not primary)
     await (await primary.publisher()).store(frames=3)
-    bed.faults.failing[StorageOp.LIST] = "input/output error"
+    testbed.faults.failing[StorageOp.LIST] = "input/output error"
     primary.kill()
     await asyncio.sleep(30)
     assert set(other.inspect.view.segments[NAME]) == {0}
     assert not other.has_failed
-    bed.faults.failing.clear()
-    await bed.until(lambda: 1 in other.inspect.view.segments[NAME])
-    assert await everything(bed, other) == values(1, 3)
+    testbed.faults.failing.clear()
+    await testbed.until(lambda: 1 in other.inspect.view.segments[NAME])
+    assert await everything(testbed, other) == values(1, 3)
 
 
 @story
-async def test_a_damaged_log_keeps_its_segment_from_being_replaced_and_no_other(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0], segments=6)
-    owners = [await bed.primary(hosts[0], segment=n) for n in range(6)]
+async def test_a_damaged_log_keeps_its_segment_from_being_replaced_and_no_other(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0], segments=6)
+    owners = [await testbed.primary(hosts[0], segment=n) for n in range(6)]
     victim = owners[0]
     other = next(h for h in hosts if h is not victim)
     mine = [n for n in range(6) if owners[n] is victim]
@@ -252,49 +258,49 @@ async def test_a_damaged_log_keeps_its_segment_from_being_replaced_and_no_other(
         slot = n * 65536 // 6 + 10
         await (await victim.publisher(segment=n)).store(frames=4, slots=(slot, slot))
     victim.kill()
-    log = bed.store.files[bed.files(FileKind.LOG, segment=mine[0])[0].path]
+    log = testbed.store.files[testbed.files(FileKind.LOG, segment=mine[0])[0].path]
     log.data[300] ^= 1
-    await bed.until(lambda: len(other.inspect.view.segments[NAME]) == 6 + 2)
-    bed.faults.counts.clear()
+    await testbed.until(lambda: len(other.inspect.view.segments[NAME]) == 6 + 2)
+    testbed.faults.counts.clear()
     await asyncio.sleep(60)
     assert other.inspect.view.segments[NAME][mine[0]].is_open
-    assert bed.faults.counts[StorageOp.READ] < 200, "a hopeless recovery is tried again and again"
+    assert testbed.faults.counts[StorageOp.READ] < 200, "a hopeless recovery is tried again and again"
     log.data[300] ^= 1
-    await bed.until(lambda: len(other.inspect.view.segments[NAME]) == 6 + 3)
+    await testbed.until(lambda: len(other.inspect.view.segments[NAME]) == 6 + 3)
     assert not other.has_failed
 
 
 @pytest.mark.parametrize("op", [StorageOp.LIST, StorageOp.DELETE, StorageOp.PUT, StorageOp.CHECK])
 @story
-async def test_no_failure_of_the_storage_in_the_background_ends_a_broker(bed: Bed, op: StorageOp) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_no_failure_of_the_storage_in_the_background_ends_a_broker(testbed: Testbed, op: StorageOp) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
     await publisher.store(frames=3)
-    bed.faults.failing[op] = "input/output error"
+    testbed.faults.failing[op] = "input/output error"
     await asyncio.sleep(200)
     await publisher.store(frames=3)
     assert not any(h.has_failed for h in hosts)
-    bed.faults.failing.clear()
+    testbed.faults.failing.clear()
     await asyncio.sleep(100)
-    assert bed.files(FileKind.TABLE)
+    assert testbed.files(FileKind.TABLE)
 
 
 @story
-async def test_a_new_cluster_does_not_start_where_it_cannot_write(bed: Bed) -> None:
-    bed.faults.failing[StorageOp.PUT] = "read-only file system"
+async def test_a_new_cluster_does_not_start_where_it_cannot_write(testbed: Testbed) -> None:
+    testbed.faults.failing[StorageOp.PUT] = "read-only file system"
     with pytest.raises(StorageFailed, match="read-only file system"):
-        await bed.start()
-    bed.hosts.pop()
+        await testbed.start()
+    testbed.hosts.pop()
 
 
 @story
 async def test_a_leader_that_answers_load_reports_with_nonsense_harms_nobody(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hosts = await bed.cluster(3)
-    leader = bed.leader()
+    hosts = await testbed.cluster(3)
+    leader = testbed.leader()
     answers = 0
 
     async def nonsense(reports: object) -> None:
@@ -307,103 +313,105 @@ async def test_a_leader_that_answers_load_reports_with_nonsense_harms_nobody(
     assert not any(h.has_failed for h in hosts)
     assert 20 < answers < 600
     monkeypatch.undo()
-    await bed.until(lambda: leader.inspect.leader.placement.loads.keys() == {h.broker.id for h in hosts}, 30)
+    await testbed.until(lambda: leader.inspect.leader.placement.loads.keys() == {h.broker.id for h in hosts}, 30)
 
 
 @story
-async def test_brokers_report_to_a_new_leader_though_the_old_one_is_only_frozen(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    old = bed.leader()
-    await bed.until(lambda: len(old.inspect.leader.placement.loads) == 3)
+async def test_brokers_report_to_a_new_leader_though_the_old_one_is_only_frozen(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    old = testbed.leader()
+    await testbed.until(lambda: len(old.inspect.leader.placement.loads) == 3)
     old.freeze()
     others = [h for h in hosts if h is not old]
-    await bed.until(lambda: any(h.inspect.leads for h in others))
+    await testbed.until(lambda: any(h.inspect.leads for h in others))
     new = next(h for h in others if h.inspect.leads)
-    await bed.until(lambda: new.inspect.leader.placement.loads.keys() == {h.broker.id for h in others}, 5)
+    await testbed.until(lambda: new.inspect.leader.placement.loads.keys() == {h.broker.id for h in others}, 5)
     old.thaw()
-    await bed.until(lambda: len(new.inspect.leader.placement.loads) == 3)
+    await testbed.until(lambda: len(new.inspect.leader.placement.loads) == 3)
 
 
 @story
-async def test_two_brokers_with_one_address_are_refused(bed: Bed) -> None:
-    await bed.cluster(1)
+async def test_two_brokers_with_one_address_are_refused(testbed: Testbed) -> None:
+    await testbed.cluster(1)
     with pytest.raises(AlreadyExists, match=r"address broker-0:7777 is held by the running broker"):
-        await bed.start(address="broker-0:7777")
-    bed.hosts.pop()
+        await testbed.start(address="broker-0:7777")
+    testbed.hosts.pop()
 
 
 @story
-async def test_losing_the_lease_while_topics_are_deleted_and_storage_is_slow_ends_no_broker(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host, segments=8)
+async def test_losing_the_lease_while_topics_are_deleted_and_storage_is_slow_ends_no_broker(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host, segments=8)
     for n in range(8):
         await (await host.publisher(segment=n)).store(slots=(n * 8192, n * 8192))
-    bed.faults.paths = "/00000000/"
-    held = bed.faults.hold(StorageOp.SYNC)
+    testbed.faults.paths = "/00000000/"
+    held = testbed.faults.hold(StorageOp.SYNC)
     for n in range(8):
         await (await host.publisher(2, segment=n)).send(slots=(n * 8192, n * 8192))
     await asyncio.sleep(0.1)
     await host.api.call(DeleteTopic(NAME))
-    bed.etcd.server.expire_lease(lease_of(host))
+    testbed.etcd.server.expire_lease(lease_of(host))
     await asyncio.sleep(0.1)
     held.set()
     await asyncio.sleep(5 * TTL_S)
     assert not host.has_failed
-    await bed.topic(host)
+    await testbed.topic(host)
     await (await host.publisher()).store()
 
 
 @story
-async def test_a_segment_dropped_with_its_lease_is_not_opened_again_under_it(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_segment_dropped_with_its_lease_is_not_opened_again_under_it(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     await (await host.publisher()).store(frames=3)
-    bed.etcd.server.expire_lease(lease_of(host))
+    testbed.etcd.server.expire_lease(lease_of(host))
     for _ in range(200):
         assert (NAME, 0) not in host.inspect.segments or host.inspect.segments[NAME, 0].log.end == 3
         await asyncio.sleep(0.01)
-    assert await everything(bed, host) == values(1, 3)
+    assert await everything(testbed, host) == values(1, 3)
 
 
 @story
-async def test_a_frozen_broker_that_wakes_up_without_etcd_makes_no_tables_of_what_is_not_committed(bed: Bed) -> None:
+async def test_a_frozen_broker_that_wakes_up_without_etcd_makes_no_tables_of_what_is_not_committed(
+    testbed: Testbed,
+) -> None:
     config = replace(CONFIG, log_roll_age_s=1.0, maintenance_interval_s=1.0)
-    hosts = await bed.cluster(2, config)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+    hosts = await testbed.cluster(2, config)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     other = next(h for h in hosts if h is not primary)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
-    held = bed.faults.hold(StorageOp.APPEND)
+    held = testbed.faults.hold(StorageOp.APPEND)
     await publisher.send()
-    await bed.until(lambda: primary.inspect.segments[NAME, 0].log.end == 4)
+    await testbed.until(lambda: primary.inspect.segments[NAME, 0].log.end == 4)
     primary.freeze()
-    del bed.faults.held[StorageOp.APPEND]
-    await bed.until(lambda: 1 in other.inspect.view.segments[NAME])
+    del testbed.faults.held[StorageOp.APPEND]
+    await testbed.until(lambda: 1 in other.inspect.view.segments[NAME])
     primary.meta.is_cut_off = True
     held.set()
     primary.thaw()
     await asyncio.sleep(20)
-    assert max(f.end_offset or 0 for f in bed.files(FileKind.TABLE)) == 3
+    assert max(f.end_offset or 0 for f in testbed.files(FileKind.TABLE)) == 3
     primary.meta.is_cut_off = False
-    await bed.until(lambda: len(other.inspect.view.brokers) == 2)
-    assert await everything(bed, other) == values(1, 3)
+    await testbed.until(lambda: len(other.inspect.view.brokers) == 2)
+    assert await everything(testbed, other) == values(1, 3)
 
 
 @story
-async def test_a_publisher_of_a_sealed_segment_needs_no_log_file(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_a_publisher_of_a_sealed_segment_needs_no_log_file(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     other = next(h for h in hosts if h is not primary)
     await (await primary.publisher()).store(frames=3)
     primary.kill()
-    await bed.until(lambda: 1 in other.inspect.view.segments[NAME])
-    (log,) = bed.files(FileKind.LOG)
-    bed.store.files[log.path].data[30] ^= 1
+    await testbed.until(lambda: 1 in other.inspect.view.segments[NAME])
+    (log,) = testbed.files(FileKind.LOG)
+    testbed.store.files[log.path].data[30] ^= 1
     for state in ("damaged", "gone"):
         if state == "gone":
-            del bed.store.files[log.path]
+            del testbed.store.files[log.path]
         stream = other.publish_stream()
         await stream.send(OPEN)
         sealed = await stream.receive()
@@ -411,9 +419,9 @@ async def test_a_publisher_of_a_sealed_segment_needs_no_log_file(bed: Bed) -> No
 
 
 @story
-async def test_what_is_assigned_to_a_broker_before_it_knows_that_it_is_registered_is_served(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    leader = bed.leader()
+async def test_what_is_assigned_to_a_broker_before_it_knows_that_it_is_registered_is_served(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    leader = testbed.leader()
     other = next(h for h in hosts if h is not leader)
     transact = other.meta.transact
 
@@ -423,19 +431,19 @@ async def test_what_is_assigned_to_a_broker_before_it_knows_that_it_is_registere
         return revision
 
     other.meta.transact = slowly_answered  # type: ignore[method-assign]
-    bed.etcd.server.expire_lease(lease_of(other))
-    await bed.until(lambda: len(leader.inspect.view.brokers) == 1)
-    await bed.until(lambda: len(leader.inspect.view.brokers) == 2)
-    description = await bed.topic(leader, segments=2)
+    testbed.etcd.server.expire_lease(lease_of(other))
+    await testbed.until(lambda: len(leader.inspect.view.brokers) == 1)
+    await testbed.until(lambda: len(leader.inspect.view.brokers) == 2)
+    description = await testbed.topic(leader, segments=2)
     assigned = {(NAME, s.id) for s in description.segments if s.primary not in (leader.broker.id, other.broker.id)}
     assert assigned
-    await bed.until(lambda: assigned <= other.inspect.segments.keys())
+    await testbed.until(lambda: assigned <= other.inspect.segments.keys())
 
 
 @pytest.mark.parametrize("duty", ["view", "fsync", "segments", "leader", "load", "maintenance"])
 @story
-async def test_a_duty_that_is_cancelled_by_accident_ends_the_broker(bed: Bed, duty: str) -> None:
-    (host,) = await bed.cluster(1)
+async def test_a_duty_that_is_cancelled_by_accident_ends_the_broker(testbed: Testbed, duty: str) -> None:
+    (host,) = await testbed.cluster(1)
     of = f" of {host.address}"
     (task,) = (t for t in asyncio.all_tasks() if t.get_name().startswith(f"{duty} of ") and t.get_name().endswith(of))
     task.cancel()
@@ -445,19 +453,19 @@ async def test_a_duty_that_is_cancelled_by_accident_ends_the_broker(bed: Bed, du
 
 
 @story
-async def test_the_figures_of_a_segment_that_others_may_have_ended_are_left_out(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host, segments=2)
+async def test_the_figures_of_a_segment_that_others_may_have_ended_are_left_out(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host, segments=2)
     publisher = await host.publisher()
     await publisher.store(frames=3)
     assert [(s.segment, s.high_watermark) for s in await host.api.call(LocalStats(NAME))] == [(0, 3), (1, 0)]
-    assert host.inspect.term is not None
-    alive = host.inspect.term.session.alive
-    bed.etcd.server.stop()
-    await bed.until(lambda: not alive())
+    assert host.inspect.incarnation is not None
+    alive = host.inspect.incarnation.session.alive
+    testbed.etcd.server.stop()
+    await testbed.until(lambda: not alive())
     assert await host.api.call(LocalStats(NAME)) == ()
-    bed.etcd.server.start()
-    await bed.until(alive)
+    testbed.etcd.server.start()
+    await testbed.until(alive)
     segment = host.inspect.view.segments[NAME][1]
-    await host.api.call(Seal(bed.ref(segment)))
+    await host.api.call(Seal(testbed.ref(segment)))
     assert [s.segment for s in await host.api.call(LocalStats(NAME))] == [0]

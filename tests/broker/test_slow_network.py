@@ -1,23 +1,23 @@
-"""A network on which every message is late: brokers and clients take longer, and lose and reject nothing."""
+"""A network that delays every message: brokers and clients take longer, and lose and reject nothing."""
 
-from tests.broker.bed import CONFIG, Bed, story, values
+from tests.broker.testbed import CONFIG, Testbed, story, values
 
 LATE_S = (0.2, 0.5)
 FRAMES = 30
 
 
 @story
-async def test_a_slow_network_delays_everything_and_loses_nothing(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0], replicas=3)
-    primary = await bed.primary(hosts[0])
+async def test_a_slow_network_delays_everything_and_loses_nothing(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0], replicas=3)
+    primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
-    bed.network.faults.latency_s_min, bed.network.faults.latency_s_max = LATE_S
-    began = bed.loop.time()
+    testbed.network.faults.latency_s_min, testbed.network.faults.latency_s_max = LATE_S
+    began = testbed.loop.time()
     for _ in range(FRAMES):
         await publisher.send()
     assert await publisher.acks(FRAMES) == [(n, n) for n in range(FRAMES)]
-    assert bed.loop.time() - began > CONFIG.replica_timeout_s, "so late that a silent replica would be replaced"
+    assert testbed.loop.time() - began > CONFIG.replica_timeout_s, "so late that a silent replica would be replaced"
     reader = await primary.subscriber()
     assert await reader.until(FRAMES) == values(1, FRAMES)
     (segment,) = primary.inspect.view.open_of(next(iter(primary.inspect.view.topics))).values()

@@ -195,7 +195,7 @@ def test_settings_by_name_are_kept_shown_changed_and_removed(cluster: Cluster) -
     for refused, sentence in (
         (["topic", "create", "shop/x", "--config", "segment.ms=soon"], "give a whole number from 1 on"),
         (["topic", "alter", topic, "--config", "retention.ms=5"], "set retention_s (--retention) instead"),
-        (["topic", "alter", topic, "--config", "min.insync.replicas=2"], "nothing could ever be produced"),
+        (["topic", "alter", topic, "--config", "min.insync.replicas=2"], "so nothing could be produced"),
     ):
         done = cluster.run(*refused)
         assert done.status == 1

@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 
 from seaweedmq.cli.records.reading import InputFormat, check, tables
 from seaweedmq.cli.records.source import Source, open_source
-from seaweedmq.codec import csv_rows, csv_tables
-from seaweedmq.codec.csv_rows import RowCutter
-from seaweedmq.codec.csv_tables import verify
+from seaweedmq.codec.imports import csv_rows
+from seaweedmq.codec.imports.csv_rows import RowCutter
+from seaweedmq.codec.imports.csv_tables import verify
+from seaweedmq.codec.imports.csv_text import separator_of
 from seaweedmq.errors import InvalidArgument
 
-pytestmark = pytest.mark.deep
+pytestmark = pytest.mark.examples
 
 KIB = 1024
 EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 25
@@ -44,7 +45,7 @@ def cut(text: bytes, cuts: Sequence[int] = ()) -> list[bytes]:
 
 
 def published(path: Path, text: bytes | str, schema: pa.Schema | None = None, separator: str | None = None) -> pa.Table:
-    """The rows of a file, as the command sends them."""
+    """Return the rows of a file, as the command sends them."""
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with open_source(str(path)) as source:
         types = check(InputFormat.CSV, source, schema, None, separator)
@@ -78,7 +79,7 @@ def test_rows_are_cut_where_the_csv_module_ends_them(
     rows: list[tuple[str, ...]], cuts: list[int], end: str, is_all_quoted: bool
 ) -> None:
     text = io.StringIO()
-    breaks = {"\n": "\r", "\r": "\n"}.get(end)  # which the module leaves bare
+    breaks = {"\n": "\r", "\r": "\n"}.get(end)  # the csv module leaves these bare
     is_all_quoted = is_all_quoted or any(breaks is not None and breaks in value for row in rows for value in row)
     quoting = csv.QUOTE_ALL if is_all_quoted else csv.QUOTE_MINIMAL
     csv.writer(text, lineterminator=end, quoting=quoting).writerows(rows)
@@ -253,10 +254,10 @@ def test_marks_separators_and_line_ends_of_other_systems(tmp_path: Path) -> None
         }
         with pytest.raises(InvalidArgument, match="line 3, column 'id'"):
             published(tmp_path / "t", "id\n1\nx\n".replace("\n", end), pa.schema([("id", pa.int8())]))
-    assert [csv_tables.separator_of(text) for text in (";", "\\t", "tab", "\t")] == [";", "\t", "\t", "\t"]
+    assert [separator_of(text) for text in (";", "\\t", "tab", "\t")] == [";", "\t", "\t", "\t"]
     for text in ("", ";;", "ü", '"', "\n"):
         with pytest.raises(InvalidArgument, match="is not one ASCII character"):
-            csv_tables.separator_of(text)
+            separator_of(text)
 
 
 # --- files of other programs ----------------------------------------------------------------------------------------
@@ -265,7 +266,7 @@ Write = Callable[[pa.Table, Path], None]
 
 
 def with_csv(rows: pa.Table, path: Path) -> None:
-    """Null is an empty text here, as in any program that uses the module."""
+    """Write null as an empty text, as any program does that uses the module."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(rows.column_names)
@@ -273,7 +274,7 @@ def with_csv(rows: pa.Table, path: Path) -> None:
 
 
 def with_pandas(rows: pa.Table, path: Path) -> None:
-    """With its default line end it leaves a return in a text bare, which is refused."""
+    """Write with pandas: its default line end leaves a return in a text bare, which the command rejects."""
     rows.to_pandas(types_mapper=pandas.ArrowDtype).to_csv(path, index=False, lineterminator="\r\n")
 
 
@@ -307,7 +308,7 @@ def test_what_other_programs_write_is_read_equal(
     write(given_rows, path)
     read = published(path, path.read_bytes(), SCHEMA if data.draw(st.booleans()) else None)
     assert read["id"].to_pylist() == list(range(len(rows)))
-    empty = (None, "") if write in (with_csv, with_pandas) else ()  # which these do not tell apart
+    empty = (None, "") if write in (with_csv, with_pandas) else ()  # these do not distinguish null and empty
     for at, (note, n, x) in enumerate(rows):
         row = {name: read[name][at].as_py() for name in SCHEMA.names}
         shown = [None if value is None else str(value) for value in (row["note"], row["n"])]

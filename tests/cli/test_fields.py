@@ -1,4 +1,4 @@
-"""Rows of groups: totals, starts, and what is not known."""
+"""Fields of groups and topics: totals, starts, and unknown values."""
 
 from dataclasses import replace
 
@@ -9,8 +9,8 @@ from seaweedmq.cli.options import parse_start
 from seaweedmq.client.start import start_of
 from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.groups import GroupDescription, GroupMember, GroupTopic, SegmentLag
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages.groups import GroupDescription, GroupMember, GroupTopic, SegmentLag
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 
 

@@ -1,4 +1,4 @@
-"""Files as pandas, polars, DuckDB and Python's modules write them: equal values arrive, or the file is refused."""
+"""Files that pandas, polars, DuckDB and Python's modules write: equal values arrive, or the file is rejected."""
 
 import datetime
 import json
@@ -22,7 +22,7 @@ from seaweedmq.cli.records.source import open_source
 from seaweedmq.errors import InvalidArgument
 from tests.support.typed_rows import drawn
 
-pytestmark = pytest.mark.deep
+pytestmark = pytest.mark.examples
 
 COUNT = 6
 EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 20
@@ -31,7 +31,7 @@ Write = Callable[[pa.Table, Path], None]
 
 
 def published(path: Path, kind: InputFormat, schema: pa.Schema | None = None) -> pa.Table:
-    """The rows of a file, as the command checks and sends them."""
+    """Return the rows of a file, as the command checks and sends them."""
     with open_source(str(path)) as source:
         types = check(kind, source, schema, None)
         parts = list(tables(kind, source, schema, None, None, types))
@@ -39,7 +39,7 @@ def published(path: Path, kind: InputFormat, schema: pa.Schema | None = None) ->
 
 
 def plain(value: Any) -> Any:
-    """A value without what differs between types that hold the same."""
+    """Return a value without the differences between types that hold the same value."""
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
@@ -119,7 +119,7 @@ def test_times_of_an_unknown_zone_are_refused_by_column_and_zone(tmp_path: Path,
     for kind in (pa.timestamp("us", zone), pa.list_(pa.timestamp("us", zone))):
         rows = pa.table({"id": [1], "at": pa.array([None], kind)})
         pq.write_table(rows, tmp_path / "rows")
-        with pytest.raises(InvalidArgument, match=rf"column 'at' has times of the zone '{zone.replace('+', '.')}'"):
+        with pytest.raises(InvalidArgument, match=rf"column 'at' has the time zone '{zone.replace('+', '.')}'"):
             published(tmp_path / "rows", InputFormat.PARQUET)
 
 

@@ -1,4 +1,4 @@
-"""Looking for cycles among objects holds the event loop, so that it is done for few at a time."""
+"""Searches for reference cycles hold the event loop, so each covers few objects."""
 
 import gc
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from seaweedmq.cli.servers.process import GARBAGE_THRESHOLDS
 
 OBJECTS_AT_ONCE_MAX = 50_000
-"""Some 8 ms."""
+"""Limit of one search, some 8 ms."""
 
 
 def test_a_large_request_has_few_of_its_objects_looked_through_at_once() -> None:

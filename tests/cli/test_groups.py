@@ -29,7 +29,7 @@ def describe(cluster: Cluster, group: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def following(cluster: Cluster, topic: str, group: str) -> "Iterator[subprocess.Popen[bytes]]":
-    """A member that reads on and on."""
+    """Start a member that reads until it is interrupted."""
     command = [*COMMAND, "--bootstrap", cluster.addresses, "subscribe", topic, "--group", group, "--follow", *RAW]
     member = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
@@ -40,7 +40,7 @@ def following(cluster: Cluster, topic: str, group: str) -> "Iterator[subprocess.
 
 
 def interrupt(member: "subprocess.Popen[bytes]", number: int = signal.SIGINT) -> tuple[int, bytes, bytes]:
-    """Ctrl-C, or another signal; exit status, what it still printed, and stderr."""
+    """Send Ctrl-C or another signal; return exit status, remaining output, and stderr."""
     member.send_signal(number)
     printed, error = member.communicate(timeout=30)
     return member.returncode, printed, error
@@ -90,7 +90,7 @@ def test_members_share_a_topic(cluster: Cluster) -> None:
 
 
 def wait_for_members(cluster: Cluster, group: str, count: int) -> None:
-    """Until so many members own something."""
+    """Wait until this many members own segments."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         if cluster.run("group", "describe", group).status == 0:
@@ -166,9 +166,9 @@ def test_a_group_with_members_is_reset_and_deleted_only_by_force(cluster: Cluste
             cluster.ok("group", "reset", "busy", topic, "--to", "earliest", "--force", "--output", "json")
         )
         assert fields["group"] == "busy"
-        assert member.stdout.readline() == b"a\n"  # it goes on from there
+        assert member.stdout.readline() == b"a\n"  # it continues from there
         cluster.ok("group", "delete", "busy", "--force")
-        assert member.wait(30) == 1  # it was thrown out, and says so
+        assert member.wait(30) == 1  # it reports that it was removed
         assert member.stderr is not None
         assert b"busy" in member.stderr.read()
     assert cluster.run("group", "describe", "busy").status == 1
@@ -187,14 +187,14 @@ def test_a_deleted_group_begins_anew(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["group", "describe", "nobody"],
-        ["group", "delete", "nobody"],
-        ["group", "reset", "nobody", "group/nobody", "--to", "earliest"],
-        ["group", "describe", "nobody", "--kind", "kafka"],
-        ["group", "describe", "no body", "--kind", "native"],
-        ["group", "delete", "no/body", "--kind", "native"],
-        ["group", "reset", "nobody", "nobody", "--to", "earliest"],
-        ["subscribe", "group/nobody", "--group", "no body"],
+        ["group", "describe", "absent"],
+        ["group", "delete", "absent"],
+        ["group", "reset", "absent", "group/absent", "--to", "earliest"],
+        ["group", "describe", "absent", "--kind", "kafka"],
+        ["group", "describe", "ab sent", "--kind", "native"],
+        ["group", "delete", "ab/sent", "--kind", "native"],
+        ["group", "reset", "absent", "absent", "--to", "earliest"],
+        ["subscribe", "group/absent", "--group", "ab sent"],
     ],
     ids=" ".join,
 )
@@ -202,7 +202,7 @@ def test_bad_input_says_what_is_wrong(cluster: Cluster, arguments: list[str]) ->
     done = cluster.run(*arguments)
     assert done.status == 1
     assert done.stdout == b""
-    assert "nobody" in done.error or "not allowed" in done.error
+    assert "absent" in done.error or "not allowed" in done.error
 
 
 def test_a_name_that_only_kafkas_groups_may_have_is_one_of_theirs(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""What `subscribe --format jsonl` prints, `publish --format jsonl` takes back unchanged."""
+"""The output of `subscribe --format jsonl` is valid input of `publish --format jsonl`, unchanged."""
 
 import json
 import math
@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from seaweedmq.cli.records import json_in, json_out
 from seaweedmq.cli.records.source import open_source
-from seaweedmq.codec.foreign_text import MARK
+from seaweedmq.codec.imports.foreign_text import MARK
 from seaweedmq.errors import InvalidArgument
 
-pytestmark = pytest.mark.deep
+pytestmark = pytest.mark.examples
 
 MOMENT = datetime(2026, 1, 31, 12, 0, 0, 250_000, UTC)
 ENVELOPE = [
@@ -72,7 +72,7 @@ def test_a_text_record_prints_as_text() -> None:
 
 
 def test_the_partition_follows_the_segment() -> None:
-    """And is passed over when such lines are published."""
+    """`publish` ignores the field."""
     batch = batch_of([(b"k", None, {"h": None})]).append_column("_partition", pa.array([5], pa.int32()))
     line = json_out.lines(batch)
     assert line.startswith(b'{"segment":3,"partition":5,"offset":7,')
@@ -88,7 +88,7 @@ def test_bytes_that_are_no_text_are_base64_and_say_so() -> None:
 
 
 def test_repeated_headers_print_as_pairs_in_their_order() -> None:
-    """Tracing and retry topics have them: an object would keep the last of a name only."""
+    """Tracing and retry topics have them: an object would keep only the last one of a name."""
     repeated: Headers = [("hop", b"1"), ("id", b"\xfd"), ("hop", None)]
     record = json.loads(json_out.lines(batch_of([(None, b"v", repeated)])))
     assert record["headers"] == [["hop", "1"], ["id", "/Q==", "base64"], ["hop", None]]
@@ -134,10 +134,10 @@ def test_key_publishes_whole_objects(tmp_path: Path) -> None:
         (b'{"value": "a"}\n{"valeu": "a"}\n', None, "line 2 has a field 'valeu'"),
         (b'{"key": "a"}\n', None, 'line 1 has no "value"'),
         (b'{"value": "/", "value_encoding": "base64"}', None, "line 1: value is marked as base64"),
-        (b'{"value": "/", "value_encoding": "hex"}', None, "value_encoding 'hex' is not known"),
+        (b'{"value": "/", "value_encoding": "hex"}', None, "value_encoding 'hex' is unknown"),
         (b'{"value": "a", "timestamp": "noon"}', None, "line 1: timestamp 'noon'"),
         (b'{"value": "a", "headers": ["x"]}', None, "line 1: header 'x' is not"),
-        (b'{"value": "a", "headers": [["x", "y", "hex"]]}', None, "line 1: header 'x'_encoding 'hex' is not known"),
+        (b'{"value": "a", "headers": [["x", "y", "hex"]]}', None, "line 1: header 'x'_encoding 'hex' is unknown"),
         (b'{"value": "a", "headers": "x"}', None, "line 1: headers is neither an object nor a list"),
         (b'{"id": 1}\n{"n": 1}\n', "id", "line 2 has no field 'id'"),
     ],
@@ -263,7 +263,7 @@ def test_marks_and_returns_of_windows_are_no_part_of_an_object(tmp_path: Path, t
 
 
 def test_what_no_text_or_column_can_hold_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="line 2: value has half a pair of surrogates"):
+    with pytest.raises(InvalidArgument, match="line 2: value has a lone surrogate"):
         read(tmp_path / "r", b'{"value": "a"}\n{"value": "\\ud800"}\n')
     with pytest.raises(InvalidArgument, match=r"'for' is duration.us.*--format parquet or arrow"):
         read(tmp_path / "r", b'{"for": 1}\n', pa.schema([("id", pa.int64()), ("for", pa.duration("us"))]))

@@ -1,4 +1,4 @@
-"""What a broker is told of Kafka clients: refused before anything starts, if it can not be done."""
+"""Kafka options of a broker: the command rejects bad ones before it starts anything."""
 
 import pytest
 
@@ -39,7 +39,7 @@ async def test_what_is_advertised_is_what_was_told_or_what_was_bound() -> None:
     assert host == "127.0.0.1"
     assert int(port) > 0
     await found.start((), 1 << 20)
-    with pytest.raises(AlreadyExists, match="can not listen for Kafka on"):
+    with pytest.raises(AlreadyExists, match="cannot listen for Kafka on"):
         open_gateway(BrokerConfig(kafka_listen=found.address))
     told = open_gateway(BrokerConfig(kafka_listen="0.0.0.0:0", kafka_advertise="kafka.example:9092"))
     assert told is not None

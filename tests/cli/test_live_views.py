@@ -1,4 +1,4 @@
-"""What the live views show, rendered to text."""
+"""Live views, rendered to text."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -108,7 +108,7 @@ def test_a_topic_shows_its_ring_rates_and_decisions() -> None:
 def test_a_hot_key_is_the_topics_status_until_its_segment_is_gone() -> None:
     hot = decision(5, "hold", (3,), "segment 3 carries a hot key")
     assert "status  segment 3 carries a hot key" in view(hot)
-    assert "status  ok" in view(replace(hot, segments=(0,)))  # sealed
+    assert "status  ok" in view(replace(hot, segments=(0,)))  # the segment is sealed
     assert "status  ok" in view(hot, decision(1, "split", (3,), "the load has spread"))
     assert "status  ok" in view(replace(hot, topic=TopicName("shop", "others")))
 
@@ -126,7 +126,7 @@ def test_missing_replicas_are_the_first_finding_of_a_topics_status() -> None:
 
 def test_the_targets_of_a_topic_are_shown() -> None:
     topic = replace(TOPIC, target_bytes_per_s=1e6, target_records_per_s=5e3)
-    assert "scaling auto, 1.0 MB/s and 5,000 records/s a segment" in view(found=replace(FOUND, topic=topic))
+    assert "scaling auto, 1.0 MB/s and 5,000 records/s per segment" in view(found=replace(FOUND, topic=topic))
 
 
 def test_a_segment_whose_primary_is_gone_is_shown_by_its_id() -> None:
@@ -154,7 +154,7 @@ def test_of_many_segments_the_busiest_are_named() -> None:
 
 @given(st.integers(1, 150), st.integers(1, 300))
 def test_the_bar_is_as_wide_as_asked_and_each_segment_as_wide_as_its_share(count: int, width: int) -> None:
-    """Even ranges: here the cell that each has at least changes nothing."""
+    """With even ranges, the minimum of one cell for each segment changes nothing."""
     segments = [segment(n, r.lo, r.hi) for n, r in enumerate(even_ranges(WHOLE_RING, count))]
     bar = ring_bar(WHOLE_RING, segments, colours_of(segments), width)
     cells = [span.end - span.start for span in bar.spans]

@@ -1,4 +1,4 @@
-"""A broker keeps below its limit of open files by limits on what takes them."""
+"""A broker stays below its limit of open files by limits on connections and open segments."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ async def test_native_connections_beyond_the_limit_are_closed_and_the_others_sta
                 reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
                 stack.callback(writer.close)
                 readers.append(asyncio.create_task(reader.read(1)))
-            # The server greets whom it accepts with HTTP/2 settings.
+            # The server sends HTTP/2 settings on each connection that it accepts.
             await asyncio.wait(readers, timeout=20)
             assert sorted(task.result() for task in readers if task.done()) == [b""] * 4 + [b"\x00"] * 4
     finally:

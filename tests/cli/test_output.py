@@ -17,7 +17,7 @@ from seaweedmq.cli import output
 
 
 class RawStdout(io.RawIOBase):
-    """A descriptor that takes what its limits let it, as raw files do."""
+    """A descriptor that accepts as many bytes as its limits allow, as raw files do."""
 
     def __init__(self, limits: list[int | None]) -> None:
         self.written = b""
@@ -46,7 +46,7 @@ def text_on(raw: Any, *, is_buffered: bool = True) -> io.TextIOWrapper:
 
 @pytest.mark.parametrize("is_buffered", [False, True])
 def test_short_writes_are_continued(monkeypatch: pytest.MonkeyPatch, is_buffered: bool) -> None:
-    """With PYTHONUNBUFFERED=1 there is no buffer. A non-blocking pipe that is full takes nothing for a while."""
+    """With PYTHONUNBUFFERED=1 there is no buffer. A full non-blocking pipe accepts nothing for a while."""
     raw = RawStdout([4, None, 1, 100])
     monkeypatch.setattr(sys, "stdout", text_on(raw, is_buffered=is_buffered))
     output.write(b"three records")
@@ -58,7 +58,7 @@ def test_what_is_not_written_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", text_on(raw))
     with pytest.raises(OSError, match="No space left on device: '<stdout>'"):
         output.write(b"three records")
-    sys.stdout.flush()  # nothing is left to be written later
+    sys.stdout.flush()  # nothing is left to write
 
 
 def test_a_reader_that_leaves_in_the_middle_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ sys.exit(opened > 2)
     ],
 )
 def test_a_closed_stream_is_not_taken_by_a_connection(closed: str, stdout: bytes, stderr: bytes) -> None:
-    """And what is written to a closed stdout fails, so that no command takes it for written."""
+    """A write to a closed stdout fails, so that no command assumes success."""
     command = ["bash", "-c", f'exec "$@" {closed}', "-", sys.executable, "-c", STREAMS]
     done = subprocess.run(command, capture_output=True, check=False, cwd=Path(output.__file__).parents[2])
     assert (done.returncode, done.stdout, done.stderr) == (1, stdout, stderr)

@@ -1,4 +1,4 @@
-"""Measurements of one's own process, also while it can open no file."""
+"""Measurements of the own process, also when it can open no file."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""`publish` tells how much of a pipe is published where a record of it is rejected."""
+"""`publish` reports how much of a pipe is published when a record is rejected."""
 
 import time
 from collections.abc import Iterator
@@ -29,7 +29,9 @@ def publisher() -> Iterator[seaweedmq.Publisher]:
 
 
 def test_a_record_that_brokers_reject_is_told_with_what_is_published(publisher: seaweedmq.Publisher) -> None:
-    with pytest.raises(InvalidArgument, match=r"poison.*the first 2 records are published, and of the next 3 not all"):
+    with pytest.raises(
+        InvalidArgument, match=r"poison.*the first 2 records are published, and only some of the next 3"
+    ):
         send(publisher, TABLES, None, lambda _: None)
 
 
@@ -40,11 +42,13 @@ def test_a_pipe_is_not_read_on_once_a_record_was_rejected(publisher: seaweedmq.P
             time.sleep(0.001)
             yield TABLES[0]
 
-    with pytest.raises(InvalidArgument, match=r"poison.*the first 2 records are published, and of the next"):
+    with pytest.raises(InvalidArgument, match=r"poison.*the first 2 records are published, and only some of the next"):
         send(publisher, endless(), None, lambda _: None)
 
 
 def test_a_table_that_does_not_fit_is_told_with_what_is_published(publisher: seaweedmq.Publisher) -> None:
     parts = [TABLES[0], pa.table({"_value": [1]})]
-    with pytest.raises(InvalidArgument, match="the first 2 records are published: publish what follows them"):
+    with pytest.raises(
+        InvalidArgument, match="the first 2 records are published: correct the next one and publish the rest"
+    ):
         send(publisher, parts, None, lambda _: None)

@@ -20,7 +20,7 @@ ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]})
 
 @contextmanager
 def piped(*parts: bytes) -> Iterator[Source]:
-    """A pipe into which a writer puts these parts."""
+    """Open a pipe to which a writer sends these parts."""
     read_fd, write_fd = os.pipe()
 
     def write() -> None:
@@ -81,7 +81,7 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(monkeypatch: p
     with piped(b"x" * (3 << 20)) as source:
         with pytest.raises(InvalidArgument, match="a line of stdin is longer than 1 MiB"):
             list(line_blocks(source))
-        source.file.read()  # let the writer end
+        source.file.read()  # lets the writer end
 
 
 def test_csv_takes_its_columns_from_the_header(tmp_path: Path) -> None:

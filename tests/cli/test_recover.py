@@ -1,4 +1,4 @@
-"""Recovery of an etcd from a folder: by `cluster recover`, and by `up` for the etcd that it runs itself."""
+"""Recovery of etcd from a folder: by `cluster recover`, and by `up` for its own etcd."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ async def etcd(tmp_path: Path) -> AsyncIterator[LocalEtcd]:
 
 @pytest.fixture
 async def storage(tmp_path: Path) -> Path:
-    """The storage of a cluster whose etcd was recovered before, without any topics."""
+    """Create the storage of a cluster that has recovered etcd before, without topics."""
     folder = tmp_path / "storage"
     folder.mkdir()
     await mark(folder, CLUSTER)
@@ -47,7 +47,7 @@ async def mark(folder: Path, cluster_id: str) -> None:
 
 
 async def recover(storage: Path, etcd: LocalEtcd, *options: str) -> tuple[int, str, str]:
-    """Run the command: status, stdout and stderr."""
+    """Run the command; return status, stdout and stderr."""
     arguments = ("cluster", "recover", "--storage", str(storage), "--etcd", etcd.endpoint, "--lease-ttl", "1", *options)
     done = await asyncio.to_thread(run, *arguments)
     return done.status, done.text, done.stderr
@@ -94,7 +94,7 @@ async def test_up_recovers_its_own_etcd_and_leaves_one_that_was_named_to_the_use
 
 
 def leave_a_file_of_no_topic(storage: Path) -> None:
-    """A log file in a topic's folder that lost its documents."""
+    """Create a log file in a topic's folder that has lost its documents."""
     folder = storage / log_dir(TopicName.parse("test/orders"), 0)
     folder.mkdir(parents=True)
     (folder / "00000000000000000000-b1.log").write_bytes(b"")

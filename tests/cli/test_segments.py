@@ -1,4 +1,4 @@
-"""Segments changed by hand, on a real cluster: nothing is lost, and bad input says what is wrong."""
+"""Manual changes of segments on a real cluster: no record is lost, and bad input gets a clear error."""
 
 import json
 import time
@@ -20,12 +20,12 @@ def segments(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
 
 
 def opened(cluster: Cluster, topic: str) -> dict[int, list[int]]:
-    """Open segment -> slots."""
+    """Return the slots of each open segment."""
     return {s["id"]: s["slots"] for s in segments(cluster, topic) if s["state"] == "open"}
 
 
 def changed(cluster: Cluster, *arguments: str) -> list[int]:
-    """Ids of the successors that a change opened."""
+    """Run a change, and return the ids of the successors that it opened."""
     fields = json.loads(cluster.ok("segment", *arguments, "--output", "json"))
     return [s["id"] for s in fields["successors"]]
 
@@ -78,7 +78,7 @@ def _brokers(cluster: Cluster, topic: str, segment: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def unharmed(cluster: Cluster) -> Iterator[Cluster]:
-    """A topic `hand/bad` of four segments, the same afterwards."""
+    """Provide a topic `hand/bad` of four segments, and check that it stays the same."""
     cluster.ok("topic", "create", "hand/bad", "--segments", "4", "--scaling", "fixed")
     yield cluster
     assert list(opened(cluster, "hand/bad")) == [0, 1, 2, 3]
@@ -92,8 +92,8 @@ def unharmed(cluster: Cluster) -> Iterator[Cluster]:
         (["split", "hand/bad", "0", "--at", "70000"], "slot"),
         (["split", "hand/bad", "99"], "99"),
         (["split", "hand/none", "0"], "hand/none"),
-        (["merge", "hand/bad", "0", "2"], "neighbour"),
-        (["merge", "hand/bad", "0", "0"], "neighbour"),
+        (["merge", "hand/bad", "0", "2"], "adjacent"),
+        (["merge", "hand/bad", "0", "0"], "adjacent"),
         (["merge", "hand/bad", "0", "99"], "99"),
         (["seal", "hand/bad", "99"], "99"),
         (["move", "hand/bad", "0", "127.0.0.1:1"], "127.0.0.1:1"),
@@ -128,13 +128,13 @@ def test_partitions_are_added_and_neither_split_nor_merged(cluster: Cluster) -> 
     for arguments in (["split", topic, "0"], ["merge", topic, "0", "1"]):
         done = cluster.run("segment", *arguments)
         assert done.status == 1
-        assert "has 3 partitions, and none of them can be" in done.error
+        assert "has 3 partitions, which publishers choose and which cannot be" in done.error
     grown = json.loads(cluster.ok("topic", "alter", topic, "--partitions", "5", "--output", "json"))
     assert (grown["partitions"], grown["scaling"]) == (5, "fixed")
     assert [s["slots"] for s in segments(cluster, topic)] == [[p, p + 1] for p in range(5)]
     done = cluster.run("topic", "alter", topic, "--partitions", "4")
     assert done.status == 1
-    assert "they only grow" in done.error
+    assert "their number only grows" in done.error
     assert sorted(cluster.run("subscribe", topic, "--format", "raw").stdout.split()) == [b"one", b"two"]
     slots = {s["id"]: s["slots"][0] for s in segments(cluster, topic)}
     printed = [json.loads(line) for line in cluster.ok("subscribe", topic).splitlines()]
@@ -152,11 +152,11 @@ def test_records_of_a_partition_are_deleted_before_an_offset(cluster: Cluster) -
     assert shown == {"topic": topic, "partition": 0, "low_watermark": 2}
     done = cluster.run(*purge, "4")
     assert done.status == 1
-    assert "holds records up to offset 3, not to 4" in done.error
+    assert "has committed records up to offset 3, not to 4" in done.error
     cluster.ok("topic", "create", "hand/ranges")
     done = cluster.run("topic", "delete-records", "hand/ranges", "--partition", "0", "--before", "0")
     assert done.status == 1
-    assert "has no partitions but key ranges" in done.error
+    assert "has key ranges instead of partitions" in done.error
 
 
 def test_replicas_are_moved_and_too_many_or_the_same_broker_twice_refused(cluster: Cluster) -> None:
@@ -170,13 +170,13 @@ def test_replicas_are_moved_and_too_many_or_the_same_broker_twice_refused(cluste
     wanted = list(reversed(_brokers(cluster, topic, 0)))
     assert changed(cluster, "move", topic, "0", *wanted) == [1]
     assert _brokers(cluster, topic, 1) == wanted
-    assert cluster.ok("segment", "move", topic, "1", *wanted) == "segment 1 is there already\n"
+    assert cluster.ok("segment", "move", topic, "1", *wanted) == "segment 1 is already there\n"
     assert changed(cluster, "move", topic, "1", *wanted) == []
 
 
 def test_a_quiet_cluster_has_nothing_to_rebalance(cluster: Cluster) -> None:
     cluster.ok("topic", "create", "hand/quiet")
-    cluster.ok("cluster", "rebalance")  # a balancer that has just begun may want to spread what is there
+    cluster.ok("cluster", "rebalance")  # a balancer that has just started may want to spread the segments
     assert isinstance(json.loads(cluster.ok("cluster", "rebalance", "--output", "json")), list)
     status = json.loads(cluster.ok("cluster", "status", "--output", "json"))
     assert isinstance(status["decisions"], list)
@@ -197,6 +197,6 @@ def test_a_hot_key_that_can_not_be_split_is_the_topics_status(cluster: Cluster) 
                 publisher.send(b"value", key=key)
             status = json.loads(cluster.ok("topic", "describe", topic, "--output", "json"))["status"]
     assert f"segment {narrow} " in status
-    assert "can not be split" in status
+    assert "cannot be split" in status
     decisions = json.loads(cluster.ok("cluster", "status", "--output", "json"))["decisions"]
     assert ("hold", topic, [narrow]) in [(d["kind"], d["topic"], d["segments"]) for d in decisions]

@@ -1,4 +1,4 @@
-"""Tables, fields, JSON and the log show names of strangers without obeying them."""
+"""Tables, fields, JSON and the log show foreign names without interpreting their control characters."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""`seaweedmq table`: what it needs is said before Spark is started, and what it found in a table or as JSON."""
+"""`seaweedmq table`: errors before Spark starts, and results as a table or as JSON."""
 
 import contextlib
 import importlib.metadata
@@ -13,7 +13,7 @@ import pytest
 
 from seaweedmq.codec.paths import table_dir
 from seaweedmq.model.files import FileKind
-from seaweedmq.storage.tables.delta import reconcile
+from seaweedmq.storage.tables.delta.updater import reconcile
 from tests.cli.test_usage import Here
 from tests.cli.test_usage import here as here
 from tests.support.commands import COMMAND, SeveralRun, run, several
@@ -56,14 +56,14 @@ def test_the_storage_is_what_up_made_in_this_folder_or_named_once_or_in_the_envi
     monkeypatch.chdir(tmp_path)
     done = here.run("table", command, "shop/orders")
     assert done.status == 2
-    assert "there is no seaweedmq-data/storage here: give the root that the brokers were started with" in done.stderr
+    assert "there is no seaweedmq-data/storage here: give the root that the brokers use" in done.stderr
     (tmp_path / "seaweedmq-data" / "storage").mkdir(parents=True)
     done = here.run("table", command, "shop/orders")
     assert (done.status, done.error) == (1, f"error: no topic shop/orders in {tmp_path}/seaweedmq-data/storage")
     monkeypatch.setenv("SEAWEEDMQ_STORAGE", str(tmp_path / "nowhere"))
     done = here.run("table", command, "shop/orders")
     assert done.status == 1
-    assert "nowhere is not a directory: give the root that the brokers were started with" in done.error
+    assert "nowhere is not a directory: give the root that the brokers use" in done.error
 
 
 def test_a_topic_that_is_not_there_is_named(here: Here, orders: TopicFiles) -> None:
@@ -160,12 +160,12 @@ def test_a_damaged_delta_log_is_named_and_made_again_from_the_tables_and_nothing
         ("table", "history", *storage, "--output", "json"),
     )
     assert (damaged.status, damaged.stdout) == (1, b"")
-    assert "_delta_log can not be read" in damaged.error
+    assert "_delta_log cannot be read" in damaged.error
     assert "`seaweedmq table rebuild shop/orders`" in damaged.error
     assert [done.status for done in (rebuilt, verified, compacted, versions)] == [0] * 4
     left = [name for name in strange if not name.startswith(".")]
     assert rebuilt.stderr.splitlines() == [
-        f"{folder / name} is not a file of SeaweedMQ: left alone; move it away" for name in left
+        f"foreign file ignored: {folder / name} is not a file of SeaweedMQ; move it away" for name in left
     ]
     assert [done.stderr for done in (verified, compacted, versions)] == [""] * 3
     assert (json.loads(rebuilt.text)["problems"], json.loads(rebuilt.text)["delta_version"]) == ([], 0)
@@ -193,7 +193,7 @@ def test_tables_that_were_deleted_and_damaged_are_made_again_from_their_logs(
         ("table", "rebuild", *spark, "--output", "json"),
     )
     assert (rebuilt.status, rebuilt.stderr) == (0, "")
-    assert rebuilt.text == "shop/orders: 2 tables were made again, 1 in the place of damaged ones\n"
+    assert rebuilt.text == "shop/orders: 2 tables were rebuilt, 1 of them to replace damaged ones\n"
     found = json.loads(verified.text)
     assert (verified.status, found["is_sound"], found["records"], found["compared"]) == (0, True, 60, 40)
     assert (again.status, json.loads(again.text)["made"]) == (0, [])
@@ -219,13 +219,13 @@ def test_the_first_difference_of_a_log_and_a_table_is_named_below_a_bar_on_a_ter
 
 
 def on_a_terminal(*arguments: str) -> tuple[int, str, str]:
-    """Exit status, stdout, which is a pipe, and what is drawn on stderr."""
+    """Return exit status, stdout, which is a pipe, and the output drawn on stderr."""
     master, slave = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200"}
     with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=slave, env=environment) as process:
         os.close(slave)
         drawn = b""
-        with contextlib.suppress(OSError):  # there is nobody any more who could draw
+        with contextlib.suppress(OSError):  # the process has closed its terminal
             while part := os.read(master, 65_536):
                 drawn += part
         stdout, _ = process.communicate()

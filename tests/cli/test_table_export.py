@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.storage.tables.delta import reconcile
+from seaweedmq.storage.tables.delta.updater import reconcile
 from tests.support.topic_files import TopicFiles
 
 pytestmark = pytest.mark.integration

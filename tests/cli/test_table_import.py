@@ -1,4 +1,4 @@
-"""`seaweedmq table import`, into a real cluster: every row of a good file, and nothing of a bad one."""
+"""`seaweedmq table import` into a real cluster: every row of a good file arrives, and no row of a bad one."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 COUNT = 5_000
 FIRST = 10_000_000_000
-"""Too large for 32 bits, which Spark finds enough for smaller ones of CSV."""
+"""Above 32 bits: for smaller numbers in CSV Spark infers 32 bits."""
 ROWS = pa.table(
     {
         "id": pa.array(range(FIRST, FIRST + COUNT), pa.int64()),
@@ -31,7 +31,7 @@ ROWS = pa.table(
 
 @dataclass(frozen=True)
 class Target:
-    """A cluster, and commands that know where it is."""
+    """A cluster, and commands with its address."""
 
     storage: Path
     bootstrap: str
@@ -39,12 +39,12 @@ class Target:
     run_several: SeveralRun
 
     def imports(self, *commands: tuple[str, ...]) -> list[Done]:
-        """`table import` with each of these arguments, in the one process of this module, which has no terminal."""
+        """Run `table import` with each of these arguments, in the one process of this module, without a terminal."""
         given = ("--storage", str(self.storage), "--bootstrap", self.bootstrap, "--master", "local[2]")
         return self.run_several(*(("table", "import", *command, *given) for command in commands))
 
     def table(self, topic: str) -> pa.Table:
-        """All records."""
+        """Return all records."""
         with self.client.subscriber(topic, start="earliest", stop_at="latest") as subscriber:
             batches = list(subscriber.batches())
         return pa.Table.from_batches(batches).sort_by("id") if batches else ROWS.slice(0, 0)
@@ -65,7 +65,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 
 def written(path: Path, rows: pa.Table) -> str:
-    """A file of the format of its name."""
+    """Write a file in the format of its name."""
     if path.suffix == ".parquet":
         pq.write_table(rows, path)
     elif path.suffix == ".csv":
@@ -75,6 +75,7 @@ def written(path: Path, rows: pa.Table) -> str:
     return str(path)
 
 
+@pytest.mark.deep
 def test_every_row_of_parquet_csv_and_json_is_imported_with_or_without_a_key(target: Target, tmp_path: Path) -> None:
     topics = [f"import/{kind}" for kind in ("parquet", "csv", "json")]
     for topic in topics:
@@ -133,7 +134,7 @@ def test_a_bad_file_is_one_error_and_nothing_of_it_is_published(target: Target, 
         ((fresh, str(torn), "--format", "json"), "alformed records"),
         ((fresh, str(uneven), "--format", "csv"), "uneven.csv"),
         ((other, str(headers), "--format", "csv"), "CSV header"),
-        ((fresh, good, "--key", "nope"), "option 'key' is 'nope', which is no column"),
+        ((fresh, good, "--key", "nope"), "option 'key' is 'nope', not a column"),
         (
             (typed, written(tmp_path / "other.parquet", ROWS.rename_columns(["id", "label", "price"]))),
             "column 'label' of the table is not in the topic's schema (id, name, price): drop it",
@@ -155,8 +156,9 @@ def test_a_bad_file_is_one_error_and_nothing_of_it_is_published(target: Target, 
         assert target.staged(topic) == []
 
 
+@pytest.mark.deep
 def test_files_that_people_have_arrive_whole(target: Target, tmp_path: Path) -> None:
-    """Line breaks in texts, other separators, any name of a file, and folders that stand for columns."""
+    """Line breaks in texts, other separators, any file name, and folders that stand for columns."""
     rows = [(1, "plain"), (2, 'Dear all,\r\n"yours", B'), (3, "two\nlines"), (4, "last")]
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([("id", "note"), *rows])
@@ -221,9 +223,9 @@ def test_files_whose_rows_would_be_cut_or_lost_are_refused_with_the_remedy(targe
         (("backslash.csv", "--format", "csv"), "line 2, column 2: text follows the closing quotation mark"),
         (("latin.csv", "--format", "csv"), "line 2, column 'note' is not UTF-8: save it as UTF-8"),
         (("semicolons.csv", "--format", "csv"), "one column, 'id;note': give --separator ';'"),
-        (("_hidden.csv", "--format", "csv"), "_hidden.csv is passed over by Spark"),
-        (("times.parquet",), "columns that Spark does not read: 'at' (Timestamp("),
-        (("lists.parquet",), "columns that Spark does not read: 'when' (Timestamp("),
+        (("_hidden.csv", "--format", "csv"), "_hidden.csv, because its name begins with"),
+        (("times.parquet",), "columns that Spark cannot read: 'at' (Timestamp("),
+        (("lists.parquet",), "columns that Spark cannot read: 'when' (Timestamp("),
     ]
     given = [(topic, str(tmp_path / name), *more) for (name, *more), _ in cases]
     for (arguments, said), done in zip(cases, target.imports(*given), strict=True):

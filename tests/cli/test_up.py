@@ -1,4 +1,4 @@
-"""`seaweedmq up`: starts everything, stops everything, and starts again where it was."""
+"""`seaweedmq up`: starts everything, stops everything, and resumes on a restart."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.process.free_ports import free_ports
 from tests.support.commands import run, running_cluster
 
 pytestmark = pytest.mark.integration
@@ -33,7 +33,7 @@ def test_a_signal_stops_all_of_it_and_a_restart_serves_what_was_stored(tmp_path:
 
 def test_an_etcd_that_lost_its_data_is_recovered_from_the_storage(tmp_path: Path) -> None:
     data, config = tmp_path / "data", tmp_path / "broker.toml"
-    config.write_text("lease_ttl_s = 2.0\n")  # a recovery waits so long
+    config.write_text("lease_ttl_s = 2.0\n")  # a recovery waits this long
     with running_cluster(data, config=config) as cluster:
         cluster.ok("topic", "create", "test/kept", "--segments", "2")
         cluster.ok("publish", "test/kept", stdin=b"a\nb\nc\n")
@@ -96,7 +96,7 @@ def test_every_broker_listens_for_kafka_clients_where_it_says(tmp_path: Path) ->
 
 
 def versions_asked(address: str) -> int:
-    """The error code in the answer to a question that every Kafka client asks first."""
+    """Return the error code in the reply to the first request of every Kafka client."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=10) as client:
         client.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
@@ -112,7 +112,7 @@ def test_a_kafka_port_in_use_is_named(tmp_path: Path) -> None:
         options = ["--port", str(first + 1), "--kafka-port", str(first), "--data", str(tmp_path / "data")]
         done = run("up", "--brokers", "1", *options)
     assert done.status == 1
-    assert f"port {first} is not free (Address already in use): choose others with --kafka-port" in done.stderr
+    assert f"port {first} is not free (Address already in use): choose another with --kafka-port" in done.stderr
 
 
 def test_ports_that_overlap_are_refused(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_data_folder_that_can_not_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run("up", "--port", "0", "--data", str(tmp_path / "file" / "data"))
     assert done.status == 1
-    assert f"data folder {tmp_path / 'file' / 'data'} can not be used" in done.stderr
+    assert f"data folder {tmp_path / 'file' / 'data'} cannot be used" in done.stderr
 
 
 def test_two_brokers_with_one_address_are_refused(tmp_path: Path) -> None:

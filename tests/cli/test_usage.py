@@ -1,6 +1,6 @@
-"""Wrong usage and clusters that are not there: exit status 2 and 1, one clear line, no traceback.
+"""Wrong usage and unreachable clusters: exit status 2 and 1, one clear line, no traceback.
 
-Most of it needs no process of its own, which costs a second each: a few show that a process says the same.
+Most tests run in this process, since a process costs a second each: a few show that a process prints the same.
 """
 
 import sys
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from seaweedmq.cli import main
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.process.free_ports import free_ports
 from tests.support.commands import Done, run
 
 
 class Here:
-    """Runs commands in this process, which must not come so far as to start anything."""
+    """Runner of commands in this process, which must fail before they start anything."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         self._monkeypatch = monkeypatch
@@ -107,7 +107,7 @@ def test_a_process_says_and_ends_with_the_same(here: Here, arguments: list[str])
 
 
 def _error(done: Done) -> list[str]:
-    """Without the lines in front of it, which name the program as it was called."""
+    """Return the lines of the error, without the usage lines, which depend on the program's name."""
     return done.stderr.splitlines()[-3:]
 
 

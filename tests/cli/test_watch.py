@@ -1,4 +1,4 @@
-"""Live views of a real cluster: in a pipe, and on a terminal; Ctrl-C ends them well."""
+"""Live views of a real cluster, in a pipe and on a terminal, until Ctrl-C."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 @contextlib.contextmanager
 def watching(cluster: Cluster, *arguments: str, stdout: int = subprocess.PIPE) -> "Iterator[subprocess.Popen[bytes]]":
-    """A command that goes on until it is interrupted."""
+    """Start a command that runs until it is interrupted."""
     command = [*COMMAND, "--bootstrap", cluster.addresses, *arguments]
     process = subprocess.Popen(
         command, stdout=stdout, stderr=subprocess.PIPE, env={**os.environ, "TERM": "xterm-256color"}
@@ -30,7 +30,7 @@ def watching(cluster: Cluster, *arguments: str, stdout: int = subprocess.PIPE) -
 
 
 def interrupt(process: "subprocess.Popen[bytes]") -> tuple[int, bytes]:
-    """Ctrl-C; exit status and stderr."""
+    """Send Ctrl-C; return exit status and stderr."""
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=20)
     return process.returncode, error

@@ -1,4 +1,4 @@
-"""A client over an in-memory cluster, with seeded randomness and short times, all of it virtual."""
+"""Fixtures for a client of an in-memory cluster, with seeded randomness and short virtual times."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ def environment(seed: int = 1, boot_s: Callable[[], float] = loop_s) -> Environm
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Waiting costs nothing."""
+    """Run tests in virtual time, so that waits cost nothing."""
     return {"virtual": SimLoop}
 
 

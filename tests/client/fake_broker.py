@@ -1,7 +1,7 @@
-"""A small cluster in memory that keeps the broker's promises, and breaks the network's on command.
+"""A small in-memory cluster that keeps the broker's promises, and breaks the network's on command.
 
-It checks frames as a broker does (checksums, slots, limits, sequences by the real ``ProducerTable``), keeps their
-bytes, and acknowledges at once unless told to wait. One ``FakeCluster`` is what all its brokers share.
+It checks frames as a broker does (checksums, slots, limits, sequences by the real ``ProducerTable``), stores their
+bytes, and acknowledges at once by default. One ``FakeCluster`` is the shared state of its brokers.
 """
 
 import asyncio
@@ -29,7 +29,8 @@ from seaweedmq.errors import (
     Unavailable,
 )
 from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus
-from seaweedmq.model.calls import (
+from seaweedmq.model.description import SegmentSelection, SegmentStats, TopicDescription, UpdatedTopics
+from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
     AwaitTopics,
@@ -40,13 +41,11 @@ from seaweedmq.model.calls import (
     DescribeTopic,
     GetClusterStatus,
     ListTopics,
-    ToldTopics,
     TopicStats,
 )
-from seaweedmq.model.description import SegmentStats, TopicDescription, Which
-from seaweedmq.model.frames import FrameHead, Frames
-from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest
-from seaweedmq.model.publish import (
+from seaweedmq.model.messages.frames import FrameHead, Frames
+from seaweedmq.model.messages.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest
+from seaweedmq.model.messages.publish import (
     FrameAck,
     PublishAck,
     PublishFrames,
@@ -56,9 +55,7 @@ from seaweedmq.model.publish import (
     PublishRequest,
     PublishSealed,
 )
-from seaweedmq.model.ring import KeyRange, even_ranges
-from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.messages.subscribe import (
     StartKind,
     SubscribeCredit,
     SubscribeEnd,
@@ -68,7 +65,9 @@ from seaweedmq.model.subscribe import (
     SubscribeReply,
     SubscribeRequest,
 )
-from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicName, TopicSpec, created_again
+from seaweedmq.model.ring import KeyRange, even_ranges
+from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicName, TopicSpec, topic_recreated
 from seaweedmq.ports import BrokerApi
 from tests.client.fake_coordinator import FakeCoordinator
 
@@ -89,7 +88,7 @@ class StoredSegment:
 
 
 class Stream:
-    """One open stream, which can be told that something changed and can break."""
+    """One open stream, which tests can wake and break."""
 
     def __init__(self) -> None:
         self.is_broken = False
@@ -104,7 +103,7 @@ class Stream:
 
 
 class FakeCluster:
-    """Topics, brokers and the ways to disturb them."""
+    """Topics, brokers and the commands that disturb them."""
 
     def __init__(self, brokers: int = 1) -> None:
         self.brokers = {f"b-{n}": FakeBroker(self, f"b-{n}", f"fake:{9_000 + n}") for n in range(brokers)}
@@ -113,15 +112,15 @@ class FakeCluster:
         self.dead: set[str] = set()
         self.frozen: set[str] = set()
         self.holds_acks = False
-        """Keep what comes and say nothing."""
+        """Whether brokers store frames without acknowledging them."""
         self.silent: set[int] = set()
-        """Segments whose publish streams say nothing, not even that they are sealed."""
+        """Segments whose publish streams send nothing, not even that they are sealed."""
         self.lose_acks = 0
-        """So many acknowledgements are not sent; the stream breaks instead."""
+        """Number of acknowledgements to drop; the stream breaks instead."""
         self.refuse: SeaweedMQError | None = None
-        """Raised by every stream that opens."""
+        """Error that every new stream raises."""
         self.refuse_value: bytes | None = None
-        """A frame that holds these bytes is refused."""
+        """Bytes that make the broker reject a frame."""
         self.frame_bytes_max = 16 << 20
         self.in_flight_frames_max = 16
         self.recent_known = True
@@ -133,10 +132,10 @@ class FakeCluster:
         self.frames_sent: dict[int, int] = {}
         self.streams: dict[Stream, None] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
-        """Where they are served."""
+        """Event loop that serves the brokers."""
         self.coordinators: dict[tuple[str, TopicName], FakeCoordinator] = {}
-        self.asked: list[Which] = []
-        """What descriptions were asked for."""
+        self.asked: list[SegmentSelection] = []
+        """Selections of the DescribeTopic calls."""
         self.sealed_per_page = 500
         self._uid = 1_000
 
@@ -146,17 +145,17 @@ class FakeCluster:
         return FakeDialer(self)
 
     def kill(self, broker: str) -> None:
-        """The broker is gone; so are its streams."""
+        """Kill a broker, with its streams."""
         self.dead.add(broker)
         self.drop_connections()
 
     def freeze(self, broker: str) -> None:
-        """The broker stands still: whoever was connected has noticed, and whoever asks it waits."""
+        """Freeze a broker: connected clients notice, and later calls wait."""
         self.frozen.add(broker)
         self.drop_connections()
 
     def drop_connections(self) -> None:
-        """Every stream breaks now."""
+        """Break every stream now."""
         for stream in self.streams:
             stream.is_broken = True
         self.wake()
@@ -180,7 +179,7 @@ class FakeCluster:
         self.wake()
 
     def release_acks_from_a_thread(self) -> None:
-        """For those whose client has a loop of its own."""
+        """Release acknowledgements for a client that runs in its own loop."""
         assert self.loop is not None
         self.loop.call_soon_threadsafe(self.release_acks)
 
@@ -265,7 +264,7 @@ class FakeCluster:
         )
 
     def ends(self, name: TopicName) -> tuple[TopicDescription, dict[int, int]]:
-        """The topic, and how far each of its segments is."""
+        """Return the topic, and the end offset of each segment."""
         return self.describe(name), {number: stored.end for number, stored in self.segments[name].items()}
 
     def find(self, name: TopicName, segment: int) -> StoredSegment:
@@ -373,11 +372,11 @@ class FakeBroker:
 
     def _delete(self, name: TopicName, topic_uid: int) -> None:
         if topic_uid not in (0, self.cluster.describe(name).topic.uid):
-            raise created_again(name)
+            raise topic_recreated(name)
         del self.cluster.topics[name], self.cluster.segments[name]
         self.cluster.drop_connections()
 
-    def _describe(self, name: TopicName, which: Which) -> TopicDescription:
+    def _describe(self, name: TopicName, which: SegmentSelection) -> TopicDescription:
         self.cluster.asked.append(which)
         whole = self.cluster.describe(name)
         above = which.sealed_above
@@ -390,7 +389,7 @@ class FakeBroker:
             more_above=page[-1] if len(sealed) > len(page) else None,
         )
 
-    async def _changed(self, call: AwaitTopics) -> ToldTopics:
+    async def _changed(self, call: AwaitTopics) -> UpdatedTopics:
         topics = self.cluster.topics
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(call.patience_s):
@@ -399,9 +398,9 @@ class FakeBroker:
                     there = [self.cluster.describe(a.name) for a in call.topics if a.name in topics]
                     above = {a.topic_uid: a.above for a in call.topics}
                     if newer := tuple(d for d in there if d.revision > above.get(d.topic.uid, d.revision)):
-                        return ToldTopics(newer)
+                        return UpdatedTopics(newer)
                     await asyncio.sleep(0.01)
-        return ToldTopics(unknown=tuple(a.topic_uid for a in call.topics if a.name not in topics))
+        return UpdatedTopics(unknown=tuple(a.topic_uid for a in call.topics if a.name not in topics))
 
     def _adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
         topic = self.cluster.describe(name).topic
@@ -589,7 +588,7 @@ class FakeBroker:
     def _sealed(self, stored: StoredSegment, opening: PublishOpen) -> PublishSealed:
         state = stored.producers.state(opening.producer_id)
         if state is not None and state.producer_epoch != opening.producer_epoch:
-            state = None  # an earlier one's, of which nothing is said here
+            state = None  # an earlier producer epoch, which says nothing of this one
         is_new_epoch = stored.producers.is_new_epoch(opening.producer_id, opening.producer_epoch)
         return PublishSealed(
             end_offset=stored.end,
@@ -666,7 +665,7 @@ class FakeBroker:
 
 
 class FakeDialer:
-    """A ``Dialer`` into the cluster."""
+    """A ``Dialer`` of the cluster."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._brokers = {b.address: b for b in cluster.brokers.values()}

@@ -1,28 +1,28 @@
-"""Group coordinators in memory: the real state machine, with nothing between it and its members."""
+"""In-memory group coordinators: the real state machine, connected directly to its members."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 
 from seaweedmq.core.group.description import describe
 from seaweedmq.core.group.events import (
-    Broke,
     Changed,
     Committing,
     Event,
-    Goodbye,
+    GroupLimits,
     Learned,
-    Left,
-    Limits,
+    MemberLeft,
     Opened,
     Outcome,
     Released,
-    TimePassed,
+    StreamEnd,
+    StreamLost,
+    Tick,
 )
-from seaweedmq.core.group.machine import Group
+from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.group_record import Committed, GroupRecord
-from seaweedmq.model.groups import (
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord
+from seaweedmq.model.messages.groups import (
     GroupCommit,
     GroupDescription,
     GroupOpen,
@@ -30,21 +30,21 @@ from seaweedmq.model.groups import (
     GroupReply,
     GroupRequest,
 )
-from seaweedmq.model.subscribe import LATEST
+from seaweedmq.model.messages.subscribe import LATEST
 from seaweedmq.model.topic import TopicName
 
-LIMITS = Limits(session_timeout_s=0.3, revoke_timeout_s=5.0, rebalance_delay_s=0.01, members_max=10, detection_s=0)
+LIMITS = GroupLimits(session_timeout_s=0.3, revoke_timeout_s=5.0, rebalance_delay_s=0.01, members_max=10, detection_s=0)
 
 
 class FakeCoordinator:
-    """Of one group and topic."""
+    """Coordinator of one group and topic."""
 
     def __init__(self, opening: GroupOpen, metadata: Callable[[], tuple[TopicDescription, dict[int, int]]]) -> None:
         self._metadata = metadata
         description, ends = metadata()
         committed = {}
         if opening.start == LATEST:
-            committed = {s: Committed(offset=end, deliveries={}, at_us=0) for s, end in ends.items()}
+            committed = {s: CommittedOffset(offset=end, deliveries={}, at_us=0) for s, end in ends.items()}
         record = GroupRecord(
             topic_uid=description.topic.uid,
             start=opening.start,
@@ -54,31 +54,31 @@ class FakeCoordinator:
             owners={},
             crashes={},
         )
-        self.group = Group(record, committed, LIMITS, asyncio.get_running_loop().time())
+        self.group = GroupStateMachine(record, committed, LIMITS, asyncio.get_running_loop().time())
         self.commits: list[GroupCommit] = []
         self.is_silent = False
-        """Takes requests and answers nothing."""
+        """Whether it accepts requests and replies nothing."""
         self._queues: dict[int, asyncio.Queue[GroupReply | SeaweedMQError | None]] = {}
         self._streams = 0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def committed(self) -> dict[int, int]:
-        """Segment -> committed offset."""
+        """Committed offset by segment."""
         return {segment: kept.offset for segment, kept in self.group.progress.committed.items()}
 
     def deliveries(self, segment: int) -> dict[int, int]:
         return dict(self.group.progress.committed[segment].deliveries)
 
     def metadata_changed(self) -> None:
-        self._handle(TimePassed())
+        self._handle(Tick())
 
     def break_streams(self) -> None:
         for number in list(self._queues):
             self._close(number, Unavailable("the connection to the coordinator was reset"))
 
     def handle(self, event: Event) -> None:
-        """An event of the test's own, such as a reset."""
+        """Handle an event of the test, such as a reset."""
         self._handle(event)
 
     def describe(self, topic: TopicName, group: str) -> GroupDescription:
@@ -111,7 +111,7 @@ class FakeCoordinator:
         finally:
             reading.cancel()
             self._queues.pop(number, None)
-            self._handle(Broke(number))
+            self._handle(StreamLost(number))
             await asyncio.wait({reading})
 
     async def _read(self, number: int, requests: AsyncIterator[GroupRequest]) -> None:
@@ -124,7 +124,7 @@ class FakeCoordinator:
             elif isinstance(request, GroupReleased):
                 self._handle(Released(number, request.segments))
             else:
-                self._handle(Left(number))
+                self._handle(MemberLeft(number))
 
     def _handle(self, event: Event) -> None:
         now = asyncio.get_running_loop().time()
@@ -142,11 +142,11 @@ class FakeCoordinator:
             self._timer.cancel()
         wake_at = self.group.wake_at
         if wake_at is not None:
-            self._timer = asyncio.get_running_loop().call_at(wake_at, self._handle, TimePassed())
+            self._timer = asyncio.get_running_loop().call_at(wake_at, self._handle, Tick())
 
     def _say(self, outcome: Outcome) -> None:
         for reply in outcome.replies:
-            if isinstance(reply, Goodbye):
+            if isinstance(reply, StreamEnd):
                 self._close(reply.stream, reply.error)
             elif reply.stream in self._queues:
                 self._queues[reply.stream].put_nowait(reply.message)

@@ -1,4 +1,4 @@
-"""What a client does about what it opened."""
+"""A client closes what it opened, also when ``close()`` is cancelled."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ from seaweedmq.client.group.subscriber import GroupSubscriber
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, Unavailable
-from seaweedmq.model.calls import DescribeTopic
+from seaweedmq.model.messages.calls import DescribeTopic
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeBroker, FakeCluster
 
@@ -74,7 +74,7 @@ async def test_closing_the_client_does_not_repeat_what_closing_a_member_said(
 
 
 async def test_a_close_that_is_cancelled_goes_on_and_the_next_awaits_it(cluster: FakeCluster) -> None:
-    """``asyncio.timeout(5)`` around it, or a second Ctrl-C."""
+    """``asyncio.timeout(5)`` around ``close()``, or a second Ctrl-C."""
     here = asyncio.all_tasks()
     client = await aio.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=QUICK)
     await client.admin.create_topic(TOPIC)

@@ -1,4 +1,4 @@
-"""Settings of a client that are refused."""
+"""Client settings that are rejected."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from seaweedmq.errors import InvalidArgument
 
 def test_nothing_is_delivered_for_longer_than_brokers_recognise_a_repeat() -> None:
     assert ClientConfig(delivery_timeout_s=600.0).delivery_timeout_s == 600.0
-    with pytest.raises(InvalidArgument, match="delivery_timeout_s is 601: give at most 600"):
+    with pytest.raises(InvalidArgument, match="delivery_timeout_s is 601: use at most 600"):
         ClientConfig(delivery_timeout_s=601.0)
 
 

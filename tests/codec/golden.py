@@ -1,6 +1,6 @@
 """The committed bytes in ``golden/``, as hex so that a change shows in a diff.
 
-``python -m tests.codec.golden`` writes them anew. Do that only together with a new format version: these bytes are
+``python -m tests.codec.golden`` writes them again. Do that only together with a new format version: these bytes are
 what files in the field look like.
 """
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.codec.logfile import LogPreamble, encode_preamble
 from seaweedmq.codec.payload.batch import schema_to_bytes
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import TopicName
 from tests.codec.samples import (
@@ -87,7 +87,7 @@ def stamped(item: Sample, base_offset: int) -> bytes:
 
 
 def contents() -> dict[str, bytes]:
-    """File name -> bytes, made by the code of today."""
+    """Return file name -> bytes, as the current code encodes them."""
     return {
         "plain.log.hex": encode_preamble(PREAMBLE) + stamped(full_sample(), 100) + stamped(bare_sample(), 103),
         "kafka.frame.hex": kafka_frame(),
@@ -97,7 +97,7 @@ def contents() -> dict[str, bytes]:
 
 
 def read(name: str) -> bytes:
-    """The committed bytes."""
+    """Return the committed bytes."""
     return bytes.fromhex((FOLDER / name).read_text())
 
 

@@ -1,7 +1,7 @@
-"""Sends mutated frames to the door until it lets a bad one in, raises what it should not, or the process dies.
+"""Attack of the frame check with mutated frames, until it accepts a bad one, raises a wrong error or crashes.
 
-Run by ``test_hostile_frames`` in a process of its own: ``python -m tests.codec.hostile --seed S --rounds N``.
-What the door lets in is then used the way the rest of the system does: decoded, completed, written as Parquet.
+``test_hostile_frames`` runs it in a separate process: ``python -m tests.codec.hostile --seed S --rounds N``. Accepted
+frames are used as the system uses them: decoded, completed, written as Parquet.
 """
 
 import argparse
@@ -36,7 +36,7 @@ HEADER_FIELDS = {
 
 
 def mutate(rng: random.Random, payload: bytes) -> bytes:
-    """One to four small lies, most of them in the metadata, where few bytes decide much."""
+    """Insert one to four small errors, most of them in the metadata, where few bytes decide much."""
     data = bytearray(payload)
     metadata_end = 8 + struct.unpack_from("<i", payload, 4)[0]
     for _ in range(rng.randint(1, 4)):
@@ -72,7 +72,7 @@ def mutate(rng: random.Random, payload: bytes) -> bytes:
 
 
 def mutate_header(rng: random.Random, header: FrameHeader) -> dict[str, int]:
-    """Sometimes a header field lies too; a record count that fits a mutated batch gets that batch further in."""
+    """Sometimes corrupt a header field also; a record count that fits a mutated batch gets that batch further."""
     if rng.random() < 0.6:
         return {}
     name = rng.choice(list(HEADER_FIELDS))
@@ -81,7 +81,7 @@ def mutate_header(rng: random.Random, header: FrameHeader) -> dict[str, int]:
 
 
 def use(sample: Sample, data: bytes) -> bool:
-    """Whether the door let the frames in. Whatever it let in must then be usable."""
+    """Return whether the check accepts the frames. Accepted frames must be usable."""
     try:
         frames = list(split_frames(data))
         for frame in frames:
@@ -92,7 +92,7 @@ def use(sample: Sample, data: bytes) -> bool:
         batch = full_batch(decode_frame(frame, sample.topic_schema), frame.header, sample.topic_schema)
         batch.validate(full=True)
         assert batch.num_rows == frame.header.record_count
-        assert batch.nbytes <= 64 * batch.num_rows + len(data), "more comes out than came in"
+        assert batch.nbytes <= 64 * batch.num_rows + len(data), "the columns are much larger than the input"
         if sample.topic_schema is None:
             batch.to_pylist()
         file = io.BytesIO()
@@ -102,11 +102,11 @@ def use(sample: Sample, data: bytes) -> bool:
 
 
 def attack_frames(rng: random.Random, rounds: int) -> tuple[int, int]:
-    """Returns how many frames were sent and let in."""
+    """Return the numbers of frames sent and accepted."""
     known = samples()
     let_in = 0
     for sample in known:
-        assert use(sample, sample.frame_bytes), f"{sample.name}: the door refuses a good frame"
+        assert use(sample, sample.frame_bytes), f"{sample.name}: a valid frame is rejected"
     for _ in range(rounds):
         sample = rng.choice(known)
         frame = sample.frame
@@ -117,7 +117,7 @@ def attack_frames(rng: random.Random, rounds: int) -> tuple[int, int]:
 
 
 def attack_schemas(rng: random.Random, rounds: int) -> tuple[int, int]:
-    """The same for the schema that a client sends with a new topic."""
+    """Mutate the schema that a client sends with a new topic."""
     known = [schema_to_bytes(schema) for schema in (WIDE_SCHEMA, NESTED_SCHEMA)]
     let_in = 0
     for _ in range(rounds):

@@ -20,7 +20,7 @@ HEADERS = pa.map_(pa.string(), pa.binary())
 
 @dataclass(frozen=True)
 class Sample:
-    """A frame as a publisher would send it, and the topic's schema."""
+    """Return a frame as a publisher would send it, and the topic's schema."""
 
     name: str
     frame_bytes: bytes
@@ -57,7 +57,7 @@ def sample(name: str, columns: list[pa.Array], flags: int, topic_schema: pa.Sche
 
 
 def with_payload(frame: Frame, payload: bytes, **changes: int) -> bytes:
-    """The frame with another payload and header fields, and checksums that are right again: what a liar would send."""
+    """Return the frame with another payload and header, but valid checksums, as a misbehaving client sends it."""
     header = frame.header._replace(payload_length=len(payload), payload_checksum=xxh3_64_intdigest(payload))
     return encode_header(header._replace(**changes)) + payload
 
@@ -92,7 +92,7 @@ NESTED_SCHEMA = pa.schema(
 
 
 def samples() -> list[Sample]:
-    """Frames of every kind of column: plain, plain with all optional columns, flat types, nested types."""
+    """Return frames of every kind of column: plain, plain with all optional columns, flat types, nested types."""
     times = pa.array([NOON_US, NOON_US - 5, NOON_US + 9], TIMESTAMP)
     keys = pa.array([b"k1", None, b"a longer key"], pa.binary())
     headers = pa.array([[("h", b"v"), ("g", None)], None, []], HEADERS)

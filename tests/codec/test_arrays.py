@@ -1,4 +1,4 @@
-"""Columns that are made without pandas are those that Arrow makes."""
+"""Columns made without pandas are equal to Arrow's."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from seaweedmq.codec.arrays import array_of, binary_of
 
 FIRST_RECORD = """
 import sys
-from seaweedmq.client.publish.batch import Batch
+from seaweedmq.client.publish.batches.batch import Batch
 batch = Batch(1 << 20, 0, 0.0, lambda _: None)
 for value in (b"a", b"bc"):
     batch.values.append(value)

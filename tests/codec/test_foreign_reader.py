@@ -1,7 +1,7 @@
-"""Reads a log file with nothing but the specification in ``codec/FORMATS.md``: struct, xxhash, Arrow's own IPC reader.
+"""A log file reader that uses only the specification in ``codec/FORMATS.md``: struct, xxhash, Arrow's own IPC reader.
 
-Nothing of seaweedmq is imported here. If this test has to change, so has the specification, and files in the field no
-longer say what it says.
+It imports nothing of seaweedmq. If this test has to change, so has the specification, and files in the field no longer
+match their description.
 """
 
 import json
@@ -19,7 +19,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 def read_log(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The preamble's JSON, and the records with their offsets."""
+    """Return the preamble's JSON, and the records with their offsets."""
     assert data[:8] == b"SWMQLOG1"
     (json_length,) = struct.unpack_from("<I", data, 8)
     json_end = 12 + json_length
@@ -36,7 +36,7 @@ def read_log(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def read_frame(data: bytes, position: int, value_fields: list[pa.Field]) -> tuple[list[dict[str, Any]], int]:
-    """The records of one frame, and where the next one begins."""
+    """Return the records of one frame, and the position of the next one."""
     header = data[position : position + 144]
     (magic, version, encoding, flags, record_count, payload_length) = struct.unpack_from("<4sBBHII", header, 0)
     (payload_checksum, timestamp_min, timestamp_max) = struct.unpack_from("<Qqq", header, 16)
@@ -111,7 +111,7 @@ def test_a_frame_of_a_topic_with_a_schema_is_read_with_that_schema():
 
 
 def read_number(data: bytes, at: int) -> tuple[int, int]:
-    """Of a record of Kafka's, and the position behind it."""
+    """Return a record of Kafka's, and the position after it."""
     value = shift = 0
     while True:
         byte = data[at]

@@ -1,4 +1,4 @@
-"""Frames: what is written is read, and anything else is refused by name."""
+"""Frames: written ones are readable, and damaged ones are rejected by name."""
 
 import struct
 
@@ -46,7 +46,7 @@ def frame_of(payload: bytes, base_offset: int = 0) -> bytes:
 
 
 def resigned(data: bytes) -> bytes:
-    """The header with a checksum that is right for what it now says."""
+    """Return the header with a checksum of its current fields."""
     return data[:136] + struct.pack("<Q", xxh3_64_intdigest(data[:136])) + data[144:]
 
 
@@ -101,7 +101,7 @@ def test_every_truncation_is_told_from_damage():
     whole, last = frame_of(b"first"), frame_of(b"second")
     for cut in range(1, len(last)):
         frames = split_frames(whole + last[:cut])
-        assert next(frames).payload == b"first"  # what is whole is still given
+        assert next(frames).payload == b"first"  # whole frames are still returned
         with pytest.raises(Truncated, match=f"frame at byte {len(whole)}: .* missing"):
             next(frames)
 

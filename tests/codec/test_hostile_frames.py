@@ -1,4 +1,4 @@
-"""Thousands of mutated frames and schemas with right checksums, in a process of its own: a crash is a failure here."""
+"""Thousands of mutated frames and schemas with valid checksums, in a separate process: a crash is a failure here."""
 
 import subprocess
 import sys

@@ -10,7 +10,7 @@ from xxhash import xxh3_64_intdigest
 from seaweedmq.codec.frame import Truncated, split_frames
 from seaweedmq.codec.logfile import LogPreamble, decode_preamble, encode_preamble
 from seaweedmq.errors import Corrupt, Unsupported
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import TopicName
 from tests.codec import golden

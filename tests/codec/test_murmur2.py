@@ -17,7 +17,7 @@ VECTORS = {
     b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
     b"abc": 479470107,
 }
-"""Of ``UtilsTest.testMurmur2`` in Apache Kafka, signed as Java has them."""
+"""Cases of ``UtilsTest.testMurmur2`` in Apache Kafka, signed as Java has them."""
 
 
 @pytest.mark.parametrize("key", VECTORS)

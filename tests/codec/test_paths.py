@@ -1,4 +1,4 @@
-"""File names say what a file holds, and sort as offsets do."""
+"""File names encode the contents of files, and sort by offset."""
 
 import inspect
 

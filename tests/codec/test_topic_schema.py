@@ -1,4 +1,4 @@
-"""Topic schemas: every type that is let in survives a frame and a Parquet file; the others are refused by column."""
+"""Topic schemas: every accepted type survives a frame and a Parquet file; other types are rejected by column."""
 
 import io
 

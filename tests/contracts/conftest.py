@@ -1,7 +1,7 @@
-"""Every adapter that must keep the contract of the metadata store.
+"""Fixtures with every adapter that must fulfill the contract of the metadata store.
 
-A test's event loop says which: in virtual time, where waiting costs nothing, runs the one in memory, and in real time
-etcd.
+A test's event loop determines the adapter: in virtual time, where waiting costs nothing, the one in memory, and in
+real time etcd.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {"memory": SimLoo
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Of a test that takes a ``backend``: once for each adapter."""
+    """Return the loops of a test that takes a ``backend``: one for each adapter."""
     return LOOPS if _asks(item) else {"real": asyncio.new_event_loop}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Those that start etcd say so, before anybody chooses by that."""
+    """Mark the tests that start etcd, before pytest selects by that mark."""
     for item in items:
         if isinstance(item, pytest.Function) and _asks(item) and LOOPS["etcd"] in item.callspec.params.values():
             item.add_marker(pytest.mark.integration)

@@ -1,4 +1,4 @@
-"""Session, election and view, on every metadata store: what brokers rely on when things break."""
+"""Session, election and view, on every metadata store: the guarantees that brokers rely on during failures."""
 
 import asyncio
 import contextlib
@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import low_watermarks_to_json, topic_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import low_watermarks_to_json, topic_to_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.errors import AlreadyExists, Deposed
+from seaweedmq.errors import AlreadyExists, Deposed, LeaseEnded
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.topic import Durability, LowWatermarks, Scaling, Topic, TopicName
 from seaweedmq.ports import Compare, Delete, Put, loop_s
@@ -43,7 +43,7 @@ def topic(name: str) -> Topic:
 
 
 class Candidate:
-    """A broker as far as coordination goes."""
+    """The coordination part of a broker."""
 
     def __init__(self, store: CuttableStore, name: str) -> None:
         self.name = name
@@ -93,11 +93,11 @@ async def until(holds: Callable[[], bool], view: ClusterView, within_s: float = 
 
 
 async def leader_among(those: list[Candidate], within_s: float) -> Candidate:
-    """The first to lead."""
+    """Return the first to lead."""
     waits = {asyncio.create_task(one.election.wait_leading()): one for one in those}
     try:
         done, _ = await asyncio.wait(waits, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
-        assert done, f"nobody leads after {within_s} s"
+        assert done, f"no candidate leads after {within_s} s"
         return waits[done.pop()]
     finally:
         for wait in waits:
@@ -139,10 +139,10 @@ async def test_a_registration_is_replaced_while_it_lasts_and_never_brought_back(
 
         await store.revoke_lease(session.lease)
 
-        with pytest.raises(Deposed, match="the lease of broker b1 has ended: register again"):
+        with pytest.raises(LeaseEnded, match="the lease of broker b1 has ended: register again"):
             await session.update(broker("b1", "h:1"))
         await session.close()
-        with pytest.raises(Deposed, match="the lease of broker b1 has ended: register again"):
+        with pytest.raises(LeaseEnded, match="the lease of broker b1 has ended: register again"):
             await session.update(broker("b1", "h:1"))
         await until(lambda: not view.brokers, view)
         assert await store.get(keys.broker_key("b1")) is None
@@ -196,7 +196,7 @@ async def test_of_brokers_that_start_at_once_with_one_address_one_gets_it(backen
     assert sorted(type(outcome).__name__ for outcome in opened) == ["AlreadyExists"] * 3 + ["NoneType"]
     assert [session.alive() for session in sessions] == [outcome is None for outcome in opened]
     snapshot = await backend.client().list(keys.BROKERS)
-    assert len(snapshot.entries) == 1, "who was refused is not registered"
+    assert len(snapshot.entries) == 1, "a rejected broker is not registered"
     await asyncio.gather(*(session.close() for session in sessions))
 
 
@@ -204,7 +204,7 @@ async def test_a_restarted_broker_gets_its_address_when_the_old_lease_ends(backe
     store = backend.client()
     old, new = Session(store, TTL_S, random.Random(1)), Session(backend.client(), TTL_S, random.Random(1))
     await old.open(broker("old", "h:1"))
-    store.is_cut = True  # kill -9: nobody renews and nobody revokes
+    store.is_cut = True  # kill -9: the lease is neither renewed nor revoked
 
     await new.open(broker("new", "h:1"))
 
@@ -224,13 +224,13 @@ async def test_a_session_outlives_an_etcd_that_restarts(backend: Backend) -> Non
     await session.open(broker("b1"))
     await backend.stop()
     await asyncio.sleep(1.5 * TTL_S)
-    assert not session.alive(), "nobody can say that the lease lives"
-    assert not session.lost.is_set(), "nor that it is gone"
+    assert not session.alive(), "the lease may have ended"
+    assert not session.lost.is_set(), "nor is its end certain"
 
     await backend.start()
 
     await asyncio.sleep(TTL_S)
-    assert session.alive(), "the next renewal told"
+    assert session.alive(), "the next renewal confirms it"
     await session.close()
 
 
@@ -274,7 +274,7 @@ async def test_a_dead_leader_is_replaced_within_ttl_and_a_second(backend: Backen
 
         successor = await leader_among(others, TAKEOVER_S)
 
-        assert leading(those) == [successor.name], "the old one knows that it does not lead"
+        assert leading(those) == [successor.name], "the old leader knows that it does not lead"
         leader.store.is_cut = False
         with pytest.raises(Deposed):
             await leader.election.transact([], [Put("/seaweedmq/topics/x", b"")])
@@ -302,7 +302,7 @@ async def test_a_leader_writes_only_while_it_holds_the_lock(backend: Backend) ->
         with pytest.raises(Deposed, match="does not lead"):
             await other.election.transact([], [Put(key, b"3")])
 
-        # The lock is taken away, and the leader has not heard of it yet.
+        # The lock is deleted, and the leader does not know it yet.
         leader.store.is_deaf = True
         await other.store.transact([], [Delete(keys.LEADER)])
         assert leading([leader]) == [leader.name]
@@ -335,7 +335,7 @@ async def test_a_frozen_etcd_ends_with_one_leader_again(backend: Backend) -> Non
         backend.freeze()
         try:
             await asyncio.sleep(1.5 * TTL_S)
-            assert leading(those) == [], "without etcd nobody can know that it leads"
+            assert leading(those) == [], "without etcd no candidate can know that it leads"
         finally:
             backend.thaw()
         living = [one for one in those if not one.session.lost.is_set()]

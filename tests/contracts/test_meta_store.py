@@ -1,4 +1,4 @@
-"""What a metadata store promises, told once and held by real etcd and the one in memory alike."""
+"""The contract of a metadata store, which real etcd and the one in memory both fulfill."""
 
 import asyncio
 import contextlib
@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.coordination.etcd import LIST_PAGE_KEYS
 from seaweedmq.coordination.etcd_watch import PROBE_AFTER_S
 from seaweedmq.coordination.limits import TRANSACTION_BYTES_MAX, TRANSACTION_OPS_MAX
 from seaweedmq.coordination.waiting import end_watch
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, OutOfRange, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, MetaStore, Put
 from tests.support.meta import CALL_TIMEOUT_S, Backend
 
@@ -32,7 +32,7 @@ async def put(store: MetaStore, key: str, value: bytes = b"", lease: int = 0) ->
 
 
 async def take(watch: AsyncIterator[Changes], count: int) -> list[Changes]:
-    """The next ``count`` changes of a watch, which goes on."""
+    """Return the next ``count`` changes of a watch, which stays open."""
     async with asyncio.timeout(GIVE_UP_S):
         return [await anext(watch) for _ in range(count)]
 
@@ -169,7 +169,7 @@ async def test_who_lives_is_never_written_without_a_lease(backend: Backend, key:
 async def test_keys_die_with_their_lease_in_one_revision(backend: Backend) -> None:
     store, other = backend.client(), backend.client()
     lease = await store.grant_lease(TTL_S)
-    assert await store.renew_lease(lease) == TTL_S, "the store grants what was asked for"
+    assert await store.renew_lease(lease) == TTL_S, "the store grants the requested time"
     revision = await store.transact([], [Put("/1", b"", lease), Put("/2", b"", lease), Put("/stays", b"")])
     assert revision is not None
     watch = other.watch("/", revision + 1)
@@ -181,7 +181,7 @@ async def test_keys_die_with_their_lease_in_one_revision(backend: Backend) -> No
     assert [entry.key for entry in (await store.list("/")).entries] == ["/stays"]
     assert await store.renew_lease(lease) == 0
     await store.revoke_lease(lease)
-    with pytest.raises(Deposed):
+    with pytest.raises(LeaseEnded):
         await store.transact([], [Put("/new", b""), Put("/3", b"", lease)])
     assert await store.get("/new") is None
 
@@ -264,7 +264,7 @@ async def test_a_watch_can_wait_for_the_next_revision(backend: Backend) -> None:
 
 
 async def test_a_watch_from_a_revision_after_the_next_is_refused(backend: Backend) -> None:
-    """The store was restored from a backup: the watch would be silent until it comes that far."""
+    """The store was restored from a backup: the watch would stay silent until that revision."""
     store = backend.client()
     now = await put(store, "/k")
     watch = store.watch("/k", now + 2)

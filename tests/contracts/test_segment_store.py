@@ -1,4 +1,4 @@
-"""What every SegmentStore promises, whatever it keeps the files on."""
+"""The contract of every SegmentStore, on any medium."""
 
 import asyncio
 import contextlib
@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, journal_name, table_path
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, StorageFailed
 from seaweedmq.model.cluster import STORAGE_FORMAT, StorageMarker
 from seaweedmq.model.files import FileKind
@@ -21,7 +21,7 @@ from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.store.memory import MemoryFile, MemorySegmentStore
+from tests.doubles.memory_store import MemoryFile, MemorySegmentStore
 from tests.support.segments import NAME, begin_log, make_preamble, make_topic, write_log
 
 TABLE = b"PAR1xyz"
@@ -49,7 +49,7 @@ async def read_all(store: SegmentStore, path: str) -> bytes:
 
 
 async def put_table(store: SegmentStore, path: str, content: bytes = TABLE) -> None:
-    """As a converter does."""
+    """Put a table as a converter does."""
     if isinstance(store, MemorySegmentStore):
         await store.put_file(path, content)
         return
@@ -60,7 +60,7 @@ async def put_table(store: SegmentStore, path: str, content: bytes = TABLE) -> N
 
 
 def document_in(store: SegmentStore, path: str) -> bytes:
-    """As Spark reads it."""
+    """Read a document as Spark does."""
     if isinstance(store, MemorySegmentStore):
         return bytes(store.files[path].data)
     assert isinstance(store, FileSegmentStore)
@@ -166,7 +166,7 @@ async def test_a_table_is_read_at_any_position_by_a_thread(store: SegmentStore) 
 
 
 async def test_arrow_reads_a_table_as_it_was_when_it_was_opened(store: SegmentStore) -> None:
-    """Whoever has it open reads it to its end, though retention removes it. (Network file systems may say ESTALE.)"""
+    """A reader that has it open reads it to its end, though retention removes it. (NFS may answer ESTALE.)"""
     sink = io.BytesIO()
     pq.write_table(pa.table({"n": pa.array(range(1_000))}), sink)
     await put_table(store, table_path(NAME, 0, 0, 10), sink.getvalue())
@@ -185,7 +185,7 @@ async def test_a_deleted_table_can_not_be_opened(store: SegmentStore) -> None:
     await put_table(store, table_path(NAME, 0, 0, 10))
     (file,) = await store.list_files(NAME, 0)
     await store.delete([file])
-    with pytest.raises(NotFound, match=r"\.parquet is gone: list the segment's files again"):
+    with pytest.raises(NotFound, match=r"\.parquet was deleted: list the segment's files again"):
         await store.open_input(file)
 
 
@@ -370,7 +370,7 @@ def _marker(cluster_id: str = "one", revision: int = 1) -> StorageMarker:
 
 
 def _unmount(store: SegmentStore, aside: Path) -> dict[str, MemoryFile]:
-    """Leave an empty folder in the place of the storage, as a mount does that falls away."""
+    """Leave an empty folder in the place of the storage, as a failed mount does."""
     if isinstance(store, MemorySegmentStore):
         mounted = dict(store.files)
         store.files.clear()

@@ -1,4 +1,4 @@
-"""A candidate in a process of its own: says when it leads, and on each line of input writes as the leader.
+"""A candidate as a separate process: reports when it leads, and on each line of input writes as the leader.
 
 ``python candidate.py ETCD NAME TTL_S``; answers ``leading``, ``written`` or the name of the error, a line each.
 """

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.coordination.etcd import EtcdMetaStore, parse_endpoints
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.coordination.session import Session
@@ -21,7 +21,7 @@ REFUSES = "127.0.0.1:1"
 
 @contextlib.asynccontextmanager
 async def black_hole() -> AsyncIterator[str]:
-    """An endpoint that takes connections and never says a word."""
+    """An endpoint that accepts connections and never answers."""
     server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     try:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -31,7 +31,7 @@ async def black_hole() -> AsyncIterator[str]:
 
 @pytest.mark.integration
 async def test_a_broker_gets_its_address_back_when_etcd_was_killed_too(etcd: LocalEtcd) -> None:
-    """Etcd that begins anew gives every lease its whole time once more, and the time of an election on top."""
+    """A restarted etcd gives every lease its full time again, plus the time of an election."""
     store = EtcdMetaStore(etcd.endpoint, timeout_s=0.5, rng=random.Random(1))
     lease = await store.grant_lease(1.5)
     left = BrokerInfo(id="b-killed", address="h:1", started_us=0, pid=1, version="0")
@@ -82,7 +82,7 @@ async def test_a_transaction_that_may_have_happened_is_not_sent_again() -> None:
 
 @pytest.mark.integration
 async def test_many_calls_survive_a_change_of_connection(etcd: LocalEtcd) -> None:
-    """Calls in flight on a connection that is given up end in an answer or Unavailable, never in a cancellation."""
+    """Calls in flight on an abandoned connection end with an answer or Unavailable, never with a cancellation."""
     store = EtcdMetaStore(etcd.endpoint, timeout_s=0.5, rng=random.Random(1))
     stop = asyncio.get_running_loop().time() + 3
 
@@ -127,7 +127,7 @@ def test_endpoints_are_read_or_refused() -> None:
 
 @pytest.mark.parametrize("repeatable", [False, True])
 async def test_a_connection_closed_under_a_call_is_an_outage_and_no_cancellation(repeatable: bool) -> None:
-    """As after a freeze, when the deadline of a call has passed and closing the connection is first to notice."""
+    """The state after a freeze: the deadline of a call has passed, and closing the connection notices it first."""
     async with black_hole() as silent:
         store = EtcdMetaStore(silent, timeout_s=5.0, rng=random.Random(1))
         call = asyncio.create_task(store.get("/k") if repeatable else store.transact([], [Put("/k", b"")]))
@@ -137,7 +137,7 @@ async def test_a_connection_closed_under_a_call_is_an_outage_and_no_cancellation
                 connection, store._current = store._current, None  # noqa: SLF001
                 await connection.channel.close(None)
                 await asyncio.sleep(0.3)
-        with pytest.raises(Unavailable, match="closed under a call"):
+        with pytest.raises(Unavailable, match="closed during a call"):
             await call
         await store.close()
 

@@ -1,4 +1,4 @@
-"""Every refusal that etcd, or a foreign server, can send becomes an error kind that no broker ends by."""
+"""Every error that etcd, or a foreign server, can return becomes an error kind that ends no broker."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from seaweedmq.coordination import etcd
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.coordination.etcd_answers import meaning_of
 from seaweedmq.coordination.waiting import end_watch
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
 from seaweedmq.ports import MetaStore, Put
 
 REFUSALS: dict[tuple[str, str], type[SeaweedMQError]] = {
@@ -33,7 +33,7 @@ REFUSALS: dict[tuple[str, str], type[SeaweedMQError]] = {
     ("PERMISSION_DENIED", "etcdserver: permission denied"): Unavailable,
     ("FAILED_PRECONDITION", "etcdserver: authentication is not enabled"): Unavailable,
     ("FAILED_PRECONDITION", "etcdserver: lease already exists"): Unavailable,
-    ("NOT_FOUND", "etcdserver: requested lease not found"): Deposed,
+    ("NOT_FOUND", "etcdserver: requested lease not found"): LeaseEnded,
     ("NOT_FOUND", "etcdserver: member not found"): Unavailable,
     ("OUT_OF_RANGE", "etcdserver: mvcc: required revision has been compacted"): OutOfRange,
     ("OUT_OF_RANGE", "etcdserver: mvcc: required revision is a future revision"): OutOfRange,
@@ -91,7 +91,7 @@ class Answers:
 
 @contextlib.asynccontextmanager
 async def scripted() -> AsyncIterator[tuple[str, Answers]]:
-    """A gRPC server that speaks for etcd. A real one cannot be brought to send most of its statuses."""
+    """A gRPC server in the place of etcd. A real one cannot be made to return most of its statuses."""
     answers = Answers()
 
     async def answer(context: Any) -> bytes:
@@ -132,11 +132,11 @@ async def test_each_refusal_of_each_call_reaches_the_caller_as_its_kind(
         store = EtcdMetaStore(endpoint, timeout_s=5.0, rng=random.Random(1))
         for refusal, kind in REFUSALS.items():
             answers.refusal = refusal
-            if kind is Deposed and call in ("renew_lease", "revoke_lease"):
+            if kind is LeaseEnded and call in ("renew_lease", "revoke_lease"):
                 assert not await CALLS[call](store), "the requested change has happened already"
                 continue
             if kind is OutOfRange and call == "list":
-                kind = Unavailable  # it lists again by itself, a few times
+                kind = Unavailable  # it repeats the listing, a few times
             with pytest.raises(SeaweedMQError) as raised:
                 await CALLS[call](store)
             assert isinstance(raised.value, kind), (refusal, raised.value)
@@ -154,7 +154,7 @@ async def test_an_answer_that_no_etcd_gives_is_an_outage(
         answers.reply = reply
         store = EtcdMetaStore(endpoint, timeout_s=1.0, rng=random.Random(1))
         if (call, reply) == ("renew_lease", b""):
-            assert await store.renew_lease(1) == 0, "the default of the field, which etcd uses for a lease that is gone"
+            assert await store.renew_lease(1) == 0, "the default of the field, which etcd uses for an expired lease"
         else:
             with pytest.raises(Unavailable):
                 await CALLS[call](store)
@@ -175,7 +175,7 @@ async def test_a_page_without_keys_and_more_to_come_is_no_listing(monkeypatch: p
 
 
 async def test_a_watch_that_etcd_ends_leaves_no_task_behind() -> None:
-    """gRPC reads the requests of a watch in a task of its own, which a call that is over does not end."""
+    """gRPC reads the requests of a watch in a separate task, which outlives the call."""
     async with scripted() as (endpoint, answers):
         answers.refusal = ("UNAVAILABLE", "etcdserver: no leader")
         store = EtcdMetaStore(endpoint, timeout_s=1.0, rng=random.Random(1))

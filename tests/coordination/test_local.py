@@ -1,4 +1,4 @@
-"""An etcd of one's own: started, killed, restarted with its data, and clear about why it does not start."""
+"""A private etcd: started, killed, restarted with its data, and clear about a failed start."""
 
 import asyncio
 import random

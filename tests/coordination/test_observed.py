@@ -1,4 +1,4 @@
-"""Refusals as one broker experiences them: an error reaches it only from a call that can mean it."""
+"""Errors as one broker sees them: each reaches it only from a call that can mean it."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seaweedmq.coordination.observed import ObservedMetaStore
-from seaweedmq.errors import Deposed, InvalidArgument, ResourceExhausted, SeaweedMQError, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, ResourceExhausted, SeaweedMQError, Unavailable
 from tests.sim.machines.etcd_errors import EtcdErrors
 from tests.sim.machines.loop import Owner, SimLoop
 from tests.sim.machines.meta import SimEtcd
@@ -20,13 +20,13 @@ CALLS: dict[str, Callable[[ObservedMetaStore], Awaitable[Any]]] = {
     "renew": lambda store: store.renew_lease(1),
     "revoke": lambda store: store.revoke_lease(1),
 }
-FITS = {"transact": {"deposed": Deposed, "invalid": InvalidArgument}}
+FITS = {"transact": {"deposed": LeaseEnded, "invalid": InvalidArgument}}
 
 
 @pytest.mark.parametrize("answer", ["unavailable", "exhausted", "invalid", "out of range", "deposed"])
 @pytest.mark.parametrize("call", CALLS)
 def test_an_error_that_does_not_fit_the_call_is_unavailable(call: str, answer: str) -> None:
-    """OutOfRange of etcd would tell a publisher that its segment was pruned."""
+    """OutOfRange of etcd would wrongly report to a publisher that its segment was pruned."""
     loop = SimLoop()
     etcd = SimEtcd(loop, random.Random(1))
     etcd.errors.append(EtcdErrors(rng=random.Random(1), answer=answer))

@@ -50,7 +50,7 @@ async def test_a_leader_that_was_frozen_wakes_up_deposed(etcd: LocalEtcd) -> Non
         async with candidate(etcd, "new") as new:
             hearing = asyncio.create_task(says(new, 20))
             await asyncio.sleep(3 * TTL_S)
-            assert not hearing.done(), "a living leader stays"
+            assert not hearing.done(), "a live leader stays"
 
             old.send_signal(signal.SIGSTOP)
 
@@ -98,7 +98,7 @@ async def test_etcd_dies_with_the_process_that_started_it(tmp_path: Path) -> Non
 
 
 def _lives(pid: int) -> bool:
-    """Whether it runs; an orphan that nobody has reaped yet does not."""
+    """Whether it runs; an orphan that is not reaped yet does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

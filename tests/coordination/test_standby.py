@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.coordination.etcd_lease import EtcdLeaseRenewal
 from seaweedmq.coordination.local import LocalEtcd
@@ -14,7 +14,7 @@ from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.standby import LOOP_HELD_S_MAX, LeaseStandby, is_due
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.process.boot_clock import boot_s
 
 TTL_S = 2.0
 ME = BrokerInfo(id="b-1", address="h:1", started_us=0, pid=1, version="0")
@@ -37,7 +37,7 @@ def test_the_standby_renews_only_what_the_loop_should_have_renewed() -> None:
     lease = Lease()
     assert not is_due(lease, 105.0), "the loop is about to"
     assert is_due(lease, 106.5)
-    assert not is_due(lease, 110.5), "the lease may be gone: nothing may be done under it"
+    assert not is_due(lease, 110.5), "the lease may have expired: nothing may be done under it"
     assert not is_due(Lease(lease=0), 106.5)
 
 
@@ -52,7 +52,7 @@ def test_a_loop_that_is_held_for_too_long_is_given_up() -> None:
 
 def test_an_etcd_that_is_unreachable_is_named() -> None:
     renewal = EtcdLeaseRenewal("127.0.0.1:1")
-    with pytest.raises(Unavailable, match=r"etcd does not renew the lease, at last 127\.0\.0\.1:1"):
+    with pytest.raises(Unavailable, match=r"no etcd endpoint renews the lease, the last one 127\.0\.0\.1:1"):
         renewal(7, 0.5)
 
 
@@ -71,7 +71,7 @@ async def test_a_held_loop_keeps_its_lease(etcd: LocalEtcd) -> None:
     assert entry.lease == session.lease
     await session.close()
     assert await store.get(keys.broker_key(ME.id)) is None
-    assert renewal(entry.lease, 2.0) == 0, "what is gone stays gone"
+    assert renewal(entry.lease, 2.0) == 0, "an expired lease stays expired"
     standby.stop()
     renewal.close()
     await store.close()

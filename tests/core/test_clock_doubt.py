@@ -1,4 +1,4 @@
-"""Clocks that step by seconds to days, both ways: nothing goes before its time, and everything goes after it."""
+"""Clocks that step by seconds to days, both ways: nothing expires early, and everything expires in the end."""
 
 import sys
 from itertools import pairwise
@@ -21,7 +21,7 @@ steps = st.lists(
     ),
     max_size=4,
 )
-"""(when, by how much, for how long): the clock steps, and is right again before the doubt is over."""
+"""(when, by how much, for how long): the clock steps, and is right again before the doubt has elapsed."""
 
 
 def ahead_s(now_s: float, wrong: list[tuple[float, float, float]]) -> float:
@@ -29,7 +29,7 @@ def ahead_s(now_s: float, wrong: list[tuple[float, float, float]]) -> float:
 
 
 def longest_wrong_s(wrong: list[tuple[float, float, float]]) -> float:
-    """For how long the clock is ahead without a look at which it is not."""
+    """For how long the clock is ahead without an observation at which it is right."""
     runs, run = [0.0], 0.0
     for at, then in pairwise(n * LOOK_S for n in range(int(4 * CLOCK_DOUBT_S / LOOK_S) + 2)):
         run = run + then - at if ahead_s(at, wrong) > 0 else 0.0
@@ -53,11 +53,11 @@ def test_a_clock_that_is_wrong_for_less_than_the_doubt_is_never_believed_while_i
         watch.note(true_us + round(ahead * US_PER_S), begins_s + now_s)
         told_us = watch.confirmed_us(begins_s + now_s, doubt)
         if is_short:
-            assert told_us <= true_us + 1, "nothing is taken for older than it is"
+            assert told_us <= true_us + 1, "nothing is considered older than it is"
         if ahead:
             right_since_s = now_s + LOOK_S
         if now_s - right_since_s >= doubt + LOOK_S:
-            assert true_us - told_us <= STEP_US, "a clock that is right for the doubt is believed"
+            assert true_us - told_us <= STEP_US, "a clock that is right for the whole doubt is trusted"
 
 
 def test_a_process_that_has_just_begun_confirms_nothing() -> None:

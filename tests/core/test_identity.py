@@ -21,7 +21,7 @@ def decided(
     revision: int = 10,
     topics: str = "",
 ) -> Decision:
-    """``topics``: names of those that hold topics."""
+    """Make the decision. ``topics`` names the stores that hold topics."""
     return decide(
         EtcdState(identity=etcd, revision=revision, has_topics="etcd" in topics),
         StorageState(uri="/mnt/mq", marker=storage, has_topics="storage" in topics),

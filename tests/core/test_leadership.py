@@ -1,21 +1,21 @@
-"""The campaign for the leader lock, told as transcripts: event in, next action out."""
+"""The campaign for the leader lock, as transcripts: event in, next action out."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.core.leadership import (
-    Anothers,
     Ask,
     Campaign,
     Ended,
     Event,
-    Free,
-    Ours,
+    LockFree,
+    LockHeld,
+    LockHeldByOther,
     Pause,
     Stop,
-    TimePassed,
-    Unanswered,
+    StoreUnavailable,
+    Tick,
     Watch,
 )
 
@@ -23,7 +23,7 @@ TTL_S = 2.0
 
 
 def play(*story: tuple[float, Event]) -> list[str]:
-    """Each line: the time, what came, what is done next, and the revision led with."""
+    """Return a line per event: the time, the event, the next action, and the revision of the leadership."""
     campaign = Campaign(TTL_S)
     lines = [f"{campaign.action}"]
     for now, event in story:
@@ -35,79 +35,79 @@ def play(*story: tuple[float, Event]) -> list[str]:
 
 
 def test_the_first_to_ask_leads_and_looks_at_its_lock_again_and_again() -> None:
-    assert play((0, Ours(7)), (5, TimePassed()), (5, Ours(7))) == [
+    assert play((0, LockHeld(7)), (5, Tick()), (5, LockHeld(7))) == [
         "Ask()",
-        "0 Ours(revision=7) -> Watch(revision=7, until=5.0) leads 7",
-        "5 TimePassed() -> Ask() leads 7",
-        "5 Ours(revision=7) -> Watch(revision=7, until=10.0) leads 7",
+        "0 LockHeld(revision=7) -> Watch(revision=7, until=5.0) leads 7",
+        "5 Tick() -> Ask() leads 7",
+        "5 LockHeld(revision=7) -> Watch(revision=7, until=10.0) leads 7",
     ]
 
 
 def test_a_loser_watches_and_asks_when_the_lock_is_free() -> None:
-    assert play((0, Anothers(3)), (4, Free()), (4, Ours(9))) == [
+    assert play((0, LockHeldByOther(3)), (4, LockFree()), (4, LockHeld(9))) == [
         "Ask()",
-        "0 Anothers(revision=3) -> Watch(revision=3, until=5.0)",
-        "4 Free() -> Ask()",
-        "4 Ours(revision=9) -> Watch(revision=9, until=9.0) leads 9",
+        "0 LockHeldByOther(revision=3) -> Watch(revision=3, until=5.0)",
+        "4 LockFree() -> Ask()",
+        "4 LockHeld(revision=9) -> Watch(revision=9, until=9.0) leads 9",
     ]
 
 
 def test_a_loser_asks_every_two_and_a_half_ttl_in_any_case() -> None:
-    assert play((0, Anothers(3)), (5, TimePassed()), (5, Anothers(3)), (10, TimePassed()))[1:] == [
-        "0 Anothers(revision=3) -> Watch(revision=3, until=5.0)",
-        "5 TimePassed() -> Ask()",
-        "5 Anothers(revision=3) -> Watch(revision=3, until=10.0)",
-        "10 TimePassed() -> Ask()",
+    assert play((0, LockHeldByOther(3)), (5, Tick()), (5, LockHeldByOther(3)), (10, Tick()))[1:] == [
+        "0 LockHeldByOther(revision=3) -> Watch(revision=3, until=5.0)",
+        "5 Tick() -> Ask()",
+        "5 LockHeldByOther(revision=3) -> Watch(revision=3, until=10.0)",
+        "10 Tick() -> Ask()",
     ]
 
 
 def test_a_leader_goes_on_while_etcd_is_away() -> None:
-    assert play((0, Ours(7)), (3, Unanswered(0.5)), (3.5, TimePassed()), (4, Unanswered(0.5)))[2:] == [
-        "3 Unanswered(pause_s=0.5) -> Pause(until=3.5) leads 7",
-        "3.5 TimePassed() -> Ask() leads 7",
-        "4 Unanswered(pause_s=0.5) -> Pause(until=4.5) leads 7",
+    assert play((0, LockHeld(7)), (3, StoreUnavailable(0.5)), (3.5, Tick()), (4, StoreUnavailable(0.5)))[2:] == [
+        "3 StoreUnavailable(pause_s=0.5) -> Pause(until=3.5) leads 7",
+        "3.5 Tick() -> Ask() leads 7",
+        "4 StoreUnavailable(pause_s=0.5) -> Pause(until=4.5) leads 7",
     ]
 
 
 def test_a_leader_whose_lock_was_taken_steps_down() -> None:
-    assert play((0, Ours(7)), (1, Free()), (1, Anothers(8)))[2:] == [
-        "1 Free() -> Ask()",
-        "1 Anothers(revision=8) -> Watch(revision=8, until=6.0)",
+    assert play((0, LockHeld(7)), (1, LockFree()), (1, LockHeldByOther(8)))[2:] == [
+        "1 LockFree() -> Ask()",
+        "1 LockHeldByOther(revision=8) -> Watch(revision=8, until=6.0)",
     ]
 
 
 def test_a_lock_that_goes_between_asking_and_looking_is_asked_for_again() -> None:
-    assert play((0, Free()), (0, Ours(5)))[1:] == [
-        "0 Free() -> Ask()",
-        "0 Ours(revision=5) -> Watch(revision=5, until=5.0) leads 5",
+    assert play((0, LockFree()), (0, LockHeld(5)))[1:] == [
+        "0 LockFree() -> Ask()",
+        "0 LockHeld(revision=5) -> Watch(revision=5, until=5.0) leads 5",
     ]
 
 
 def test_the_end_of_the_session_ends_everything() -> None:
-    assert play((0, Ours(7)), (1, Ended()), (2, Ended()))[2:] == ["1 Ended() -> Stop()", "2 Ended() -> Stop()"]
+    assert play((0, LockHeld(7)), (1, Ended()), (2, Ended()))[2:] == ["1 Ended() -> Stop()", "2 Ended() -> Stop()"]
 
 
-@pytest.mark.parametrize(("before", "event"), [((), TimePassed()), ((Ours(1),), Ours(1)), ((Ended(),), Free())])
+@pytest.mark.parametrize(("before", "event"), [((), Tick()), ((LockHeld(1),), LockHeld(1)), ((Ended(),), LockFree())])
 def test_an_event_that_can_not_be_is_a_fault(before: tuple[Event, ...], event: Event) -> None:
     campaign = Campaign(TTL_S)
     for earlier in before:
         campaign.handle(earlier, 0)
-    with pytest.raises(AssertionError, match="can not end"):
+    with pytest.raises(AssertionError, match="cannot end"):
         campaign.handle(event, 1)
 
 
 EVENTS = st.one_of(
-    st.builds(Ours, st.integers(1, 9)),
-    st.builds(Anothers, st.integers(1, 9)),
-    st.just(Free()),
-    st.builds(Unanswered, st.floats(0, 1)),
-    st.just(TimePassed()),
+    st.builds(LockHeld, st.integers(1, 9)),
+    st.builds(LockHeldByOther, st.integers(1, 9)),
+    st.just(LockFree()),
+    st.builds(StoreUnavailable, st.floats(0, 1)),
+    st.just(Tick()),
     st.just(Ended()),
 )
 POSSIBLE = {
-    Ask: (Ours, Anothers, Free, Unanswered, Ended),
-    Watch: (Free, Unanswered, TimePassed, Ended),
-    Pause: (TimePassed, Ended),
+    Ask: (LockHeld, LockHeldByOther, LockFree, StoreUnavailable, Ended),
+    Watch: (LockFree, StoreUnavailable, Tick, Ended),
+    Pause: (Tick, Ended),
     Stop: (Ended,),
 }
 
@@ -122,8 +122,8 @@ def test_it_leads_only_by_an_answer_and_never_waits_for_ever(events: list[Event]
         before = campaign.revision
         action = campaign.handle(event, now)
         if campaign.revision != before:
-            assert campaign.revision == (event.revision if isinstance(event, Ours) else None)
-        if isinstance(event, Free | Anothers | Ended):
+            assert campaign.revision == (event.revision if isinstance(event, LockHeld) else None)
+        if isinstance(event, LockFree | LockHeldByOther | Ended):
             assert campaign.revision is None
         if isinstance(action, Watch | Pause):
             assert now <= action.until <= now + 2.5 * TTL_S

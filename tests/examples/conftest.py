@@ -1,4 +1,4 @@
-"""A cluster for the examples, whose data lies where `seaweedmq up` would put it, and the Spark of tests/spark."""
+"""A cluster for the examples, with its data where `seaweedmq up` would put it, and the Spark of tests/spark."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ maintenance_interval_s = 0.5
 
 @dataclass(frozen=True)
 class Beside:
-    """A running cluster as examples are told of it."""
+    """The addresses of a running cluster, as the examples take them."""
 
     cluster: Cluster
     folder: Path
-    """Has ``seaweedmq-data``."""
+    """Folder with ``seaweedmq-data``."""
 
     @property
     def bootstrap(self) -> str:
@@ -36,7 +36,7 @@ class Beside:
         return str(self.folder / "seaweedmq-data" / "storage")
 
     def hours(self, topic: str) -> pa.Table:
-        """All that is in a topic of delays by hour, with ``_key``."""
+        """Return the contents of a topic of delays by hour, with ``_key``."""
         with (
             seaweedmq.connect(self.bootstrap) as client,
             client.subscriber(topic, start="earliest", stop_at="latest") as subscriber,

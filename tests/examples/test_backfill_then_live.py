@@ -1,4 +1,4 @@
-"""One query over what was published before it began, in files by then, and what is published while it runs."""
+"""One query over records published before it began, now in files, and records published while it runs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The commands by which examples are run, word for word as modules and the README show them, one after another."""
+"""The commands of the examples, word for word as in the modules and the README, one after another."""
 
 import os
 import re
@@ -15,7 +15,7 @@ import pytest
 from matplotlib.image import imread
 from pyspark.sql import SparkSession
 
-from seaweedmq.cli.demo.windows import check_hours
+from benchmarks.demo.windows import check_hours
 from seaweedmq.examples import (
     backfill_then_live,
     flights_streaming,
@@ -39,14 +39,14 @@ RUN_PIPELINE = "cd pipeline && spark-pipelines run --conf spark.sql.catalogImple
 COMMANDS = {PUBLISH_JANUARY, STREAM, PUBLISH_FEBRUARY, COUNT, PLOT, WRITE_PIPELINE, RUN_PIPELINE}
 EXAMPLES = publish_flights, flights_streaming, backfill_then_live, plot_delays, declarative
 PIPELINE_S = 280
-"""A run of the pipeline takes less than a minute where it is alone, and begins with a JVM and a server in it."""
-README = Path(__file__).parents[2] / "README.md"
+"""Timeout in seconds: a run of the pipeline takes less than a minute alone, and begins with a JVM and a server."""
+README = Path(__file__).parents[2] / "seaweedmq" / "spark" / "README.md"
 TWO_MONTHS = 51_955
 """Flights of January and February."""
 
 
 def shown(text: str) -> list[str]:
-    """The commands in a text, without what is said about them."""
+    """Return the commands in a text, without their comments."""
     lines = re.findall(r"^\s*((?:python -m seaweedmq\.examples\.|cd pipeline|spark-pipelines).*)$", text, re.MULTILINE)
     return [line.split("  #")[0].strip() for line in lines]
 
@@ -60,7 +60,7 @@ def there(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(command: str) -> None:
-    """Run a command in this process: to start a Spark for each takes long."""
+    """Run a command in this process: starting a Spark for each takes long."""
     module, *arguments = shlex.split(command.removeprefix(PREFIX))
     name = f"seaweedmq.examples.{module}"
     import_module(f"{name}.__main__" if module == "declarative" else name).main(arguments)
@@ -97,10 +97,11 @@ def test_the_commands_do_what_is_said_of_them(
     run(PLOT)
     picture = imread(there / "delays.png")
     assert picture.shape[:2] == (540, 1080)
-    assert len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)) > 20, "there is next to nothing on it"
+    assert len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)) > 20, "the picture is almost empty"
 
 
 @pytest.mark.timeout(2 * PIPELINE_S + 60)
+@pytest.mark.deep
 def test_the_pipeline_writes_every_closed_hour_once_and_goes_on_in_its_next_run(beside: Beside, there: Path) -> None:
     run(f"{WRITE_PIPELINE} --source pipeline/flights --target pipeline/delays")
     publish_flights.publish(beside.bootstrap, "pipeline/flights", nyc.flights(1, 3))
@@ -135,7 +136,7 @@ def run_pipeline(folder: Path) -> None:
 
 
 def check_both(beside: Beside, folder: Path, flights: pa.Table) -> None:
-    """The hours lie in the topic, and where Spark puts tables."""
+    """The hours are in the topic, and where Spark puts tables."""
     expected = nyc.closed(nyc.delays_by_hour(flights), flights)
     check_hours(beside.hours("pipeline/delays"), expected)
     table = pq.read_table(folder / "pipeline" / "spark-warehouse" / "delays_by_hour")

@@ -1,4 +1,4 @@
-"""The data of the examples, and the figures that they have to come to, beside pandas."""
+"""The data of the examples, and their expected figures, computed with pandas."""
 
 from datetime import UTC, datetime
 

@@ -1,8 +1,9 @@
-"""Faults on a real cluster for some minutes: ``python -m tests.faults --minutes 10 --seed 1 [--only kill_leader ...]``.
+"""Command that injects faults into a real cluster: ``python -m tests.faults --minutes 10 --seed 1 [--only kill_leader
+...]``.
 
-Every episode has publishers and subscribers on three topics, natives or with Kafka's clients or both, while one fault
-strikes, or two or three together. Exit status 1 if anything acknowledged was lost, duplicated, reordered, or any other
-promise was broken.
+Every episode has publishers and subscribers on three topics, native or Kafka clients or both, during one fault, or two
+or three together. The exit status is 1 if acknowledged data was lost, duplicated or reordered, or any other promise
+broken.
 """
 
 import argparse
@@ -16,10 +17,10 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from seaweedmq.errors import SeaweedMQError
-from tests.faults.arena import Fault
 from tests.faults.episode import Outcome, play, possible, stage
 from tests.faults.faults import ALONE, FAULTS, NEEDS_CLOCKS, NEEDS_LIMITED_STORAGE, NEEDS_MEMBERS, NEEDS_MOUNT
 from tests.faults.machines.network import Unsupported
+from tests.faults.testbed import Fault
 from tests.faults.users.kafka_workload import PLANS as KAFKA_PLANS
 from tests.faults.users.kafka_workload import RECORDS_PER_S as KAFKA_RECORDS_PER_S
 from tests.faults.users.workload import ALL_PLANS, RECORDS_PER_S
@@ -27,22 +28,22 @@ from tests.support.history import Violation
 
 EPISODES_PER_CLUSTER = 8
 MEMBERS = 3
-"""Of the group, where there is one."""
+"""Number of members of the group, in episodes with one."""
 OWN_STORAGE_MIB = 512
 USERS = ("native", "kafka", "both")
 LIMITS = ("mount", "quota")
-"""Ways to have a disk that can be filled."""
+"""Kinds of storage that can be filled."""
 LEASE_TTLS_S = (1.5, 2.0, 3.0)
 CLOCKS_SHARE = 0.3
 """Share of clusters whose wall clocks can be stepped."""
 SHOWN_MAX = 5
 """Violations of each rule that are printed."""
 VIOLATIONS = "violations.txt"
-"""All of them, beside the logs."""
+"""File with all violations, beside the logs."""
 
 
 def _limit(rng: random.Random, wanted: Collection[Fault]) -> str | None:
-    """The kind of storage: one of ``LIMITS``, or a plain folder."""
+    """Return the kind of storage: one of ``LIMITS``, or None for a plain directory."""
     if any(fault in NEEDS_MOUNT for fault in wanted):
         return "mount"
     if any(fault in NEEDS_LIMITED_STORAGE for fault in wanted):
@@ -51,7 +52,7 @@ def _limit(rng: random.Random, wanted: Collection[Fault]) -> str | None:
 
 
 def _choose(rng: random.Random, names: list[str]) -> list[str]:
-    """One fault, or several that may strike together."""
+    """Choose one fault, or several that may strike together."""
     together = [name for name in names if FAULTS[name] not in ALONE]
     if rng.random() < 0.5 or len(together) < 2:
         return [rng.choice(names)]
@@ -126,7 +127,7 @@ async def _hurt(args: argparse.Namespace) -> list[Outcome]:
 
 
 def _some(violations: Sequence[Violation]) -> list[Violation]:
-    """The first ones of each rule: a record that is stored twice is met by every reader."""
+    """Return the first violations of each rule: every reader meets a record that is stored twice."""
     rules = dict.fromkeys(v.rule for v in violations)
     return [v for rule in rules for v in [v for v in violations if v.rule == rule][:SHOWN_MAX]]
 
@@ -137,7 +138,7 @@ def _say(verbose: bool) -> Callable[[str], None]:
 
 
 def main() -> int:
-    """0 if every promise was kept."""
+    """Return 0 if every promise was kept."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
@@ -147,7 +148,7 @@ def main() -> int:
     parser.add_argument("--records-per-s", type=float, default=RECORDS_PER_S, help="of each of three topics")
     parser.add_argument("--kafka-records-per-s", type=float, default=KAFKA_RECORDS_PER_S, help="as above, by Kafka's")
     parser.add_argument("--keep", action="store_true", help="leave the files and logs of every cluster in /tmp")
-    parser.add_argument("--verbose", action="store_true", help="say what strikes when")
+    parser.add_argument("--verbose", action="store_true", help="print each fault as it strikes")
     args = parser.parse_args()
     outcomes = asyncio.run(_hurt(args))
     print(

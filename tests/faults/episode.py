@@ -1,4 +1,4 @@
-"""One episode: users come, faults strike, everything is mended, and what the users saw is judged."""
+"""Episode of users, faults, repair, and judgment of the users' observations."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seaweedmq.errors import SeaweedMQError
-from tests.faults.arena import Arena
 from tests.faults.faults import (
     ALONE,
     FAULTS,
@@ -29,43 +28,45 @@ from tests.faults.machines.etcd_data import EtcdToolError
 from tests.faults.machines.mount import StorageMount
 from tests.faults.machines.network import Loopback, Network, best_network
 from tests.faults.machines.wall_clock import library
+from tests.faults.testbed import FaultTestbed
 from tests.faults.users.kafka_workload import RECORDS_PER_S as KAFKA_RECORDS_PER_S
 from tests.faults.users.kafka_workload import KafkaWorkload
 from tests.faults.users.workload import ALL_PLANS, RECORDS_PER_S, TopicPlan, Workload
 from tests.support.history import Violation
 
 CALM_S = 1.5
-"""Before topics are created: what the last episode cost a broker must be off its load report, or segments avoid it."""
+"""Seconds before topics are created: the last episode's load must leave the load reports, or segments avoid the broker.
+"""
 WARM_UP_S = 0.5
 STAGGER_S = 3.0
-"""Faults of one episode begin within this time."""
+"""Seconds within which the faults of one episode begin."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What an episode showed."""
+    """The results of an episode."""
 
     faults: tuple[str, ...]
     seed: str
     acked: int = 0
     kafka_acked: int = 0
-    """Of these, by Kafka's clients."""
+    """Number of those records that Kafka clients published."""
     commits: int = 0
-    """Offsets that members of Kafka's committed."""
+    """Offsets that Kafka members committed."""
     commit_wait_s: float = 0.0
-    """The longest time in which one of them could not commit what it wanted to."""
+    """Longest time in seconds for which one of them could not commit."""
     generations: int = 0
-    """Of their group, after the one it had."""
+    """Number of their group's generations after the initial one."""
     read: int = 0
     given: int = 0
-    """To the members of a group, what came again included."""
+    """Records delivered to the members of a group, including redeliveries."""
     violations: list[Violation] = field(default_factory=list)
     unfit: list[str] = field(default_factory=list)
-    """Strikes that hit somebody else, since nobody had the role: what they show is not what the fault is for."""
+    """Strikes whose role no broker had, so that they hit another broker: they do not test the fault."""
     changes: int = 0
-    """Splits, merges and moves that were made."""
+    """Number of completed splits, merges and moves."""
     gaps_s: dict[str, float] = field(default_factory=dict)
-    """By label of the topic: ``Waits.gap_s``."""
+    """``Waits.gap_s`` by label of the topic."""
     slowest_s: float = 0.0
     loop_lag_s: float = 0.0
     seconds: float = 0.0
@@ -75,11 +76,11 @@ class Outcome:
         return max(self.gaps_s.values(), default=0.0)
 
     def count(self, *rules: str) -> int:
-        """Violations of these rules."""
+        """Return the number of violations of these rules."""
         return sum(v.rule in rules for v in self.violations)
 
     def line(self) -> str:
-        """For people."""
+        """Return a summary line."""
         counts = Counter(v.rule for v in self.violations)
         gaps = ", ".join(f"{label} {gap:.2f}" for label, gap in self.gaps_s.items())
         given = f", {self.given:6} given to a group" if self.given else ""
@@ -109,8 +110,9 @@ async def play(
     calm_s: float = CALM_S,
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
-    """Let these faults strike, together if they are several, while users publish and read. Gaps are measured well only
-    if the cluster was calm for ``calm_s`` before."""
+    """Let these faults strike, several of them together, while users publish and read.
+
+    Gaps are measured accurately only if the cluster was calm for ``calm_s`` before."""
     began = time.monotonic()
     rng = random.Random(seed)
     outcome = Outcome(faults=tuple(faults), seed=seed)
@@ -131,7 +133,7 @@ async def play(
         records_per_s=kafka_records_per_s,
         members=kafka_members,
     )
-    arena = Arena(
+    testbed = FaultTestbed(
         cluster,
         [topic.name for topic in workload.topics],
         [f"kafka/{topic.name}" for topic in kafka.topics],
@@ -143,23 +145,23 @@ async def play(
     await asyncio.sleep(calm_s)
     try:
         async with workload, kafka:
-            await _suffer(arena, workload, kafka, outcome)
+            await _suffer(testbed, workload, kafka, outcome)
     except (SeaweedMQError, TimeoutError) as error:
         outcome.violations.append(Violation("stuck", f"the users cannot begin: {error!r}"))
     outcome.seconds = time.monotonic() - began
     return outcome
 
 
-async def _suffer(arena: Arena, workload: Workload, kafka: KafkaWorkload, outcome: Outcome) -> None:
-    """Let the faults of the outcome strike users that are there, and judge."""
-    cluster, faults = arena.cluster, outcome.faults
+async def _suffer(testbed: FaultTestbed, workload: Workload, kafka: KafkaWorkload, outcome: Outcome) -> None:
+    """Let the faults of the outcome strike the users, and judge."""
+    cluster, faults = testbed.cluster, outcome.faults
     await workload.until_flowing()
     await kafka.until_flowing()
     await asyncio.sleep(WARM_UP_S)
     workload.forget_waits()
     kafka.forget_waits()
     await asyncio.gather(
-        *(_strike(arena, name, arena.rng.uniform(0, STAGGER_S) if len(faults) > 1 else 0.0) for name in faults)
+        *(_strike(testbed, name, testbed.rng.uniform(0, STAGGER_S) if len(faults) > 1 else 0.0) for name in faults)
     )
     try:
         await restore(cluster)
@@ -172,13 +174,13 @@ async def _suffer(arena: Arena, workload: Workload, kafka: KafkaWorkload, outcom
         outcome.violations.append(Violation("stuck", f"the cluster does not resume: {error!r}"))
         outcome.violations += [Violation("error", e) for topic in workload.topics for e in topic.errors]
         outcome.violations += [Violation("error", e) for topic in kafka.topics for e in topic.errors]
-    outcome.violations += [Violation("exit", sentence) for sentence in arena.exits]
+    outcome.violations += [Violation("exit", sentence) for sentence in testbed.exits]
     tracebacks = await asyncio.to_thread(cluster.tracebacks)
     outcome.violations += [Violation("traceback", line) for line in tracebacks]
     if not outcome.violations:
         await workload.forget()
         await kafka.forget()
-    outcome.unfit, outcome.changes = arena.unfit, arena.changes
+    outcome.unfit, outcome.changes = testbed.unfit, testbed.changes
     outcome.loop_lag_s = workload.loop_lag_s
     for topic in workload.topics:
         outcome.acked += topic.acked
@@ -197,16 +199,16 @@ async def _suffer(arena: Arena, workload: Workload, kafka: KafkaWorkload, outcom
     outcome.commit_wait_s, outcome.generations = kafka.commit_wait_s, kafka.generations
 
 
-async def _strike(arena: Arena, name: str, after_s: float) -> None:
+async def _strike(testbed: FaultTestbed, name: str, after_s: float) -> None:
     await asyncio.sleep(after_s)
     try:
-        await FAULTS[name](arena)
+        await FAULTS[name](testbed)
     except EtcdToolError as error:
-        arena.exits.append(f"{name}: {error}")
+        testbed.exits.append(f"{name}: {error}")
     except (SeaweedMQError, TimeoutError) as error:
         if FAULTS[name] in ALONE:
-            arena.exits.append(f"{name} of a cluster that was well: {error!r}")
-        arena.say(f"{name} found no victim: {error}")  # with etcd down nobody knows who does what
+            testbed.exits.append(f"{name} of a cluster that was well: {error!r}")
+        testbed.say(f"{name} found no victim: {error}")  # with etcd down all roles are unknown
 
 
 @contextlib.asynccontextmanager
@@ -221,16 +223,16 @@ async def stage(
     loopback: bool = False,
     settings: Mapping[str, float] | None = None,
 ) -> AsyncIterator[Cluster]:
-    """A cluster on the best network there is.
+    """Provide a cluster on the best available network.
 
     Args:
-        own_storage_mib: size of a file system of its own, which may be filled and taken away.
-        quota: brokers whose writes fail when the tests say so, see ``quota_broker``.
-        clocks: brokers with wall clocks that can be stepped.
-        settings: of ``BrokerConfig``.
+        own_storage_mib: Size of a file system of its own, which can be filled and unmounted.
+        quota: Whether the tests can make brokers' writes fail, see ``quota_broker``.
+        clocks: Whether the brokers' wall clocks can be stepped.
+        settings: Settings of ``BrokerConfig``.
 
     Raises:
-        Unsupported: this machine allows no file system of its own, or has no libfaketime.
+        Unsupported: If this machine allows no file system of its own, or has no libfaketime.
     """
     network: Network
     async with contextlib.AsyncExitStack() as stack:
@@ -263,7 +265,7 @@ async def stage(
 def possible(
     cluster: Cluster, *, members: int, kafka_members: int = 0, natives: bool = True, kafka: bool = False
 ) -> list[str]:
-    """Names of the faults this cluster can be hurt with, with these users."""
+    """Return the names of the faults that this cluster supports with these users."""
     return [
         name
         for name, fault in FAULTS.items()

@@ -1,4 +1,4 @@
-"""A topic that is deleted and created again under load: nothing of the old one may show up in its namesake."""
+"""A topic that is deleted and recreated under load: no record of the old topic may appear in the new one."""
 
 import asyncio
 import itertools
@@ -10,13 +10,13 @@ from functools import partial
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.errors import AlreadyExists, NotFound, SeaweedMQError
-from tests.faults.arena import Arena
+from tests.faults.testbed import FaultTestbed
 
 LIVES = 4
-"""Of the topic, one after another."""
+"""Number of times the topic is created."""
 LIFE_S_MAX = 0.8
 PAUSE_S_MAX = 0.004
-"""Between two records."""
+"""Longest pause in seconds between two records."""
 KEYS = 5
 BEGIN_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 60.0
@@ -27,30 +27,30 @@ _names = itertools.count()
 
 @dataclass(slots=True)
 class Life:
-    """What was sent while the topic had one uid, by a publisher that does not know that it is going to be deleted."""
+    """Records sent to one incarnation of the topic, by a publisher unaware of the coming deletion."""
 
     number: int
     acked: set[bytes] = field(default_factory=set)
     sent: int = 0
     begun: asyncio.Event = field(default_factory=asyncio.Event)
-    """Something is acknowledged: the publisher has seen this life, not the next one."""
+    """Set once a record is acknowledged: the publisher knows this incarnation, not the next."""
 
     def value(self) -> bytes:
-        """Of the next record."""
+        """Return the next record's value."""
         self.sent += 1
         return b"life %d record %d" % (self.number, self.sent)
 
-    async def publish(self, client: aio.Client, topic: str, arena: Arena) -> None:
-        """Until the topic is gone, or this is cancelled."""
+    async def publish(self, client: aio.Client, topic: str, testbed: FaultTestbed) -> None:
+        """Publish until the topic is deleted, or this is cancelled."""
         try:
             async with client.publisher(topic) as publisher:
                 while True:
                     value = self.value()
                     sent = await publisher.send(value, key=b"%d" % (self.sent % KEYS))
                     sent.add_done_callback(partial(self._note, value))
-                    await asyncio.sleep(arena.rng.uniform(0, PAUSE_S_MAX))
+                    await asyncio.sleep(testbed.rng.uniform(0, PAUSE_S_MAX))
         except SeaweedMQError as error:
-            arena.say(f"the publisher of life {self.number} of {topic} ends: {error}")
+            testbed.say(f"the publisher of life {self.number} of {topic} ends: {error}")
 
     def _note(self, value: bytes, done: "Future[aio.Receipt]") -> None:
         if done.exception() is None:
@@ -58,33 +58,33 @@ class Life:
             self.begun.set()
 
 
-async def recreate(arena: Arena) -> None:
-    """A topic is deleted and created again some times, while publishers and a subscriber are at it."""
+async def recreate(testbed: FaultTestbed) -> None:
+    """Delete and recreate a topic several times, during publishes and a subscription."""
     topic = f"faults/recreated-{next(_names)}"
     publishing: list[asyncio.Task[None]] = []
-    async with await aio.connect(arena.cluster.bootstrap, config=CLIENT) as client:
+    async with await aio.connect(testbed.cluster.bootstrap, config=CLIENT) as client:
         try:
             for number in range(LIVES):
                 life = Life(number)
-                await _create(client, topic, replicas=arena.rng.choice((1, 2)))
-                sending = asyncio.create_task(life.publish(client, topic, arena), name=f"life {number}")
+                await _create(client, topic, replicas=testbed.rng.choice((1, 2)))
+                sending = asyncio.create_task(life.publish(client, topic, testbed), name=f"life {number}")
                 publishing.append(sending)
-                publishing.append(asyncio.create_task(_read(client, topic, arena), name=f"reader of life {number}"))
-                await asyncio.sleep(arena.rng.uniform(0, LIFE_S_MAX))
+                publishing.append(asyncio.create_task(_read(client, topic, testbed), name=f"reader of life {number}"))
+                await asyncio.sleep(testbed.rng.uniform(0, LIFE_S_MAX))
                 await _begin(life, sending)
                 if number < LIVES - 1:
                     await _gone(client.admin.delete_topic(topic))
-            await _judge(client, topic, life, arena)
+            await _judge(client, topic, life, testbed)
         finally:
             for task in publishing:
                 task.cancel()
             await asyncio.gather(*publishing, return_exceptions=True)
         await _gone(client.admin.delete_topic(topic))
-    arena.say(f"{topic} was created {LIVES} times")
+    testbed.say(f"{topic} was created {LIVES} times")
 
 
 async def _begin(life: Life, sending: "asyncio.Task[None]") -> None:
-    """Once something is acknowledged; a publisher that has nothing yet could begin in the next life, and is stopped."""
+    """Wait for an acknowledgement; stop a publisher without one, which could begin in the next incarnation."""
     try:
         async with asyncio.timeout(BEGIN_TIMEOUT_S):
             await life.begun.wait()
@@ -97,28 +97,28 @@ async def _create(client: aio.Client, topic: str, replicas: int) -> None:
     try:
         await client.admin.create_topic(topic, segments=2, replicas=replicas)
     except AlreadyExists:
-        """Of an attempt whose answer was lost."""
+        """An attempt whose answer was lost has created it."""
 
 
 async def _gone(deleting: Awaitable[None]) -> None:
     try:
         await deleting
     except NotFound:
-        """By an attempt whose answer was lost."""
+        """An attempt whose answer was lost has deleted it."""
 
 
-async def _read(client: aio.Client, topic: str, arena: Arena) -> None:
-    """A subscriber that sees its topic go."""
+async def _read(client: aio.Client, topic: str, testbed: FaultTestbed) -> None:
+    """Subscribe until the topic is deleted."""
     try:
         async with client.subscriber(topic, start="earliest") as subscriber:
             async for _ in subscriber:
-                """What it gets is not what this is about."""
+                """The received records do not matter here."""
     except SeaweedMQError as error:
-        arena.say(f"a subscriber of {topic} ends: {error}")
+        testbed.say(f"a subscriber of {topic} ends: {error}")
 
 
-async def _judge(client: aio.Client, topic: str, life: Life, arena: Arena) -> None:
-    """The last life has what it acknowledged, once each, and nothing of any other."""
+async def _judge(client: aio.Client, topic: str, life: Life, testbed: FaultTestbed) -> None:
+    """Check that the last incarnation has its acknowledged records once each, and no others."""
     acked = set(life.acked)
     try:
         async with (
@@ -127,12 +127,12 @@ async def _judge(client: aio.Client, topic: str, life: Life, arena: Arena) -> No
         ):
             values = [message.value async for message in subscriber]
     except TimeoutError:
-        arena.exits.append(f"{topic} can not be read to its end within {READ_TIMEOUT_S:g} s")
+        testbed.exits.append(f"{topic} cannot be read to its end within {READ_TIMEOUT_S:g} s")
         return
     mine = b"life %d " % life.number
     if strangers := [v for v in values if not v.startswith(mine)]:
-        arena.exits.append(f"{topic} has {len(strangers)} records of a topic that was deleted: {strangers[:3]}")
+        testbed.exits.append(f"{topic} has {len(strangers)} records of a topic that was deleted: {strangers[:3]}")
     if lost := acked - set(values):
-        arena.exits.append(f"{topic} lost {len(lost)} acknowledged records: {sorted(lost)[:3]}")
+        testbed.exits.append(f"{topic} lost {len(lost)} acknowledged records: {sorted(lost)[:3]}")
     if len(set(values)) < len(values):
-        arena.exits.append(f"{topic} has {len(values) - len(set(values))} records twice")
+        testbed.exits.append(f"{topic} has {len(values) - len(set(values))} records twice")

@@ -1,29 +1,29 @@
-"""A broker that runs out of what its process may have."""
+"""Exhaustion of a broker process's resource limits."""
 
 import asyncio
 import resource
 
 import psutil
 
-from tests.faults.arena import Arena
+from tests.faults.testbed import FaultTestbed
 
 FEW_S = (0.5, 6.0)
-"""Shorter and longer than a lease."""
+"""Seconds shorter and longer than a lease."""
 
 
-async def few_descriptors(arena: Arena) -> None:
-    """A broker may open no further file or connection for a while; what is open stays."""
-    node = await arena.victim("a primary", 0)
+async def few_descriptors(testbed: FaultTestbed) -> None:
+    """Keep a broker from opening files or connections for a while; open ones stay usable."""
+    node = await testbed.victim("a primary", 0)
     if node.pid is None:
         return
     process = psutil.Process(node.pid)
     before = process.rlimit(resource.RLIMIT_NOFILE)
     opened = await asyncio.to_thread(process.num_fds)
-    arena.say(f"{node} may open nothing beyond {opened} files")
+    testbed.say(f"{node} may open nothing beyond {opened} files")
     try:
         process.rlimit(resource.RLIMIT_NOFILE, (opened, before[1]))
-        await asyncio.sleep(arena.rng.uniform(*FEW_S))
+        await asyncio.sleep(testbed.rng.uniform(*FEW_S))
         process.rlimit(resource.RLIMIT_NOFILE, before)
     except psutil.NoSuchProcess:
         return  # another fault has ended it
-    arena.say(f"{node} may open files again")
+    testbed.say(f"{node} may open files again")

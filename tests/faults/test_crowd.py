@@ -1,4 +1,4 @@
-"""More publishers on one segment than it keeps idle ones in mind, and its primary is killed."""
+"""Test with more publishers on one segment than it remembers when idle, and a killed primary."""
 
 import asyncio
 import contextlib
@@ -23,25 +23,25 @@ KILLED_IN_TURN = 2
 
 
 class Crowd:
-    """The process of the publishers."""
+    """The process with the publishers."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     async def hears(self, word: str) -> None:
-        """Until the process says so."""
+        """Wait until the process prints the word."""
         assert self._process.stdout is not None
         line = (await self._process.stdout.readline()).decode().strip()
         assert line == word, f"the crowd says {line!r}, not {word!r}"
 
     async def begin(self) -> None:
-        """The next turn; return when all is sent."""
+        """Begin the next turn; return when all records are sent."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"go\n")
         await self.hears("sent")
 
     async def end(self) -> None:
-        """Let it close all publishers in good order."""
+        """Let it close all publishers cleanly."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         assert await self._process.wait() == 0

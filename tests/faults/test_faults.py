@@ -1,4 +1,4 @@
-"""Every fault on a real cluster, and some together. Gaps are judged on the best of a few attempts, losses on all."""
+"""Tests of every fault on a real cluster, and of combinations: gaps on the best of a few attempts, losses on all."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,20 +17,20 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"),
 
 TTL_S = 2.0
 ATTEMPTS = 3
-"""This machine has other things to do as well."""
+"""Attempts for gaps, since other load on the machine causes some."""
 OWN_STORAGE_MIB = 64
 MEMBERS = 3
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """Three brokers that all tests of this module hurt one after another; each finds it mended."""
+    """Three brokers that the module's tests share; each test repairs them."""
     async with stage(tmp_path_factory.mktemp("faults"), lease_ttl_s=TTL_S) as running:
         yield running
 
 
 async def hurt(cluster: Cluster, *faults: str, gap_s: dict[str, float] | None = None, members: int = 0) -> Outcome:
-    """Play until the gaps are within their limits (by label of the topic); nothing may ever be lost."""
+    """Play until the gaps are within their limits (by label of the topic); no attempt may lose records."""
     for attempt in range(ATTEMPTS):
         outcome = await play(cluster, faults, seed=f"{'-'.join(faults)}-{attempt}", members=members)
         print(outcome.line())
@@ -42,12 +42,12 @@ async def hurt(cluster: Cluster, *faults: str, gap_s: dict[str, float] | None = 
 
 
 def both(limit_s: float) -> dict[str, float]:
-    """The limit for the topics with two replicas."""
+    """Return the limit for the topics with two replicas."""
     return {REPLICATED.label: limit_s, STORED.label: limit_s}
 
 
 def every(limit_s: float) -> dict[str, float]:
-    """The limit for all topics."""
+    """Return the limit for all topics."""
     return {**both(limit_s), SINGLE.label: limit_s}
 
 

@@ -1,6 +1,7 @@
-"""A flood on a topic of one segment: it grows, it shrinks, and a group that loses two members reads all of it in order.
+"""Test of a flood on a topic of one segment: it grows, it shrinks, and a group that loses two members reads it in
+order.
 
-How fast is for the benchmark to say (``python -m benchmarks --suite flood``).
+The benchmark measures the speed (``python -m benchmarks --suite flood``).
 """
 
 from pathlib import Path

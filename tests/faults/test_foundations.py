@@ -1,4 +1,4 @@
-"""Failures beneath a cluster: its storage, its etcd and its clocks. Losses are judged, and not gaps."""
+"""Tests of failures beneath a cluster: its storage, its etcd and its clocks. They judge losses, not gaps."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
 
 
 async def hurt(cluster: Cluster, *faults: str) -> None:
-    """Play one episode; nothing may be lost, stored twice or reordered."""
+    """Play one episode, which must not lose, duplicate or reorder records."""
     if not {*faults} <= {*possible(cluster, members=0)}:
         pytest.skip("needs mounts, which need root, or the Debian package libfaketime")
     outcome = await play(cluster, faults, seed="-".join(faults), records_per_s=RECORDS_PER_S, calm_s=0.0)

@@ -1,4 +1,4 @@
-"""Faults against users with Kafka's clients: idempotent publishers, readers, and a group whose coordinator is hurt."""
+"""Tests of faults with Kafka clients: idempotent publishers, readers, and a group whose coordinator is hit."""
 
 from collections.abc import AsyncIterator
 
@@ -13,22 +13,22 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"),
 
 TTL_S = 1.5
 ATTEMPTS = 3
-"""This machine has other things to do as well."""
+"""Attempts for gaps, since other load on the machine causes some."""
 MEMBERS = 3
 RECORDS_PER_S = 150.0
 RESUMED_S = 1.5
-"""Until members commit again, after another broker leads."""
+"""Seconds until members commit again, after another broker leads."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """Three brokers that all tests of this module hurt one after another; each finds it mended."""
+    """Three brokers that the module's tests share; each test repairs them."""
     async with stage(tmp_path_factory.mktemp("faults"), lease_ttl_s=TTL_S) as running:
         yield running
 
 
 async def hurt(cluster: Cluster, *faults: str, attempt: int = 0) -> Outcome:
-    """Nothing may be lost, stored twice or reordered, and what the group committed counts."""
+    """Play one episode, which must not lose, duplicate or reorder records, nor lose commits."""
     outcome = await play(
         cluster,
         faults,
@@ -60,7 +60,7 @@ async def test_members_and_connections_end_while_a_primary_dies(cluster: Cluster
 
 
 async def test_all_leases_end_at_once_and_clients_go_on(cluster: Cluster) -> None:
-    """In that moment no broker is registered, and clients that are shown nobody ask nobody for minutes."""
+    """While no broker is registered, metadata without brokers would keep clients from any request for minutes."""
     await hurt(cluster, "cut_etcd_all")
 
 

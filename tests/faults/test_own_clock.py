@@ -1,4 +1,4 @@
-"""What the clock of those who measure leaves out, and what it does not."""
+"""Tests of the clock that excludes standstills of the measuring process."""
 
 import asyncio
 import time
@@ -26,11 +26,11 @@ async def test_it_does_not_go_while_the_process_stands_still(clock: OwnClock) ->
     assert clock.now_s() - before_s < STANDSTILL_S, "before the watch has seen it"
     await asyncio.sleep(STEP_S)
     assert clock.now_s() - before_s < LONG_S, "and after"
-    assert clock.longest_s >= LONG_S - STEP_S, "the lag is told all the same"
+    assert clock.longest_s >= LONG_S - STEP_S, "the lag is reported nevertheless"
 
 
 async def test_it_goes_while_the_process_computes(clock: OwnClock) -> None:
-    # Of this thread: with others of the process beside it, half a second of CPU can pass in less than half a second.
+    # CPU time of this thread alone: with other threads, half a second can pass in less than half a second.
     before_s, began_s = clock.now_s(), time.thread_time()
     while time.thread_time() - began_s < LONG_S:
         pass

@@ -11,7 +11,7 @@ from tests.faults.machines.cluster import Cluster
 
 @pytest.fixture(scope="module")
 def broker_settings() -> Mapping[str, float]:
-    """Of ``BrokerConfig``; a module that wants some has a fixture of this name."""
+    """Settings of ``BrokerConfig``; a module that needs some has a fixture of this name."""
     return {}
 
 
@@ -19,6 +19,6 @@ def broker_settings() -> Mapping[str, float]:
 async def cluster(
     tmp_path_factory: pytest.TempPathFactory, broker_settings: Mapping[str, float]
 ) -> AsyncIterator[Cluster]:
-    """Three brokers with a real etcd, that no test may leave worse than it found them."""
+    """Three brokers with a real etcd, which every test leaves in order."""
     async with stage(tmp_path_factory.mktemp("cluster"), loopback=True, settings=broker_settings) as running:
         yield running

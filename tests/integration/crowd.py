@@ -1,7 +1,7 @@
 """Many clients of one broker as a process: ``python -m tests.integration.crowd KIND BOOTSTRAP COUNT``.
 
-``paused``: subscribers that take one batch and no more. ``deaf``: subscribe streams with credit that nobody reads from.
-``large``: publishers of records of 12 MB, one after the other, without end. Prints "ready" once all have begun.
+``paused``: subscribers that take one batch only. ``deaf``: subscribe streams with credit that are never read.
+``large``: publishers of records of 12 MB, one after another, without end. Prints "ready" once all have begun.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ import grpc.aio
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.model.config import MIB
-from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
+from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import TopicName
-from seaweedmq.rpc import data
+from seaweedmq.rpc.messages import data
 from seaweedmq.rpc.transport import SUBSCRIBE
 
 STORED = "crowd/stored"

@@ -1,9 +1,9 @@
 """One member of a group as a process: ``python -m tests.integration.group_member BOOTSTRAP TOPIC MEMBER HOW``.
 
 ``read``: prints "offset deliveries value" of every record, and acknowledges it. ``hold``: prints the first record,
-waits for a line on stdin, acknowledges, and prints what became of the commit. ``slow``: as ``read``, a record every 0.2
-s, and prints when by the machine's steady clock in front. ``burn`` and ``burn-aio``: a handler that
-computes, in a thread or in the event loop itself, before it returns; prints "burnt" then.
+waits for a line on stdin, acknowledges, and prints the outcome of the commit. ``slow``: as ``read``, a record every
+0.2 s, and prints the time of the machine's steady clock in front. ``burn`` and ``burn-aio``: a handler that computes,
+in a thread or in the event loop itself, before it returns; prints "burnt" then.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ BURN_S = 15.0
 
 
 def burn() -> None:
-    """Pure Python, which holds the interpreter's lock."""
+    """Compute in pure Python, which holds the interpreter's lock."""
     end = time.monotonic() + BURN_S
     number = 0
     while time.monotonic() < end:
@@ -90,7 +90,7 @@ WAYS: dict[str, Callable[[seaweedmq.GroupSubscriber], None]] = {
 
 
 def main() -> None:
-    """As the module says."""
+    """Run the member that the module describes."""
     bootstrap, topic, member, how = sys.argv[1:]
     if how == "burn-aio":
         asyncio.run(burn_in_loop(bootstrap, topic, member))

@@ -16,7 +16,7 @@ from seaweedmq import ClientConfig, aio
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT
 from seaweedmq.coordination import local
 from seaweedmq.errors import Unavailable
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.process.free_ports import free_ports
 from tests.support.commands import COMMAND
 
 pytestmark = pytest.mark.integration
@@ -37,7 +37,7 @@ class Node:
             self.process = subprocess.Popen(command, stderr=stderr, stdin=subprocess.DEVNULL)
 
     async def health(self) -> str:
-        """The state that the broker reports; "" before it answers."""
+        """Return the state that the broker reports; "" before it answers."""
         async with grpc.aio.insecure_channel(self.address) as channel:
             try:
                 reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)

@@ -1,4 +1,4 @@
-"""A topic with --auto-compact on real brokers: many small tables appear, few are there, every record is read once."""
+"""A topic with --auto-compact on real brokers: many small tables appear, few remain, every record is read once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -40,12 +40,12 @@ def tables(folder: Path) -> list[Path]:
 
 
 def kept(folder: Path) -> list[Path]:
-    """Those that were merged have this name left."""
+    """Retained links of merged tables."""
     return list((folder / KEPT).glob("*.parquet"))
 
 
 async def follow(client: aio.Client, got: list[int]) -> None:
-    """Read on and on; each record is the next number."""
+    """Read until the end of the test; each record is the next number."""
     async with client.subscriber(TOPIC, start="earliest") as subscriber:
         async for message in subscriber:
             assert int(message.value) == len(got)

@@ -1,4 +1,4 @@
-"""Settings by name and records deleted by hand, on real brokers with a real etcd."""
+"""Settings by name and manual deletion of records, on real brokers with a real etcd."""
 
 import asyncio
 from collections import Counter
@@ -29,7 +29,7 @@ async def client(cluster: Cluster) -> AsyncIterator[aio.Client]:
 
 
 async def read(client: aio.Client, topic: str) -> dict[int, list[int]]:
-    """Offsets that a subscriber gets, by partition."""
+    """Return the offsets that a subscriber gets, by partition."""
     offsets: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
     async with client.subscriber(topic, start="earliest", stop_at="latest") as subscriber:
         async for message in subscriber:
@@ -52,7 +52,7 @@ async def test_what_was_deleted_stays_deleted_wherever_its_partition_is(cluster:
     counts = Counter(partition_of(key, PARTITIONS) for key in KEYS)
     ends = {partition: 10 * counts[partition] for partition in range(PARTITIONS)}
     assert await admin.delete_records(topic, {0: 25, 2: ends[2]}) == {0: 25, 2: ends[2]}
-    with pytest.raises(OutOfRange, match="nothing above what is committed can be deleted"):
+    with pytest.raises(OutOfRange, match="only committed records can be deleted"):
         await admin.delete_records(topic, {1: ends[1] + 1})
     left = {0: list(range(25, ends[0])), 1: list(range(ends[1])), 2: []}
     assert await read(client, topic) == left
@@ -71,7 +71,7 @@ async def test_what_was_deleted_stays_deleted_wherever_its_partition_is(cluster:
     assert await admin.delete_records(topic, {0: 3}) == {0: 25}
 
     def snapshot() -> dict[int, int]:
-        """Lowest offset of each partition, as a reader of the files finds it."""
+        """Return the lowest offset of each partition, as a reader of the files finds it."""
         found = read_snapshot(cluster.directory / "storage", TopicName.parse(topic))
         begins: dict[int, int] = {}
         for segment in found.segments:
@@ -81,7 +81,7 @@ async def test_what_was_deleted_stays_deleted_wherever_its_partition_is(cluster:
         return begins
 
     async with asyncio.timeout(PATIENCE_S):
-        while snapshot() != {0: 25, 1: 0, 2: ends[2]}:  # noqa: ASYNC110 - documents are written soon, and tell nobody
+        while snapshot() != {0: 25, 1: 0, 2: ends[2]}:  # noqa: ASYNC110 - documents are written soon, without an event
             await asyncio.sleep(0.2)
 
 
@@ -92,7 +92,7 @@ async def test_settings_by_name_are_the_same_at_every_broker(cluster: Cluster, c
     async with await client.publisher(topic) as publisher:
         await publisher.send(b"x")
     async with asyncio.timeout(PATIENCE_S):
-        while not has_tables(cluster.directory / "storage/topics/it/by-name"):  # noqa: ASYNC110 - files tell nobody
+        while not has_tables(cluster.directory / "storage/topics/it/by-name"):  # noqa: ASYNC110 - files have no event
             await asyncio.sleep(0.2)
     changed = await admin.alter_topic(topic, configs=configs | {"cleanup.policy": "compact"})
     assert changed.topic.settings.compacts

@@ -1,4 +1,4 @@
-"""Real brokers while etcd is out of reach, out of space, killed, and back."""
+"""Real brokers while etcd is unreachable, out of space, killed, and back."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ TRACES = ("Traceback", "never retrieved", "destroyed but it is pending", "Except
 
 
 async def health(cluster: Cluster, node: Node) -> set[str]:
-    """States that a broker reports of its services."""
+    """Return the states that a broker reports of its services."""
     async with grpc.aio.insecure_channel(cluster.network.advertise(node.index)) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         requests = [health_pb2.HealthCheckRequest(service=name) for name in ("", "seaweedmq.v1.Data")]
@@ -42,7 +42,7 @@ async def until(cluster: Cluster, state: str, *nodes: Node) -> None:
 
 
 def tracebacks(cluster: Cluster) -> list[str]:
-    """Logs of brokers in which asyncio, or anything else, left a trace."""
+    """Return the logs of brokers with a traceback of asyncio or anything else."""
     logs = [(node, cluster.log_path(node).read_text()) for node in cluster.nodes]
     return [f"{node}: {log}" for node, log in logs if any(trace in log for trace in TRACES)]
 

@@ -1,4 +1,4 @@
-"""Real brokers on an etcd of three members, of which one after another dies: a minority is missed by no client."""
+"""Real brokers on an etcd of three members that die one after another: clients do not notice the loss of a minority."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ import pytest
 
 from seaweedmq import aio
 from seaweedmq.coordination.local import LocalEtcd
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -49,7 +49,7 @@ async def running_members(directory: Path) -> AsyncIterator[list[Member]]:
 
 @contextlib.asynccontextmanager
 async def running_broker(directory: Path, etcd: str) -> AsyncIterator[str]:
-    """A started broker; its address."""
+    """Start a broker; return its address."""
     port = ReservedPort()
     address = port.address
     command = ["broker", "--etcd", etcd, "--storage", str(directory / "storage"), "--listen", address]
@@ -66,7 +66,7 @@ async def running_broker(directory: Path, etcd: str) -> AsyncIterator[str]:
                 await asyncio.sleep(0.05)
         yield address
         assert process.returncode is None, log.read_text()
-        assert "lost the lease" not in log.read_text()
+        assert "lease lost" not in log.read_text()
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
@@ -74,7 +74,7 @@ async def running_broker(directory: Path, etcd: str) -> AsyncIterator[str]:
 
 
 async def until_renewed(client: aio.Client) -> None:
-    """Return once the broker has renewed its lease: the time that this has left rises."""
+    """Return once the broker has renewed its lease: its remaining time rises."""
 
     async def left_s() -> float:
         (broker,) = (await client.admin.cluster_status()).brokers

@@ -1,6 +1,6 @@
-"""Real brokers, a real etcd, real files and real signals: what was acknowledged is there, once and in order.
+"""Real brokers, a real etcd, real files and real signals: every acknowledged record is there, once and in order.
 
-All stories share one cluster and leave it whole. The same faults at random: ``python -m tests.faults``.
+All tests share one cluster and leave it whole. The same faults at random: ``python -m tests.faults``.
 """
 
 import asyncio
@@ -67,14 +67,14 @@ async def client(cluster: Cluster) -> AsyncIterator[aio.Client]:
 
 
 async def until(condition: Callable[[], bool], timeout_s: float) -> None:
-    """Return once it holds."""
+    """Return once the condition holds."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - it may change for any reason
             await asyncio.sleep(0.01)
 
 
 class Load:
-    """A publisher that never stops while the ``async with`` block runs; then everything is read and compared."""
+    """A publisher that runs while the ``async with`` block runs; then everything is read and compared."""
 
     def __init__(self, client: aio.Client, topic: str, *, pause_s: float = 0.002) -> None:
         self.client = client
@@ -126,7 +126,7 @@ class Load:
 
 
 async def values(client: aio.Client, topic: str, got: list[bytes] | None = None) -> list[bytes]:
-    """Everything there is; into ``got``, which keeps what came before an error."""
+    """Read all records into ``got``, which keeps those from before an error."""
     got = [] if got is None else got
     async with client.subscriber(topic, start="earliest", stop_at="latest") as subscriber:
         async for message in subscriber:
@@ -154,7 +154,7 @@ async def test_killing_the_broker_that_serves_a_topic_loses_and_repeats_nothing(
 async def test_missing_replicas_are_shown_to_every_client_until_the_broker_is_back(
     cluster: Cluster, client: aio.Client
 ) -> None:
-    """Kafka's clients take the number of a broker that is not among the brokers for one that is down."""
+    """Kafka clients consider the number of a broker that is not among the brokers as one that is down."""
     await client.admin.create_topic("kafka/lacking", partitions=2, replicas=3)
     leader = await cluster.leader()
     victim = next(node for node in cluster.nodes if node is not leader)
@@ -171,7 +171,7 @@ async def test_missing_replicas_are_shown_to_every_client_until_the_broker_is_ba
         return json.loads(done.text)
 
     def seen() -> list[list[tuple[list[int], list[int]]]]:
-        """Replicas, and those in sync, of every partition as three clients see them."""
+        """Return replicas, and those in sync, of every partition as three clients see them."""
         admin = AdminClient({"bootstrap.servers": cluster.kafka, "socket.timeout.ms": 10_000})
         listed = admin.list_topics("lacking", timeout=10).topics["lacking"].partitions.values()
         described = admin.describe_topics(TopicCollection(["lacking"]))["lacking"].result(10).partitions
@@ -187,10 +187,10 @@ async def test_missing_replicas_are_shown_to_every_client_until_the_broker_is_ba
         ]
 
     async def until_seen(count: int) -> list[list[int]]:
-        """The replicas that all clients show once they agree that so many of them are in sync.
+        """Return the replicas that all clients show once they agree that so many of them are in sync.
 
-        Each client asks another broker, and brokers learn a change one after the other. A segment also
-        continues without a broker before its lease ends: until then kafka-python may choose it, and asks it only once.
+        Each client queries another broker, and brokers learn of a change one after another. A segment also continues
+        without a broker before its lease ends: until then kafka-python may choose it, and queries it only once.
         """
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type((KafkaConnectionError, AssertionError)),
@@ -237,7 +237,7 @@ async def test_another_leads_within_the_lease_and_a_second_and_callers_see_at_mo
     await cluster.kill(leader)
     killed = time.monotonic()
     creating = asyncio.create_task(client.admin.create_topic("it/during"))
-    while (await cluster.leader()) in (None, leader):  # noqa: ASYNC110 - etcd is asked
+    while (await cluster.leader()) in (None, leader):  # noqa: ASYNC110 - etcd has no event here
         await asyncio.sleep(0.02)
     assert time.monotonic() - killed < TTL_S + 1
     await creating
@@ -255,7 +255,7 @@ async def test_etcd_killed_and_started_again_under_load(cluster: Cluster, client
         await asyncio.sleep(TTL_S / 4)
         await cluster.etcd.start()
         await load.reach(load.acknowledged + 100)
-    assert before.keys() == (await cluster.members()).keys(), "a short absence of etcd costs nobody the lease"
+    assert before.keys() == (await cluster.members()).keys(), "a short outage of etcd costs no broker its lease"
 
 
 async def test_etcd_frozen_for_longer_than_the_lease(cluster: Cluster, client: aio.Client) -> None:
@@ -316,7 +316,7 @@ async def test_everything_restarted_at_once_serves_what_was_stored(cluster: Clus
 
 
 async def file_of(cluster: Cluster, topic: str, pattern: str) -> Path:
-    """The first such file of a topic, once there is one."""
+    """Return the first such file of a topic, once there is one."""
     async with asyncio.timeout(20):
         while True:
             found = sorted((cluster.storage / "topics" / topic).glob(pattern))
@@ -337,9 +337,9 @@ async def test_a_damaged_file_is_named_and_never_served(cluster: Cluster, client
         shutil.rmtree(cluster.storage / "topics" / topic / "log")
     else:
         file = await file_of(cluster, topic, "log/*/*.log")
-    await cluster.kill(await primary(cluster, topic))  # what was in its memory is gone
+    await cluster.kill(await primary(cluster, topic))  # the contents of its memory are lost
     async with asyncio.timeout(20):
-        while [s.id for s in await cluster.open_segments(topic)] in ([], [0]):  # noqa: ASYNC110 - etcd is asked
+        while [s.id for s in await cluster.open_segments(topic)] in ([], [0]):  # noqa: ASYNC110 - etcd has no event
             await asyncio.sleep(0.1)
     for table in () if kind == "table" else (cluster.storage / "topics" / topic).glob("table/*.parquet"):
         table.unlink()
@@ -413,7 +413,7 @@ async def test_lost_records_are_an_error_with_their_offsets_to_every_client_or_a
     assert (skipping.status, skipping.text.split()) == (0, ["3"])
 
     def consumed() -> list[bytes | int]:
-        """The error and the record that a consumer gets which seeks behind the gap."""
+        """Return the error and the record of a consumer that seeks past the gap."""
         consumer = Consumer({"bootstrap.servers": cluster.kafka, "group.id": "lost", "check.crcs": True})
         try:
             consumer.assign([TopicPartition("lost", 0, 0)])
@@ -476,7 +476,7 @@ async def test_a_full_disk_stops_publishers_until_there_is_room_again(tmp_path: 
             await until(lambda: remedy in alone.log_end(alone.nodes[0]), 20)
             full = load.acknowledged
             await asyncio.sleep(1)
-            assert load.acknowledged - full < 100, "the disk is full, where do they go?"
+            assert load.acknowledged - full < 100, "acknowledged although the disk is full"
             filler.unlink()
         assert alone.nodes[0].pid is not None
 

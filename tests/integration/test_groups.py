@@ -1,4 +1,4 @@
-"""Groups of real processes on real brokers: members die, freeze and compute; nothing is lost, nobody is thrown out."""
+"""Groups of real processes on real brokers: members die, freeze and compute; no record is lost, no member expelled."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from seaweedmq import aio
 from seaweedmq.client.subscribe.messages import Message
-from seaweedmq.model.groups import GroupTopic
+from seaweedmq.model.messages.groups import GroupTopic
 from tests.faults.machines.cluster import ROOT, Cluster
 from tests.integration.group_member import GROUP
 
@@ -45,13 +45,13 @@ class Process:
         self.process = process
 
     async def line(self) -> list[str]:
-        """The next line it prints, in words; none at its end."""
+        """Return the next line it prints, in words; none at its end."""
         assert self.process.stdout is not None
         async with asyncio.timeout(WAIT_S):
             return (await self.process.stdout.readline()).decode().split()
 
     async def lines(self) -> list[list[str]]:
-        """All that is left."""
+        """Return the rest of its output."""
         found = []
         while line := await self.line():
             found.append(line)
@@ -59,7 +59,7 @@ class Process:
 
     def say(self) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(b"go on\n")
+        self.process.stdin.write(b"continue\n")
 
 
 @contextlib.asynccontextmanager
@@ -159,7 +159,7 @@ async def test_a_handler_that_computes_for_long_keeps_its_membership(
         async with asyncio.timeout(WAIT_S):
             while (after := await described(client, topic)).segments[0].committed != 1:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-            # A loop that computed has stood still: its member opens another stream before it believes what it has.
+            # A loop that computed was blocked: its member opens another stream before it trusts its assignment.
             while how == "burn-aio" and not after.members[0].connected:
                 after = await described(client, topic)
         assert after.generation == before.generation

@@ -1,4 +1,4 @@
-"""Kafka's own clients under a quick load: every record comes to every group once, whole and in the order of its key.
+"""Kafka clients under a quick load: every group gets every record once, whole and in the order of its key.
 
 The same for longer, or harder: ``python -m benchmarks --suite kafka-load --tier standard|stress|endurance``.
 """
@@ -30,4 +30,4 @@ def test_nothing_is_lost_twice_or_out_of_order(tmp_path: Path) -> None:
     assert not broken, done.stderr
     assert found["records acknowledged"]["value"] == 15_000
     assert found["kafka_load_delivered_again"]["rebalances"] >= 2, "members left and others joined meanwhile"
-    assert [path.name for path in tmp_path.iterdir()] == ["report.json"], "nothing is left behind"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"], "no other file remains"

@@ -1,4 +1,4 @@
-"""Hundreds of segments whose conversations share a connection: what hurts that hurts all of them, and loses nothing."""
+"""Hundreds of segments whose streams share a connection: a failure of the connection affects all, and loses nothing."""
 
 import itertools
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ DELIVERY_S = 60.0
 
 
 def keys() -> Iterator[bytes]:
-    """One for each segment of a topic, in the order of their ranges."""
+    """Return one key for each segment of a topic, in the order of their ranges."""
     some = [b"%d" % number for number in range(1_000)]
     for slots in even_ranges(WHOLE_RING, SEGMENTS):
         yield next(key for key in some if slot_of(key) in slots)
 
 
 async def received(client: aio.Client, topic: str) -> list[tuple[bytes | None, bytes]]:
-    """Keys and values of all records; those of a key in order."""
+    """Return keys and values of all records; those of a key in order."""
     async with client.subscriber(topic, start="earliest", stop_at="latest") as subscriber:
         found = [(message.key, message.value) async for message in subscriber]
     return sorted(found, key=lambda record: record[0] or b"")

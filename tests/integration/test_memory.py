@@ -1,4 +1,4 @@
-"""A real broker keeps within ``memory_bytes_max`` whatever its clients do, and goes on serving the others."""
+"""A real broker stays within ``memory_bytes_max`` under any clients, and continues to serve other clients."""
 
 import asyncio
 import sys
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 MEMORY_BYTES_MAX = 512 * MIB
 SETTINGS = {"memory_bytes_max": MEMORY_BYTES_MAX, "maintenance_interval_s": 3_600}
 STORED_BYTES = 256 * MIB
-"""More than the caches hold, so that readers go to the files."""
+"""Size above that of the caches, so that readers use the files."""
 LOOK_INTERVAL_S = 0.02
 WATCHED_S = 6.0
 PATIENCE_S = 40.0
@@ -27,7 +27,7 @@ SENT = 200
 
 
 class Peak:
-    """The most a process takes while the block runs."""
+    """Measure the maximum memory of a process while the block runs."""
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
@@ -75,7 +75,7 @@ async def _watch(bootstrap: str, pid: int, kind: str, count: int) -> None:
 
 
 async def _send_and_receive(client: aio.Client) -> None:
-    """What somebody else does meanwhile."""
+    """Publish and receive as another client meanwhile."""
     async with asyncio.timeout(PATIENCE_S):
         subscriber = await client.subscriber("crowd/live", start="latest")
         async with await client.publisher("crowd/live") as publisher:

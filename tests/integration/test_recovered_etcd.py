@@ -24,10 +24,10 @@ from seaweedmq.kafka.wire.messages import API, REQUESTS
 from seaweedmq.model.id_ranges import NO_IDS
 from seaweedmq.model.staged import StagedFile
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.spark.sink_options import parse_sink_options
-from seaweedmq.spark.sink_plan import plan_sink
-from seaweedmq.spark.sink_publish import publish_staged
-from seaweedmq.spark.stager import Stager
+from seaweedmq.spark.write.sink_options import parse_sink_options
+from seaweedmq.spark.write.sink_plan import plan_sink
+from seaweedmq.spark.write.sink_publish import publish_staged
+from seaweedmq.spark.write.stager import Stager
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.staging import StagedSink
 from tests.faults.episode import stage
@@ -51,7 +51,7 @@ MetadataRequest = REQUESTS[API.METADATA]
 
 @dataclass
 class Users:
-    """The users of the cluster, and all that was promised to them."""
+    """The users of the cluster, and everything promised to them."""
 
     cluster: Cluster
     client: aio.Client
@@ -59,7 +59,7 @@ class Users:
     """Values by topic, sorted."""
     topics: dict[str, Topic] = field(default_factory=dict)
     producer: int = -1
-    """Id of a producer of Kafka's."""
+    """Id of a Kafka producer."""
     nodes: Mapping[int, int] = field(default_factory=dict)
     staged: list[StagedFile] = field(default_factory=list)
     staged_uid: int = 0
@@ -124,7 +124,7 @@ async def split_and_merge(users: Users) -> None:
 
 
 async def reshape(users: Users, change: Callable[[list[int]], Awaitable[object]]) -> None:
-    """Change the open segments of a topic, in the order of their slots; again if they were replaced meanwhile."""
+    """Change the open segments of a topic, in the order of their slots; retry if they were replaced meanwhile."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             found = await users.client.admin.describe_topic(KEYED)
@@ -182,7 +182,7 @@ async def producer_id(users: Users) -> int:
 
 
 async def produce(users: Users, sequence: int, producer: int | None = None) -> tuple[int, int]:
-    """Produce one record to the first partition, as a client that retries: error code and offset."""
+    """Produce one record to the first partition, as a client that retries; return error code and offset."""
     identity = (users.producer if producer is None else producer, 0, sequence)
     batch = batch_of([Record(b"k", b"%d" % sequence)], producer=identity)
     async with asyncio.timeout(PATIENCE_S):
@@ -194,7 +194,7 @@ async def produce(users: Users, sequence: int, producer: int | None = None) -> t
 
 
 async def leader(users: Users) -> int:
-    """The port of the leader of the first partition, once Kafka's clients see it."""
+    """Return the port of the leader of the first partition, once Kafka clients see it."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             reply = await metadata(users, ["orders"])
@@ -218,7 +218,7 @@ async def metadata(users: Users, names: list[str]) -> Any:
 
 
 async def coordinator(users: Users) -> int:
-    """The port of the coordinator of the group of Kafka's, once there is one."""
+    """Return the port of the coordinator of the Kafka group, once there is one."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             reply = await users.brokers.ask(
@@ -230,7 +230,9 @@ async def coordinator(users: Users) -> int:
 
 
 async def group(users: Users) -> None:
-    """A group whose position is 3, which it delays: it acknowledged 0 and 1, gave up 2, and has 4 and 5 in flight."""
+    """A group whose position is 3, which it delays: it acknowledged 0 and 1, sent 2 to the dead letters, and has 4 and
+    5 in flight.
+    """
     await create(users, WORK, replicas=2, scaling="fixed")
     await create(users, DEAD, replicas=2)
     async with await users.client.publisher(WORK) as publisher:
@@ -258,7 +260,7 @@ def worker(users: Users) -> Any:
 
 
 async def staged(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch of a sink that was published by a driver which died before it noted that; the next one is staged."""
+    """A sink's batch that was published by a driver which died before it recorded that; the next one is staged."""
     await create(users, STAGED, replicas=2, scaling="fixed", segments=2)
     await until_documented(users, STAGED)
     for number in (1, 2):
@@ -299,7 +301,7 @@ def sink_options(users: Users) -> Any:
 
 
 async def remember(users: Users) -> None:
-    """Note what the cluster promised."""
+    """Record the promises of the cluster."""
     users.topics = {name: stripped(topic) for name, topic in (await topics(users.client)).items()}
     users.records = {name: await read(users.client, name) for name in (KEYED, COLUMNS, ORDERS, WORK, DEAD, STAGED)}
     counts = {name: len(values) for name, values in users.records.items()}
@@ -312,18 +314,18 @@ async def topics(client: aio.Client) -> dict[str, Topic]:
 
 
 def stripped(topic: Topic) -> Topic:
-    """A topic without the ids of its segments, which grow."""
+    """Return a topic without the ids of its segments, which grow."""
     return replace(topic, next_segment=0, pruned=NO_IDS)
 
 
 async def nodes(users: Users) -> dict[int, int]:
-    """Ids that Kafka's clients know the brokers by, by their ports."""
+    """Return the ids by which Kafka clients know the brokers, by their ports."""
     reply = await metadata(users, [])
     return {broker.port: broker.node_id for broker in reply.brokers}
 
 
 async def read(client: aio.Client, topic: str) -> list[Any]:
-    """Values with their offsets, sorted."""
+    """Return values with their offsets, sorted."""
     async with asyncio.timeout(PATIENCE_S), client.subscriber(topic, start="earliest", stop_at="latest") as subscriber:
         return sorted([(message.offset, str(message.key), str(message.value)) async for message in subscriber])
 
@@ -358,7 +360,7 @@ async def until_all_refuse(cluster: Cluster) -> None:
 
 
 async def recover(cluster: Cluster) -> None:
-    """Run the guide's commands: the plan changes nothing, the next one recovers, and then there is nothing to do."""
+    """Run the guide's commands: the plan changes nothing, the next one recovers, and then nothing is left to do."""
     section = GUIDE.split("## When etcd is lost", 1)[1].split("\n## ", 1)[0]
     plan, apply = re.findall(r"^seaweedmq cluster recover .*$", section, re.MULTILINE)
     assert "--apply" in apply
@@ -385,7 +387,7 @@ async def run(cluster: Cluster, line: str) -> tuple[int | None, str, str]:
     assert words[0] == "seaweedmq"
     words[words.index("--storage") + 1] = str(cluster.storage)
     words[words.index("--etcd") + 1] = cluster.etcd.endpoint
-    words += ["--lease-ttl", "1"]  # every broker refuses by now
+    words += ["--lease-ttl", "1"]  # every broker rejects requests by now
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "seaweedmq.cli.main", *words[1:]),
         stdin=asyncio.subprocess.DEVNULL,

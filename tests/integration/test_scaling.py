@@ -1,6 +1,6 @@
-"""Segments of a topic on real brokers are split, merged, sealed and moved while records come in and are read.
+"""Segments of a topic on real brokers are split, merged, sealed and moved while records are published and read.
 
-Topics that do so by themselves: ``tests/faults/users/flood.py``.
+Topics that the balancer changes: ``tests/faults/users/flood.py``.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections import defaultdict
 import pytest
 
 from seaweedmq import aio
-from seaweedmq.model.ring import WHOLE_RING, is_partition
+from seaweedmq.model.ring import WHOLE_RING, covers_ring
 from seaweedmq.model.segment import Segment
 from tests.faults.machines.cluster import Cluster
 
@@ -23,7 +23,7 @@ TOPIC = "it/reshaped"
 
 
 class Load:
-    """Records of many keys, each with a number that rises with every record of its key."""
+    """Publishes records of many keys, each with a number that rises with every record of its key."""
 
     def __init__(self, client: aio.Client, topic: str) -> None:
         self.client = client
@@ -97,7 +97,7 @@ class Reader:
 
 async def open_segments(cluster: Cluster) -> list[Segment]:
     found = sorted(await cluster.open_segments(TOPIC), key=lambda s: s.slots)
-    assert is_partition((s.slots for s in found), WHOLE_RING)
+    assert covers_ring((s.slots for s in found), WHOLE_RING)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Real processes that are stopped at bad moments: nobody stays registered who does not live, nothing waits for him."""
+"""Real processes that are stopped at bad moments: no dead broker stays registered, and nothing waits for one."""
 
 import asyncio
 import signal
@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from seaweedmq import aio
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from tests.faults.episode import stage
 from tests.faults.machines.cluster import Cluster
 
@@ -19,8 +19,8 @@ TTL_S = 1.0
 HEALED_S = 30.0
 TOPIC = "shop/orders"
 DELAYS_MS = [0, 3, 6, 10, 15, 20, 30, 60]
-"""From SIGCONT to SIGTERM. The news that the lease is gone, and the registration under a new one, take some
-milliseconds."""
+"""Milliseconds from SIGCONT to SIGTERM. Learning that the lease has ended, and registering under a new one, take a few
+of them."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -32,7 +32,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
 
 
 async def problems(cluster: Cluster) -> list[str]:
-    """Who is registered without living, and which open segments are at nobody."""
+    """Return registrations without a live broker, and open segments without a live replica."""
     entries = [e for prefix in (keys.BROKERS, keys.ADDRESSES) for e in (await cluster.meta.list(prefix)).entries]
     found = [f"{entry.key} has no lease" for entry in entries if not entry.lease]
     members = await cluster.members()
@@ -54,7 +54,7 @@ async def test_a_broker_that_was_frozen_beyond_its_lease_gets_sigterm_when_it_wa
     cluster.signal(victim, signal.SIGCONT)
     await asyncio.sleep(delay_ms / 1e3)
     assert await cluster.terminate(victim) == 0
-    await asyncio.sleep(2 * TTL_S)  # whatever has a lease that nobody renews is gone by then
+    await asyncio.sleep(2 * TTL_S)  # everything under a lease without renewals is gone by then
 
     deadline = time.monotonic() + HEALED_S
     while (found := await problems(cluster)) and time.monotonic() < deadline:  # noqa: ASYNC110 - processes of others

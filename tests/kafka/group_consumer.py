@@ -1,7 +1,7 @@
-"""A consumer of a group, for tests: ``python -m tests.kafka.group_consumer CLIENT BOOTSTRAP GROUP TOPIC [NAME=VALUE]``.
+"""Consumer of a group: ``python -m tests.kafka.group_consumer CLIENT BOOTSTRAP GROUP TOPIC [NAME=VALUE]``.
 
 CLIENT is ``librdkafka``, which takes settings, ``kafka-python`` or ``aiokafka``. Prints ``owns P,P,...`` whenever that
-changes and ``got PARTITION OFFSET VALUE`` of every record, commits what it got, and leaves when its stdin ends.
+changes and ``got PARTITION OFFSET VALUE`` for every record, commits the records, and leaves when its stdin ends.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ PYTHON_SETTINGS: Mapping[str, Any] = {
     "session_timeout_ms": 6_000,
     "heartbeat_interval_ms": 500,
 }
-"""Of the clients that are written in Python."""
+"""Settings of the clients written in Python."""
 
 
 class Stop:
-    """Set when stdin ends."""
+    """Flag that is set when stdin ends."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -80,7 +80,7 @@ def librdkafka(bootstrap: str, group: str, topic: str, settings: Mapping[str, st
 
 
 def commit(consumer: confluent_kafka.Consumer) -> None:
-    """As long as there is no coordinator, or it is on its way."""
+    """Commit; retry while there is no coordinator, or the client has not found it."""
     while True:
         try:
             consumer.commit(asynchronous=False)
@@ -96,7 +96,7 @@ def commit(consumer: confluent_kafka.Consumer) -> None:
 
 
 def telling(listener: Any, consumer: Any) -> Any:
-    """A listener of this class that says what the consumer owns."""
+    """Return a listener of this class that prints what the consumer owns."""
 
     class Told(listener):
         def on_partitions_revoked(self, revoked: object) -> None:

@@ -1,4 +1,4 @@
-"""Admin clients of others on a real socket: librdkafka's and kafka-python's do what their users do with them."""
+"""Admin clients of librdkafka and kafka-python on a real socket, used as their users do."""
 
 import asyncio
 import random
@@ -24,15 +24,16 @@ from confluent_kafka.admin import (
 )
 
 from seaweedmq.broker.broker import Broker
-from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
+from seaweedmq.broker.membership import Endpoints
 from seaweedmq.kafka.gateway import Gateway
-from seaweedmq.kafka.rooms import Rooms
+from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.ports import BrokerApi, Environment
 from seaweedmq.rpc.address import Address
-from seaweedmq.storage.store.memory import MemorySegmentStore
-from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
+from tests.doubles.memory_converter import MemoryTableConverter
+from tests.doubles.memory_meta import MemoryMetaServer, MemoryMetaStore
+from tests.doubles.memory_store import MemorySegmentStore
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -46,17 +47,17 @@ CONFIG = BrokerConfig(frame_bytes_max=64 * KIB, segment_buffer_bytes_max=256 * K
 
 
 class Nobody:
-    """The dialer of a broker that is alone."""
+    """A dialer of a broker without peers."""
 
     def dial(self, address: str) -> BrokerApi:
-        raise AssertionError(f"nobody is at {address}")
+        raise AssertionError(f"there is no broker at {address}")
 
     async def close(self) -> None: ...
 
 
 @pytest.fixture
 async def address() -> AsyncIterator[str]:
-    """Where a broker listens for Kafka's clients."""
+    """Provide the address at which a broker listens for Kafka clients."""
     meta, store = MemoryMetaStore(MemoryMetaServer()), MemorySegmentStore(lambda: WALL_US)
     env = Environment(lambda: WALL_US, random.Random(1))
     gateway = Gateway(CONFIG, Address("127.0.0.1", 0))
@@ -67,11 +68,10 @@ async def address() -> AsyncIterator[str]:
         meta=meta,
         dialer=Nobody(),
         converter=MemoryTableConverter(store, row_group_bytes=64 * KIB),
-        address="127.0.0.1:1",
-        kafka_address=gateway.address,
+        endpoints=Endpoints("127.0.0.1:1", gateway.address),
     )
     await broker.start()
-    rooms = Rooms(broker.local)
+    rooms = Handlers(broker.ports)
     await gateway.start(rooms.all, CONFIG.kafka_in_flight_bytes_max)
     yield gateway.address
     await gateway.stop()
@@ -81,7 +81,7 @@ async def address() -> AsyncIterator[str]:
 
 
 async def done(call: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
-    """What became of each that librdkafka was asked for: a result, or the error's code."""
+    """Return the outcome of each part of a librdkafka call: a result, or the error's code."""
 
     def results() -> dict[Any, Any]:
         return {key: outcome(future.result) for key, future in call().items()}

@@ -1,4 +1,4 @@
-"""Offsets are of a topic, not of its name: none of a deleted topic is served, at any change of coordinators."""
+"""Offsets belong to a topic, not to its name: no offset of a deleted topic is served while coordinators change."""
 
 import asyncio
 
@@ -6,14 +6,14 @@ import pytest
 
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, OffsetFetchRequest
-from seaweedmq.model.calls import DeleteTopic, MoveSegment
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import CONFIG, TTL_S, Bed, Host, story
-from tests.kafka.group_bed import KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Member
+from seaweedmq.model.messages.calls import DeleteTopic, MoveSegment
+from tests.broker.testbed import CONFIG, TTL_S, Host, Testbed, story
+from tests.doubles.memory_store import StorageOp
+from tests.kafka.group_testbed import KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Member
 
 
 async def an_idle_group(cluster: Cluster) -> Member:
-    """A group without members that has committed offsets."""
+    """Return a group without members that has committed offsets."""
     member = await Member(cluster).joined()
     assert await member.commit((0, 100), (1, 200)) == [Code.NONE, Code.NONE]
     assert await member.committed() == {0: 100, 1: 200}
@@ -21,15 +21,15 @@ async def an_idle_group(cluster: Cluster) -> Member:
     return Member(cluster)
 
 
-async def recreate(host: Host, bed: Bed, **settings: int) -> None:
+async def recreate(host: Host, testbed: Testbed, **settings: int) -> None:
     await host.api.call(DeleteTopic(TOPIC))
-    await bed.topic(host, TOPIC, partitions=3, **settings)
+    await testbed.topic(host, TOPIC, partitions=3, **settings)
 
 
 async def kept_by(cluster: Cluster, member: Member) -> int:
-    """Number of offsets that the coordinator of a group holds."""
+    """Return the number of offsets that a group's coordinator holds."""
     gateway = await cluster.coordinator(member.group)
-    await cluster.bed.until(lambda: gateway.shard(member.group).is_active)
+    await cluster.testbed.until(lambda: gateway.shard(member.group).is_active)
     return len(await gateway.shard(member.group).look(lambda state: state.offsets(member.group)))
 
 
@@ -40,30 +40,30 @@ async def asked_by_name(member: Member) -> list[int]:
 
 
 @story
-async def test_the_coordinator_sees_the_deletion(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 2)
+async def test_the_coordinator_sees_the_deletion(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 2)
     member = await an_idle_group(cluster)
-    await recreate(bed.leader(), bed, replicas=2)
+    await recreate(testbed.leader(), testbed, replicas=2)
     assert await asked_by_name(member) == [-1, -1]
     await asyncio.sleep(5)
     assert await kept_by(cluster, member) == 0
 
 
 @story
-async def test_the_coordinator_is_down_meanwhile(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 4)
+async def test_the_coordinator_is_down_meanwhile(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 4)
     member = await an_idle_group(cluster)
     coordinator = await cluster.coordinator(member.group)
     if coordinator.host.inspect.leads:
         await coordinator.host.stop()
-        await bed.until(lambda: any(host.lives and host.inspect.leads for host in bed.hosts))
+        await testbed.until(lambda: any(host.lives and host.inspect.leads for host in testbed.hosts))
         coordinator = await cluster.coordinator(member.group)
-    bed.faults.paths = OFFSETS_TOPIC.name
-    loading = bed.faults.hold(StorageOp.READ)
+    testbed.faults.paths = OFFSETS_TOPIC.name
+    loading = testbed.faults.hold(StorageOp.READ)
     coordinator.host.kill()
-    await recreate(bed.leader(), bed, replicas=2)
+    await recreate(testbed.leader(), testbed, replicas=2)
     loading.set()
-    bed.faults.held.clear()
+    testbed.faults.held.clear()
     assert await asked_by_name(member) == [-1, -1]
     assert await member.committed() == {}
     await asyncio.sleep(5)
@@ -71,27 +71,27 @@ async def test_the_coordinator_is_down_meanwhile(bed: Bed) -> None:
 
 
 @story
-async def test_all_brokers_with_a_gateway_are_down_meanwhile(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 2)
+async def test_all_brokers_with_a_gateway_are_down_meanwhile(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 2)
     member = await an_idle_group(cluster)
-    native = await bed.start(CONFIG, address="broker-8:7777")
+    native = await testbed.start(CONFIG, address="broker-8:7777")
     for gateway in cluster.gateways:
         await gateway.host.stop()
-    await bed.until(lambda: native.inspect.leads, 120)
-    await recreate(native, bed)
-    host = await bed.start(KAFKA, address="broker-9:7777")
+    await testbed.until(lambda: native.inspect.leads, 120)
+    await recreate(native, testbed)
+    host = await testbed.start(KAFKA, address="broker-9:7777")
     last = cluster.open(host)
     await native.stop()
-    await bed.until(lambda: host.inspect.leads, 120)
+    await testbed.until(lambda: host.inspect.leads, 120)
     cluster.by_port = lambda port: last  # type: ignore[method-assign]
     assert await member.committed() == {}
 
 
 @story
-async def test_what_is_committed_to_the_recreated_topic_stays(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 2)
+async def test_what_is_committed_to_the_recreated_topic_stays(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 2)
     member = await an_idle_group(cluster)
-    await recreate(bed.leader(), bed, replicas=2)
+    await recreate(testbed.leader(), testbed, replicas=2)
     assert await member.commit((0, 7)) == [Code.NONE]
     await asyncio.sleep(5)
     assert await member.committed() == {0: 7}
@@ -102,17 +102,17 @@ async def test_what_is_committed_to_the_recreated_topic_stays(bed: Bed) -> None:
 
 
 @story
-async def test_a_name_is_free_once_the_coordinators_know_of_the_deletion(bed: Bed) -> None:
-    """One whose view lags would take commits to the recreated topic for some to the deleted one."""
-    cluster = await Cluster.of(bed, 3)
+async def test_a_name_is_free_once_the_coordinators_know_of_the_deletion(testbed: Testbed) -> None:
+    """A coordinator whose view lags would take commits to the recreated topic for commits to the deleted one."""
+    cluster = await Cluster.of(testbed, 3)
     member = await an_idle_group(cluster)
     coordinator = await cluster.coordinator(member.group)
     other = next(gateway for gateway in cluster.gateways if gateway is not coordinator)
     for segment in list(other.host.inspect.view.open_of(TOPIC).values()):
         await other.host.api.call(MoveSegment(TOPIC, segment.id, (other.host.broker.id,)))
-    await bed.until(lambda: TOPIC not in {name for name, _ in coordinator.host.inspect.segments})
+    await testbed.until(lambda: TOPIC not in {name for name, _ in coordinator.host.inspect.segments})
     coordinator.host.meta.hears_metadata.clear()
-    deleting = asyncio.create_task(recreate(other.host, bed))
+    deleting = asyncio.create_task(recreate(other.host, testbed))
     await asyncio.sleep(TTL_S)
     assert not deleting.done()
     coordinator.host.meta.hears_metadata.set()
@@ -124,14 +124,14 @@ async def test_a_name_is_free_once_the_coordinators_know_of_the_deletion(bed: Be
 
 @pytest.mark.parametrize("knows", [True, False])
 @story
-async def test_without_etcd_offsets_are_served_unless_their_topic_is_in_doubt(bed: Bed, knows: bool) -> None:
-    cluster = await Cluster.of(bed, 2)
+async def test_without_etcd_offsets_are_served_unless_their_topic_is_in_doubt(testbed: Testbed, knows: bool) -> None:
+    cluster = await Cluster.of(testbed, 2)
     member = await an_idle_group(cluster)
     gateway = await cluster.coordinator(member.group)
-    if not knows:  # as if the view lacked what another coordinator had seen
+    if not knows:  # as if the view lacked what another coordinator has seen
         gateway.coordinators.topic_ids.known = lambda topic: None  # type: ignore[method-assign]
-    bed.etcd.server.stop()
+    testbed.etcd.server.stop()
     reply = await gateway.ask(API.OFFSET_FETCH, 7, topics=None, group_id=member.group, require_stable=True)
     assert reply.error_code == (Code.NONE if knows else Code.NOT_COORDINATOR)
-    bed.etcd.server.start()
+    testbed.etcd.server.start()
     assert await member.committed() == {0: 100, 1: 200}

@@ -1,13 +1,13 @@
-"""Work for each element of a request: in turns, few at a time, with the results in the order of the elements."""
+"""Work on each element of a request: in turns, few at a time, with results in the order of the elements."""
 
 import asyncio
 
-from seaweedmq.kafka.changes import CALLS_AT_ONCE, by_key, for_each
+from seaweedmq.kafka.admin.changes import CALLS_AT_ONCE, by_key, for_each
 from seaweedmq.runtime.turns import TURN_S, Turns, endless_turn
 
 
 class Steps:
-    """A clock that says that each look at it comes a turn later."""
+    """A clock that advances by one turn at each reading."""
 
     def __init__(self) -> None:
         self.now = 0.0

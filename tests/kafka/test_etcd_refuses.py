@@ -1,4 +1,4 @@
-"""No refusal of etcd hides the brokers from Kafka's clients, or ends a producer that could continue later."""
+"""Errors of etcd neither hide the brokers from Kafka clients nor end a producer that could continue later."""
 
 from collections.abc import Callable
 
@@ -7,9 +7,9 @@ import pytest
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
-from tests.broker.bed import Bed, story
 from tests.broker.test_etcd_refuses import KINDS, refuse
-from tests.kafka.office import office, offices
+from tests.broker.testbed import Testbed, story
+from tests.kafka.byte_client import byte_client, byte_clients
 
 REQUESTS = 20
 
@@ -17,13 +17,13 @@ REQUESTS = 20
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @story
 async def test_known_nodes_are_shown_while_etcd_refuses_to_number_a_new_one(
-    bed: Bed, kind: type[SeaweedMQError], caplog: pytest.LogCaptureFixture
+    testbed: Testbed, kind: type[SeaweedMQError], caplog: pytest.LogCaptureFixture
 ) -> None:
-    first, second = await offices(bed, 2)
+    first, second = await byte_clients(testbed, 2)
     await first.ask(API.METADATA, topics=[])
     end = refuse(first.host, kind("database space exceeded"), ("get", "transact"))
-    third = await office(await bed.start())
-    await bed.until(lambda: len(first.host.inspect.view.brokers) == 3)
+    third = await byte_client(await testbed.start())
+    await testbed.until(lambda: len(first.host.inspect.view.brokers) == 3)
     for _ in range(REQUESTS):
         said = await first.ask(API.METADATA, topics=[])
         assert said.error_code == Code.NONE
@@ -39,9 +39,9 @@ async def test_known_nodes_are_shown_while_etcd_refuses_to_number_a_new_one(
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @story
 async def test_a_producer_repeats_its_request_for_an_id_while_that_can_help(
-    bed: Bed, kind: type[SeaweedMQError], call: str
+    testbed: Testbed, kind: type[SeaweedMQError], call: str
 ) -> None:
-    (here,) = await offices(bed, 1)
+    (here,) = await byte_clients(testbed, 1)
     end: Callable[[], None] = refuse(here.host, kind("no answer for you"), (call,))
     said = await here.ask(API.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=1)
     assert said.error_code != Code.NONE

@@ -1,4 +1,4 @@
-"""Groups of others' consumers on real brokers: they share out a topic, come, go, die and go on where they were."""
+"""Groups of external Kafka consumers on real brokers: they share a topic, join, leave, die and resume."""
 
 import asyncio
 import json
@@ -23,12 +23,12 @@ WAIT_S = 60.0
 
 
 class Member:
-    """A consumer in a process of its own."""
+    """A consumer that runs as its own process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.owned: list[frozenset[int]] = []
-        """What it owned, after each change."""
+        """Partitions that it owned, after each change."""
         self.got: list[tuple[int, int, str]] = []
         self._reading = asyncio.create_task(self._read())
 
@@ -78,14 +78,14 @@ class Group:
         return self.members[-1]
 
     async def send(self, count: int) -> None:
-        """So many records, to all partitions."""
+        """Send this many records, over all partitions."""
         for number in range(len(self.sent), len(self.sent) + count):
             self._producer.produce(self.name, f"{number}", partition=number % PARTITIONS)
             self.sent.append(f"{number}")
         assert await asyncio.to_thread(self._producer.flush, WAIT_S) == 0
 
     async def shared(self, *members: Member) -> None:
-        """Wait until these own every partition once, each of them some."""
+        """Wait until these members own every partition once, and each owns some."""
 
         def settled() -> bool:
             owned = Counter(partition for member in members for partition in member.owns)
@@ -94,7 +94,7 @@ class Group:
         await until(settled, lambda: [sorted(member.owns) for member in members])
 
     async def received(self) -> None:
-        """Wait until everything that was sent came, once, in the order of its partition."""
+        """Wait until every record has arrived once, in the order of its partition."""
         await until(lambda: len(self.values()) >= len(self.sent), lambda: (len(self.values()), len(self.sent)))
         assert sorted(self.values(), key=int) == self.sent
         for member in self.members:
@@ -109,7 +109,7 @@ class Group:
 async def until(condition: Callable[[], bool], tell: Callable[[], object]) -> None:
     try:
         async with asyncio.timeout(WAIT_S):
-            while not condition():  # noqa: ASYNC110 - it is about other processes
+            while not condition():  # noqa: ASYNC110 - it depends on other processes
                 await asyncio.sleep(0.05)
     except TimeoutError:
         pytest.fail(f"still {tell()}")
@@ -180,7 +180,7 @@ async def test_the_command_line_shows_and_serves_both_kinds_of_groups(group: Gro
     assert f"group {group.name} does not read kafka/elsewhere" in elsewhere.error
     refused = cluster.run("group", "delete", group.name, "--kind", "kafka", "--force")
     assert refused.status == 1
-    assert "has 2 members, which know where they are: stop them, then delete it" in refused.error
+    assert "has 2 members, which track their own positions: stop them, then delete it" in refused.error
     for member in (one, two):
         await member.leave()
     await asyncio.to_thread(cluster.ok, "group", "delete", group.name)
@@ -247,7 +247,7 @@ async def test_members_that_cooperate_keep_what_is_theirs(group: Group) -> None:
 
 
 async def test_a_coordinator_that_is_killed_is_not_noticed_by_members(group: Group, cluster: Cluster) -> None:
-    """The last one: a broker less. If it leads the cluster, too, its lease ends first."""
+    """The last test, since it kills a broker. If that broker also leads the cluster, its lease expires first."""
     patient = "session.timeout.ms=30000"
     one, two = [await group.member("librdkafka", patient) for _ in range(2)]
     await group.shared(one, two)

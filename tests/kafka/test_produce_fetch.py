@@ -1,4 +1,4 @@
-"""Records through Kafka's door of a broker and back: from memory, logs and tables, across moves and deaths."""
+"""Records through the Kafka gateway and back: from memory, logs and tables, across moves and deaths."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,71 +15,78 @@ from seaweedmq.codec.kafka.header import HEADER_BYTES as BATCH_HEADER_BYTES
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.errors import StaleMetadata, Unavailable
-from seaweedmq.kafka import fetch
-from seaweedmq.kafka.partitions import LeaderHint, Partitions
-from seaweedmq.kafka.reading import PartitionReader
+from seaweedmq.kafka.data import fetch
+from seaweedmq.kafka.data.partition_reader import PartitionReader
+from seaweedmq.kafka.metadata.partition_lookup import LeaderHint, PartitionLookup
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, Request
-from seaweedmq.model.calls import DeleteTopic, RaiseLowWatermark
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.publish import PublishFrames
+from seaweedmq.model.messages.calls import DeleteTopic, RaiseLowWatermark
+from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.topic import Scaling, TopicName
 from seaweedmq.runtime.later import Later
 from seaweedmq.runtime.log_once import REJECTIONS_PAUSE_S
 from seaweedmq.runtime.turns import Turns
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import Bed, story
-from tests.kafka.doors import NO_PRODUCER, Door, batch, doors, more_doors, records_of
+from tests.broker.testbed import Testbed, story
+from tests.doubles.memory_store import StorageOp
+from tests.kafka.in_process_client import (
+    NO_PRODUCER,
+    InProcessClient,
+    batch,
+    in_process_clients,
+    more_in_process_clients,
+    records_of,
+)
 from tests.support.kafka_batches import GZIP, batch_around, varint
 
 ORDERS = TopicName("kafka", "orders")
 EARLIEST_LOCAL, LATEST_TIERED = -4, -5
-"""Marks of ListOffsets: what is in logs begins there, what is in tables ends there."""
+"""Marks of ListOffsets: the first offset in logs, and the last offset in tables."""
 
 
-async def topic(bed: Bed, door: Door, partitions: int = 1, **settings: Any) -> None:
-    await bed.topic(door.host, ORDERS, partitions=partitions, **settings)
-    await bed.until(lambda: len(door.host.inspect.view.open_of(ORDERS)) == partitions)
+async def topic(testbed: Testbed, client: InProcessClient, partitions: int = 1, **settings: Any) -> None:
+    await testbed.topic(client.host, ORDERS, partitions=partitions, **settings)
+    await testbed.until(lambda: len(client.host.inspect.view.open_of(ORDERS)) == partitions)
 
 
-async def leader_of(bed: Bed, opened: list[Door], partition: int = 0) -> Door:
-    """The door of the partition's primary."""
+async def leader_of(testbed: Testbed, opened: list[InProcessClient], partition: int = 0) -> InProcessClient:
+    """Return the client of the partition's primary."""
 
     def primary() -> str:
-        open_segments = bed.leader().inspect.view.open_of(ORDERS).values()
+        open_segments = testbed.leader().inspect.view.open_of(ORDERS).values()
         return next((s.primary for s in open_segments if s.slots.lo == partition), "")
 
-    await bed.until(lambda: any(d.host.lives and d.host.broker.id == primary() for d in opened))
+    await testbed.until(lambda: any(d.host.lives and d.host.broker.id == primary() for d in opened))
     return next(d for d in opened if d.host.broker.id == primary())
 
 
-def replicas_of(door: Door) -> int:
-    """Of the partition's open segment, as its broker knows it; 0: there is none."""
-    return sum(len(segment.replicas) for segment in door.host.inspect.view.open_of(ORDERS).values())
+def replicas_of(client: InProcessClient) -> int:
+    """Return the number of replicas of the open segment in the broker's view; 0 without one."""
+    return sum(len(segment.replicas) for segment in client.host.inspect.view.open_of(ORDERS).values())
 
 
 @story
-async def test_a_reply_that_nobody_waits_for_any_more_may_be_dropped(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
+async def test_a_reply_that_nobody_waits_for_any_more_may_be_dropped(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     make = messages.ProduceRequest.TopicProduceData
     data = [make(name="orders", partition_data=[make.PartitionProduceData(index=0, records=batch(b"a"))])]
     for acks in (0, -1):
-        request = door.request(API.PRODUCE, 9, acks=acks, timeout_ms=30_000, topic_data=data)
-        waiting = await bed.network.spawn(door.host.owner, door.begin(request))
+        request = client.request(API.PRODUCE, 9, acks=acks, timeout_ms=30_000, topic_data=data)
+        waiting = await testbed.network.spawn(client.host.owner, client.begin(request))
         assert isinstance(waiting, Later), "a coroutine that is never awaited leaves a warning"
 
 
 @story
-async def test_what_is_produced_is_fetched_with_its_offsets(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door, partitions=2)
+async def test_what_is_produced_is_fetched_with_its_offsets(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client, partitions=2)
     for number in range(3):
-        said = await door.produce("orders", 1, batch(b"a%d" % number, b"b%d" % number))
+        said = await client.produce("orders", 1, batch(b"a%d" % number, b"b%d" % number))
         assert (said.error_code, said.base_offset) == (Code.NONE, 2 * number), said.error_message
-    found = await door.fetch("orders", 1, 0)
+    found = await client.fetch("orders", 1, 0)
     assert (found.error_code, found.high_watermark) == (Code.NONE, 6)
     assert records_of(found.records) == [
         (0, None, b"a0"),
@@ -89,69 +96,71 @@ async def test_what_is_produced_is_fetched_with_its_offsets(bed: Bed) -> None:
         (4, None, b"a2"),
         (5, None, b"b2"),
     ]
-    other = await door.fetch("orders", 0, 0)
+    other = await client.fetch("orders", 0, 0)
     assert (other.high_watermark, other.records or b"") == (0, b"")
 
 
 @story
-async def test_the_bytes_are_those_that_were_sent(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
+async def test_the_bytes_are_those_that_were_sent(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     sent = batch(b"value", b"more", keys=[b"k", None], codec=1)
-    await door.produce("orders", 0, sent)
-    got = (await door.fetch("orders", 0, 0)).records
+    await client.produce("orders", 0, sent)
+    got = (await client.fetch("orders", 0, 0)).records
     assert got[16:] == sent[16:]
     assert int.from_bytes(got[12:16], "big") == 0, "the segment's id is the leader epoch"
 
 
 @story
-async def test_a_fetch_waits_for_what_comes(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
-    began = bed.loop.time()
-    waiting = asyncio.create_task(door.fetch("orders", 0, 0, wait_ms=60_000))
+async def test_a_fetch_waits_for_what_comes(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
+    began = testbed.loop.time()
+    waiting = asyncio.create_task(client.fetch("orders", 0, 0, wait_ms=60_000))
     await asyncio.sleep(5)
     assert not waiting.done()
-    await door.produce("orders", 0, batch(b"late"))
+    await client.produce("orders", 0, batch(b"late"))
     found = await waiting
     assert records_of(found.records) == [(0, None, b"late")]
-    assert bed.loop.time() - began < 6
+    assert testbed.loop.time() - began < 6
 
 
 @story
-async def test_a_fetch_that_gets_too_little_answers_in_time(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
-    await door.produce("orders", 0, batch(b"little"))
-    began = bed.loop.time()
-    found = await door.fetch("orders", 0, 0, wait_ms=2_000, min_bytes=10_000)
+async def test_a_fetch_that_gets_too_little_answers_in_time(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
+    await client.produce("orders", 0, batch(b"little"))
+    began = testbed.loop.time()
+    found = await client.fetch("orders", 0, 0, wait_ms=2_000, min_bytes=10_000)
     assert records_of(found.records) == [(0, None, b"little")]
-    assert bed.loop.time() - began == pytest.approx(2.0, abs=0.2)
+    assert testbed.loop.time() - began == pytest.approx(2.0, abs=0.2)
 
 
 @pytest.mark.parametrize("bytes_max", [100_000, 3_000])
 @story
-async def test_a_fetch_ends_at_once_where_there_is_more_than_its_reply_may_hold(bed: Bed, bytes_max: int) -> None:
+async def test_a_fetch_ends_at_once_where_there_is_more_than_its_reply_may_hold(
+    testbed: Testbed, bytes_max: int
+) -> None:
     """Whole batches stop short of the limit, and more than ``bytes_max`` never fits."""
-    [door] = await doors(bed)
-    await topic(bed, door)
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     for _ in range(8):
-        await door.produce("orders", 0, batch(b"x" * 2_000))
-    began = bed.loop.time()
-    found = await door.fetch(
+        await client.produce("orders", 0, batch(b"x" * 2_000))
+    began = testbed.loop.time()
+    found = await client.fetch(
         "orders", 0, 0, wait_ms=60_000, min_bytes=10_000, partition_bytes_max=10_000, bytes_max=bytes_max
     )
     assert len(records_of(found.records)) == min(bytes_max, 10_000) // 2_100
-    assert bed.loop.time() - began < 1
-    door.host.broker.local.leads(ORDERS, 0).open_segment.evict(1 << 30)
-    assert records_of((await door.fetch("orders", 0, 7, wait_ms=60_000, min_bytes=10_000)).records)
-    assert bed.loop.time() - began < 2, "what is in files already is not waited for"
+    assert testbed.loop.time() - began < 1
+    client.host.broker.ports.partitions.leads(ORDERS, 0).open_segment.evict(1 << 30)
+    assert records_of((await client.fetch("orders", 0, 7, wait_ms=60_000, min_bytes=10_000)).records)
+    assert testbed.loop.time() - began < 2, "what is in files already is not waited for"
 
 
 @story
-async def test_fetches_that_wait_for_much_read_once(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
+async def test_fetches_that_wait_for_much_read_once(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     reads, read = list[int](), PartitionReader.read
 
     async def counted(self: PartitionReader, partition: Any, offset: int, *rest: Any) -> Any:
@@ -159,22 +168,24 @@ async def test_fetches_that_wait_for_much_read_once(bed: Bed, monkeypatch: pytes
         return await read(self, partition, offset, *rest)
 
     monkeypatch.setattr(PartitionReader, "read", counted)
-    waiting = [asyncio.create_task(door.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=18 * 1_100)) for _ in range(3)]
+    waiting = [
+        asyncio.create_task(client.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=18 * 1_100)) for _ in range(3)
+    ]
     for _ in range(18):
-        await door.produce("orders", 0, batch(b"x" * 1_000))
+        await client.produce("orders", 0, batch(b"x" * 1_000))
     assert not any(task.done() for task in waiting)
-    await door.produce("orders", 0, batch(b"x" * 1_000))
+    await client.produce("orders", 0, batch(b"x" * 1_000))
     assert [len(records_of(found.records)) for found in await asyncio.gather(*waiting)] == [19] * 3
     assert reads == [0] * 3
 
 
 @story
 async def test_consumers_that_one_commit_wakes_read_one_after_another(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
-    turns, events, read = Turns(bed.loop.time), list[str](), PartitionReader.read
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
+    turns, events, read = Turns(testbed.loop.time), list[str](), PartitionReader.read
 
     def noted(work: Callable[[], None]) -> None:
         events.append("waits for its turn")
@@ -184,26 +195,26 @@ async def test_consumers_that_one_commit_wakes_read_one_after_another(
         events.append("reads")
         return await read(self, partition, offset, *rest)
 
-    def with_turn(self: Door, *args: Any, **fields: Any) -> Request:
+    def with_turn(self: InProcessClient, *args: Any, **fields: Any) -> Request:
         return replace(request(self, *args, **fields), turn=turns.begin())
 
-    request = Door.request
+    request = InProcessClient.request
     monkeypatch.setattr(turns, "call_next", noted)
     monkeypatch.setattr(PartitionReader, "read", counted)
-    monkeypatch.setattr(Door, "request", with_turn)
-    waiting = [asyncio.create_task(door.fetch("orders", 0, 0, wait_ms=60_000)) for _ in range(3)]
+    monkeypatch.setattr(InProcessClient, "request", with_turn)
+    waiting = [asyncio.create_task(client.fetch("orders", 0, 0, wait_ms=60_000)) for _ in range(3)]
     await asyncio.sleep(5)
     assert events == []
-    await door.produce("orders", 0, batch(b"late"))
+    await client.produce("orders", 0, batch(b"late"))
     await asyncio.gather(*waiting)
     assert events == ["waits for its turn"] * 3 + ["reads"] * 3
 
 
 @story
-async def test_a_partition_that_does_not_exist_does_not_end_the_wait_of_the_others(bed: Bed) -> None:
-    """A consumer that keeps a topic which was deleted would ask again thousands of times a second."""
-    [door] = await doors(bed)
-    await topic(bed, door, partitions=2)
+async def test_a_partition_that_does_not_exist_does_not_end_the_wait_of_the_others(testbed: Testbed) -> None:
+    """Otherwise a consumer of a deleted topic would send thousands of requests a second."""
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client, partitions=2)
     make = messages.FetchRequest.FetchTopic
 
     async def fetch(*partitions: int) -> dict[int, Code]:
@@ -218,7 +229,7 @@ async def test_a_partition_that_does_not_exist_does_not_end_the_wait_of_the_othe
             )
             for number in partitions
         ]
-        reply = await door.ask(
+        reply = await client.ask(
             API.FETCH,
             12,
             replica_id=-1,
@@ -234,73 +245,73 @@ async def test_a_partition_that_does_not_exist_does_not_end_the_wait_of_the_othe
         )
         return {one.partition_index: Code(one.error_code) for one in reply.responses[0].partitions}
 
-    began = bed.loop.time()
+    began = testbed.loop.time()
     assert await fetch(0, 7) == {0: Code.NONE, 7: Code.UNKNOWN_TOPIC_OR_PARTITION}
-    assert bed.loop.time() - began == pytest.approx(5, abs=0.1)
+    assert testbed.loop.time() - began == pytest.approx(5, abs=0.1)
     assert await fetch(7) == {7: Code.UNKNOWN_TOPIC_OR_PARTITION}
-    assert bed.loop.time() - began == pytest.approx(5, abs=0.1), "as Apache Kafka: there is nothing to wait for"
+    assert testbed.loop.time() - began == pytest.approx(5, abs=0.1), "as Apache Kafka: there is nothing to wait for"
     waiting = asyncio.create_task(fetch(0, 1))
     await asyncio.sleep(1)
-    await door.host.api.call(DeleteTopic(ORDERS))
+    await client.host.api.call(DeleteTopic(ORDERS))
     assert set((await waiting).values()) == {Code.UNKNOWN_TOPIC_OR_PARTITION}
-    assert bed.loop.time() - began < 8
+    assert testbed.loop.time() - began < 8
 
 
 @story
-async def test_a_fetch_does_not_hold_up_what_the_client_asks_behind_it(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
-    await door.produce("orders", 0, batch(b"little"))
-    began = bed.loop.time()
-    waiting = asyncio.create_task(door.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=10_000))
-    nowhere = asyncio.create_task(door.fetch("orders", 0, 1, wait_ms=60_000))
+async def test_a_fetch_does_not_hold_up_what_the_client_asks_behind_it(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
+    await client.produce("orders", 0, batch(b"little"))
+    began = testbed.loop.time()
+    waiting = asyncio.create_task(client.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=10_000))
+    nowhere = asyncio.create_task(client.fetch("orders", 0, 1, wait_ms=60_000))
     await asyncio.sleep(5)
-    assert not any(task.done() for task in (waiting, nowhere)), "another Fetch is no reason"
-    await door.list_offset("orders", 0, timestamp=-1)
+    assert not any(task.done() for task in (waiting, nowhere)), "another Fetch does not end the wait"
+    await client.list_offset("orders", 0, timestamp=-1)
     assert records_of((await waiting).records) == [(0, None, b"little")]
     found = await nowhere
     assert (found.error_code, bytes(found.records)) == (Code.NONE, b"")
-    assert bed.loop.time() - began < 6
-    await door.fetch("orders", 0, 1, wait_ms=5_000)
-    assert bed.loop.time() - began > 9, "what was asked before it is answered before it"
+    assert testbed.loop.time() - began < 6
+    await client.fetch("orders", 0, 1, wait_ms=5_000)
+    assert testbed.loop.time() - began > 9, "an earlier request does not end the wait"
 
 
 @story
-async def test_the_first_batch_goes_whole_and_no_second_one_that_does_not_fit(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
+async def test_the_first_batch_goes_whole_and_no_second_one_that_does_not_fit(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     for _ in range(3):
-        await door.produce("orders", 0, batch(b"x" * 1_000))
-    one = await door.fetch("orders", 0, 0, partition_bytes_max=1)
+        await client.produce("orders", 0, batch(b"x" * 1_000))
+    one = await client.fetch("orders", 0, 0, partition_bytes_max=1)
     assert [offset for offset, _, _ in records_of(one.records)] == [0]
-    two = await door.fetch("orders", 0, 0, bytes_max=2_500)
+    two = await client.fetch("orders", 0, 0, bytes_max=2_500)
     assert [offset for offset, _, _ in records_of(two.records)] == [0, 1]
 
 
 @story
-async def test_offsets_out_of_range_and_partitions_that_are_not(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
-    await door.produce("orders", 0, batch(b"one"))
+async def test_offsets_out_of_range_and_partitions_that_are_not(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
+    await client.produce("orders", 0, batch(b"one"))
     for offset, code in ((2, Code.OFFSET_OUT_OF_RANGE), (-5, Code.OFFSET_OUT_OF_RANGE), (1, Code.NONE)):
-        assert (await door.fetch("orders", 0, offset)).error_code == code
+        assert (await client.fetch("orders", 0, offset)).error_code == code
     for partition in (1, -1):
-        assert (await door.fetch("orders", partition, 0)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
-        assert (await door.produce("orders", partition, batch(b"x"))).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
-    assert (await door.fetch("bills", 0, 0)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await client.fetch("orders", partition, 0)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await client.produce("orders", partition, batch(b"x"))).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await client.fetch("bills", 0, 0)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @story
-async def test_epochs_of_leaders_are_compared(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door, partitions=2)
+async def test_epochs_of_leaders_are_compared(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client, partitions=2)
     for epoch, code in ((1, Code.NONE), (0, Code.FENCED_LEADER_EPOCH), (2, Code.UNKNOWN_LEADER_EPOCH), (-1, Code.NONE)):
-        assert (await door.fetch("orders", 1, 0, epoch=epoch)).error_code == code
+        assert (await client.fetch("orders", 1, 0, epoch=epoch)).error_code == code
 
 
 @story
-async def test_another_broker_leads_and_is_named(bed: Bed) -> None:
-    leader, other = await leader_and_other(bed)
+async def test_another_broker_leads_and_is_named(testbed: Testbed) -> None:
+    leader, other = await leader_and_other(testbed)
     said = await other.fetch("orders", 0, 0)
     assert said.error_code == Code.NOT_LEADER_OR_FOLLOWER
     node = leader.rooms.nodes.of_broker(leader.host.broker.id)
@@ -312,8 +323,10 @@ async def test_another_broker_leads_and_is_named(bed: Bed) -> None:
 
 @pytest.mark.parametrize("version", [10, 12, 13])
 @story
-async def test_a_producer_that_asks_elsewhere_is_told_the_leader_and_its_address(bed: Bed, version: int) -> None:
-    leader, other = await leader_and_other(bed)
+async def test_a_producer_that_asks_elsewhere_is_told_the_leader_and_its_address(
+    testbed: Testbed, version: int
+) -> None:
+    leader, other = await leader_and_other(testbed)
     by_name, by_id = {"name": "orders"}, {"topic_id": topic_uuid(other)}
     make = messages.ProduceRequest.TopicProduceData
     parts = [make.PartitionProduceData(index=number, records=batch(b"x")) for number in (0, 7)]
@@ -323,13 +336,15 @@ async def test_a_producer_that_asks_elsewhere_is_told_the_leader_and_its_address
     assert said.error_code == Code.NOT_LEADER_OR_FOLLOWER
     assert_names(leader, said, reply)
     assert nowhere.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
-    assert nowhere.current_leader is None, "to know the leader is no remedy"
+    assert nowhere.current_leader is None, "the leader is not named where it does not help"
 
 
 @pytest.mark.parametrize("version", [16, 17])
 @story
-async def test_a_consumer_that_asks_elsewhere_is_told_the_leader_and_its_address(bed: Bed, version: int) -> None:
-    leader, other = await leader_and_other(bed)
+async def test_a_consumer_that_asks_elsewhere_is_told_the_leader_and_its_address(
+    testbed: Testbed, version: int
+) -> None:
+    leader, other = await leader_and_other(testbed)
     make = messages.FetchRequest.FetchTopic
     parts = [
         make.FetchPartition(
@@ -359,25 +374,25 @@ async def test_a_consumer_that_asks_elsewhere_is_told_the_leader_and_its_address
     assert said.error_code == Code.NOT_LEADER_OR_FOLLOWER
     assert_names(leader, said, reply)
     assert nowhere.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
-    assert nowhere.current_leader is None, "to know the leader is no remedy"
+    assert nowhere.current_leader is None, "the leader is not named where it does not help"
 
 
-async def leader_and_other(bed: Bed) -> tuple[Door, Door]:
-    """The doors of the one that leads a topic's only partition, and of one that does not and knows it."""
-    opened = await doors(bed, 2)
-    await topic(bed, opened[0])
-    leader = await leader_of(bed, opened)
+async def leader_and_other(testbed: Testbed) -> tuple[InProcessClient, InProcessClient]:
+    """Return clients of the leader of a topic's only partition, and of another broker that knows it."""
+    opened = await in_process_clients(testbed, 2)
+    await topic(testbed, opened[0])
+    leader = await leader_of(testbed, opened)
     [other] = [d for d in opened if d is not leader]
-    await bed.until(lambda: other.host.inspect.view.open_of(ORDERS))
+    await testbed.until(lambda: other.host.inspect.view.open_of(ORDERS))
     return leader, other
 
 
-def topic_uuid(door: Door) -> UUID:
-    return UUID(bytes=door.rooms.directory.find("orders").id)
+def topic_uuid(client: InProcessClient) -> UUID:
+    return UUID(bytes=client.rooms.directory.find("orders").id)
 
 
-def assert_names(leader: Door, partition: Any, reply: Any) -> None:
-    """KIP-951: who leads the partition, since when, and where that is."""
+def assert_names(leader: InProcessClient, partition: Any, reply: Any) -> None:
+    """Check that a reply names the partition's leader with epoch and address (KIP-951)."""
     node = leader.rooms.nodes.of_broker(leader.host.broker.id)
     [segment] = leader.host.inspect.view.open_of(ORDERS).values()
     assert node is not None
@@ -389,60 +404,60 @@ def assert_names(leader: Door, partition: Any, reply: Any) -> None:
 
 
 @story
-async def test_whoever_waited_for_long_hears_of_the_leader_of_now(bed: Bed) -> None:
-    opened = await doors(bed, 3)
-    await topic(bed, opened[0], replicas=2)
-    leader = await leader_of(bed, opened)
+async def test_whoever_waited_for_long_hears_of_the_leader_of_now(testbed: Testbed) -> None:
+    opened = await in_process_clients(testbed, 3)
+    await topic(testbed, opened[0], replicas=2)
+    leader = await leader_of(testbed, opened)
     rest = [d for d in opened if d is not leader]
     before = rest[0].rooms.directory.find("orders")
     leader.host.kill()
-    successor = await leader_of(bed, rest)
+    successor = await leader_of(testbed, rest)
     here = rest[0].host
-    await bed.until(
+    await testbed.until(
         lambda: [s.primary for s in here.inspect.view.open_of(ORDERS).values()] == [successor.host.broker.id]
     )
     [segment] = here.inspect.view.open_of(ORDERS).values()
-    partitions = Partitions(here.broker.local, rest[0].rooms.directory)
+    partitions = PartitionLookup(here.broker.ports.partitions, rest[0].rooms.directory)
     hint = partitions.hint(before, 0, StaleMetadata("the segment is sealed"))
     assert hint is not None
     assert hint == LeaderHint(rest[0].rooms.nodes.of_broker(successor.host.broker.id), segment.id)
-    assert partitions.hint(before, 0, Unavailable("nobody leads it")) is None, "nothing to know"
+    assert partitions.hint(before, 0, Unavailable("it has no leader")) is None, "this error gives no hint"
     await here.api.call(DeleteTopic(ORDERS))
-    await bed.until(lambda: ORDERS not in here.inspect.view.topics)
-    assert partitions.hint(before, 0, StaleMetadata("the segment is sealed")) is None, "nobody to name"
+    await testbed.until(lambda: ORDERS not in here.inspect.view.topics)
+    assert partitions.hint(before, 0, StaleMetadata("the segment is sealed")) is None, "the topic has no leader"
 
 
 @story
-async def test_repeats_of_an_idempotent_producer_are_stored_once(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
+async def test_repeats_of_an_idempotent_producer_are_stored_once(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     first = batch(b"a", b"b", producer=(1_000, 0, 0))
     for _ in range(2):
-        said = await door.produce("orders", 0, first)
+        said = await client.produce("orders", 0, first)
         assert (said.error_code, said.base_offset) == (Code.NONE, 0)
-    assert (await door.produce("orders", 0, batch(b"d", producer=(1_000, 0, 3)))).error_code == (
+    assert (await client.produce("orders", 0, batch(b"d", producer=(1_000, 0, 3)))).error_code == (
         Code.OUT_OF_ORDER_SEQUENCE_NUMBER
     )
-    assert (await door.produce("orders", 0, batch(b"c", producer=(1_000, 0, 2)))).base_offset == 2
-    assert (await door.produce("orders", 0, batch(b"e", producer=(1_000, 1, 0)))).base_offset == 3
-    assert (await door.produce("orders", 0, batch(b"d", producer=(1_000, 0, 3)))).error_code == (
+    assert (await client.produce("orders", 0, batch(b"c", producer=(1_000, 0, 2)))).base_offset == 2
+    assert (await client.produce("orders", 0, batch(b"e", producer=(1_000, 1, 0)))).base_offset == 3
+    assert (await client.produce("orders", 0, batch(b"d", producer=(1_000, 0, 3)))).error_code == (
         Code.INVALID_PRODUCER_EPOCH
     )
-    found = records_of((await door.fetch("orders", 0, 0)).records)
+    found = records_of((await client.fetch("orders", 0, 0)).records)
     assert [value for _, _, value in found] == [b"a", b"b", b"c", b"e"]
 
 
 @story
-async def test_an_idempotent_producer_goes_on_after_its_primary_died(bed: Bed) -> None:
-    opened = await doors(bed, 3)
-    await topic(bed, opened[0], replicas=2)
-    leader = await leader_of(bed, opened)
+async def test_an_idempotent_producer_goes_on_after_its_primary_died(testbed: Testbed) -> None:
+    opened = await in_process_clients(testbed, 3)
+    await topic(testbed, opened[0], replicas=2)
+    leader = await leader_of(testbed, opened)
     for sequence in range(5):
         said = await leader.produce("orders", 0, batch(b"%d" % sequence, producer=(1_000, 0, sequence)))
         assert said.error_code == Code.NONE, said.error_message
     leader.host.kill()
     rest = [d for d in opened if d is not leader]
-    successor = await leader_of(bed, rest)
+    successor = await leader_of(testbed, rest)
     repeated = await successor.produce("orders", 0, batch(b"4", producer=(1_000, 0, 4)))
     assert repeated.error_code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER), repeated.error_message
     gap = await successor.produce("orders", 0, batch(b"6", producer=(1_000, 0, 6)))
@@ -453,24 +468,24 @@ async def test_an_idempotent_producer_goes_on_after_its_primary_died(bed: Bed) -
 
 
 @story
-async def test_with_fewer_replicas_than_min_insync_replicas_only_acks_all_is_refused(bed: Bed) -> None:
-    leader, other = await doors(bed, 2)
-    await topic(bed, leader, replicas=2, configs=(("min.insync.replicas", "2"),))
-    leader = await leader_of(bed, opened := [leader, other])
-    [other] = [door for door in opened if door is not leader]
+async def test_with_fewer_replicas_than_min_insync_replicas_only_acks_all_is_refused(testbed: Testbed) -> None:
+    leader, other = await in_process_clients(testbed, 2)
+    await topic(testbed, leader, replicas=2, configs=(("min.insync.replicas", "2"),))
+    leader = await leader_of(testbed, opened := [leader, other])
+    [other] = [client for client in opened if client is not leader]
     first, second = (batch(b"%d" % n, producer=(1_000, 0, n)) for n in (0, 1))
     assert (await leader.produce("orders", 0, first)).base_offset == 0
     other.host.kill()
-    await bed.until(lambda: replicas_of(leader) == 1)
+    await testbed.until(lambda: replicas_of(leader) == 1)
     refused = await leader.produce("orders", 0, second)
     assert (refused.error_code, refused.base_offset) == (Code.NOT_ENOUGH_REPLICAS, -1)
-    assert "has 1 replicas at the moment, and min.insync.replicas=2" in refused.error_message
+    assert "has 1 replicas now, below min.insync.replicas=2" in refused.error_message
     quick = await leader.produce("orders", 0, batch(b"quick"), acks=1)
     assert (quick.error_code, quick.base_offset) == (Code.NONE, 1)
 
-    [back] = await more_doors(bed, 1)
-    await bed.until(lambda: replicas_of(leader) == 2)
-    leader = await leader_of(bed, [leader, back])
+    [back] = await more_in_process_clients(testbed, 1)
+    await testbed.until(lambda: replicas_of(leader) == 2)
+    leader = await leader_of(testbed, [leader, back])
     stored = await leader.produce("orders", 0, second)
     assert (stored.error_code, stored.base_offset) == (Code.NONE, 2), stored.error_message
     found = records_of((await leader.fetch("orders", 0, 0)).records)
@@ -480,18 +495,18 @@ async def test_with_fewer_replicas_than_min_insync_replicas_only_acks_all_is_ref
 @pytest.mark.parametrize("producer", [1_000, NO_PRODUCER])
 @story
 async def test_what_is_not_kept_in_time_is_kept_later_and_the_retry_of_an_idempotent_producer_finds_it(
-    bed: Bed, producer: int
+    testbed: Testbed, producer: int
 ) -> None:
-    opened = await doors(bed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
-    await topic(bed, opened[0], replicas=2)
-    leader = await leader_of(bed, opened)
-    [follower] = [door for door in opened if door is not leader]
+    opened = await in_process_clients(testbed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
+    await topic(testbed, opened[0], replicas=2)
+    leader = await leader_of(testbed, opened)
+    [follower] = [client for client in opened if client is not leader]
     sent = batch(b"once", producer=(producer, 0, 0))
     follower.host.freeze()
-    began = bed.loop.time()
+    began = testbed.loop.time()
     said = await leader.produce("orders", 0, sent, timeout_ms=200)
     assert (said.error_code, said.base_offset) == (Code.REQUEST_TIMED_OUT, -1)
-    assert bed.loop.time() - began == pytest.approx(0.2, abs=0.05)
+    assert testbed.loop.time() - began == pytest.approx(0.2, abs=0.05)
     assert (await leader.fetch("orders", 0, 0)).high_watermark == 0
     again = asyncio.create_task(leader.produce("orders", 0, sent))
     await asyncio.sleep(5)
@@ -504,77 +519,79 @@ async def test_what_is_not_kept_in_time_is_kept_later_and_the_retry_of_an_idempo
 
 
 @story
-async def test_what_finds_no_room_in_time_is_not_stored_and_what_comes_behind_it_waits_for_it(bed: Bed) -> None:
-    opened = await doors(bed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
-    await topic(bed, opened[0], replicas=2)
-    leader = await leader_of(bed, opened)
-    [follower] = [door for door in opened if door is not leader]
+async def test_what_finds_no_room_in_time_is_not_stored_and_what_comes_behind_it_waits_for_it(testbed: Testbed) -> None:
+    opened = await in_process_clients(testbed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
+    await topic(testbed, opened[0], replicas=2)
+    leader = await leader_of(testbed, opened)
+    [follower] = [client for client in opened if client is not leader]
     numbered = [batch(b"%d" % n + b"." * 60_000, producer=(1_000, 0, n)) for n in range(6)]
     follower.host.freeze()
     said = [await leader.produce("orders", 0, sent, timeout_ms=200) for sent in numbered[:5]]
     assert [one.error_code for one in said] == [Code.REQUEST_TIMED_OUT] * 5
-    assert ["no room" in one.error_message for one in said] == [False, False, False, False, True]
+    assert ["no memory" in one.error_message for one in said] == [False, False, False, False, True]
     follower.host.thaw()
-    await bed.until(lambda: leader.host.broker.local.leads(ORDERS, 0).high_watermark == 4)
+    await testbed.until(lambda: leader.host.broker.ports.partitions.leads(ORDERS, 0).high_watermark == 4)
     assert (await leader.produce("orders", 0, numbered[5])).error_code == Code.NOT_LEADER_OR_FOLLOWER
     assert [(await leader.produce("orders", 0, sent)).base_offset for sent in numbered] == [0, 1, 2, 3, 4, 5]
     assert [offset for offset, _, _ in records_of((await leader.fetch("orders", 0, 0)).records)] == [0, 1, 2, 3, 4, 5]
 
 
 @story
-async def test_what_fell_out_of_memory_comes_from_logs_and_tables_alike(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
+async def test_what_fell_out_of_memory_comes_from_logs_and_tables_alike(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     sent = [b"%06d" % i + b"." * 500 for i in range(400)]
     for first in range(0, 400, 20):
-        await door.produce("orders", 0, batch(*sent[first : first + 20]))
+        await client.produce("orders", 0, batch(*sent[first : first + 20]))
 
     async def all_of_them() -> list[bytes | None]:
         offset, values = 0, []
         while offset < 400:
-            found = records_of((await door.fetch("orders", 0, offset, partition_bytes_max=30 * KIB)).records)
+            found = records_of((await client.fetch("orders", 0, offset, partition_bytes_max=30 * KIB)).records)
             values += [value for at, _, value in found if at >= offset]
             offset = found[-1][0] + 1
         return values
 
     async def marks() -> tuple[int, int]:
-        told = [await door.list_offset("orders", 0, mark) for mark in (EARLIEST_LOCAL, LATEST_TIERED)]
+        told = [await client.list_offset("orders", 0, mark) for mark in (EARLIEST_LOCAL, LATEST_TIERED)]
         assert {one.error_code for one in told} == {Code.NONE}
         return told[0].offset, told[1].offset
 
     assert await all_of_them() == sent
-    partition = door.host.broker.local.leads(ORDERS, 0)
+    partition = client.host.broker.ports.partitions.leads(ORDERS, 0)
     partition.open_segment.evict(1 << 30)
     assert partition.in_memory(0, 1) is None
     assert await all_of_them() == sent
     assert await marks() == (0, -1)
-    await bed.until(lambda: bed.files(FileKind.TABLE, ORDERS), patience_s=1_000)
+    await testbed.until(lambda: testbed.files(FileKind.TABLE, ORDERS), patience_s=1_000)
     assert await all_of_them() == sent
     assert await marks() == (0, 399)
-    await door.produce("orders", 0, batch(b"in the next log"))
+    await client.produce("orders", 0, batch(b"in the next log"))
     assert await marks() == (0, 399)
-    await bed.until(lambda: [log.base_offset for log in bed.files(FileKind.LOG, ORDERS)] == [400], patience_s=1_000)
-    assert await marks() == (400, 400), "the next log has a table, too, before the first one goes"
+    await testbed.until(
+        lambda: [log.base_offset for log in testbed.files(FileKind.LOG, ORDERS)] == [400], patience_s=1_000
+    )
+    assert await marks() == (400, 400), "the next log also has a table before the first log goes"
     assert await all_of_them() == [*sent, b"in the next log"]
 
 
 @story
-async def test_native_records_are_read_by_kafka_clients(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
-    publisher = await door.host.publisher(name=ORDERS)
+async def test_native_records_are_read_by_kafka_clients(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
+    publisher = await client.host.publisher(name=ORDERS)
     await publisher.store(2, slots=(0, 0))
-    await door.produce("orders", 0, batch(b"from Kafka"))
-    found = records_of((await door.fetch("orders", 0, 0)).records)
+    await client.produce("orders", 0, batch(b"from Kafka"))
+    found = records_of((await client.fetch("orders", 0, 0)).records)
     assert found == [(0, None, b"1:0"), (1, None, b"1:1"), (2, None, b"from Kafka")]
 
 
 @story
-async def test_who_asks_for_records_of_a_topic_with_columns_is_not_told_to_try_again(bed: Bed) -> None:
-    [door] = await doors(bed)
+async def test_who_asks_for_records_of_a_topic_with_columns_is_not_told_to_try_again(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
     columns, flags = pa.schema([("number", pa.int64())]), 1 << SCHEMA_VERSION_SHIFT
-    await topic(bed, door, schema=schema_to_bytes(columns))
-    publisher = await door.host.publisher(name=ORDERS)
+    await topic(testbed, client, schema=schema_to_bytes(columns))
+    publisher = await client.host.publisher(name=ORDERS)
     row = pa.RecordBatch.from_arrays([pa.array([7])], schema=payload_schema(flags, columns))
     table = encode_frame(
         row,
@@ -582,24 +599,24 @@ async def test_who_asks_for_records_of_a_topic_with_columns_is_not_told_to_try_a
         producer_id=publisher.producer,
         producer_epoch=publisher.epoch,
         first_sequence=0,
-        timestamp_min=bed.wall_us(),
-        timestamp_max=bed.wall_us(),
+        timestamp_min=testbed.wall_us(),
+        timestamp_max=testbed.wall_us(),
         slot_min=0,
         slot_max=0,
         histogram=(1,) + (0,) * 15,
     )
     await publisher.stream.send(PublishFrames(table))
     await publisher.acks(1)
-    assert (await door.fetch("orders", 0, 0)).error_code == Code.UNSUPPORTED_FOR_MESSAGE_FORMAT
-    assert (await door.produce("orders", 0, batch(b"plain"))).error_code == Code.INVALID_REQUEST
+    assert (await client.fetch("orders", 0, 0)).error_code == Code.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert (await client.produce("orders", 0, batch(b"plain"))).error_code == Code.INVALID_REQUEST
 
 
 @story
-async def test_marks_and_times_of_a_partition(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
+async def test_marks_and_times_of_a_partition(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     for number in range(3):
-        await door.produce("orders", 0, batch(b"a", b"b", time_ms=1_000_000 * (number + 1)))
+        await client.produce("orders", 0, batch(b"a", b"b", time_ms=1_000_000 * (number + 1)))
     for timestamp, offset, time_ms in (
         (-1, 6, -1),
         (-2, 0, -1),
@@ -611,18 +628,18 @@ async def test_marks_and_times_of_a_partition(bed: Bed) -> None:
         (2_000_002, 4, 3_000_000),
         (9_000_000, -1, -1),
     ):
-        said = await door.list_offset("orders", 0, timestamp)
+        said = await client.list_offset("orders", 0, timestamp)
         assert (said.error_code, said.offset, said.timestamp) == (Code.NONE, offset, time_ms), timestamp
     for timestamp, version in ((-9, 10), (-5, 8), (-4, 7), (-3, 6)):
-        said = await door.list_offset("orders", 0, timestamp, version=version)
+        said = await client.list_offset("orders", 0, timestamp, version=version)
         assert (said.error_code, said.offset) == (Code.UNSUPPORTED_VERSION, -1), timestamp
 
 
 @story
-async def test_times_too_far_from_the_brokers_are_refused(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door, configs=(("message.timestamp.before.max.ms", "5000"),))
-    now_ms = door.host.broker.local.env.wall_us() // 1000
+async def test_times_too_far_from_the_brokers_are_refused(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client, configs=(("message.timestamp.before.max.ms", "5000"),))
+    now_ms = client.host.broker.ports.runtime.env.wall_us() // 1000
     for time_ms, code in (
         (now_ms + 3_600_000, Code.NONE),
         (now_ms + 3_700_000, Code.INVALID_TIMESTAMP),
@@ -630,112 +647,112 @@ async def test_times_too_far_from_the_brokers_are_refused(bed: Bed) -> None:
         (now_ms - 9_000, Code.INVALID_TIMESTAMP),
         (-1, Code.NONE),
     ):
-        assert (await door.produce("orders", 0, batch(b"a", time_ms=time_ms))).error_code == code, time_ms
+        assert (await client.produce("orders", 0, batch(b"a", time_ms=time_ms))).error_code == code, time_ms
 
 
 @pytest.mark.parametrize("ahead_s", [-86_400.0, 86_400.0])
 @story
 async def test_a_clock_that_was_set_refuses_nothing_for_an_hour_that_it_would_have_taken_before(
-    bed: Bed, ahead_s: float
+    testbed: Testbed, ahead_s: float
 ) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door, configs=(("message.timestamp.before.max.ms", "5000"),))
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client, configs=(("message.timestamp.before.max.ms", "5000"),))
 
     async def code() -> Code:
-        said = await door.produce("orders", 0, batch(b"a", time_ms=bed.wall_us() // 1000))
+        said = await client.produce("orders", 0, batch(b"a", time_ms=testbed.wall_us() // 1000))
         return Code(said.error_code)
 
-    door.host.ahead_s = ahead_s
+    client.host.ahead_s = ahead_s
     assert await code() == Code.NONE
     await asyncio.sleep(3_500)
     assert await code() == Code.NONE
     await asyncio.sleep(200)
     assert await code() == Code.INVALID_TIMESTAMP
-    door.host.ahead_s = 0.0
+    client.host.ahead_s = 0.0
     assert await code() == Code.NONE, "it is right again"
 
 
 @story
-async def test_a_batch_that_says_where_it_lies_is_refused(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
+async def test_a_batch_that_says_where_it_lies_is_refused(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     placed = (77).to_bytes(8, "big") + batch(b"a")[8:]
-    assert (await door.produce("orders", 0, placed)).error_code == Code.INVALID_RECORD
+    assert (await client.produce("orders", 0, placed)).error_code == Code.INVALID_RECORD
 
 
 @story
-async def test_a_batch_unpacks_to_as_much_as_may_be_and_not_to_one_byte_more(bed: Bed) -> None:
-    [door] = await doors(bed, kafka_unpacked_bytes_max=1 * MIB)
-    await topic(bed, door)
+async def test_a_batch_unpacks_to_as_much_as_may_be_and_not_to_one_byte_more(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed, kafka_unpacked_bytes_max=1 * MIB)
+    await topic(testbed, client)
     around = len(batch(bytes(1_000_000))) - BATCH_HEADER_BYTES - 1_000_000
     largest = 1 * MIB - around
-    assert (await door.produce("orders", 0, batch(bytes(largest), codec=GZIP))).error_code == Code.NONE
-    refused = await door.produce("orders", 0, batch(bytes(largest + 1), codec=GZIP))
+    assert (await client.produce("orders", 0, batch(bytes(largest), codec=GZIP))).error_code == Code.NONE
+    refused = await client.produce("orders", 0, batch(bytes(largest + 1), codec=GZIP))
     assert (refused.error_code, refused.base_offset) == (Code.INVALID_RECORD, -1)
     assert "not sound gzip of at most 1048576 bytes of records" in refused.error_message
-    assert (await door.produce("orders", 0, batch(b"small", codec=GZIP))).base_offset == 1
+    assert (await client.produce("orders", 0, batch(b"small", codec=GZIP))).base_offset == 1
 
 
 @story
-async def test_out_of_range_nothing_is_told_of_the_partition(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
-    await door.produce("orders", 0, batch(b"a"))
-    said = await door.fetch("orders", 0, 5)
+async def test_out_of_range_nothing_is_told_of_the_partition(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
+    await client.produce("orders", 0, batch(b"a"))
+    said = await client.fetch("orders", 0, 5)
     assert (said.error_code, said.high_watermark, said.log_start_offset) == (Code.OFFSET_OUT_OF_RANGE, -1, -1)
 
 
 @story
-async def test_acks_zero_says_nothing_and_fails_aloud(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
-    assert await door.produce("orders", 0, batch(b"quiet"), acks=0) is None
+async def test_acks_zero_says_nothing_and_fails_aloud(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
+    assert await client.produce("orders", 0, batch(b"quiet"), acks=0) is None
     with pytest.raises(Exception, match="no partition 7"):
-        await door.produce("orders", 7, batch(b"lost"), acks=0)
-    await bed.until(lambda: door.host.broker.local.leads(ORDERS, 0).high_watermark == 1)
+        await client.produce("orders", 7, batch(b"lost"), acks=0)
+    await testbed.until(lambda: client.host.broker.ports.partitions.leads(ORDERS, 0).high_watermark == 1)
 
 
 @story
-async def test_settings_of_the_topic_act(bed: Bed) -> None:
-    [door] = await doors(bed)
+async def test_settings_of_the_topic_act(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
     await topic(
-        bed,
-        door,
+        testbed,
+        client,
         configs=(
             ("cleanup.policy", "compact"),
             ("max.message.bytes", "2000"),
             ("message.timestamp.type", "LogAppendTime"),
         ),
     )
-    assert (await door.produce("orders", 0, batch(b"no key"))).error_code == Code.INVALID_RECORD
-    said = await door.produce("orders", 0, batch(b"x" * 2_000, keys=[b"k"]))
+    assert (await client.produce("orders", 0, batch(b"no key"))).error_code == Code.INVALID_RECORD
+    said = await client.produce("orders", 0, batch(b"x" * 2_000, keys=[b"k"]))
     assert said.error_code == Code.MESSAGE_TOO_LARGE
-    began_ms = door.host.wall_us() // 1000
-    said = await door.produce("orders", 0, batch(b"x", keys=[b"k"], time_ms=5))
+    began_ms = client.host.wall_us() // 1000
+    said = await client.produce("orders", 0, batch(b"x", keys=[b"k"], time_ms=5))
     assert said.error_code == Code.NONE
-    assert began_ms <= said.log_append_time_ms <= door.host.wall_us() // 1000
-    assert (await door.list_offset("orders", 0, -3)).timestamp == said.log_append_time_ms
+    assert began_ms <= said.log_append_time_ms <= client.host.wall_us() // 1000
+    assert (await client.list_offset("orders", 0, -3)).timestamp == said.log_append_time_ms
 
 
 @story
-async def test_records_that_were_deleted_are_below_the_start(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
+async def test_records_that_were_deleted_are_below_the_start(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     for number in range(4):
-        await door.produce("orders", 0, batch(b"%d" % number, time_ms=1_000 * (number + 1)))
-    await door.host.api.call(RaiseLowWatermark(ORDERS, {0: 2}))
-    await bed.until(lambda: door.host.inspect.view.topics[ORDERS].low_watermarks)
-    assert (await door.fetch("orders", 0, 1)).error_code == Code.OFFSET_OUT_OF_RANGE
-    found = await door.fetch("orders", 0, 2)
+        await client.produce("orders", 0, batch(b"%d" % number, time_ms=1_000 * (number + 1)))
+    await client.host.api.call(RaiseLowWatermark(ORDERS, {0: 2}))
+    await testbed.until(lambda: client.host.inspect.view.topics[ORDERS].low_watermarks)
+    assert (await client.fetch("orders", 0, 1)).error_code == Code.OFFSET_OUT_OF_RANGE
+    found = await client.fetch("orders", 0, 2)
     assert (found.log_start_offset, records_of(found.records)[0][0]) == (2, 2)
-    assert (await door.list_offset("orders", 0, -2)).offset == 2
-    assert (await door.list_offset("orders", 0, 0)).offset == 2
+    assert (await client.list_offset("orders", 0, -2)).offset == 2
+    assert (await client.list_offset("orders", 0, 0)).offset == 2
 
 
 @story
-async def test_a_session_hears_of_what_changed(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door, partitions=3)
+async def test_a_session_hears_of_what_changed(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client, partitions=3)
     make = messages.FetchRequest.FetchTopic
 
     async def ask(session: int, epoch: int, *partitions: int) -> tuple[int, int, dict[int, bytes]]:
@@ -750,7 +767,7 @@ async def test_a_session_hears_of_what_changed(bed: Bed) -> None:
             )
             for p in partitions
         ]
-        reply = await door.ask(
+        reply = await client.ask(
             messages.API.FETCH,
             12,
             replica_id=-1,
@@ -771,7 +788,7 @@ async def test_a_session_hears_of_what_changed(bed: Bed) -> None:
     assert (code, set(told)) == (Code.NONE, {0, 1, 2})
     assert session != 0
     assert await ask(session, 1) == (Code.NONE, session, {})
-    await door.produce("orders", 1, batch(b"news"))
+    await client.produce("orders", 1, batch(b"news"))
     code, _, told = await ask(session, 2)
     assert (code, list(told)) == (Code.NONE, [1])
     assert (await ask(session, 2))[0] == Code.INVALID_FETCH_SESSION_EPOCH
@@ -779,56 +796,56 @@ async def test_a_session_hears_of_what_changed(bed: Bed) -> None:
 
 
 @story
-async def test_a_ring_that_is_never_cut_is_read_and_not_written(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await bed.topic(door.host, ORDERS, segments=2, scaling=Scaling.FIXED)
-    await bed.until(lambda: len(door.host.inspect.view.open_of(ORDERS)) == 2)
-    publisher = await door.host.publisher(name=ORDERS, segment=1)
+async def test_a_ring_that_is_never_cut_is_read_and_not_written(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await testbed.topic(client.host, ORDERS, segments=2, scaling=Scaling.FIXED)
+    await testbed.until(lambda: len(client.host.inspect.view.open_of(ORDERS)) == 2)
+    publisher = await client.host.publisher(name=ORDERS, segment=1)
     await publisher.store(1, slots=(40_000, 40_000))
-    assert (await door.produce("orders", 1, batch(b"x"))).error_code == Code.INVALID_TOPIC_EXCEPTION
-    assert records_of((await door.fetch("orders", 1, 0)).records) == [(0, None, b"1:0")]
+    assert (await client.produce("orders", 1, batch(b"x"))).error_code == Code.INVALID_TOPIC_EXCEPTION
+    assert records_of((await client.fetch("orders", 1, 0)).records) == [(0, None, b"1:0")]
 
 
 @story
-async def test_topics_of_coordinators_are_read_and_not_written(bed: Bed) -> None:
-    [door] = await doors(bed)
-    found = await door.ask(messages.API.FIND_COORDINATOR, 3, key="group", key_type=0)
+async def test_topics_of_coordinators_are_read_and_not_written(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    found = await client.ask(messages.API.FIND_COORDINATOR, 3, key="group", key_type=0)
     assert found.error_code == Code.NONE
-    assert (await door.produce("__consumer_offsets", 0, batch(b"x"))).error_code == Code.INVALID_TOPIC_EXCEPTION
-    assert (await door.fetch("__consumer_offsets", 0, 0)).error_code == Code.NONE
+    assert (await client.produce("__consumer_offsets", 0, batch(b"x"))).error_code == Code.INVALID_TOPIC_EXCEPTION
+    assert (await client.fetch("__consumer_offsets", 0, 0)).error_code == Code.NONE
 
 
 @story
-async def test_a_fetch_that_waits_hears_that_the_partition_moved(bed: Bed) -> None:
-    opened = await doors(bed, 3)
-    await topic(bed, opened[0], replicas=2)
-    leader = await leader_of(bed, opened)
+async def test_a_fetch_that_waits_hears_that_the_partition_moved(testbed: Testbed) -> None:
+    opened = await in_process_clients(testbed, 3)
+    await topic(testbed, opened[0], replicas=2)
+    leader = await leader_of(testbed, opened)
     await leader.produce("orders", 0, batch(b"one"))
     waiting = asyncio.create_task(leader.fetch("orders", 0, 1, wait_ms=60_000))
     await asyncio.sleep(1)
-    began = bed.loop.time()
+    began = testbed.loop.time()
     await leader.host.stop()
     said = await waiting
     assert said.error_code == Code.NOT_LEADER_OR_FOLLOWER
-    assert bed.loop.time() - began < 10
-    successor = await leader_of(bed, [d for d in opened if d is not leader])
+    assert testbed.loop.time() - began < 10
+    successor = await leader_of(testbed, [d for d in opened if d is not leader])
     assert records_of((await successor.fetch("orders", 0, 0)).records) == [(0, None, b"one")]
 
 
 @story
 async def test_partitions_that_are_unavailable_are_logged_once_a_minute(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    [client] = await doors(bed)
-    await topic(bed, client)
-    partition = client.host.broker.local.leads(ORDERS, 0)
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
+    partition = client.host.broker.ports.partitions.leads(ORDERS, 0)
 
     def leads(name: TopicName, number: int) -> Any:
         raise Unavailable(f"partition {number} of {name} has no open segment at the moment: retry")
 
     waiting = asyncio.create_task(client.fetch("orders", 0, 0, wait_ms=60_000))
     await asyncio.sleep(1)
-    monkeypatch.setattr(client.host.broker.local, "leads", leads)
+    monkeypatch.setattr(client.host.broker.ports.partitions, "leads", leads)
     monkeypatch.setattr(LocalPartition, "is_over", True)
     partition.changed.fire()
     assert (await waiting).error_code == Code.NOT_LEADER_OR_FOLLOWER
@@ -843,88 +860,91 @@ async def test_partitions_that_are_unavailable_are_logged_once_a_minute(
 
 
 @story
-async def test_a_partition_whose_files_take_too_long_is_logged(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
-    [client] = await doors(bed)
-    await topic(bed, client)
+async def test_a_partition_whose_files_take_too_long_is_logged(
+    testbed: Testbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     await client.produce("orders", 0, batch(b"one"))
-    partition = client.host.broker.local.leads(ORDERS, 0)
-    await bed.until(lambda: partition.open_segment.log.flushed == 1)
+    partition = client.host.broker.ports.partitions.leads(ORDERS, 0)
+    await testbed.until(lambda: partition.open_segment.log.flushed == 1)
     partition.open_segment.evict(1 << 30)
-    held = bed.faults.hold(StorageOp.OPEN)
+    held = testbed.faults.hold(StorageOp.OPEN)
     assert (await client.fetch("orders", 0, 0)).error_code == Code.NOT_LEADER_OR_FOLLOWER
     held.set()
     assert [record.message for record in caplog.records if record.name == fetch.__name__] == [
-        "partitions of Kafka fetches rejected: 1 since the last such line: the records of partition 0 of kafka/orders "
-        "could not be read within 10 s, since the storage is slow or slow consumers hold kafka_fetch_bytes_max: retry"
+        "partitions of Kafka fetches rejected: 1 since the last such line: records of partition 0 of kafka/orders "
+        "were not read within 10 s: the storage is slow, or slow consumers hold kafka_fetch_bytes_max: retry"
     ]
 
 
 @story
-async def test_what_comes_behind_a_refused_batch_of_a_new_producer_waits_for_it(bed: Bed) -> None:
-    """A producer that is not known may begin anywhere; were the second batch taken, the first never could be."""
-    [door] = await doors(bed)
+async def test_what_comes_behind_a_refused_batch_of_a_new_producer_waits_for_it(testbed: Testbed) -> None:
+    """An unknown producer may begin anywhere; were the second batch accepted, the first never could be."""
+    [client] = await in_process_clients(testbed)
     first, second = (batch(b"%d" % n, producer=(1_000, 0, n)) for n in (0, 1))
-    assert (await door.produce("orders", 0, first)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
-    await topic(bed, door)
-    assert (await door.produce("orders", 0, second)).error_code == Code.NOT_LEADER_OR_FOLLOWER
-    assert (await door.produce("orders", 0, first)).base_offset == 0
-    assert (await door.produce("orders", 0, second)).base_offset == 1
+    assert (await client.produce("orders", 0, first)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    await topic(testbed, client)
+    assert (await client.produce("orders", 0, second)).error_code == Code.NOT_LEADER_OR_FOLLOWER
+    assert (await client.produce("orders", 0, first)).base_offset == 0
+    assert (await client.produce("orders", 0, second)).base_offset == 1
 
 
 @story
-async def test_what_comes_before_a_refused_batch_does_not_wait_for_it(bed: Bed) -> None:
-    """The first one was sent to another broker, that is gone; the second was refused here."""
-    [door] = await doors(bed)
+async def test_what_comes_before_a_refused_batch_does_not_wait_for_it(testbed: Testbed) -> None:
+    """The first batch was sent to another broker, now dead; this broker rejected the second."""
+    [client] = await in_process_clients(testbed)
     first, second = (batch(b"%d" % n, producer=(1_000, 0, n)) for n in (0, 1))
-    assert (await door.produce("orders", 0, second)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
-    await topic(bed, door)
-    assert (await door.produce("orders", 0, first)).base_offset == 0
-    assert (await door.produce("orders", 0, second)).base_offset == 1
+    assert (await client.produce("orders", 0, second)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    await topic(testbed, client)
+    assert (await client.produce("orders", 0, first)).base_offset == 0
+    assert (await client.produce("orders", 0, second)).base_offset == 1
 
 
 @story
-async def test_a_producer_that_got_further_elsewhere_is_not_held_up_by_what_was_refused_here(bed: Bed) -> None:
-    opened = await doors(bed, 2)
-    await topic(bed, opened[0], replicas=2)
-    leader = await leader_of(bed, opened)
-    other = next(door for door in opened if door is not leader)
+async def test_a_producer_that_got_further_elsewhere_is_not_held_up_by_what_was_refused_here(testbed: Testbed) -> None:
+    opened = await in_process_clients(testbed, 2)
+    await topic(testbed, opened[0], replicas=2)
+    leader = await leader_of(testbed, opened)
+    other = next(client for client in opened if client is not leader)
     numbered = [batch(b"%d" % n, producer=(1_000, 0, n)) for n in range(4)]
     assert (await leader.produce("orders", 0, numbered[0])).base_offset == 0
     assert (await other.produce("orders", 0, numbered[1])).error_code == Code.NOT_LEADER_OR_FOLLOWER
     for n in (1, 2):
         assert (await leader.produce("orders", 0, numbered[n])).base_offset == n
     await leader.host.stop()
-    assert await leader_of(bed, [other]) is other
+    assert await leader_of(testbed, [other]) is other
     assert (await other.produce("orders", 0, numbered[3])).base_offset == 3
 
 
 @story
-async def test_a_gap_behind_a_refused_batch_is_not_called_one(bed: Bed) -> None:
-    """librdkafka would begin a new epoch, in which what is stored and was not acknowledged is stored again."""
-    opened = await doors(bed, 2)
-    await topic(bed, opened[0], replicas=2)
-    leader = await leader_of(bed, opened)
-    other = next(door for door in opened if door is not leader)
+async def test_a_gap_behind_a_refused_batch_is_not_called_one(testbed: Testbed) -> None:
+    """librdkafka would begin a new epoch, which stores the unacknowledged stored records again."""
+    opened = await in_process_clients(testbed, 2)
+    await topic(testbed, opened[0], replicas=2)
+    leader = await leader_of(testbed, opened)
+    other = next(client for client in opened if client is not leader)
     numbered = [batch(b"%d" % n, producer=(1_000, 0, n)) for n in range(3)]
     assert (await leader.produce("orders", 0, numbered[0])).base_offset == 0
     assert (await other.produce("orders", 0, numbered[1])).error_code == Code.NOT_LEADER_OR_FOLLOWER
     await leader.host.stop()
-    assert await leader_of(bed, [other]) is other
+    assert await leader_of(testbed, [other]) is other
     assert (await other.produce("orders", 0, numbered[2])).error_code == Code.NOT_LEADER_OR_FOLLOWER
     assert (await other.produce("orders", 0, numbered[1])).base_offset == 1
     assert (await other.produce("orders", 0, numbered[2])).base_offset == 2
 
 
 @story
-async def test_what_is_rejected_for_itself_holds_up_nothing_behind_it(bed: Bed) -> None:
-    """Its client does not send it again: as in Apache Kafka a new producer begins with the next batch, and to a known
-    one the gap is reported."""
-    [door] = await doors(bed)
-    await topic(bed, door, configs=(("max.message.bytes", "1000"),))
+async def test_what_is_rejected_for_itself_holds_up_nothing_behind_it(testbed: Testbed) -> None:
+    """Its client does not send it again: as in Apache Kafka, a new producer begins with the next batch, and a known one
+    gets an error for the gap.
+    """
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client, configs=(("max.message.bytes", "1000"),))
 
     async def codes(producer: int, *sizes: int) -> list[int]:
         sent = [batch(bytes(size), producer=(producer, 0, n)) for n, size in enumerate(sizes)]
-        return [(await door.produce("orders", 0, one)).error_code for one in sent]
+        return [(await client.produce("orders", 0, one)).error_code for one in sent]
 
     assert await codes(1_000, 5_000, 10, 20) == [Code.MESSAGE_TOO_LARGE, Code.NONE, Code.NONE]
     gap = [Code.NONE, Code.MESSAGE_TOO_LARGE, Code.OUT_OF_ORDER_SEQUENCE_NUMBER]
@@ -932,145 +952,147 @@ async def test_what_is_rejected_for_itself_holds_up_nothing_behind_it(bed: Bed) 
 
 
 @story
-async def test_what_does_not_come_again_holds_up_what_is_behind_it_for_a_minute(bed: Bed) -> None:
-    [door] = await doors(bed)
+async def test_what_does_not_come_again_holds_up_what_is_behind_it_for_a_minute(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
     first, second = (batch(b"%d" % n, producer=(1_000, 0, n)) for n in (0, 1))
-    assert (await door.produce("orders", 0, first)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
-    await topic(bed, door)
-    assert (await door.produce("orders", 0, second)).error_code == Code.NOT_LEADER_OR_FOLLOWER
+    assert (await client.produce("orders", 0, first)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    await topic(testbed, client)
+    assert (await client.produce("orders", 0, second)).error_code == Code.NOT_LEADER_OR_FOLLOWER
     await asyncio.sleep(60)
-    assert (await door.produce("orders", 0, second)).base_offset == 0
+    assert (await client.produce("orders", 0, second)).base_offset == 0
 
 
 @story
-async def test_more_producers_than_a_broker_remembers_are_rejected_for_good(bed: Bed) -> None:
-    [door] = await doors(bed, producers_max=3)
-    await topic(bed, door)
+async def test_more_producers_than_a_broker_remembers_are_rejected_for_good(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed, producers_max=3)
+    await topic(testbed, client)
     for producer in range(1_000, 1_003):
-        assert (await door.produce("orders", 0, batch(b"a", producer=(producer, 0, 0)))).error_code == Code.NONE
-    said = await door.produce("orders", 0, batch(b"a", producer=(1_003, 0, 0)))
+        assert (await client.produce("orders", 0, batch(b"a", producer=(producer, 0, 0)))).error_code == Code.NONE
+    said = await client.produce("orders", 0, batch(b"a", producer=(1_003, 0, 0)))
     assert said.error_code == Code.POLICY_VIOLATION
     assert "producers_max" in said.error_message
-    assert (await door.produce("orders", 0, batch(b"a", producer=(1_000, 0, 1)))).error_code == Code.NONE
-    assert (await door.produce("orders", 0, batch(b"no producer"))).error_code == Code.NONE
+    assert (await client.produce("orders", 0, batch(b"a", producer=(1_000, 0, 1)))).error_code == Code.NONE
+    assert (await client.produce("orders", 0, batch(b"no producer"))).error_code == Code.NONE
 
 
 @story
-async def test_a_producer_is_told_where_the_log_begins(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
+async def test_a_producer_is_told_where_the_log_begins(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     for _ in range(3):
-        assert (await door.produce("orders", 0, batch(b"a", b"b"))).log_start_offset == 0
-    await door.host.api.call(RaiseLowWatermark(ORDERS, {0: 4}))
-    await bed.until(lambda: door.host.inspect.view.topics[ORDERS].low_watermarks)
-    assert (await door.produce("orders", 0, batch(b"a"))).log_start_offset == 4
+        assert (await client.produce("orders", 0, batch(b"a", b"b"))).log_start_offset == 0
+    await client.host.api.call(RaiseLowWatermark(ORDERS, {0: 4}))
+    await testbed.until(lambda: client.host.inspect.view.topics[ORDERS].low_watermarks)
+    assert (await client.produce("orders", 0, batch(b"a"))).log_start_offset == 4
 
 
 @story
-async def test_no_time_for_replicas_is_enough_where_there_are_none(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
+async def test_no_time_for_replicas_is_enough_where_there_are_none(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     for sent in (batch(b"a"), batch(b"a" * 5_000, codec=GZIP)):
-        assert (await door.produce("orders", 0, sent, timeout_ms=0)).error_code == Code.NONE
+        assert (await client.produce("orders", 0, sent, timeout_ms=0)).error_code == Code.NONE
 
 
 @pytest.mark.parametrize(("acks", "code"), [(1, Code.NONE), (-1, Code.REQUEST_TIMED_OUT)])
 @story
-async def test_no_time_for_replicas_is_enough_where_none_are_waited_for(bed: Bed, acks: int, code: Code) -> None:
-    opened = await doors(bed, 2)
-    await topic(bed, opened[0], replicas=2)
-    leader = await leader_of(bed, opened)
+async def test_no_time_for_replicas_is_enough_where_none_are_waited_for(
+    testbed: Testbed, acks: int, code: Code
+) -> None:
+    opened = await in_process_clients(testbed, 2)
+    await topic(testbed, opened[0], replicas=2)
+    leader = await leader_of(testbed, opened)
     said = await leader.produce("orders", 0, batch(b"a"), timeout_ms=0, acks=acks)
     assert said.error_code == code
 
 
 @story
-async def test_records_at_fault_are_named(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door, configs=(("cleanup.policy", "compact"),))
-    said = await door.produce("orders", 0, batch(b"a", b"b", b"c", keys=[b"k", None, b"k"]))
+async def test_records_at_fault_are_named(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client, configs=(("cleanup.policy", "compact"),))
+    said = await client.produce("orders", 0, batch(b"a", b"b", b"c", keys=[b"k", None, b"k"]))
     assert said.error_code == Code.INVALID_RECORD
     [error] = said.record_errors
     assert (error.batch_index, "has no key" in error.batch_index_error_message) == (1, True)
 
 
 @story
-async def test_a_record_may_have_thousands_of_headers_whose_names_are_any_bytes(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await topic(bed, door)
+async def test_a_record_may_have_thousands_of_headers_whose_names_are_any_bytes(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     names = [b"\xff\xfe", *(b"n%d" % n for n in range(5_000))]
     headers = b"".join(varint(len(name)) + name + varint(0) for name in names)
     body = b"\0\0\0" + varint(1) + b"k" + varint(1) + b"v" + varint(len(names)) + headers
     record = varint(len(body)) + body
-    assert (await door.produce("orders", 0, batch_around(record))).error_code == Code.NONE
-    assert record in bytes((await door.fetch("orders", 0, 0)).records)
+    assert (await client.produce("orders", 0, batch_around(record))).error_code == Code.NONE
+    assert record in bytes((await client.fetch("orders", 0, 0)).records)
 
 
 @story
-async def test_a_topic_may_take_larger_batches_than_brokers_do(bed: Bed) -> None:
-    [door] = await doors(bed, frame_bytes_max=100_000)
-    await topic(bed, door, configs=(("max.message.bytes", "2147483647"),))
-    assert (await door.produce("orders", 0, batch(bytes(99_000)))).error_code == Code.NONE
-    said = await door.produce("orders", 0, batch(bytes(100_000)))
+async def test_a_topic_may_take_larger_batches_than_brokers_do(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed, frame_bytes_max=100_000)
+    await topic(testbed, client, configs=(("max.message.bytes", "2147483647"),))
+    assert (await client.produce("orders", 0, batch(bytes(99_000)))).error_code == Code.NONE
+    said = await client.produce("orders", 0, batch(bytes(100_000)))
     assert (said.error_code, "frame_bytes_max" in said.error_message) == (Code.MESSAGE_TOO_LARGE, True)
 
 
 @pytest.mark.parametrize("kind", FileKind)
 @story
-async def test_files_are_read_once_by_who_catches_up_in_small_steps(bed: Bed, kind: FileKind) -> None:
-    """What a reply had no room for is kept for the next one, so that no file is opened for each."""
-    [door] = await doors(bed)
-    await topic(bed, door)
+async def test_files_are_read_once_by_who_catches_up_in_small_steps(testbed: Testbed, kind: FileKind) -> None:
+    """Records without room in a reply are cached for the next one, so that no file is opened for each reply."""
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client)
     for first in range(0, 400, 20):
-        await door.produce("orders", 0, batch(*[b"%06d" % i + b"." * 500 for i in range(first, first + 20)]))
+        await client.produce("orders", 0, batch(*[b"%06d" % i + b"." * 500 for i in range(first, first + 20)]))
     if kind is FileKind.TABLE:
-        await bed.until(lambda: bed.files(FileKind.TABLE, ORDERS), patience_s=1_000)
-        for log in bed.files(FileKind.LOG, ORDERS):
-            del bed.store.files[log.path]
-    door.host.broker.local.leads(ORDERS, 0).open_segment.evict(1 << 30)
-    opened, offset, fetches = bed.faults.counts[StorageOp.OPEN], 0, 0
+        await testbed.until(lambda: testbed.files(FileKind.TABLE, ORDERS), patience_s=1_000)
+        for log in testbed.files(FileKind.LOG, ORDERS):
+            del testbed.store.files[log.path]
+    client.host.broker.ports.partitions.leads(ORDERS, 0).open_segment.evict(1 << 30)
+    opened, offset, fetches = testbed.faults.counts[StorageOp.OPEN], 0, 0
     while offset < 400:
-        found = records_of((await door.fetch("orders", 0, offset, partition_bytes_max=15_000)).records)
+        found = records_of((await client.fetch("orders", 0, offset, partition_bytes_max=15_000)).records)
         assert found[0][0] <= offset
         offset, fetches = found[-1][0] + 1, fetches + 1
     assert fetches > 10
-    assert bed.faults.counts[StorageOp.OPEN] - opened <= 2
+    assert testbed.faults.counts[StorageOp.OPEN] - opened <= 2
 
 
 @story
 async def test_a_consumer_gets_what_lies_before_lost_records_and_then_an_error_until_it_seeks_behind_them(
-    bed: Bed, caplog: pytest.LogCaptureFixture
+    testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Never OFFSET_OUT_OF_RANGE, after which clients continue elsewhere in silence (``auto.offset.reset``)."""
-    [door] = await doors(bed, log_roll_bytes=4 * KIB, maintenance_interval_s=1e4)
-    await topic(bed, door)
+    """Never OFFSET_OUT_OF_RANGE, after which clients silently continue elsewhere (``auto.offset.reset``)."""
+    [client] = await in_process_clients(testbed, log_roll_bytes=4 * KIB, maintenance_interval_s=1e4)
+    await topic(testbed, client)
     for first in range(0, 80, 4):
-        await door.produce("orders", 0, batch(*[b"%06d" % i + b"." * 500 for i in range(first, first + 4)]))
-    await bed.until(lambda: door.host.inspect.segments[ORDERS, 0].log.flushed == 80)
-    door.host.broker.local.leads(ORDERS, 0).open_segment.evict(1 << 30)
-    logs = bed.files(FileKind.LOG, ORDERS)
+        await client.produce("orders", 0, batch(*[b"%06d" % i + b"." * 500 for i in range(first, first + 4)]))
+    await testbed.until(lambda: client.host.inspect.segments[ORDERS, 0].log.flushed == 80)
+    client.host.broker.ports.partitions.leads(ORDERS, 0).open_segment.evict(1 << 30)
+    logs = testbed.files(FileKind.LOG, ORDERS)
     (begin, end), second_end = (log.base_offset for log in logs[1:3]), logs[3].base_offset
-    del bed.store.files[logs[1].path]
+    del testbed.store.files[logs[1].path]
 
-    before = await door.fetch("orders", 0, 0)
+    before = await client.fetch("orders", 0, 0)
     assert (before.error_code, [at for at, _, _ in records_of(before.records)]) == (Code.NONE, list(range(begin)))
     for offset in (begin, begin + 1, begin):
-        found = await door.fetch("orders", 0, offset)
+        found = await client.fetch("orders", 0, offset)
         assert (found.error_code, found.records) == (Code.CORRUPT_MESSAGE, b"")
     assert f"kafka/orders#0: records of offsets [{begin}, {end}) are missing" in caplog.text
-    behind = await door.fetch("orders", 0, end)
+    behind = await client.fetch("orders", 0, end)
     assert behind.error_code == Code.NONE
     assert [at for at, _, _ in records_of(behind.records)] == list(range(end, 80))
 
-    del bed.store.files[logs[0].path]
-    assert (await door.list_offset("orders", 0, -2)).offset == 0
-    assert (await door.fetch("orders", 0, 0)).error_code == Code.CORRUPT_MESSAGE
-    await door.host.api.call(RaiseLowWatermark(ORDERS, {0: end}))
-    assert (await door.list_offset("orders", 0, -2)).offset == end, "deleted records are not lost"
-    assert (await door.fetch("orders", 0, 0)).error_code == Code.OFFSET_OUT_OF_RANGE
+    del testbed.store.files[logs[0].path]
+    assert (await client.list_offset("orders", 0, -2)).offset == 0
+    assert (await client.fetch("orders", 0, 0)).error_code == Code.CORRUPT_MESSAGE
+    await client.host.api.call(RaiseLowWatermark(ORDERS, {0: end}))
+    assert (await client.list_offset("orders", 0, -2)).offset == end, "deleted records are not lost"
+    assert (await client.fetch("orders", 0, 0)).error_code == Code.OFFSET_OUT_OF_RANGE
 
-    bed.store.files[logs[2].path].data[len(bed.store.files[logs[2].path].data) // 2] ^= 1
-    while (found := await door.fetch("orders", 0, end)).error_code == Code.NONE:
+    testbed.store.files[logs[2].path].data[len(testbed.store.files[logs[2].path].data) // 2] ^= 1
+    while (found := await client.fetch("orders", 0, end)).error_code == Code.NONE:
         end = records_of(found.records)[-1][0] + 1
     assert (end < second_end, found.error_code) == (True, Code.CORRUPT_MESSAGE)
     assert f"{logs[2].path} is damaged at byte" in caplog.text

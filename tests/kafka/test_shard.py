@@ -1,4 +1,4 @@
-"""Coordinators of Kafka's groups on real brokers, in virtual time: where they are, what they keep, how they end."""
+"""Coordinators of Kafka groups on real brokers, in virtual time: their location, contents and end."""
 
 import asyncio
 import errno
@@ -12,39 +12,39 @@ import pytest
 from seaweedmq.codec.frame import FLAG_KEY
 from seaweedmq.codec.kafka.batch import ENCODING_KAFKA
 from seaweedmq.codec.payload.batch import encode_frame
-from seaweedmq.core.kafka.classic_events import Commit, OffsetToCommit
-from seaweedmq.core.kafka.shard_state import GroupShard
+from seaweedmq.core.kafka.groups.classic_events import CommitOffsets, OffsetToCommit
+from seaweedmq.core.kafka.groups.shard_state import GroupShard
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.kafka.shard import Stage
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
-from seaweedmq.model.calls import CreateTopic, DeleteTopic, DrainBroker
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.kafka_groups import ShardRecord
-from seaweedmq.model.publish import PublishFrames
+from seaweedmq.model.kafka.groups import ShardRecord
+from seaweedmq.model.messages.calls import CreateTopic, DeleteTopic, DrainBroker
+from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.topic import TopicSpec
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import TTL_S, Bed, story
-from tests.kafka.group_bed import ASK_AGAIN, KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member
+from seaweedmq.shards.shard import Stage
+from tests.broker.testbed import TTL_S, Testbed, story
+from tests.doubles.memory_store import StorageOp
+from tests.kafka.group_testbed import ASK_AGAIN, KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member
 
 GROUP = "billing"
 
 
 def offsets_of(gateway: Gateway, group: str = GROUP) -> dict[int, int]:
-    """What the coordinator there holds, committed or not."""
+    """Return the offsets that the coordinator holds, committed or not."""
     state = gateway.shard(group)._state  # noqa: SLF001
     return {number: value.offset for (_, number), value in state.offsets(group).items()}
 
 
 async def fetched(gateway: Gateway, group: str = GROUP) -> tuple[int, dict[int, int]]:
-    """What this broker answers to OffsetFetch: the error, partition -> offset."""
+    """Return this broker's reply to OffsetFetch: the error code, and offsets by partition."""
     reply = await gateway.ask(API.OFFSET_FETCH, 7, group_id=group, topics=None, require_stable=False)
     return reply.error_code, {p.partition_index: p.committed_offset for t in reply.topics for p in t.partitions}
 
 
 def primary_of(cluster: Cluster, group: str = GROUP) -> Gateway:
-    """The broker that leads the group's partition, as the first living one knows."""
+    """Return the broker that leads the group's partition, as the first living broker knows it."""
     (gateway,) = (g for g in cluster.gateways if _leads(g, group))
     return gateway
 
@@ -60,8 +60,8 @@ def _leads(gateway: Gateway, group: str) -> bool:
 
 
 @story
-async def test_a_member_joins_commits_and_finds_its_offsets_again(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 1)
+async def test_a_member_joins_commits_and_finds_its_offsets_again(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
     assert (member.generation, member.leads, member.assignment) == (1, True, member.id.encode())
     assert await member.heartbeat() == Code.NONE
@@ -73,8 +73,8 @@ async def test_a_member_joins_commits_and_finds_its_offsets_again(bed: Bed) -> N
 
 
 @story
-async def test_what_is_kept_are_record_batches_as_kafka_writes_them(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 1)
+async def test_what_is_kept_are_record_batches_as_kafka_writes_them(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 1)
     await Member(cluster).commit((0, 5))
     partition = primary_of(cluster).shard(GROUP).partition
     (entry,) = partition.open_segment.log.read(0, 1 << 20)
@@ -83,20 +83,22 @@ async def test_what_is_kept_are_record_batches_as_kafka_writes_them(bed: Bed) ->
 
 
 @story
-async def test_the_internal_topic_is_made_once_with_three_replicas_if_there_are_brokers_for_them(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 4)
+async def test_the_internal_topic_is_made_once_with_three_replicas_if_there_are_brokers_for_them(
+    testbed: Testbed,
+) -> None:
+    cluster = await Cluster.of(testbed, 4)
     found = await asyncio.gather(
         *(g.ask(API.FIND_COORDINATOR, 3, key=GROUP, key_type=0) for g in cluster.gateways for _ in range(3))
     )
     assert {reply.error_code for reply in found} == {Code.NONE}
     assert len({reply.node_id for reply in found}) == 1
-    topic = bed.hosts[0].inspect.view.topics[OFFSETS_TOPIC]
+    topic = testbed.hosts[0].inspect.view.topics[OFFSETS_TOPIC]
     assert (topic.partitions, topic.replicas) == (8, 3)
 
 
 @story
-async def test_requests_that_come_together_share_one_append(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 1)
+async def test_requests_that_come_together_share_one_append(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
     log = primary_of(cluster).shard(GROUP).partition.open_segment.log
     frames = len(log.read(0, 1 << 30))
@@ -109,31 +111,31 @@ async def test_requests_that_come_together_share_one_append(bed: Bed) -> None:
 
 
 @story
-async def test_more_than_a_frame_may_hold_goes_into_several(bed: Bed) -> None:
+async def test_more_than_a_frame_may_hold_goes_into_several(testbed: Testbed) -> None:
     config = replace(KAFKA, frame_bytes_max=16 * 1024)
-    cluster = await Cluster.of(bed, 1, config, partitions=400)
+    cluster = await Cluster.of(testbed, 1, config, partitions=400)
     member = await Member(cluster).joined()
     assert set(await member.commit(*((number, 7) for number in range(400)))) == {Code.NONE}
     assert await member.committed() == dict.fromkeys(range(400), 7)
 
 
-# --- another broker goes on
+# --- another broker takes over
 
 
 @pytest.mark.parametrize("brokers", [2, 3])
 @story
-async def test_a_coordinator_that_is_killed_costs_no_rebalance(bed: Bed, brokers: int) -> None:
-    cluster = await Cluster.of(bed, brokers)
+async def test_a_coordinator_that_is_killed_costs_no_rebalance(testbed: Testbed, brokers: int) -> None:
+    cluster = await Cluster.of(testbed, brokers)
     members = [Member(cluster), Member(cluster)]
     await asyncio.gather(*(member.joined() for member in members))
     assert await members[0].commit((0, 5)) == [Code.NONE]
     shares = [member.assignment for member in members]
     killed = primary_of(cluster).host
-    patience_s = 1.5 + (TTL_S if killed is bed.leader() else 0.0)
+    patience_s = 1.5 + (TTL_S if killed is testbed.leader() else 0.0)
     killed.kill()
-    killed_at = bed.loop.time()
+    killed_at = testbed.loop.time()
     assert await members[0].commit((1, 6)) == [Code.NONE]
-    assert bed.loop.time() - killed_at < patience_s
+    assert testbed.loop.time() - killed_at < patience_s
     for member, share in zip(members, shares, strict=True):
         assert await member.heartbeat() == Code.NONE
         assert member.assignment == share
@@ -141,8 +143,8 @@ async def test_a_coordinator_that_is_killed_costs_no_rebalance(bed: Bed, brokers
 
 
 @story
-async def test_a_coordinator_whose_segment_moves_costs_no_rebalance(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 3)
+async def test_a_coordinator_whose_segment_moves_costs_no_rebalance(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 3)
     member = await Member(cluster).joined()
     await member.commit((0, 5))
     before = primary_of(cluster)
@@ -155,53 +157,53 @@ async def test_a_coordinator_whose_segment_moves_costs_no_rebalance(bed: Bed) ->
 
 
 @story
-async def test_a_broker_that_starts_again_goes_on_from_the_files(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 1)
+async def test_a_broker_that_starts_again_goes_on_from_the_files(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
     await member.commit((0, 5), (2, 9))
     cluster.gateways[0].following.cancel()
-    await bed.hosts[0].stop()
+    await testbed.hosts[0].stop()
     cluster.gateways.clear()
-    cluster.open(await bed.start(KAFKA, address=bed.hosts[0].address))
+    cluster.open(await testbed.start(KAFKA, address=testbed.hosts[0].address))
     assert await member.heartbeat() == Code.NONE
     assert await member.committed() == {0: 5, 2: 9}
 
 
 @story
-async def test_what_is_in_tables_is_loaded_as_well(bed: Bed) -> None:
+async def test_what_is_in_tables_is_loaded_as_well(testbed: Testbed) -> None:
     config = replace(KAFKA, log_roll_bytes=2_048, maintenance_interval_s=1.0, log_grace_s=1.0)
-    cluster = await Cluster.of(bed, 2, config)
+    cluster = await Cluster.of(testbed, 2, config)
     member = await Member(cluster).joined()
     for n in range(60):
         await member.commit((n % 3, n))
         await asyncio.sleep(0.1)
     number = primary_of(cluster).shard(GROUP).partition.partition
-    await bed.until(lambda: bed.files(FileKind.TABLE, OFFSETS_TOPIC, number))
-    await bed.until(lambda: min(f.base_offset for f in bed.files(FileKind.LOG, OFFSETS_TOPIC, number)) > 10)
+    await testbed.until(lambda: testbed.files(FileKind.TABLE, OFFSETS_TOPIC, number))
+    await testbed.until(lambda: min(f.base_offset for f in testbed.files(FileKind.LOG, OFFSETS_TOPIC, number)) > 10)
     primary_of(cluster).host.kill()
     assert await member.committed() == {0: 57, 1: 58, 2: 59}
     assert await member.heartbeat() == Code.NONE
 
 
-async def loading(bed: Bed) -> tuple[Cluster, Member, asyncio.Event]:
-    """A broker that starts again, and does not come further with its coordinators than to read before the event."""
-    cluster = await Cluster.of(bed, 1)
+async def loading(testbed: Testbed) -> tuple[Cluster, Member, asyncio.Event]:
+    """Restart a broker whose coordinators load nothing further until the event is set."""
+    cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
     await member.commit((0, 5))
     cluster.gateways[0].following.cancel()
-    await bed.hosts[0].stop()
+    await testbed.hosts[0].stop()
     cluster.gateways.clear()
-    host = await bed.start(KAFKA, address=bed.hosts[0].address)
-    await bed.until(lambda: len(host.inspect.segments) >= 11)
-    bed.faults.paths = str(OFFSETS_TOPIC)
-    gate = bed.faults.hold(StorageOp.READ)
+    host = await testbed.start(KAFKA, address=testbed.hosts[0].address)
+    await testbed.until(lambda: len(host.inspect.segments) >= 11)
+    testbed.faults.paths = str(OFFSETS_TOPIC)
+    gate = testbed.faults.hold(StorageOp.READ)
     cluster.open(host)
     return cluster, member, gate
 
 
 @story
-async def test_while_it_loads_clients_are_told_to_come_again(bed: Bed) -> None:
-    cluster, member, gate = await loading(bed)
+async def test_while_it_loads_clients_are_told_to_come_again(testbed: Testbed) -> None:
+    cluster, member, gate = await loading(testbed)
     (gateway,) = cluster.gateways
     for _ in range(3):
         assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS
@@ -215,10 +217,10 @@ async def test_while_it_loads_clients_are_told_to_come_again(bed: Bed) -> None:
 
 
 @story
-async def test_a_topic_that_is_deleted_while_it_loads_has_no_offsets_afterwards(bed: Bed) -> None:
-    cluster, member, gate = await loading(bed)
-    await bed.hosts[-1].api.call(DeleteTopic(TOPIC))
-    await bed.hosts[-1].api.call(CreateTopic(TopicSpec(name=TOPIC, partitions=3)))
+async def test_a_topic_that_is_deleted_while_it_loads_has_no_offsets_afterwards(testbed: Testbed) -> None:
+    cluster, member, gate = await loading(testbed)
+    await testbed.hosts[-1].api.call(DeleteTopic(TOPIC))
+    await testbed.hosts[-1].api.call(CreateTopic(TopicSpec(name=TOPIC, partitions=3)))
     await asyncio.sleep(1.0)
     gate.set()
     assert await member.committed() == {}
@@ -227,8 +229,8 @@ async def test_a_topic_that_is_deleted_while_it_loads_has_no_offsets_afterwards(
 
 
 @story
-async def test_who_waits_in_a_join_hears_that_the_coordinator_is_elsewhere(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 3)
+async def test_who_waits_in_a_join_hears_that_the_coordinator_is_elsewhere(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 3)
     one = await Member(cluster).joined()
     before = primary_of(cluster)
     two = Member(cluster)
@@ -244,12 +246,12 @@ async def test_who_waits_in_a_join_hears_that_the_coordinator_is_elsewhere(bed: 
     assert {one.assignment, two.assignment} == {one.id.encode(), two.id.encode()}
 
 
-# --- nobody else may answer
+# --- no other broker may answer
 
 
 @story
-async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 3)
+async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 3)
     member = await Member(cluster).joined()
     await member.commit((0, 5))
     frozen = primary_of(cluster)
@@ -260,7 +262,7 @@ async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(b
         asyncio.create_task(frozen.ask(API.HEARTBEAT, 4, **member_of)),
     ]
     frozen.host.freeze()
-    await bed.until(lambda: any(_leads(g, GROUP) for g in cluster.living()))
+    await testbed.until(lambda: any(_leads(g, GROUP) for g in cluster.living()))
     assert await member.commit((0, 6)) == [Code.NONE]
     frozen.host.thaw()
     for reply in await asyncio.gather(*stale):
@@ -272,16 +274,16 @@ async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(b
 
 
 @story
-async def test_what_is_not_committed_is_not_told(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 1)
+async def test_what_is_not_committed_is_not_told(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
     await member.commit((0, 5))
     gateway = primary_of(cluster)
-    gate = bed.faults.hold(StorageOp.SYNC)
-    bed.faults.paths = OFFSETS_TOPIC.name
-    appending = bed.faults.hold(StorageOp.APPEND)
+    gate = testbed.faults.hold(StorageOp.SYNC)
+    testbed.faults.paths = OFFSETS_TOPIC.name
+    appending = testbed.faults.hold(StorageOp.APPEND)
     committing = asyncio.create_task(member.commit((0, 6)))
-    await bed.until(lambda: offsets_of(gateway) == {0: 6})
+    await testbed.until(lambda: offsets_of(gateway) == {0: 6})
     reading = asyncio.create_task(fetched(gateway))
     await asyncio.sleep(1.0)
     assert not reading.done()
@@ -296,54 +298,54 @@ async def test_what_is_not_committed_is_not_told(bed: Bed) -> None:
 
 
 @story
-async def test_without_etcd_groups_with_replicas_go_on(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 2)
+async def test_without_etcd_groups_with_replicas_go_on(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 2)
     member = await Member(cluster).joined()
     gateway = primary_of(cluster)
-    bed.etcd.server.stop()
-    await bed.until(lambda: not gateway.shard(GROUP).partition.is_sure)
+    testbed.etcd.server.stop()
+    await testbed.until(lambda: not gateway.shard(GROUP).partition.is_sure)
     for n in range(20):
         assert await member.heartbeat() == Code.NONE
         assert await member.commit((0, n)) == [Code.NONE]
         assert await member.committed() == {0: n}
         await asyncio.sleep(TTL_S / 4)
-    bed.etcd.server.start()
+    testbed.etcd.server.start()
     await asyncio.sleep(3 * TTL_S)
     assert await member.heartbeat() == Code.NONE
     assert await member.committed() == {0: 19}
 
 
 @story
-async def test_without_etcd_and_replicas_nothing_is_answered_until_it_is_back(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 1)
+async def test_without_etcd_and_replicas_nothing_is_answered_until_it_is_back(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
     await member.commit((0, 5))
     gateway = primary_of(cluster)
-    bed.etcd.server.stop()
-    await bed.until(lambda: not gateway.shard(GROUP).partition.is_sure)
-    asked_at = bed.loop.time()
+    testbed.etcd.server.stop()
+    await testbed.until(lambda: not gateway.shard(GROUP).partition.is_sure)
+    asked_at = testbed.loop.time()
     assert (await fetched(gateway))[0] in (Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS)
-    assert bed.loop.time() < asked_at + 11.0
-    asked_at = bed.loop.time()
-    assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS, "nobody waits once that is known"
-    assert bed.loop.time() == asked_at
-    bed.etcd.server.start()
+    assert testbed.loop.time() < asked_at + 11.0
+    asked_at = testbed.loop.time()
+    assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS, "no request waits once that is known"
+    assert testbed.loop.time() == asked_at
+    testbed.etcd.server.start()
     assert await member.committed() == {0: 5}
 
 
 @story
-async def test_a_storage_that_fails_is_told_and_then_it_goes_on(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 1)
+async def test_a_storage_that_fails_is_told_and_then_it_goes_on(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
     await member.commit((0, 5))
     gateway = primary_of(cluster)
-    bed.faults.paths = OFFSETS_TOPIC.name
-    bed.faults.failing[StorageOp.APPEND] = "no space left"
+    testbed.faults.paths = OFFSETS_TOPIC.name
+    testbed.faults.failing[StorageOp.APPEND] = "no space left"
     committing = asyncio.create_task(member.commit((0, 6)))
     await asyncio.sleep(5.0)
     assert not committing.done()
     assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS
-    bed.faults.failing.clear()
+    testbed.faults.failing.clear()
     assert await committing == [Code.NONE]
     assert await member.heartbeat() == Code.NONE
     assert await member.committed() == {0: 6}
@@ -352,10 +354,10 @@ async def test_a_storage_that_fails_is_told_and_then_it_goes_on(bed: Bed) -> Non
 @pytest.mark.parametrize("seed", range(2))
 @story
 async def test_committed_offsets_never_go_back_while_the_storage_fills_vanishes_and_coordinators_die(
-    bed: Bed, seed: int
+    testbed: Testbed, seed: int
 ) -> None:
     config = replace(KAFKA, log_roll_bytes=2_048, maintenance_interval_s=1.0, log_grace_s=1.0)
-    cluster = await Cluster.of(bed, 2, config, snapshot_after_bytes=20_000)
+    cluster = await Cluster.of(testbed, 2, config, snapshot_after_bytes=20_000)
     member, rng = await Member(cluster).joined(), random.Random(seed)
     trouble = asyncio.create_task(_trouble(cluster, config, rng))
     committed, attempt = 0, 0
@@ -376,41 +378,41 @@ async def test_committed_offsets_never_go_back_while_the_storage_fills_vanishes_
 
 async def _trouble(cluster: Cluster, config: BrokerConfig, rng: random.Random) -> None:
     """Fill the storage, let it vanish, and kill the coordinator, one after another and together."""
-    bed = cluster.bed
+    testbed = cluster.testbed
     for _ in range(6):
         kinds = rng.sample(("full", "gone", "kill"), rng.choice((1, 2, 2)))
-        mounted = dict(bed.store.files)
+        mounted = dict(testbed.store.files)
         if "full" in kinds:
             for op in (StorageOp.CREATE, StorageOp.APPEND, StorageOp.PUT):
-                bed.faults.failing[op] = os.strerror(errno.ENOSPC)
+                testbed.faults.failing[op] = os.strerror(errno.ENOSPC)
         if "gone" in kinds:
-            bed.store.files.clear()
+            testbed.store.files.clear()
         await asyncio.sleep(rng.uniform(0.0, 1.5))
         leading = [gateway for gateway in cluster.living() if _leads(gateway, GROUP)]
         if "kill" in kinds and leading:
             leading[0].host.kill()
         await asyncio.sleep(rng.uniform(0.5, 8.0))
-        bed.faults.failing.clear()
+        testbed.faults.failing.clear()
         if "gone" in kinds:
-            beneath = list(bed.store.files)
-            bed.store.files.clear()
-            bed.store.files.update(mounted)
+            beneath = list(testbed.store.files)
+            testbed.store.files.clear()
+            testbed.store.files.update(mounted)
             assert not beneath, "nothing is created beneath the mount"
         if len(cluster.living()) < 2:
             await asyncio.sleep(rng.uniform(0.0, 2.0))
-            cluster.open(await bed.start(config))
+            cluster.open(await testbed.start(config))
         await asyncio.sleep(rng.uniform(1.0, 4.0))
 
 
 @story
-async def test_a_member_that_says_nothing_is_out_and_the_others_hear_of_it(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 2)
+async def test_a_member_that_says_nothing_is_out_and_the_others_hear_of_it(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 2)
     one, two = Member(cluster), Member(cluster)
     await asyncio.gather(one.joined(), two.joined())
     for _ in range(8):
         await asyncio.sleep(1.0)
         assert await one.heartbeat() == Code.NONE
-    await bed.until(lambda: two.id not in str(primary_of(cluster).shard(GROUP)._state.describe(GROUP)))  # noqa: SLF001
+    await testbed.until(lambda: two.id not in str(primary_of(cluster).shard(GROUP)._state.describe(GROUP)))  # noqa: SLF001
     assert await one.heartbeat() == Code.REBALANCE_IN_PROGRESS
     await one.joined()
     assert one.generation == 2
@@ -418,8 +420,8 @@ async def test_a_member_that_says_nothing_is_out_and_the_others_hear_of_it(bed: 
 
 
 @story
-async def test_after_a_takeover_sessions_begin_anew(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 3)
+async def test_after_a_takeover_sessions_begin_anew(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 3)
     one, two = Member(cluster), Member(cluster)
     await asyncio.gather(one.joined(), two.joined())
     primary_of(cluster).host.kill()
@@ -431,8 +433,8 @@ async def test_after_a_takeover_sessions_begin_anew(bed: Bed) -> None:
 
 
 @story
-async def test_a_closed_connection_ends_the_wait_and_not_the_membership(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 1)
+async def test_a_closed_connection_ends_the_wait_and_not_the_membership(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 1)
     one = await Member(cluster).joined()
     gateway = primary_of(cluster)
     two = Member(cluster)
@@ -450,28 +452,28 @@ async def test_a_closed_connection_ends_the_wait_and_not_the_membership(bed: Bed
 
 
 @story
-async def test_offsets_go_with_their_topic_even_if_another_has_its_name(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 2)
+async def test_offsets_go_with_their_topic_even_if_another_has_its_name(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 2)
     member = await Member(cluster).joined()
     await member.commit((0, 5), (1, 6))
-    await bed.hosts[0].api.call(DeleteTopic(TOPIC))
-    await bed.hosts[0].api.call(CreateTopic(TopicSpec(name=TOPIC, partitions=3)))
-    await bed.until(lambda: not offsets_of(primary_of(cluster)))
+    await testbed.hosts[0].api.call(DeleteTopic(TOPIC))
+    await testbed.hosts[0].api.call(CreateTopic(TopicSpec(name=TOPIC, partitions=3)))
+    await testbed.until(lambda: not offsets_of(primary_of(cluster)))
     assert await member.committed() == {}
     assert await member.commit((0, 1)) == [Code.NONE]
     assert await member.committed() == {0: 1}
 
 
 @story
-async def test_an_event_that_fails_ends_the_coordinator_and_what_was_committed_is_loaded_anew(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 1)
+async def test_an_event_that_fails_ends_the_coordinator_and_what_was_committed_is_loaded_anew(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
     await member.commit((0, 5))
     gateway = primary_of(cluster)
     shard = gateway.shard(GROUP)
-    bug = gateway.host.api  # anything that no key can be made of
+    bug = gateway.host.api  # a value that fits no key
     with pytest.raises(AttributeError):
-        await shard.ask(lambda token: Commit(token=token, group=bug, offsets=()))
+        await shard.ask(lambda token: CommitOffsets(token=token, group=bug, offsets=()))
     assert await member.heartbeat() == Code.NONE
     assert await member.committed() == {0: 5}
     assert gateway.shard(GROUP) is not shard
@@ -479,9 +481,9 @@ async def test_an_event_that_fails_ends_the_coordinator_and_what_was_committed_i
 
 @story
 async def test_what_can_not_be_taken_in_keeps_one_coordinator_loading_and_nothing_else(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = await Cluster.of(bed, 1)
+    cluster = await Cluster.of(testbed, 1)
     member, other = await Member(cluster).joined(), await Member(cluster, "elsewhere").joined()
     await member.commit((0, 5))
     gateway = primary_of(cluster)
@@ -494,7 +496,7 @@ async def test_what_can_not_be_taken_in_keeps_one_coordinator_loading_and_nothin
 
     monkeypatch.setattr(GroupShard, "load", failing)
     with pytest.raises(AttributeError):
-        await gateway.shard(GROUP).ask(lambda token: Commit(token=token, group=gateway, offsets=()))
+        await gateway.shard(GROUP).ask(lambda token: CommitOffsets(token=token, group=gateway, offsets=()))
     for _ in range(3):
         await asyncio.sleep(1.0)
         assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS
@@ -505,8 +507,8 @@ async def test_what_can_not_be_taken_in_keeps_one_coordinator_loading_and_nothin
 
 
 @story
-async def test_what_others_put_into_the_topic_is_passed_over(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 2)
+async def test_what_others_put_into_the_topic_is_passed_over(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 2)
     member = await Member(cluster).joined()
     await member.commit((0, 5))
     number = primary_of(cluster).shard(GROUP).partition.partition
@@ -540,8 +542,8 @@ async def test_what_others_put_into_the_topic_is_passed_over(bed: Bed) -> None:
 
 
 @story
-async def test_a_snapshot_replaces_what_was_before_it(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 2, snapshot_after_bytes=4_000)
+async def test_a_snapshot_replaces_what_was_before_it(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 2, snapshot_after_bytes=4_000)
     member = await Member(cluster).joined()
     marks: list[int] = []
     shard = primary_of(cluster).shard(GROUP)
@@ -558,27 +560,32 @@ async def test_a_snapshot_replaces_what_was_before_it(bed: Bed) -> None:
 
 
 @story
-async def test_what_a_snapshot_replaced_goes_and_the_next_coordinator_begins_with_the_snapshot(bed: Bed) -> None:
+async def test_what_a_snapshot_replaced_goes_and_the_next_coordinator_begins_with_the_snapshot(
+    testbed: Testbed,
+) -> None:
     config = replace(KAFKA, log_roll_bytes=2_048, maintenance_interval_s=1.0, log_grace_s=1.0)
-    cluster = await Cluster.of(bed, 3, config, snapshot_after_bytes=4_000)
+    cluster = await Cluster.of(testbed, 3, config, snapshot_after_bytes=4_000)
     member = await Member(cluster).joined()
     number = primary_of(cluster).shard(GROUP).partition.partition
     for n in range(300):
         assert await member.commit((n % 3, n)) == [Code.NONE]
 
     def first_kept() -> int:
-        files = [*bed.files(FileKind.LOG, OFFSETS_TOPIC, number), *bed.files(FileKind.TABLE, OFFSETS_TOPIC, number)]
+        files = [
+            *testbed.files(FileKind.LOG, OFFSETS_TOPIC, number),
+            *testbed.files(FileKind.TABLE, OFFSETS_TOPIC, number),
+        ]
         return min(file.base_offset for file in files)
 
-    await bed.until(lambda: first_kept() > 100)
+    await testbed.until(lambda: first_kept() > 100)
     primary_of(cluster).host.kill()
     assert await member.heartbeat() == Code.NONE
     assert await member.committed() == {0: 297, 1: 298, 2: 299}
 
 
 @story
-async def test_what_comes_while_a_snapshot_is_written_counts_more_than_the_snapshot(bed: Bed) -> None:
-    cluster = await Cluster.of(bed, 1, snapshot_after_bytes=200_000, partitions=900)
+async def test_what_comes_while_a_snapshot_is_written_counts_more_than_the_snapshot(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 1, snapshot_after_bytes=200_000, partitions=900)
     member = await Member(cluster).joined()
     gateway = primary_of(cluster)
     shard = gateway.shard(GROUP)
@@ -590,20 +597,20 @@ async def test_what_comes_while_a_snapshot_is_written_counts_more_than_the_snaps
             OffsetToCommit(topic=TOPIC.name, partition=p, offset=offset, metadata="x" * 200) for p in range(900)
         )
         await shard.ask(
-            lambda token: Commit(
+            lambda token: CommitOffsets(
                 token=token, group=GROUP, member=member.id, generation=member.generation, offsets=offsets
             )
         )
 
     for n in range(30):
         await asyncio.gather(commit_all(n), *(member.commit((p, 100 + n)) for p in range(0, 900, 50)))
-    await bed.until(lambda: marks)
+    await testbed.until(lambda: marks)
     kept = await shard._log.load(marks[-1])  # noqa: SLF001
     assert kept.latest == (await shard._log.load(0)).latest  # noqa: SLF001
     before = offsets_of(gateway)
     assert len(before) == 900
     cluster.gateways[0].following.cancel()
-    await bed.hosts[0].stop()
+    await testbed.hosts[0].stop()
     cluster.gateways.clear()
-    cluster.open(await bed.start(KAFKA, address=bed.hosts[0].address))
+    cluster.open(await testbed.start(KAFKA, address=testbed.hosts[0].address))
     assert await member.committed() == before

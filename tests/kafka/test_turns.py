@@ -1,4 +1,4 @@
-"""Requests of many elements give way while they are handled, wherever their elements are looped over."""
+"""Requests of many elements yield to others wherever their handlers loop over the elements."""
 
 import gc
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from seaweedmq.kafka.wire.frames import LENGTH_BYTES, read_request
 from seaweedmq.kafka.wire.messages import API, Line, Reply, Request
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.turns import Turn, Turns
-from tests.broker.bed import Bed, story
-from tests.kafka.office import Office, offices
+from tests.broker.testbed import Testbed, story
+from tests.kafka.byte_client import ByteClient, byte_clients
 
 ELEMENTS = 3_000
 GARBAGE_ELEMENTS = 500
 A_TURN_MAX = 1_000
-"""Elements that are looped over without a look at the turn."""
+"""Limit of elements that a handler loops over between checks of the turn."""
 
 
 CHEAP = frozenset(
@@ -33,11 +33,11 @@ CHEAP = frozenset(
         API.OFFSET_DELETE,
     }
 )
-"""APIs that take 10,000 elements at most, and loop over them once without a look, to count names: some 2 ms."""
+"""APIs with at most 10,000 elements that loop over them once without a check, to count names: some 2 ms."""
 
 
 class Counting(list[Any]):
-    """Elements of a request that count how often they are looped over."""
+    """Elements of a request that count iterations over them."""
 
     def __init__(self, elements: list[Any], counter: "Counter") -> None:
         super().__init__(elements)
@@ -50,7 +50,7 @@ class Counting(list[Any]):
 
 
 class Counter:
-    """Elements since the last look at the turn, and the most there were."""
+    """Elements since the last check of the turn, and their maximum."""
 
     def __init__(self) -> None:
         self.now = self.most = self.pauses = 0
@@ -61,7 +61,7 @@ class Counter:
 
 
 class CountedTurn(Turn):
-    """A turn that never ends, and counts how often the work would give way."""
+    """A turn that never ends, and counts checks."""
 
     def __init__(self, counter: Counter) -> None:
         super().__init__(Turns(lambda: 0.0), lambda: 0.0)
@@ -73,7 +73,7 @@ class CountedTurn(Turn):
 
 
 def counted(body: Any, counter: Counter) -> None:
-    """Have all arrays of a message count."""
+    """Replace all arrays of a message by counting ones."""
     for name in type(body).fields:
         value = getattr(body, name)
         if isinstance(value, list):
@@ -83,24 +83,24 @@ def counted(body: Any, counter: Counter) -> None:
             setattr(body, name, Counting(value, counter))
 
 
-async def handled(office: Office, request: Request) -> Reply:
-    reply = await office.handlers[request.api](request)
+async def handled(client: ByteClient, request: Request) -> Reply:
+    reply = await client.handlers[request.api](request)
     return await reply if request.api == API.PRODUCE else reply
 
 
 @story
 @pytest.mark.parametrize("api", [api for api in OF_MANY if api not in CHEAP], ids=lambda api: api.name)
-async def test_it_gives_way(bed: Bed, api: API) -> None:
-    (office,) = await offices(bed, 1)
-    await bed.topic(office.host, TopicName("kafka", TOPIC), partitions=1)
-    await office.ask(API.FIND_COORDINATOR, 1, key=GROUP, key_type=0)
+async def test_it_gives_way(testbed: Testbed, api: API) -> None:
+    (client,) = await byte_clients(testbed, 1)
+    await testbed.topic(client.host, TopicName("kafka", TOPIC), partitions=1)
+    await client.ask(API.FIND_COORDINATOR, 1, key=GROUP, key_type=0)
     data = memoryview(OF_MANY[api](ELEMENTS))[LENGTH_BYTES:]
     counter = Counter()
     request = read_request(data, peer="127.0.0.1:1", client_host="/127.0.0.1", connection=1, line=Line())
     counted(request.body, counter)
     request = replace(request, turn=CountedTurn(counter))
     try:
-        await bed.network.spawn(office.host.owner, handled(office, request))
+        await testbed.network.spawn(client.host.owner, handled(client, request))
     except SeaweedMQError as error:
         pytest.fail(f"{api.name} was rejected: {error}")
     assert counter.pauses >= ELEMENTS / A_TURN_MAX
@@ -109,17 +109,17 @@ async def test_it_gives_way(bed: Bed, api: API) -> None:
 
 @story
 @pytest.mark.parametrize("api", list(OF_MANY), ids=lambda api: api.name)
-async def test_it_leaves_no_garbage_in_cycles(bed: Bed, api: API) -> None:
-    """Errors that refer to the frames that hold them would stay, and a million of them hold the loop for a second."""
-    (office,) = await offices(bed, 1)
-    await bed.topic(office.host, TopicName("kafka", TOPIC), partitions=1)
-    await office.ask(API.FIND_COORDINATOR, 1, key=GROUP, key_type=0)
+async def test_it_leaves_no_garbage_in_cycles(testbed: Testbed, api: API) -> None:
+    """Errors that refer to their own frames would stay, and a million of them hold the loop for a second."""
+    (client,) = await byte_clients(testbed, 1)
+    await testbed.topic(client.host, TopicName("kafka", TOPIC), partitions=1)
+    await client.ask(API.FIND_COORDINATOR, 1, key=GROUP, key_type=0)
     data = memoryview(OF_MANY[api](GARBAGE_ELEMENTS))[LENGTH_BYTES:]
     gc.collect()
     gc.disable()
     try:
         request = read_request(data, peer="127.0.0.1:1", client_host="/127.0.0.1", connection=1, line=Line())
-        await bed.network.spawn(office.host.owner, handled(office, request))
+        await testbed.network.spawn(client.host.owner, handled(client, request))
         del request
         left = gc.collect()
     finally:

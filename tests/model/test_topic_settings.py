@@ -1,4 +1,4 @@
-"""What is set of a topic by name: what is kept, what acts, what is refused."""
+"""Settings of a topic by name: those that are stored, those with an effect, and rejected ones."""
 
 import math
 
@@ -63,12 +63,12 @@ def test_what_becomes_of_old_records(policy: str, compacts: bool, expires: bool)
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("", "x", "is no name"),
-        ("a=b", "x", "is no name"),
-        ("ä", "x", "is no name"),
+        ("", "x", "setting name .* is not allowed"),
+        ("a=b", "x", "setting name .* is not allowed"),
+        ("ä", "x", "setting name .* is not allowed"),
         ("x" * 250, "x", "use 1 to 249"),
         ("x", "y" * 4_097, "has 4097 characters: use up to 4096"),
-        ("x", "a\nb", "that can be printed"),
+        ("x", "a\nb", "printable characters"),
         ("retention.ms", "1", r"retention\.ms is not set by name: set retention_s \(--retention\) instead"),
         ("retention.bytes", "1", r"set retention_bytes \(--retention-bytes\)"),
         ("seaweedmq.durability", "stored", r"set durability \(--durability\)"),
@@ -82,7 +82,7 @@ def test_what_becomes_of_old_records(policy: str, compacts: bool, expires: bool)
         ("message.timestamp.type", "createtime", "give CreateTime or LogAppendTime"),
         ("cleanup.policy", "delete;compact", "give delete, compact, both or nothing"),
         ("seaweedmq.auto.compact", "yes", "seaweedmq.auto.compact is 'yes': give true or false"),
-        ("min.insync.replicas", "3", "min.insync.replicas of 3 with 2 replicas: nothing could ever be produced"),
+        ("min.insync.replicas", "3", "min.insync.replicas of 3 exceeds 2 replicas, so nothing could be produced"),
     ],
 )
 def test_what_can_not_be_kept_or_would_not_act_is_refused(name: str, value: str, sentence: str) -> None:
@@ -93,9 +93,9 @@ def test_what_can_not_be_kept_or_would_not_act_is_refused(name: str, value: str,
 def test_there_are_bounds_on_all_of_them_together() -> None:
     with pytest.raises(InvalidArgument, match=f"101 settings by name: a topic has at most {CONFIGS_MAX}"):
         check_configs(configs_of({f"x{number}": "" for number in range(101)}), 1)
-    with pytest.raises(InvalidArgument, match=f"a topic has {CONFIGS_LENGTH_MAX}"):
+    with pytest.raises(InvalidArgument, match=f"a topic has at most {CONFIGS_LENGTH_MAX}"):
         check_configs(configs_of({f"x{number}": "y" * 4_000 for number in range(5)}), 1)
-    with pytest.raises(InvalidArgument, match="out of order, or one is there twice"):
+    with pytest.raises(InvalidArgument, match="out of order or not unique"):
         check_configs((("a", "1"), ("a", "2")), 1)
 
 

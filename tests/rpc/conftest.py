@@ -1,4 +1,4 @@
-"""A served fake broker, and a client that dials it."""
+"""Fixtures: a served fake broker, and a client that dials it."""
 
 from collections.abc import AsyncIterator
 

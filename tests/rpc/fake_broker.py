@@ -1,4 +1,4 @@
-"""A broker that does nothing but answer, and remembers what was done to it. Run as a module it is a server process."""
+"""A broker that only answers, and records its calls. As a module it runs a server process."""
 
 import asyncio
 import sys
@@ -6,7 +6,15 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, EtcdAccess
-from seaweedmq.model.calls import (
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.description import SegmentStats, TopicDescription, UpdatedTopics
+from seaweedmq.model.kafka.group_admin import (
+    KafkaGroupDescription,
+    KafkaGroupMember,
+    KafkaGroupOffset,
+    KafkaGroupSummary,
+)
+from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
     AwaitTopics,
@@ -39,13 +47,10 @@ from seaweedmq.model.calls import (
     Seal,
     SealSegment,
     SplitSegment,
-    ToldTopics,
     TopicStats,
     WriteOut,
 )
-from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.description import SegmentStats, TopicDescription
-from seaweedmq.model.groups import (
+from seaweedmq.model.messages.groups import (
     GroupAssignment,
     GroupCommit,
     GroupCommitted,
@@ -56,13 +61,7 @@ from seaweedmq.model.groups import (
     GroupSummary,
     Ownership,
 )
-from seaweedmq.model.kafka_group_admin import (
-    KafkaGroupDescription,
-    KafkaGroupMember,
-    KafkaGroupOffset,
-    KafkaGroupSummary,
-)
-from seaweedmq.model.publish import (
+from seaweedmq.model.messages.publish import (
     FrameAck,
     PublishAck,
     PublishFrames,
@@ -71,7 +70,7 @@ from seaweedmq.model.publish import (
     PublishReply,
     PublishRequest,
 )
-from seaweedmq.model.replication import (
+from seaweedmq.model.messages.replication import (
     FenceReply,
     ReplicateFrames,
     ReplicateHeld,
@@ -79,9 +78,7 @@ from seaweedmq.model.replication import (
     ReplicateRequest,
     SealedLog,
 )
-from seaweedmq.model.ring import WHOLE_RING
-from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.messages.subscribe import (
     EARLIEST,
     SubscribeFrames,
     SubscribeOpen,
@@ -89,6 +86,8 @@ from seaweedmq.model.subscribe import (
     SubscribeReply,
     SubscribeRequest,
 )
+from seaweedmq.model.ring import WHOLE_RING
+from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.rpc.server import serve
 
@@ -168,7 +167,7 @@ ANSWERS: Mapping[type[Call[Any]], Any] = {
     **dict.fromkeys((WriteOut, Seal), SEALED),
     **dict.fromkeys((DescribeGroup, ResetGroup), GROUP),
     CreateTopics: lambda call: (DESCRIPTION,) * len(call.specs),
-    AwaitTopics: lambda call: ToldTopics((DESCRIPTION,) * len(call.topics), (1, 2**63 - 1)),
+    AwaitTopics: lambda call: UpdatedTopics((DESCRIPTION,) * len(call.topics), (1, 2**63 - 1)),
     ListTopics: (TOPIC,),
     GetClusterStatus: STATUS,
     Rebalance: DECISIONS,
@@ -182,19 +181,19 @@ ANSWERS: Mapping[type[Call[Any]], Any] = {
 
 
 class FakeBroker:
-    """Acknowledges every publish message; sends ``CHUNK`` to subscribers without end."""
+    """A broker that acknowledges every publish message, and sends ``CHUNK`` to subscribers without end."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
-        """Raised by every call: streams raise it after their first reply."""
+        """Error that every call raises: streams raise it after their first reply."""
         self.calls: list[object] = []
         self.received: list[object] = []
         self.sent = 0
         self.streams_open = 0
-        self.passed_on: FakeBroker = self
-        """Answers calls that another broker passes on."""
+        self.forwarded: FakeBroker = self
+        """Broker that answers the calls forwarded by another broker."""
         self.gate = asyncio.Event()
-        """Publish takes no frames until it is set."""
+        """Event that must be set before publish streams accept frames."""
         self.gate.set()
 
     async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:

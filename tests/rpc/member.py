@@ -1,25 +1,25 @@
-"""A process that joins a group at the address given, blocks its event loop for the seconds given, then commits."""
+"""A process that joins a group at the given address, blocks its event loop for the given seconds, then commits."""
 
 import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator
 
-from seaweedmq.model import groups as g
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages import groups as g
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.rpc.client import GrpcDialer
 from tests.rpc.fake_broker import NAME
 
 
 def burn(seconds: float) -> None:
-    """Pure Python that never lets the event loop run, as a careless handler may be."""
+    """Run pure Python that never yields to the event loop, as a careless handler may."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         sum(range(1000))
 
 
 async def member(address: str, busy_s: float) -> None:
-    """Say ``joined`` and, when the commit came back, ``committed``."""
+    """Print ``joined`` and, after the reply to the commit, ``committed``."""
     busy_over = asyncio.Event()
 
     async def requests() -> AsyncIterator[g.GroupRequest]:

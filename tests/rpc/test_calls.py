@@ -1,4 +1,4 @@
-"""What a client and a server do to each other, in one process."""
+"""Calls, streams, limits and errors between a client and a server in one process."""
 
 import asyncio
 from contextlib import aclosing, suppress
@@ -19,14 +19,15 @@ from seaweedmq.errors import (
     Unavailable,
     Unsupported,
 )
-from seaweedmq.model import calls
-from seaweedmq.model import groups as g
-from seaweedmq.model import replication as r
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import (
+from seaweedmq.model.config import MIB, BrokerConfig
+from seaweedmq.model.description import AwaitedTopic, SegmentSelection, UpdatedTopics
+from seaweedmq.model.messages import calls
+from seaweedmq.model.messages import groups as g
+from seaweedmq.model.messages import replication as r
+from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
-    AwaitedTopic,
     AwaitTopics,
     Call,
     CreateTopic,
@@ -57,15 +58,12 @@ from seaweedmq.model.calls import (
     Seal,
     SealSegment,
     SplitSegment,
-    ToldTopics,
     TopicStats,
     WriteOut,
 )
-from seaweedmq.model.config import MIB, BrokerConfig
-from seaweedmq.model.description import Which
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES
-from seaweedmq.model.publish import FrameAck, PublishAck, PublishFrames, PublishReady
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeOpen
+from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES
+from seaweedmq.model.messages.publish import FrameAck, PublishAck, PublishFrames, PublishReady
+from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeOpen
 from seaweedmq.model.topic import TopicChange, TopicSpec
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.methods import METHODS
@@ -128,12 +126,12 @@ CASES = [
     (DeleteTopic(NAME, 2**63 - 1), None),
     (RaiseLowWatermark(NAME, {0: 5, 4_095: 2**40}, 2**63 - 1), {0: 5, 4_095: 2**40}),
     (ListTopics(), (TOPIC,)),
-    (DescribeTopic(NAME, Which(), 2**63 - 1), DESCRIPTION),
-    (DescribeTopic(NAME, Which(open=False, sealed_above=0)), DESCRIPTION),
-    (DescribeTopic(NAME, Which(sealed_above=None, ids=(7, 2**32 - 1))), DESCRIPTION),
+    (DescribeTopic(NAME, SegmentSelection(), 2**63 - 1), DESCRIPTION),
+    (DescribeTopic(NAME, SegmentSelection(open=False, sealed_above=0)), DESCRIPTION),
+    (DescribeTopic(NAME, SegmentSelection(sealed_above=None, ids=(7, 2**32 - 1))), DESCRIPTION),
     (
         AwaitTopics((AwaitedTopic(name=NAME, topic_uid=2**63 - 1, above=2**40, ids=(0, 7)),), 2.5),
-        ToldTopics((DESCRIPTION,), (1, 2**63 - 1)),
+        UpdatedTopics((DESCRIPTION,), (1, 2**63 - 1)),
     ),
     (AdoptSchema(NAME, b"schema", 2**63 - 1), DESCRIPTION),
     (TopicStats(NAME), STATS),
@@ -312,7 +310,7 @@ async def test_a_cancelled_task_sees_its_cancellation_and_ends_both_sides(fake, 
 
 
 async def test_a_stream_that_outlives_the_server_is_nobodys_error(dialer, caplog):
-    """gRPC ends the handlers of a stopped server a moment later than the server; one may read in between."""
+    """gRPC ends the handlers of a stopped server a moment after the server; a handler may read in between."""
     begun, stopped, outlived = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def silent():
@@ -369,7 +367,7 @@ async def test_all_replies_that_were_sent_arrive_before_the_error(fake, broker):
 
 
 async def test_a_refusal_under_a_flood_arrives_as_itself(fake, broker):
-    """gRPC tends to lose the status of a call that ends while this side writes."""
+    """gRPC tends to lose the status of a call that ends while the client writes."""
     fake.error = StaleMetadata("b-1 does not own the segment: describe the topic again")
     for _ in range(30):
         with pytest.raises(StaleMetadata, match="does not own"):
@@ -389,9 +387,9 @@ async def test_closing_the_dialer_ends_calls_with_closed(fake, server, dialer):
     for waiting in (unary, stream):
         with pytest.raises(Closed, match=server.address):
             await waiting
-    with pytest.raises(Closed, match="make a new one"):
+    with pytest.raises(Closed, match="create a new one"):
         await broker.call(ListTopics())
-    with pytest.raises(Closed, match="make a new one"):
+    with pytest.raises(Closed, match="create a new one"):
         await anext(broker.publish(publish_messages(1)))
     with pytest.raises(Closed):
         dialer.dial(server.address)
@@ -402,7 +400,7 @@ async def test_closing_the_dialer_ends_calls_with_closed(fake, server, dialer):
 
 
 ENVELOPE_HEAD_BYTES = 23
-"""Of one large message: tags, lengths and the channel of both layers."""
+"""Overhead of one large message: tags, lengths and the channel of both layers."""
 
 
 async def test_a_message_over_the_limit_is_the_callers_fault_and_names_the_limit(fake, broker):
@@ -464,7 +462,7 @@ async def test_another_protocol_version_is_refused_and_says_who_is_to_be_upgrade
     with refused("calling broker"):
         await anext(broker.replicate(stream_of()))
     with refused("calling broker"):
-        await broker.passed_on.call(GetClusterStatus())
+        await broker.forwarded.call(GetClusterStatus())
     await dialer.close()
 
 

@@ -1,4 +1,4 @@
-"""Many conversations on one stream: each is as if it were alone."""
+"""Channels of one stream: each behaves as if it were alone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.client.publish.lane import in_pieces
+from seaweedmq.client.publish.publish_stream import in_pieces
 from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.errors import (
     Closed,
@@ -22,14 +22,14 @@ from seaweedmq.errors import (
     Unsupported,
 )
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
-from seaweedmq.model.frames import SENT_PIECE_BYTES
-from seaweedmq.model.publish import FrameAck, PublishAck, PublishFrames, PublishReply, PublishRequest
+from seaweedmq.model.messages.frames import SENT_PIECE_BYTES
+from seaweedmq.model.messages.publish import FrameAck, PublishAck, PublishFrames, PublishReply, PublishRequest
 from seaweedmq.rpc.channels import wire
-from seaweedmq.rpc.channels.channel import WINDOW_BYTES, Ahead, Window
-from seaweedmq.rpc.channels.server import Answering, ChannelServer
+from seaweedmq.rpc.channels.channel import WINDOW_BYTES, ChannelWindow, SharedWindow
+from seaweedmq.rpc.channels.server import ChannelHandler, ChannelServer
 from seaweedmq.rpc.channels.wire import Credit, End, Message, Status, read_envelope, write_envelope
 from seaweedmq.rpc.client import GrpcDialer
-from seaweedmq.rpc.data import encode_publish_request
+from seaweedmq.rpc.messages.data import encode_publish_request
 from seaweedmq.rpc.server import serve
 from seaweedmq.rpc.v1 import channels_pb2
 from seaweedmq.runtime.signal import Signal
@@ -84,8 +84,8 @@ def test_a_large_message_is_not_copied_and_a_small_one_does_not_keep_its_envelop
 
 
 def test_a_channel_has_its_window_whatever_others_have_used_up():
-    ahead = Ahead(MIB)
-    greedy, modest = Window(ahead), Window(ahead)
+    ahead = SharedWindow(MIB)
+    greedy, modest = ChannelWindow(ahead), ChannelWindow(ahead)
     while greedy.is_open:
         greedy.sent(200 * KIB)
     assert ahead.used_bytes >= MIB
@@ -100,8 +100,8 @@ def test_a_channel_has_its_window_whatever_others_have_used_up():
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 3 * WINDOW_BYTES)), max_size=40))
 def test_what_was_sent_ahead_is_what_goes_beyond_the_windows(steps):
-    ahead = Ahead(MIB)
-    windows = [Window(ahead) for _ in range(4)]
+    ahead = SharedWindow(MIB)
+    windows = [ChannelWindow(ahead) for _ in range(4)]
     untaken = [0] * 4
     for number, is_sent, size in steps:
         if is_sent:
@@ -118,9 +118,9 @@ def test_what_was_sent_ahead_is_what_goes_beyond_the_windows(steps):
 def test_of_a_large_frame_only_the_head_and_a_small_piece_wait_for_memory():
     frame = bytes(HEADER_BYTES) + bytes(12 * MIB)
     head, *pieces = (len(encode_publish_request(request)) for request in in_pieces(frame))
-    window = Window(Ahead())
+    window = ChannelWindow(SharedWindow())
     window.sent(head)
-    window.taken(head)  # by a broker that has no memory for the frame
+    window.taken(head)  # the broker has no memory for the frame
     sent = 0
     while window.is_open:
         window.sent(pieces[sent])
@@ -133,17 +133,17 @@ def test_of_a_large_frame_only_the_head_and_a_small_piece_wait_for_memory():
 
 
 class Counting(FakeBroker):
-    """Acknowledges each message of a segment, unless that is stuck."""
+    """A broker that acknowledges each message of a segment, unless the segment is stuck."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stuck: set[int] = set()
         self.open = 0
         self.changed = Signal()
-        """Any of these."""
+        """Signal that fires on every change of the attributes above."""
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what is to come."""
+        """Wait until the condition holds."""
         async with asyncio.timeout(PATIENCE_S):
             while not condition():
                 await self.changed.wait()
@@ -314,7 +314,7 @@ async def test_conversations_count_as_streams(dialer, caplog):
 
 
 class NoMemory:
-    """The memory of a broker that has as many streams as it may."""
+    """The memory of a broker at its limit of streams."""
 
     def ahead(self):
         return nullcontext(0)
@@ -346,7 +346,7 @@ async def test_the_end_of_a_stream_is_said_behind_what_is_being_written() -> Non
         await writing.wait()
         yield write_envelope([wire.Ahead(1)])
 
-    answering = Answering(
+    answering = ChannelHandler(
         name="nobody", answer=None, decode=None, encode=None, admitted=nullcontext, told=lambda error: error
     )
     running = asyncio.create_task(ChannelServer(answering, ahead_bytes=1).run(envelopes(), write))
@@ -355,14 +355,14 @@ async def test_the_end_of_a_stream_is_said_behind_what_is_being_written() -> Non
         await asyncio.sleep(0)
     assert not running.done(), "gRPC would lose the status"
     written.set()
-    with pytest.raises(ProtocolViolation, match="Ahead, which is for brokers to say"):
+    with pytest.raises(ProtocolViolation, match="Ahead, which only brokers send"):
         await running
 
 
 async def test_who_does_not_wait_for_credit_is_refused(server, fake, monkeypatch):
-    monkeypatch.setattr(Window, "is_open", True)
+    monkeypatch.setattr(ChannelWindow, "is_open", True)
     fake.stuck = {0}
     dialer = GrpcDialer()
-    with pytest.raises((ProtocolViolation, InvalidArgument), match="no more than there is credit for"):
+    with pytest.raises((ProtocolViolation, InvalidArgument), match="send no more than the credit"):
         await replies_of(dialer.dial(server.address), 0, [bytes(MIB)] * 10)
     await dialer.close()

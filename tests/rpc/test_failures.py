@@ -1,4 +1,4 @@
-"""A server process that dies or freezes is found out soon, and found again when it is back."""
+"""Detection of a dead or frozen server process, and reconnection when it returns."""
 
 import asyncio
 import signal
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.errors import Refused, Unavailable
-from seaweedmq.model.calls import ListTopics
-from seaweedmq.model.publish import PublishReady, PublishReply, PublishRequest
-from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen, SubscribeRequest
+from seaweedmq.errors import ConnectionRefused, Unavailable
+from seaweedmq.model.messages.calls import ListTopics
+from seaweedmq.model.messages.publish import PublishReady, PublishReply, PublishRequest
+from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen, SubscribeRequest
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc.client import GrpcDialer
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 from tests.rpc.fake_broker import NAME, OPEN, TOPIC
 
 pytestmark = pytest.mark.integration
@@ -44,7 +44,7 @@ async def remote() -> AsyncIterator[Process]:
 
 
 async def idle_publisher(broker: BrokerApi) -> AsyncIterator[PublishReply]:
-    """A publish stream that is open and silent."""
+    """Return an open and silent publish stream."""
 
     async def requests() -> AsyncIterator[PublishRequest]:
         yield OPEN
@@ -100,7 +100,7 @@ async def test_a_frozen_broker_is_found_by_keepalive(remote: Process, dialer: Gr
 
 
 async def test_a_silent_stream_lives_on_through_many_pings(remote: Process, dialer: GrpcDialer) -> None:
-    """gRPC's servers drop clients that ping this often, unless told not to."""
+    """gRPC servers drop clients that ping this often by default."""
     replies = await idle_publisher(dialer.dial(remote.address))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(8):
@@ -109,6 +109,6 @@ async def test_a_silent_stream_lives_on_through_many_pings(remote: Process, dial
 
 async def test_nobody_there_is_unavailable_within_the_deadline(dialer: GrpcDialer) -> None:
     began = time.monotonic()
-    with ReservedPort() as unused, pytest.raises(Refused, match=f"{unused.address} is out of reach"):
+    with ReservedPort() as unused, pytest.raises(ConnectionRefused, match=f"{unused.address} is unreachable"):
         await dialer.dial(unused.address).call(ListTopics())
     assert time.monotonic() - began < 5.0

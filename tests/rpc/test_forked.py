@@ -1,4 +1,4 @@
-"""A process that was forked from one that had connected rejects new connections at once, with the remedy."""
+"""A child forked from a process with connections rejects new connections at once, with the remedy."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ PROGRAM_TIMEOUT_S = 60
 
 
 def said_by_a_child(connect: Callable[[], object]) -> str:
-    """Run this in a child, and return the message of its error."""
+    """Run this in a child process, and return the message of its error."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -52,7 +52,7 @@ def test_a_child_of_a_parent_that_no_longer_has_any_is_told_so_too() -> None:
 
 
 def connected(address: str) -> str:
-    """Connect in this process, and return what came of it."""
+    """Connect in this process, and return the outcome."""
     try:
         with seaweedmq.connect(address) as client:
             return client.admin.cluster_status().leader
@@ -77,7 +77,7 @@ def _program(address: str) -> Iterator[list[str]]:
 
 @pytest.fixture
 async def said(server: RpcServer) -> list[list[str]]:
-    """Outcomes in a program that begins without a connection, has one that it closes, then one that it keeps."""
+    """Return the outcomes in a program without a connection, after it closed one, and while it keeps one."""
     program = await asyncio.create_subprocess_exec(
         sys.executable, "-m", __spec__.name, server.address, cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )

@@ -1,4 +1,4 @@
-"""Events of calls that ended with their event loop disturb no other loop of the process."""
+"""Late events of calls whose event loop is closed disturb no other loop of the process."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen, SubscribeRequest
+from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen, SubscribeRequest
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
@@ -54,7 +54,7 @@ def test_a_loop_may_outlive_a_thousand_clients(new_loop: Callable[[], asyncio.Ab
 
 
 def test_clients_with_a_loop_each_disturb_no_other_loop() -> None:
-    """Workers of Spark, programs that call ``asyncio.run`` repeatedly, and tests have such clients."""
+    """Spark workers, programs that call ``asyncio.run`` repeatedly, and tests have such clients."""
     disturbed: list[dict[str, Any]] = []
     address: list[str] = []
     started, ended = threading.Event(), threading.Event()

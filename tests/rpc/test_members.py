@@ -1,4 +1,4 @@
-"""Whether a member of a group is alive is what its stream says: death and frost break it, work does not."""
+"""Liveness of group members: their streams break when they die or freeze, and not while they work."""
 
 import asyncio
 import signal
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.model import groups as g
+from seaweedmq.model.messages import groups as g
 from seaweedmq.rpc.server import RpcServer
 from tests.rpc.fake_broker import FakeBroker
 
 pytestmark = pytest.mark.integration
 
 BUSY_S = 8.0
-"""Many times what the keepalive allows."""
+"""Many times the keepalive timeout."""
 BROKEN_S_MAX = 6.0
 
 Join = Callable[[float], Awaitable[asyncio.subprocess.Process]]
@@ -23,7 +23,7 @@ Join = Callable[[float], Awaitable[asyncio.subprocess.Process]]
 
 @pytest.fixture
 async def join(server: RpcServer) -> AsyncIterator[Join]:
-    """Start members; each has joined when the call returns."""
+    """Return a function that starts members and waits until each has joined."""
     members: list[asyncio.subprocess.Process] = []
 
     async def start(busy_s: float) -> asyncio.subprocess.Process:
@@ -58,7 +58,7 @@ async def _stream_ends(fake: FakeBroker) -> None:
 async def test_a_member_that_is_busy_in_python_keeps_its_stream(fake: FakeBroker, join: Join) -> None:
     member = await join(BUSY_S)
     assert await _says(member) == "committed"
-    opened, commit = fake.received  # one stream all the time
+    opened, commit = fake.received  # one stream throughout
     assert isinstance(opened, g.GroupOpen)
     assert commit == g.GroupCommit(1, ())
 

@@ -7,12 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.errors import InvalidArgument, Unsupported
-from seaweedmq.model import groups as g
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, SegmentLoad
-from seaweedmq.model.calls import (
+from seaweedmq.model.description import AwaitedTopic, SegmentSelection, SegmentStats, TopicDescription, UpdatedTopics
+from seaweedmq.model.kafka.group_admin import (
+    KafkaGroupDescription,
+    KafkaGroupMember,
+    KafkaGroupOffset,
+    KafkaGroupSummary,
+)
+from seaweedmq.model.messages import groups as g
+from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
-    AwaitedTopic,
     AwaitTopics,
     CreateTopic,
     CreateTopics,
@@ -36,22 +42,14 @@ from seaweedmq.model.calls import (
     ResetKafkaGroup,
     SealSegment,
     SplitSegment,
-    ToldTopics,
     TopicStats,
 )
-from seaweedmq.model.description import SegmentStats, TopicDescription, Which
-from seaweedmq.model.kafka_group_admin import (
-    KafkaGroupDescription,
-    KafkaGroupMember,
-    KafkaGroupOffset,
-    KafkaGroupSummary,
-)
+from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.model.topic_settings import configs_of
-from seaweedmq.rpc import cluster, groups
+from seaweedmq.rpc.messages import cluster, groups
 from seaweedmq.rpc.methods import METHODS
 from seaweedmq.rpc.v1 import admin_pb2, groups_pb2, types_pb2
 
@@ -134,7 +132,7 @@ DESCRIPTIONS = st.builds(
     st.none() | U32,
     U64,
 )
-WHICH = st.builds(Which, open=st.booleans(), sealed_above=st.none() | st.just(-1) | U32, ids=IDS)
+WHICH = st.builds(SegmentSelection, open=st.booleans(), sealed_above=st.none() | st.just(-1) | U32, ids=IDS)
 AWAITED = st.builds(AwaitedTopic, name=NAMES, topic_uid=U64, above=U64, ids=IDS)
 STATS = st.lists(
     st.builds(
@@ -302,7 +300,9 @@ NOTHING = st.none()
         (st.builds(DescribeTopic, NAMES, WHICH, U64), DESCRIPTIONS),
         (
             st.builds(AwaitTopics, st.lists(AWAITED, max_size=3).map(tuple), st.sampled_from([0.0, 0.25, 10.0])),
-            st.builds(ToldTopics, st.lists(DESCRIPTIONS, max_size=3).map(tuple), st.lists(U64, max_size=3).map(tuple)),
+            st.builds(
+                UpdatedTopics, st.lists(DESCRIPTIONS, max_size=3).map(tuple), st.lists(U64, max_size=3).map(tuple)
+            ),
         ),
         (st.builds(AdoptSchema, NAMES, st.binary(max_size=30), U64), DESCRIPTIONS),
         (st.builds(TopicStats, NAMES), STATS),
@@ -355,7 +355,7 @@ def test_a_group_message_of_a_newer_protocol_is_unsupported():
 
 def test_a_commit_below_zero_is_refused_before_it_is_sent():
     position = g.Position(segment=0, generation=1, offset=-1, deliveries={})
-    with pytest.raises(InvalidArgument, match="GroupCommit refused before it was sent"):
+    with pytest.raises(InvalidArgument, match="GroupCommit was not sent"):
         groups.encode_group_request(g.GroupCommit(1, (position,)))
 
 
@@ -377,7 +377,7 @@ def test_bytes_that_are_no_message_are_the_callers_fault():
 
 
 def test_a_number_below_zero_is_refused_before_it_is_sent():
-    with pytest.raises(InvalidArgument, match="CreateTopic refused before it was sent"):
+    with pytest.raises(InvalidArgument, match="CreateTopic was not sent"):
         METHODS[CreateTopic].encode_request(CreateTopic(TopicSpec(name=TopicName("a", "b"), retention_bytes=-1)))
 
 

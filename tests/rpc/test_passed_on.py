@@ -1,4 +1,4 @@
-"""A call that one broker passes on to another arrives as such, and no other does."""
+"""Forwarded calls arrive as such, and no other call does."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -6,17 +6,17 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from seaweedmq.errors import ResourceExhausted
-from seaweedmq.model.calls import DeleteTopic, GetClusterStatus
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.groups import GroupOpen, GroupRequest
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages.calls import DeleteTopic, GetClusterStatus
+from seaweedmq.model.messages.groups import GroupOpen, GroupRequest
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
 from tests.rpc.fake_broker import NAME, FakeBroker
 
 
 class NoMemory:
-    """For any stream."""
+    """A memory limit without room for any stream."""
 
     def lent(self) -> AbstractAsyncContextManager[None]:
         raise ResourceExhausted("no memory")
@@ -28,7 +28,7 @@ async def joining() -> AsyncIterator[GroupRequest]:
 
 async def test_what_is_passed_on_is_told_apart(dialer: GrpcDialer) -> None:
     fake = FakeBroker()
-    fake.passed_on = last = FakeBroker()
+    fake.forwarded = last = FakeBroker()
     server = await serve(fake, "127.0.0.1:0", BrokerConfig())
     broker = dialer.dial(server.address)
 
@@ -36,23 +36,23 @@ async def test_what_is_passed_on_is_told_apart(dialer: GrpcDialer) -> None:
     await broker.call(DeleteTopic(NAME))
     assert (len(fake.calls), len(last.calls)) == (2, 0)
 
-    await broker.passed_on.call(GetClusterStatus())
-    await broker.passed_on.call(DeleteTopic(NAME))
+    await broker.forwarded.call(GetClusterStatus())
+    await broker.forwarded.call(DeleteTopic(NAME))
     assert (len(fake.calls), len(last.calls)) == (2, 2)
 
-    assert [reply async for reply in broker.passed_on.join_group(joining())]
+    assert [reply async for reply in broker.forwarded.join_group(joining())]
     assert len(fake.received) == 0
     assert len(last.received) == 1
     await server.stop(0)
 
 
 async def test_a_stream_that_is_passed_on_waits_for_no_memory(dialer: GrpcDialer) -> None:
-    """Who passes it on holds memory for it, and others may wait for that."""
+    """The forwarding broker holds memory for the stream, and others may wait for that."""
     fake = FakeBroker()
-    fake.passed_on = FakeBroker()
+    fake.forwarded = FakeBroker()
     server = await serve(fake, "127.0.0.1:0", BrokerConfig(), memory=NoMemory())
     broker = dialer.dial(server.address)
     with pytest.raises(ResourceExhausted, match="no memory"):
         assert [reply async for reply in broker.join_group(joining())]
-    assert [reply async for reply in broker.passed_on.join_group(joining())]
+    assert [reply async for reply in broker.forwarded.join_group(joining())]
     await server.stop(0)

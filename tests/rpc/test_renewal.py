@@ -1,15 +1,15 @@
-"""A broker that is started where another one was is reached at once."""
+"""A broker that starts at the address of an earlier one is reachable at once."""
 
 import pytest
 
-from seaweedmq.errors import Closed, Refused, Unavailable
-from seaweedmq.model.calls import ListTopics
+from seaweedmq.errors import Closed, ConnectionRefused, Unavailable
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.messages.calls import ListTopics
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc import transport
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.process.free_ports import free_ports
 from tests.rpc.fake_broker import FakeBroker
 
 NEVER_MS = 600_000
@@ -17,7 +17,7 @@ NEVER_MS = 600_000
 
 @pytest.fixture
 def stubborn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """gRPC does not try again by itself."""
+    """Disable gRPC's own reconnects."""
     options = transport.client_options
     fixed = {f"grpc.{which}_reconnect_backoff_ms": NEVER_MS for which in ("initial", "max")}
     monkeypatch.setattr(
@@ -27,14 +27,14 @@ def stubborn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def refused(broker: BrokerApi) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ConnectionRefused):
         await broker.call(ListTopics())
 
 
 @pytest.mark.usefixtures("stubborn")
 async def test_a_refusal_of_before_is_forgotten(fake: FakeBroker, dialer: GrpcDialer) -> None:
     address = f"127.0.0.1:{free_ports(1)}"
-    dialer.renew(address)  # nothing is known of it, and that is no harm
+    dialer.renew(address)  # an unknown address does no harm
     await refused(dialer.dial(address))
     server = await serve(fake, address, BrokerConfig())
     await refused(dialer.dial(address))
@@ -52,7 +52,7 @@ async def test_calls_under_way_go_on_and_old_connections_do_not_add_up(fake: Fak
     assert await first.call(ListTopics()) is not None
     dialer.renew(server.address)
     assert await dialer.dial(server.address).call(ListTopics()) is not None
-    with pytest.raises(Unavailable, match="another broker has the address by now; retry"):
+    with pytest.raises(Unavailable, match="another broker has the address: retry"):
         await first.call(ListTopics())
     await dialer.close()
     with pytest.raises(Closed):

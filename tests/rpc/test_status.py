@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq import errors
-from seaweedmq.model.calls import DescribeTopic
+from seaweedmq.model.messages.calls import DescribeTopic
 from seaweedmq.rpc import status
 from tests.rpc.fake_broker import NAME, OPEN
 

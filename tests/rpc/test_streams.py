@@ -1,13 +1,20 @@
-"""The hand-written wire format says what protobuf says, for every message and every spelling."""
+"""The hand-written wire format matches protobuf, for every message and every spelling."""
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seaweedmq.errors import InvalidArgument, Unsupported
-from seaweedmq.model.frames import FrameHead
-from seaweedmq.model.publish import FrameAck, PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.messages.frames import FrameHead
+from seaweedmq.model.messages.publish import (
+    FrameAck,
+    PublishAck,
+    PublishFrames,
+    PublishOpen,
+    PublishReady,
+    PublishSealed,
+)
+from seaweedmq.model.messages.subscribe import (
     Start,
     StartKind,
     SubscribeCredit,
@@ -17,7 +24,7 @@ from seaweedmq.model.subscribe import (
     SubscribeReady,
 )
 from seaweedmq.model.topic import TopicName
-from seaweedmq.rpc import cluster, data, frames
+from seaweedmq.rpc.messages import cluster, data, frames
 from seaweedmq.rpc.v1 import data_pb2, types_pb2
 
 U32 = st.integers(0, 2**32 - 1)
@@ -173,7 +180,7 @@ def test_odd_spellings_mean_what_protobuf_says(decode, kind, other, field, first
 def test_any_bytes_are_refused_or_read_exactly_as_protobuf_does(decode, kind, other, field, message):
     try:
         expected = kind.FromString(message)
-    except Exception:  # noqa: BLE001  # protobuf's own refusals, whatever their class
+    except Exception:  # noqa: BLE001  # protobuf's own errors, of any class
         with pytest.raises(InvalidArgument, match=kind.DESCRIPTOR.full_name):
             decode(message)
         return
@@ -189,7 +196,7 @@ def test_numbers_beyond_the_protocol_are_refused_before_they_are_sent():
             PublishOpen(topic=TopicName("a", "b"), segment=1 << 32, epoch=1, producer_id=0, producer_epoch=0),
         ),
     ]:
-        with pytest.raises(InvalidArgument, match=f"{type(value).__name__} refused before it was sent"):
+        with pytest.raises(InvalidArgument, match=f"{type(value).__name__} was not sent"):
             encode(value)
 
 

@@ -1,4 +1,4 @@
-"""On virtual time: waiting costs nothing, and who waits for what never comes is named."""
+"""Virtual time for these tests: waiting costs nothing, and a task that waits in vain is named."""
 
 import asyncio
 from collections.abc import Callable, Mapping

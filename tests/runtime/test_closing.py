@@ -1,4 +1,4 @@
-"""Async generators run their clean-up at a time of our choosing."""
+"""Async generators run their clean-up at a time that the caller chooses."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ from seaweedmq.runtime.closing import close, closing
 
 
 class Numbers:
-    """A generator that says when it cleaned up."""
+    """A generator that reports its clean-up."""
 
     def __init__(self) -> None:
         self.is_closed = False

@@ -1,4 +1,4 @@
-"""Work that was put off begins when it is awaited, and leaves nothing if it never is."""
+"""Deferred work begins when it is awaited, and leaves nothing if it never is."""
 
 import asyncio
 import gc

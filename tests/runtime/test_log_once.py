@@ -1,4 +1,4 @@
-"""Rejections are in the log, and do not fill it."""
+"""Rejections appear in the log without flooding it."""
 
 import asyncio
 import logging

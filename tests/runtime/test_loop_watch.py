@@ -34,7 +34,7 @@ def test_a_process_that_was_frozen_was_not_held() -> None:
 def test_a_call_that_keeps_the_lock_of_the_interpreter_is_a_hold() -> None:
     tracker = HoldTracker(beat_s=0.0, looked_s=0.0, cpu_s=7.0)
     assert tracker.look(0.1, 7.1) is Finding.NOTHING
-    assert tracker.look(3.1, 10.0) is Finding.LOCKED, "the watchdog stood still, and the process did not"
+    assert tracker.look(3.1, 10.0) is Finding.LOCKED, "the watchdog was blocked, and the process was not frozen"
     assert (tracker.holds, tracker.held_s) == (1, pytest.approx(3.0))
     assert tracker.look(3.2, 10.1) is Finding.NOTHING
     assert tracker.look(9.2, 10.2) is Finding.NOTHING, "frozen"

@@ -1,4 +1,4 @@
-"""Work for a thread, one piece at a time: on a real loop, for virtual time knows no threads."""
+"""Work for a thread, one call at a time: on a real loop, for virtual time has no threads."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Names that clients choose, on a terminal."""
+"""Names chosen by clients, on a terminal."""
 
 from seaweedmq.runtime.printable import printable
 

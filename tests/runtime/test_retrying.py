@@ -1,4 +1,4 @@
-"""What is tried again, when, and until when."""
+"""Retries: their conditions, times and end."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ from seaweedmq.runtime.retrying import Stop, after_attempts, after_s, backoff, r
 
 
 class Attempts:
-    """Fails as it is told, then succeeds; says when it was tried."""
+    """A call that fails as configured, then succeeds, and records its attempts."""
 
     def __init__(self, *errors: Exception) -> None:
         self._errors = list(errors)

@@ -1,4 +1,4 @@
-"""Who waits is woken by the next signal, not by one that came before."""
+"""A waiting task is woken by the next signal, not by an earlier one."""
 
 import asyncio
 

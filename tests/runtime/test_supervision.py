@@ -1,4 +1,4 @@
-"""No task ends unheard, and none outlives who began it."""
+"""No task ends unnoticed, and none outlives its owner."""
 
 import asyncio
 

@@ -12,9 +12,9 @@ from seaweedmq.cli.servers.process import THREAD_SWITCH_INTERVAL_S
 from seaweedmq.runtime.turns import TURN_S, Turns
 
 RELEASES = 40
-"""Number of times that the thread lets go of the interpreter."""
+"""Number of times that the thread releases the interpreter."""
 RELEASED_S = 0.00005
-"""Time of each, about that of a write to a file."""
+"""Duration of each in seconds, about that of a write to a file."""
 ITERATIONS_MAX = 3 * RELEASES
 
 

@@ -1,4 +1,4 @@
-"""Long work gives way: one piece of it an iteration of the loop, however much of it there is."""
+"""Long work yields: one part of it per iteration of the loop, however much there is."""
 
 import asyncio
 import itertools

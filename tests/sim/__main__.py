@@ -1,8 +1,10 @@
-"""Replay one seed, or play many: ``python -m tests.sim --seed 7`` or ``python -m tests.sim --seeds 0-9999``.
+"""Command that replays one seed or plays many.
 
-``--find-mutants`` looks for the first seed that catches each broken variant, for CAUGHT_BY of ``test_simulation``.
-``--theme namesakes`` plays only those seeds that have this theme: a variant that breaks what it dwells on is found in
-seconds. ``--themes`` lists the themes.
+``python -m tests.sim --seed 7`` replays one seed, ``python -m tests.sim --seeds 0-9999`` plays many.
+
+``--find-mutants`` searches for the first seed that catches each mutant, for CAUGHT_BY of ``test_simulation``.
+``--theme namesakes`` plays only the seeds with this theme, which finds a mutant of the theme's subject in seconds.
+``--themes`` lists the themes.
 """
 
 import argparse
@@ -39,7 +41,7 @@ def _of_theme(seeds: Sequence[int], theme: str | None) -> Sequence[int]:
 
 
 def main() -> int:
-    """0 if every seed kept every promise."""
+    """Return 0 if every seed kept every promise."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--seed", type=int, help="replay one seed and print its whole event log")
@@ -54,7 +56,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.theme is not None and args.seeds is None and args.find_mutants is None:
         parser.error("--theme chooses among many seeds: give --seeds or --find-mutants")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an end like any other: nothing is left behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # exit normally, so that temporary files are removed
     if args.themes:
         print(told_themes())
         return 0

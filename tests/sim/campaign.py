@@ -1,4 +1,4 @@
-"""Many seeds, one after another or in several processes."""
+"""Campaign of many seeds, in this process or in several."""
 
 import functools
 import time
@@ -16,7 +16,7 @@ PROGRESS_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What is told of a seed that broke a promise."""
+    """The report of a seed that broke a promise."""
 
     seed: int
     violations: list[str]
@@ -36,7 +36,7 @@ Simulate = Callable[[int], Report]
 
 
 def play(seed: int, *, simulate: Simulate = simulate, patience: Patience = PATIENCE) -> Failure | None:
-    """Play one seed under the eyes of the watchdog."""
+    """Play one seed under the watchdog."""
     try:
         with watched(f"seed {seed}", patience):
             report = simulate(seed)
@@ -61,7 +61,7 @@ def play_all(
     simulate: Simulate = simulate,
     patience: Patience = PATIENCE,
 ) -> int:
-    """Print how it goes, and each failure; 0 if there is none. In order if there is one process."""
+    """Print progress and each failure; return 0 if there is none. A single process plays the seeds in order."""
     playing = functools.partial(play, simulate=simulate, patience=patience)
     failed: list[int] = []
     began = told = time.monotonic()

@@ -1,4 +1,4 @@
-"""Every broken variant there is, and the search for the first seed that catches each."""
+"""Collection of all mutants and the search for the first seed that catches each."""
 
 import importlib
 import pkgutil
@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from tests.sim import broken
-from tests.sim.broken.mutants import DATA_RULES, MUTANTS, Break
+from tests.sim import mutants
+from tests.sim.mutants.mutants import DATA_RULES, MUTANTS, Break
 from tests.sim.watchdog import PATIENCE, TooSlow, watched
 from tests.sim.workers import Died, play_in_processes
 from tests.sim.world import simulate
@@ -19,17 +19,17 @@ BLOCK = 10
 
 
 def every_mutant() -> dict[str, Break]:
-    """By name: those of ``broken.mutants`` and of every module beside it."""
+    """Return all mutants by name: those of ``mutants.mutants`` and of the modules beside it."""
     found = dict(MUTANTS)
-    for module in sorted(m.name for m in pkgutil.iter_modules(broken.__path__) if m.name != "mutants"):
+    for module in sorted(m.name for m in pkgutil.iter_modules(mutants.__path__) if m.name != "mutants"):
         found |= {
-            variant.__name__: variant for variant in importlib.import_module(f"{broken.__name__}.{module}").BROKEN
+            variant.__name__: variant for variant in importlib.import_module(f"{mutants.__name__}.{module}").BROKEN
         }
     return found
 
 
 def is_caught(name: str, seed: int) -> bool:
-    """Whether the seed keeps every promise as the code is, and breaks one about data in the broken variant."""
+    """Whether the seed keeps every promise with the unchanged code and breaks one about data with the mutant."""
     with pytest.MonkeyPatch.context() as patch:
         every_mutant()[name](patch)
         rules = {violation.rule for violation in simulate(seed).violations}
@@ -49,7 +49,7 @@ def _first_of_block(block: tuple[str, Sequence[int]]) -> int | None:
 
 
 def find_mutants(names: Sequence[str], seeds: Sequence[int], processes: int) -> int:
-    """Print the table of CAUGHT_BY; 0 if every variant is caught by one of the seeds."""
+    """Print the table of CAUGHT_BY; return 0 if one of the seeds catches every mutant."""
     missing = list(names) or list(every_mutant())
     caught: dict[str, int] = {}
     not_tried: dict[str, str] = {}
@@ -58,7 +58,7 @@ def find_mutants(names: Sequence[str], seeds: Sequence[int], processes: int) -> 
         blocks = [(name, seeds[first : first + BLOCK]) for name in missing]
         with closing(play_in_processes(_first_of_block, blocks, processes, kill_s=BLOCK * PATIENCE.kill_s)) as found:
             for (name, _), seed in found:
-                if isinstance(seed, Died):  # most likely the variant patches what is there no more
+                if isinstance(seed, Died):  # most likely the mutant patches a name that no longer exists
                     not_tried[name] = seed.reason
                 elif seed is not None:
                     caught[name] = seed

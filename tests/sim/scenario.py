@@ -1,4 +1,4 @@
-"""What one seed plays: the size of the cluster, its settings, its users and its bad luck. Values only."""
+"""Scenario of one seed: the size of the cluster, its settings, its users and its faults, as values only."""
 
 import random
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.model.topic import Durability
 
 RETENTION_SHARE = 0.6
-"""Of the runs without a group: what nobody has read yet may go."""
+"""Share of the runs without a group that have retention: it may delete unread records."""
 
 
 PASSAGE_BYTES_MIN = 128 * KIB
@@ -19,11 +19,11 @@ PASSAGE_BYTES_MIN = 128 * KIB
 
 IMPATIENT_SHARE = 0.2
 IMPATIENT_S = 4.0
-"""Some publishers all give up so soon, and brokers forget them a little later."""
+"""Delivery timeout in seconds of impatient publishers; brokers forget their producers a little later."""
 
 
 RUN_S_MAX = 600.0
-"""No run takes longer."""
+"""Longest virtual time of a run in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class TopicPlan:
     retention_s: float | None = None
     retention_bytes: int | None = None
     partitions: int | None = None
-    """To begin with; then ``segments`` means nothing."""
+    """Initial number of partitions; if set, ``segments`` has no meaning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,25 +45,25 @@ class PublisherPlan:
     keys: int
     records: int
     pause_s_max: float
-    """Between two records; 0 sends them all at once."""
+    """Longest pause in seconds between two records; 0 sends them all at once."""
     value_bytes: int
     config: ClientConfig
     starts_s: float = 0.0
-    """After the others."""
+    """Seconds after the start of the other publishers."""
     waits_s: float = 0.0
-    """With its first record, once it knows the topic."""
+    """Seconds between learning of the topic and sending the first record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaPlan:
-    """A producer as Kafka has them."""
+    """A Kafka producer."""
 
     name: str
     topic: str
     partitions: int
-    """It sends to the first so many."""
+    """Number of partitions it sends to, from the first on."""
     records: int
-    """To each of them."""
+    """Number of records for each of them."""
     pause_s_max: float
     first_sequence: int
     starts_s: float = 0.0
@@ -71,14 +71,14 @@ class KafkaPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivesPlan:
-    """A topic that is deleted and created again."""
+    """A topic that is repeatedly deleted and recreated."""
 
     topic: TopicPlan
     lives: int
     life_s_max: float
     life_s_min: float = 0.0
     records: int
-    """Sent to each life."""
+    """Number of records per incarnation of the topic."""
     config: ClientConfig
 
 
@@ -88,103 +88,102 @@ class AdoptionPlan:
 
     topic: TopicPlan
     sends: int
-    """Of each of the two publishers, one after another."""
+    """Number of sends by each of the two publishers, one after another."""
     starts_s_max: float
     pause_s_max: float
     config: ClientConfig
     begins_s: float = 0.0
-    """After everything else."""
+    """Seconds after the start of all other users."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecreatedPlan:
-    """A topic with partitions that is recreated under its name while coordinators of groups are down."""
+    """A topic with partitions that is recreated while coordinators of groups are down."""
 
     topic: TopicPlan
     lives_max: int
     records: int
-    """Sent to each life."""
+    """Number of records per incarnation of the topic."""
     config: ClientConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Everything that is decided before the run begins."""
+    """All decisions that precede a run."""
 
     brokers: int
     broker: BrokerConfig
     topics: tuple[TopicPlan, ...]
     publishers: tuple[PublisherPlan, ...]
     subscribers: int
-    """That follow each topic from the beginning while things go wrong."""
+    """Number of subscribers that follow each topic from the beginning during faults."""
     subscriber: ClientConfig
     dawdlers: int
-    """Subscribers of the first topic that stop reading every now and then."""
+    """Number of subscribers of the first topic that stop reading at intervals."""
     lives: LivesPlan | None
     adoptions: tuple[AdoptionPlan, ...]
     group_members: int
-    """Of a group that reads the first topic; 0: there is none."""
+    """Number of members of a group that reads the first topic; 0: no group."""
     members_refuse: bool = False
-    """Whether they hold several records before they deal with them, and refuse some, in any order."""
+    """Whether they hold several records before they process them, and reject some, in any order."""
     chaos_s: float
     pause_s: tuple[float, float]
-    """Between two blows of the nemesis."""
+    """Shortest and longest pause in seconds between two blows of the nemesis."""
     machines_fail: bool
-    """Whether power may fail at any time, everywhere at once too: only where every topic is ``stored``. (At one machine
+    """Whether power may fail at any time, also everywhere at once: only if every topic is ``stored``. (On one machine
     it may fail whenever the promise covers that: see ``losses``.)"""
     wild_clocks: bool
-    """Whether clocks are wrong by many seconds, and set while everything runs."""
+    """Whether clocks are wrong by many seconds, and are set during the run."""
     storage_clock: bool = False
-    """Whether the storage dates files by a clock of its own, as a server of files does, and not by that of the machine
-    that writes them."""
+    """Whether the storage dates files by its own clock, as a file server does, instead of the writing machine's."""
     clocks_step: bool = False
-    """Whether clocks step by up to days, and every file is judged by its true age."""
+    """Whether clocks step by up to days, and rules judge every file by its true age."""
     rest_s: float = 0.0
-    """Time without faults in the end, in which whatever is behind is made up for; 0: nobody looks whether it is."""
+    """Seconds without faults at the end, in which maintenance catches up; 0: no check of that."""
     budget_bytes: int
-    """Memory for frames of each of a broker's two budgets."""
+    """Bytes of memory for frames in each of a broker's two budgets."""
     passage_bytes: int
-    """Memory for what passes through on its way to and from files, publishers, followers and subscribers, each."""
+    """Bytes of memory for each direction of transit: files, publishers, followers and subscribers."""
     sleepers: int = 0
-    """Streams from the first topic that give credit and read nothing."""
+    """Number of streams from the first topic that give credit and read nothing."""
     latecomers_max: int = 0
-    """Subscribers that begin to follow a topic in the middle of a blow."""
+    """Largest number of subscribers that start to follow a topic during a blow."""
     lone_replicas_fail: bool = False
-    """Whether power may also fail at a machine that has the only replica of a segment whose topic asks for more."""
+    """Whether power may also fail at a machine with the only replica of a segment whose topic requires more."""
     kafka: tuple[KafkaPlan, ...] = ()
-    """Producers of topics with partitions."""
+    """Kafka producers of topics with partitions."""
     kafka_readers: int = 0
-    """Consumers of Kafka's that read the first topic by offsets, and commit nothing."""
+    """Number of Kafka consumers that read the first topic by offsets, and commit nothing."""
     kafka_members: int = 0
-    """Of a group of Kafka's that reads the first topic."""
+    """Number of members of a Kafka group that reads the first topic."""
     recreated: RecreatedPlan | None = None
     favoured: Mapping[str, int] = field(default_factory=dict)
-    """Weights of blows of the nemesis, by their names, instead of those that they have otherwise."""
+    """Weights of blows by name, which replace their default weights."""
 
     @property
     def all_topics(self) -> tuple[TopicPlan, ...]:
-        """Also those with a story of their own."""
+        """Return all topics, including those with a plan of their own."""
         lives = () if self.lives is None else (self.lives.topic,)
         recreated = () if self.recreated is None else (self.recreated.topic,)
         return (*self.topics, *lives, *recreated, *(plan.topic for plan in self.adoptions))
 
     @property
     def has_kafka(self) -> bool:
-        """Whether brokers listen for Kafka's clients."""
+        """Whether brokers listen for Kafka clients."""
         return bool(self.kafka or self.kafka_readers or self.kafka_members or self.recreated)
 
     @property
     def fences_matter(self) -> bool:
-        """Whether a segment can have a primary and a follower and neither of them leads."""
+        """Whether a segment can have a primary and a follower, neither of which leads."""
         return any(1 < topic.replicas < self.brokers for topic in self.topics)
 
     @property
     def forgets(self) -> bool:
-        """Whether etcd may forget sealed segments, or their producers, while somebody still comes back to them."""
+        """Whether etcd may prune sealed segments, or their producers, that users may still return to."""
         return min(self.broker.segment_retention_s, self.broker.producer_retention_s) < RUN_S_MAX
 
     def impatiently(self) -> "Scenario":
-        """The same, but whoever publishes gives up soon, and brokers know that."""
+        """Return the same scenario with a short delivery timeout, which brokers know."""
         return replace(
             self,
             broker=replace(self.broker, producer_idle_s=IMPATIENT_S + 1),
@@ -195,7 +194,7 @@ class Scenario:
 
     @classmethod
     def of(cls, seed: int) -> "Scenario":
-        """What a seed plays that has no theme (see ``themes``)."""
+        """Return the scenario of a seed without a theme (see ``themes``)."""
         rng = random.Random(f"scenario {seed}")
         brokers = rng.choice((1, 2, 2, 3, 3, 4))
         topics = tuple(
@@ -276,9 +275,9 @@ def _that_deletes_soon(rng: random.Random, broker: BrokerConfig) -> BrokerConfig
 
 
 def _broker_config(rng: random.Random) -> BrokerConfig:
-    """Small limits, so that a few hundred records reach all of them."""
+    """Draw limits so small that a few hundred records reach all of them."""
     frame_bytes_max = rng.choice((8, 32)) * KIB
-    cache_age_s = 300.0 if frame_bytes_max == 8 * KIB else 4.0  # so some readers are behind what is in memory
+    cache_age_s = 300.0 if frame_bytes_max == 8 * KIB else 4.0  # so that some readers read from files
     return BrokerConfig(
         cache_age_s=cache_age_s,
         lease_ttl_s=rng.choice((1.0, 2.0)),
@@ -303,7 +302,7 @@ def _broker_config(rng: random.Random) -> BrokerConfig:
 
 
 def _drawn(rng: random.Random, broker: BrokerConfig) -> BrokerConfig:
-    """Settings that nobody has thought about: whatever is accepted must work."""
+    """Draw unusual settings: every accepted combination must work."""
     return replace(
         broker,
         stream_in_flight_frames_max=rng.choice((broker.stream_in_flight_frames_max, 1, 64)),
@@ -346,7 +345,7 @@ def _publisher_plan(rng: random.Random, name: str, topic: str, chaos_s: float) -
 
 
 def _visitor_plan(rng: random.Random, name: str, topic: str, chaos_s: float) -> PublisherPlan:
-    """Comes, sends a record or two, perhaps after some thought, and goes."""
+    """Plan a publisher that starts, sends a record or two, perhaps after a pause, and ends."""
     records = rng.choice((1, 2, 3))
     return PublisherPlan(
         name=name,

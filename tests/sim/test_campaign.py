@@ -1,4 +1,5 @@
-"""The runner: what hangs or dies is told of and costs one seed, memory stays flat, nothing is left behind."""
+"""Tests of the campaign runner: a seed that hangs or dies is reported and costs one seed, memory stays flat, nothing
+leaks."""
 
 import ctypes
 import os
@@ -39,7 +40,7 @@ def third_loops_for_ever(seed: int) -> Report:
 def fifth_hangs_in_c(seed: int) -> Report:
     if seed == 5:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
-        ctypes.PyDLL(None).sleep(3600)  # keeps the interpreter's lock, so that no handler of a signal runs
+        ctypes.PyDLL(None).sleep(3600)  # holds the interpreter's lock, so that no signal handler runs
     return _good(seed)
 
 
@@ -88,8 +89,9 @@ def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.deep
 def test_memory_stays_flat() -> None:
-    """A world that is kept takes some 2 MB. The same seeds again: some take much for a while, and the heap keeps it."""
+    """A world that leaks takes some 2 MB. The seeds run twice: some need much memory briefly, which the heap keeps."""
     resident = psutil.Process()
     for seed in range(5):
         simulate(seed)

@@ -1,4 +1,4 @@
-"""Sessions and elections alone, in many worlds: never two leaders, and soon one again when everything is well."""
+"""Tests of sessions and elections alone, in many worlds: never two leaders, and one again soon after all is well."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ TTL_S = 2.0
 
 
 class Candidate:
-    """A process that does nothing but stand for election, session after session."""
+    """A process that only runs for leader, session after session."""
 
     def __init__(self, world: "ElectionWorld", name: str) -> None:
         self.world = world
@@ -78,7 +78,7 @@ class ElectionWorld:
         self.leads_at_the_end = sum(c.believes_to_lead for c in self.candidates)
 
     async def watch(self) -> None:
-        """Look so often that an overlap of a few milliseconds is seen."""
+        """Sample often enough to see an overlap of a few milliseconds."""
         while self.loop.is_running():
             leaders = [c.owner.name for c in self.candidates if c.believes_to_lead]
             assert len(leaders) <= 1, f"{leaders} lead at once at {self.loop.time():.3f}"
@@ -128,7 +128,7 @@ def play(seed: int) -> ElectionWorld:
 def test_never_two_leaders_and_soon_one(seed: int) -> None:
     world = play(seed)
     assert world.failures == []
-    assert world.leads_at_the_end == 1, "somebody leads a healthy cluster"
+    assert world.leads_at_the_end == 1, "a healthy cluster has a leader"
     assert world.terms
 
 

@@ -1,4 +1,4 @@
-"""The loop under the simulation: time jumps, the dead stay silent, the frozen wake late."""
+"""Tests of the simulation's loop: time jumps, dead processes run nothing, frozen ones wake late."""
 
 import asyncio
 import contextlib
@@ -106,7 +106,7 @@ def test_a_task_that_fails_unseen_is_noted() -> None:
     loop = SimLoop()
 
     async def fail() -> None:
-        raise ValueError("nobody looks")
+        raise ValueError("never retrieved")
 
     async def story() -> None:
         task = asyncio.get_running_loop().create_task(fail())
@@ -117,7 +117,7 @@ def test_a_task_that_fails_unseen_is_noted() -> None:
         loop.run_until_complete(story())
         failures = loop.failures()
         loop.close()
-    assert any("nobody looks" in line for line in failures)
+    assert any("never retrieved" in line for line in failures)
 
 
 def test_the_owner_of_a_task_is_inherited() -> None:
@@ -128,13 +128,13 @@ def test_the_owner_of_a_task_is_inherited() -> None:
     async def child() -> None:
         seen.append(OWNER.get())
 
-    async def parent() -> None:
+    async def predecessor() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(child())
         seen.append(OWNER.get())
 
     async def story() -> None:
-        await Network(loop, random.Random(1)).spawn(owner, parent())
+        await Network(loop, random.Random(1)).spawn(owner, predecessor())
         seen.append(OWNER.get())
 
     with deterministic():
@@ -150,7 +150,7 @@ def test_a_step_that_looks_at_the_clock_for_ever_fails() -> None:
         while loop.time() < 1:
             pass
 
-    with pytest.raises(LimitReached, match="asked for"):
+    with pytest.raises(LimitReached, match="was read"):
         loop.run_until_complete(spin())
     assert len(loop.spins) == 1
     loop.close()

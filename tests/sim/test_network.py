@@ -1,4 +1,4 @@
-"""The network under the simulation: in order, bounded, breakable, and honest about what it lost."""
+"""Tests of the simulated network: ordered, bounded, breakable, and precise about lost messages."""
 
 import asyncio
 import contextlib
@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from seaweedmq.errors import InvalidArgument, Unavailable, fresh
-from seaweedmq.model.calls import Call, ListTopics
-from seaweedmq.model.frames import SMALL_MESSAGE_BYTES
-from seaweedmq.model.publish import PublishFrames
+from seaweedmq.model.messages.calls import Call, ListTopics
+from seaweedmq.model.messages.frames import SMALL_MESSAGE_BYTES
+from seaweedmq.model.messages.publish import PublishFrames
 from tests.sim.machines.determinism import deterministic
 from tests.sim.machines.loop import Owner, OwnerState, SimLoop
 from tests.sim.machines.network import Network
 
 
 class EchoBroker:
-    """Answers ``publish`` with what comes in, and counts what it took from the stream."""
+    """A broker that answers ``publish`` with its requests, and counts the messages that it took from the stream."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -60,7 +60,7 @@ async def _coroutine(work: Awaitable[None]) -> None:
 
 
 def echo(network: Network) -> Any:
-    """The broker as a client sees it."""
+    """Return the broker as a client sees it."""
     return network.dialer(None).dial("echo:1")
 
 
@@ -102,7 +102,7 @@ def test_who_sends_a_large_message_holds_it_until_it_is_taken() -> None:
         replies = echo(network).publish(large_ones())
         await anext(replies)
         await asyncio.sleep(60)
-        assert network.large_unannounced(owner), "the handler has one in its hands, since nobody takes its answer"
+        assert network.large_unannounced(owner), "the handler holds one, since its answer is not taken"
         assert sent == [0, 1], "the third is under way"
         assert [reply async for reply in replies] == [large] * 2
         assert sent == [0, 1, 2]

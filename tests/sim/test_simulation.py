@@ -1,29 +1,49 @@
-"""Whole clusters from seeds: every promise is kept, a seed is a run, and broken code is caught."""
+"""Tests of whole clusters from seeds: every promise is kept, a seed replays exactly, and mutants are caught."""
 
+import itertools
 import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
 from tests.sim.catching import every_mutant, is_caught
+from tests.sim.themes.every import THEMES, theme_of
 from tests.sim.world import simulate
 
 SEEDS = 300
+SEEDS_OF_MAKE_TEST = 30
 SEEDS_PER_TEST = 10
 SEEDS_UNTIL_CAUGHT = 150
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def firsts() -> list[Any]:
+    """Return the first seed of each test; ``make test`` runs the first few tests."""
+    seeds = range(0, SEEDS, SEEDS_PER_TEST)
+    return [pytest.param(n, marks=() if n < SEEDS_OF_MAKE_TEST else pytest.mark.deep) for n in seeds]
+
+
+@pytest.mark.parametrize("first", firsts())
 def test_every_promise_is_kept(first: int) -> None:
-    for seed in range(first, first + SEEDS_PER_TEST):
+    play(range(first, first + SEEDS_PER_TEST))
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_promise_is_kept_in_a_seed_of_each_theme(theme: str) -> None:
+    play([next(seed for seed in itertools.count(SEEDS) if theme_of(seed) == theme)])
+
+
+def play(seeds: Iterable[int]) -> None:
+    for seed in seeds:
         report = simulate(seed)
         told = "\n".join([*report.log[-40:], *map(str, report.violations[:20])])
         assert report.ok, f"make sim SEED={seed}\n{told}"
 
 
-@pytest.mark.parametrize("seed", [1, 4, 17, 155])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.deep) for n in (4, 17, 155))])
 def test_the_same_seed_is_the_same_run_in_another_process(seed: int) -> None:
     def digest(hash_seed: str) -> str:
         command = [sys.executable, "-m", "tests.sim", "--seed", str(seed), "--digest"]
@@ -138,14 +158,15 @@ CAUGHT_BY = {
     "date_tables_of_a_new_segment_by_their_stamps": 1795,
     "delete_right_after_taking_a_topic_over": 231,
 }
-"""The seed that caught each variant last. When the code changes it may be another one: then the test looks for it among
-the first, and says so. ``python -m tests.sim --find-mutants --processes 2`` finds them all anew."""
+"""The seed that caught each mutant last. After a code change it may be another one: the test then searches the first
+seeds and reports the new one. ``python -m tests.sim --find-mutants --processes 2`` finds them all again."""
 
 
 def test_every_broken_variant_has_its_seed() -> None:
     assert CAUGHT_BY.keys() == every_mutant().keys()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", CAUGHT_BY)
 @pytest.mark.timeout(900)
 def test_broken_code_is_caught(name: str) -> None:

@@ -1,4 +1,4 @@
-"""A seed has one theme at most, and one theme's seeds can be played alone."""
+"""Tests of themes: a seed has at most one theme, and the seeds of one theme can be played alone."""
 
 import sys
 from collections import Counter

@@ -1,4 +1,4 @@
-"""No seed hangs in silence: one that takes long tells where it stands, one that never ends is ended."""
+"""Watchdog of seeds: a slow one prints its stack, an endless one is ended."""
 
 import asyncio
 import faulthandler
@@ -16,26 +16,26 @@ from tests.sim.machines.loop import SimLoop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Seconds of real time for one seed."""
+    """Time limits for one seed, in seconds of real time."""
 
     tell_s: float = 60.0
-    """Then its stack is printed, and what it waits for."""
+    """Time after which its stack and pending tasks are printed."""
     end_s: float = 120.0
-    """Then it has failed."""
+    """Time after which it has failed."""
     kill_s: float = 150.0
-    """Then its process is killed, which is stuck where no Python runs."""
+    """Time after which its process, stuck outside Python, is killed."""
 
 
 PATIENCE = Patience()
 
 
 class TooSlow(SystemExit):
-    """The seed took longer than anybody waits. An event loop passes a SystemExit on, whatever was under way."""
+    """The seed exceeded its time limit. An event loop propagates a SystemExit, even from a running task."""
 
 
 @contextmanager
 def watched(what: str, patience: Patience) -> Iterator[None]:
-    """Watch over the block, which runs in the main thread. Raises TooSlow in it, again and again if that is caught."""
+    """Watch over the block, which runs in the main thread. Raises TooSlow in it, repeatedly if it is caught."""
     told = False
 
     def on_alarm(number: int, frame: FrameType | None) -> None:
@@ -51,7 +51,7 @@ def watched(what: str, patience: Patience) -> Iterator[None]:
 
     before: Any = signal.signal(signal.SIGALRM, on_alarm)
     signal.setitimer(signal.ITIMER_REAL, patience.tell_s)
-    # Where the interpreter itself is stuck, no handler runs: this one prints the stack from a thread of its own.
+    # No handler runs while the interpreter itself is stuck: this prints the stack from a thread of its own.
     faulthandler.dump_traceback_later((patience.tell_s + patience.end_s) / 2, file=sys.__stderr__)
     try:
         yield

@@ -1,4 +1,4 @@
-"""A few processes that play one item after another. One that dies or hangs costs its item, not the run."""
+"""Worker processes that play one item after another; one that dies or hangs costs its item, not the run."""
 
 import multiprocessing
 import signal
@@ -14,15 +14,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 ITEMS_PER_PROCESS = 500
-"""Then a fresh one goes on: what the libraries keep (Arrow's pools, fragments of the heap) goes with the old one."""
+"""Items after which a new process takes over: memory that libraries keep (Arrow's pools, heap fragments) ends with the
+old."""
 START_S_MAX = 60.0
-"""Until a process has imported everything, on a busy machine."""
+"""Seconds until a process has imported everything, on a busy machine."""
 LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """Instead of a result: what became of the process."""
+    """The fate of a process that returned no result."""
 
     reason: str
 
@@ -44,7 +45,7 @@ class _Worker(Generic[T]):
         self.pipe.send(item)
 
     def results(self, *, is_ready: bool, kill_s: float) -> Iterator[Any]:
-        """What came of the item, once that is known."""
+        """Yield the result of the item, once it is known."""
         if is_ready:
             try:
                 yield self.pipe.recv()
@@ -63,7 +64,7 @@ class _Worker(Generic[T]):
 
 
 def _work(play: Callable[[T], Any], pipe: Connection, folder: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     tempfile.tempdir = folder
     while True:
         try:
@@ -75,7 +76,7 @@ def _work(play: Callable[[T], Any], pipe: Connection, folder: str) -> None:
 
 @contextmanager
 def temporary_folder() -> Iterator[str]:
-    """Whatever is left in temporary directories, by whichever end, is gone afterwards."""
+    """Provide a directory for temporary files that is removed at any kind of end."""
     before = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="seaweedmq-sim-", ignore_cleanup_errors=True) as folder:
         tempfile.tempdir = folder
@@ -88,7 +89,7 @@ def temporary_folder() -> Iterator[str]:
 def play_in_processes(
     play: Callable[[T], R], items: Sequence[T], processes: int, *, kill_s: float
 ) -> Iterator[tuple[T, R | Died]]:
-    """Results as they come. ``play`` is a function that another process can import."""
+    """Yield results as they come. ``play`` is a function that another process can import."""
     waiting = list(reversed(items))
     workers: list[_Worker[T]] = []
     with temporary_folder() as folder:

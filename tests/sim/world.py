@@ -1,4 +1,4 @@
-"""One simulated cluster from one seed: built, troubled, healed, and judged."""
+"""One simulated cluster from one seed: built, disturbed, healed, and judged."""
 
 import asyncio
 import contextvars
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seaweedmq.broker.broker import Broker
-from seaweedmq.codec.documents import lineage_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT
+from seaweedmq.codec.state.documents import lineage_from_document
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store.memory import MemorySegmentStore
-from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
+from tests.doubles.memory_converter import MemoryTableConverter
+from tests.doubles.memory_store import MemorySegmentStore
 from tests.sim.machines.clocks import Clocks
 from tests.sim.machines.determinism import deterministic, void
 from tests.sim.machines.loop import OWNER, Owner, SimError, SimLoop, place_of
@@ -25,6 +25,7 @@ from tests.sim.machines.meta import REQUEST_TIMEOUT_S, SimEtcd
 from tests.sim.machines.network import Network
 from tests.sim.machines.process import BrokerProcess
 from tests.sim.machines.storage import SimDisk, SimStore
+from tests.sim.nemesis.nemesis import Nemesis
 from tests.sim.rules.checkers import ClusterHistory, content_fits_lineage, skipped
 from tests.sim.rules.files import Record, TopicFiles, unconverted
 from tests.sim.rules.kafka import Watermarks
@@ -34,7 +35,6 @@ from tests.sim.rules.served import SERVED_S_MAX, unserved
 from tests.sim.rules.watch import SAMPLE_S, InsideWatch
 from tests.sim.scenario import RUN_S_MAX, Scenario, TopicPlan
 from tests.sim.themes.every import scenario_of
-from tests.sim.trouble.nemesis import Nemesis
 from tests.sim.users.adoption import Adoption
 from tests.sim.users.group import Group
 from tests.sim.users.kafka import KafkaProducer
@@ -47,22 +47,22 @@ from tests.sim.users.workload import Dawdler, Publisher, Subscriber, connect
 from tests.support.history import History, Polled, Violation, check
 
 SLOW_CLOSE_SHARE = 0.25
-"""Of all worlds: in so many closing a stream takes its time."""
+"""Share of worlds in which closing a stream takes time."""
 SETTLE_S_MAX = 150.0
-"""After everything is healed, every record has its outcome and every reader is at the end within this time."""
+"""Seconds after healing by which every record has its outcome and every reader is at the end."""
 
 
 MAINTENANCE_ROUNDS = 3
-"""Of the brokers in the end, for the files to be judged by: what was sealed in the end is converted, too."""
+"""Final maintenance rounds of the brokers, which convert the last sealed segments before the files are judged."""
 
 
 @dataclass(slots=True)
 class Report:
-    """How a run went."""
+    """The result of a run."""
 
     seed: int
     digest: str
-    """Of the whole event log: equal for equal runs."""
+    """Digest of the whole event log: equal for equal runs."""
     violations: list[Violation]
     log: list[str]
     acked: int = 0
@@ -77,7 +77,7 @@ class Report:
 
 
 class World:
-    """Everything there is. Nothing in it is shared with another world."""
+    """A whole simulated world, which shares nothing with another one."""
 
     def __init__(self, seed: int, scenario: Scenario, broker_class: Callable[..., Broker]) -> None:
         self.seed = seed
@@ -142,11 +142,11 @@ class World:
         self.kafka_group = KafkaGroup(self, first, scenario.kafka_members, self.histories[first])
         self.readers: list[Subscriber | KafkaReader] = []
         self._sealed_before: dict[Subscriber | KafkaReader, frozenset[int]] = {}
-        """By a reader of everything: what was sealed when it began."""
+        """Segments that were sealed when a reader of everything began, by reader."""
         self._following: list[asyncio.Task[None]] = []
 
     def rng(self, purpose: str) -> random.Random:
-        """A generator of its own for every purpose: using one does not shift another."""
+        """Return a generator of its own for every purpose: using one does not shift another."""
         return random.Random(f"{self.seed} {purpose}")
 
     def note(self, who: str, what: str) -> None:
@@ -157,14 +157,14 @@ class World:
         return MemoryTableConverter(self.disk.store, row_group_bytes=self.scenario.broker.table_row_group_bytes)
 
     def lose_all_power(self) -> None:
-        """All machines, or the one that everything runs on: also what the dead wrote and nobody fsynced is lost."""
+        """Fail the power of all machines, or of the single one: unflushed writes of dead processes are lost as well."""
         self.note("power", "fails everywhere")
         self.disk.lose_power(None)
 
-    # --- the story --------------------------------------------------------------------------------------------------
+    # --- the run ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Build, trouble, heal, judge."""
+        """Build, disturb, heal, judge."""
         watching = self.loop.create_task(self._watch_metadata(), name="metadata checkers")
         looking = self.loop.create_task(self._look_inside(), name="watch")
         for process in self.processes:
@@ -182,8 +182,8 @@ class World:
         await Nemesis(self).run(self.scenario.chaos_s, self.scenario.pause_s)
         await self._be_served()
         await self._settle("publishers finish after everything is healed", asyncio.gather(*publishing))
-        for adoption, finished in adopting:
-            await self._settle(f"publishers of {adoption.name} finish", finished)
+        for schema_adopter, finished in adopting:
+            await self._settle(f"publishers of {schema_adopter.name} finish", finished)
         if self.lives is not None and living is not None:
             await self._settle(f"{self.lives.name} comes to its last life", living)
             await self._settle(f"publishers of {self.lives.name} finish", self.lives.finish())
@@ -210,7 +210,7 @@ class World:
         await self._restart_everything()
         await self._read_everything("reader after restart")
         if self.kafka_group.members:
-            await self._settle("what is committed is told after a restart", self.kafka_group.look())
+            await self._settle("committed offsets are kept over a restart", self.kafka_group.look())
         await asyncio.sleep(MAINTENANCE_ROUNDS * self.scenario.broker.maintenance_interval_s)
         self.violations += await let_go(self)
         watching.cancel()
@@ -219,7 +219,7 @@ class World:
         self.is_over = True
 
     def join_late(self) -> None:
-        """One more subscriber begins to follow a topic, now and from its beginning."""
+        """Start one more subscriber of a topic, which reads it from its beginning."""
         topics = self.scenario.topics
         number = len(self.subscribers) - len(topics) * self.scenario.subscribers
         if number < self.scenario.latecomers_max:
@@ -251,7 +251,7 @@ class World:
                         retention=topic.retention_s,
                         retention_bytes=topic.retention_bytes,
                     )
-                except InvalidArgument:  # not enough brokers are there yet
+                except InvalidArgument:  # not enough brokers are registered yet
                     await asyncio.sleep(0.2)
                 else:
                     return
@@ -287,12 +287,12 @@ class World:
                 await self._settle(f"{reader.name} reads to the end", reading)
         if self.lives is not None:
             await self._settle(f"{name} reads {self.lives.name} to its end", self.lives.read(f"{name} of lives"))
-        for adoption in self.adoptions:
-            reading = adoption.read(f"{name} of {adoption.name.removeprefix('sim/')}")
-            await self._settle(f"{name} reads {adoption.name} to its end", reading)
+        for schema_adopter in self.adoptions:
+            reading = schema_adopter.read(f"{name} of {schema_adopter.name.removeprefix('sim/')}")
+            await self._settle(f"{name} reads {schema_adopter.name} to its end", reading)
 
     async def _be_served(self) -> None:
-        """After the last fault every open segment is soon served by its primary."""
+        """Wait until every open segment is served by its primary after the last fault."""
         missing: list[str] = []
         try:
             async with asyncio.timeout(SERVED_S_MAX):
@@ -302,17 +302,17 @@ class World:
             self.violations += [Violation("served", f"{SERVED_S_MAX:g} s after the last fault {m}") for m in missing]
 
     async def _rest(self) -> None:
-        """What was sealed before is in tables afterwards."""
+        """Wait until segments that were sealed before are in tables."""
         before = set(unconverted(self.disk.store, self.cluster.state))
         await asyncio.sleep(self.scenario.rest_s)
         self.violations += [
-            Violation("neglected", f"{path} is no table after {self.scenario.rest_s:g} s without faults")
+            Violation("neglected", f"{path} is not in a table after {self.scenario.rest_s:g} s without faults")
             for path in unconverted(self.disk.store, self.cluster.state)
             if path in before
         ]
 
     async def _restart_everything(self) -> None:
-        """Whatever is in memory only is lost now."""
+        """Restart all brokers, which loses everything in memory."""
         for process in self.processes:
             if process.is_running:
                 process.kill(machine=self.scenario.machines_fail)
@@ -369,8 +369,8 @@ class World:
                 self.violations += content_fits_lineage(history, segments, reader.life, starts, pruned, sealed)
             self._judge_files(topic.name, history.polled_by(complete[-1]), starts)
             self.violations += self.retained.come_back(name, history.polled_by(complete[-1]))
-        for adoption in self.adoptions:
-            self.violations += adoption.violations()
+        for schema_adopter in self.adoptions:
+            self.violations += schema_adopter.violations()
         if self.lives is not None:
             self.violations += self.lives.violations(["reader of lives", "reader after restart of lives"])
         if self.group.members:
@@ -382,7 +382,7 @@ class World:
             self.violations += [Violation("refused", f"{publisher.plan.name}: {u}") for u in publisher.unexpected]
 
     def _segment_at(self, topic: str, partition: int, offset: int) -> int | None:
-        """The segment that holds an offset of a partition; none may, if it was sealed below."""
+        """Return the segment that holds an offset of a partition, or None if it was sealed below."""
         segments = self.cluster.state.segments.get(TopicName.parse(topic), {}).values()
         holders = [
             s.id for s in segments if partition in s.slots and s.start_offset <= offset < (s.end_offset or offset + 1)
@@ -399,7 +399,7 @@ class World:
         self.violations += TopicFiles(self.disk.store, topic, segments).violations(got, starts, gone)
 
     def collect(self) -> Report:
-        """After the loop ended, however it ended."""
+        """Report the run, even if its loop ended early."""
         self.violations += self.cluster.violations
         self.violations += self.watch.violations
         self.violations += self.retained.violations
@@ -408,7 +408,7 @@ class World:
         self.violations += [Violation("passed on", sentence) for sentence in self.network.passed_further]
         self.violations += [Violation("unguarded", sentence) for sentence in self.etcd.unguarded]
         self.violations += [Violation("unexpected error", sentence) for sentence in self.network.unexpected]
-        self.violations += [late for adoption in self.adoptions for late in adoption.overdue()]
+        self.violations += [late for schema_adopter in self.adoptions for late in schema_adopter.overdue()]
         self.violations += [Violation("raised again", sentence) for sentence in self.network.raised_again]
         self.violations += [Violation("spins", sentence) for sentence in self.loop.spins]
         self.violations += [Violation("unhandled", sentence) for sentence in self.loop.failures()]
@@ -426,7 +426,7 @@ class World:
 
 
 class _IntoEventLog(logging.Handler):
-    """What the processes log goes into the event log: half of a diagnosis, and more for the digest to compare."""
+    """Handler that adds the processes' log records to the event log, for diagnosis and a stricter digest."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.INFO)
@@ -462,7 +462,7 @@ def simulate(seed: int, *, scenario: Scenario | None = None, broker_class: Calla
         finally:
             with void():
                 world.loop.close()
-            del world  # or it would outlive the collection that follows
+            del world  # otherwise it would outlive the collection that follows
 
 
 def _play(world: World) -> Report:

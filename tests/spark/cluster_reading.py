@@ -1,5 +1,5 @@
-"""A program: a Spark cluster of two executors reads topics, by both faces, does the jobs on the tables of the last one,
-and prints what it found as JSON."""
+"""A program: a Spark cluster of two executors reads topics with both readers, runs the table jobs of the last one, and
+prints its findings as JSON."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from seaweedmq.spark import jobs
 
 
 def summary(frame: DataFrame) -> list[int]:
-    """Count, sum of the offsets, and a sum over hashes of the rows."""
+    """Return the count, the sum of the offsets, and a sum over hashes of the rows."""
     shown = [F.to_json("headers") if name == "headers" else F.col(name) for name in frame.columns]
     row = frame.select(F.count("*"), F.sum("offset"), F.sum(F.xxhash64(*shown).cast("decimal(38,0)"))).collect()[0]
     return [int(value) for value in row]

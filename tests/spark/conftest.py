@@ -1,4 +1,4 @@
-"""One quiet Spark for all tests of this folder."""
+"""One quiet Spark session for all tests of this folder."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     scratch = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     as_installed()
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM looks data sources up with this one before anyone can say
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM looks data sources up with this one before a session exists
     session = (
         SparkSession.builder.master("local[2]")
         .appName("seaweedmq-tests")
@@ -42,5 +42,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def orders(tmp_path: Path) -> TopicFiles:
-    """The files of an empty topic shop/orders with one segment."""
+    """Return the files of an empty topic shop/orders with one segment."""
     return TopicFiles(tmp_path)

@@ -1,4 +1,4 @@
-"""A driver of its own that copies a topic into another one: ``python -m tests.spark.copy_driver JSON``."""
+"""A separate driver that copies a topic into another one: ``python -m tests.spark.copy_driver JSON``."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from benchmarks.spark.session import spark_session
 
 
 def main() -> None:
-    """Run the query until it is killed, or, if it is told to, until it has copied all there is."""
+    """Run the query until it is killed or, on request, until it has copied all records."""
     given = json.loads(sys.argv[1])
     settings = {
         "spark__sql__shuffle__partitions": "2",

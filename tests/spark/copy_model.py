@@ -1,8 +1,8 @@
 """A query that copies one changing topic into another, killed and restarted, in memory and virtual time.
 
-The source is ``stream_model``'s, the copy lies in a ``FakeCluster``. What stands between is the product's: the stream
-reader plans, the sink stages real frames, puts manifests down and publishes. Spark is modelled by its two logs: what a
-batch reads is noted before it runs, and that it is done afterwards. Files are real, their fsyncs are left out.
+The source is ``stream_model``'s, the copy is in a ``FakeCluster``. The product's code connects them: the stream reader
+plans, the sink stages real frames, writes manifests and publishes. Spark is modeled by its two logs: the input of a
+batch is recorded before it runs, and its completion afterwards. Files are real, their fsyncs are left out.
 """
 
 import asyncio
@@ -22,18 +22,19 @@ import pytest
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.codec.paths import topic_dir
-from seaweedmq.core.lineage.batches import tasks
+from seaweedmq.core.lineage.batch_ranges import tasks
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName, TopicSpec
-from seaweedmq.spark import sink, sink_publish, stager, stream
-from seaweedmq.spark.columns import columns_of
-from seaweedmq.spark.sink import StreamSink
-from seaweedmq.spark.sink_columns import plan_columns
-from seaweedmq.spark.sink_options import SinkOptions
-from seaweedmq.spark.sink_plan import SinkPlan, open_ranges
-from seaweedmq.spark.stream import SeaweedMQStreamReader, StreamPartition
-from seaweedmq.spark.stream_offset import frontier_of
-from seaweedmq.spark.stream_options import parse_stream_options
+from seaweedmq.spark.streams import stream
+from seaweedmq.spark.streams.stream import SeaweedMQStreamReader, StreamPartition
+from seaweedmq.spark.streams.stream_offset import frontier_of
+from seaweedmq.spark.streams.stream_options import parse_stream_options
+from seaweedmq.spark.write import sink, sink_publish, stager
+from seaweedmq.spark.write.sink import StreamSink
+from seaweedmq.spark.write.sink_columns import plan_columns
+from seaweedmq.spark.write.sink_options import SinkOptions
+from seaweedmq.spark.write.sink_plan import SinkPlan, open_ranges
+from seaweedmq.storage.scan.columns import columns_of
 from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.watch import TopicState
 from tests.client.conftest import QUICK, environment
@@ -60,31 +61,31 @@ KILLS = 5
 KEYLESS = SLOTS - 1
 """The source's last key stands for records without one."""
 STEPS_MAX = 1_000
-"""Of one driver. It comes to where it is killed in some dozens."""
+"""Limit of steps of one driver. It reaches its kill in some dozens."""
 BATCHES_LEFT_MAX = 100
-"""Once nothing happens any more."""
+"""Limit of batches after the last change."""
 
 
 class Point(Enum):
-    """Where a driver is killed: what has become of a batch."""
+    """State of a batch at which a driver is killed."""
 
     PLANNED = "what it reads is noted"
     STAGING = "a task has put down its rows"
     PROMISED = "the manifest is there"
     HALF = "the manifest is there, and some of the rows may be stored"
-    PUBLISHED = "all rows are committed, and nobody knows"
+    PUBLISHED = "all rows are committed, and no log shows it"
     MARKED = "the sink knows that it is done, and Spark does not"
     NOTED = "Spark knows it"
 
 
 class Checkpoint:
-    """What is left of a driver."""
+    """Spark's logs, which outlive a driver."""
 
     def __init__(self) -> None:
         self.offsets: list[str] = []
-        """Where each batch ends, as text, noted before it runs."""
+        """End of each batch, as text, recorded before it runs."""
         self.commits = 0
-        """So many batches are done."""
+        """Number of completed batches."""
 
 
 class Watch:
@@ -102,7 +103,7 @@ class Watch:
             durability=Durability.STORED,
             scaling=Scaling.AUTO,
             schema=None,
-            retention_s=None,  # the model removes nothing that is still to be read
+            retention_s=None,  # the model removes nothing that is still unread
             retention_bytes=None,
             next_segment=self._source.next_segment,
             created_us=1,
@@ -111,7 +112,7 @@ class Watch:
 
 
 class Brokers:
-    """And as its brokers tell, if they are there."""
+    """Committed ends from its brokers, if they are reachable."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -137,9 +138,9 @@ class World:
         self.checkpoint = Checkpoint()
         self.driver: Driver | None = None
         self.task: object = None
-        """Spark's context of the task that runs."""
+        """Spark's context of the running task."""
         self.commits: list[Coroutine[Any, Any, int]] = []
-        """What the sink has to do."""
+        """Pending work of the sink."""
         self.killed: list[tuple[Point, int]] = []
         self.cluster = FakeCluster(3)
         self.cluster.create(TopicSpec(name=COPY, segments=rng.randint(1, 4)))
@@ -148,7 +149,7 @@ class World:
         (root / topic_dir(COPY)).mkdir(parents=True)
 
     def patch(self, patch: pytest.MonkeyPatch) -> None:
-        """Put the model where the product meets the world, and let batches come to a little."""
+        """Patch the model into the product's interfaces, and limit batches to a few rows."""
         rng = self.rng
         for name in ("fsync", "fdatasync"):
             patch.setattr(os, name, lambda fd: None)
@@ -164,8 +165,8 @@ class World:
         for point, name in ((Point.PROMISED, "_publish"), (Point.PUBLISHED, "_ranges_now")):
             patch.setattr(sink_publish, name, partial(self._reaching, point, getattr(sink_publish, name)))
 
-    async def tale(self) -> None:
-        """Everything, to the end. Raises Broken, or what ends a batch."""
+    async def transcript(self) -> None:
+        """Run the whole history. Raises Broken, or the error that ends a batch."""
         for point in self.rng.sample(list(Point), KILLS):
             await self._life(point)
             for _ in range(self.rng.randrange(20)):
@@ -179,7 +180,7 @@ class World:
         self.check()
 
     def check(self) -> None:
-        """The copy is the source, and nothing else is left."""
+        """Assert that the copy equals the source, and nothing else remains."""
         copy: list[Record] = []
         keyless: list[Record] = []
         for *_, key, value in stored(self.cluster, COPY):
@@ -193,7 +194,7 @@ class World:
             raise Broken(f"{left} are left over")
 
     async def _life(self, point: Point) -> None:
-        """Of one driver, until it is killed."""
+        """Run one driver until it is killed."""
         driver = Driver(self, point, self.checkpoint.commits + self.rng.randrange(3))
         driver.start()
         assert driver.running is not None
@@ -206,14 +207,14 @@ class World:
                 driver.running.result()
         else:
             raise Broken(f"a driver does not come to {point}")
-        for _ in range(self.rng.randrange(4)):  # what is out goes on, and topics change
+        for _ in range(self.rng.randrange(4)):  # pending work continues, and topics change
             await (self._trouble() if point is Point.HALF else self._happen())
             await self._turns(10)
         self.killed.append((point, self.checkpoint.commits))
         await driver.kill()
 
     async def _pass(self) -> None:
-        """Some turns of the loop, or some time."""
+        """Let the loop turn a few times, or some time pass."""
         if self.rng.random() < 0.3:
             await asyncio.sleep(self.rng.choice((0.001, 0.02)))
         await self._turns(40)
@@ -223,7 +224,7 @@ class World:
             await asyncio.sleep(0)
 
     async def _happen(self) -> None:
-        """One thing, to either topic."""
+        """Apply one change to either topic."""
         rng = self.rng
         happening = rng.choice((*HAPPENINGS, "prune", *("copy",) * 6, "broker"))
         if happening == "copy":
@@ -262,11 +263,11 @@ class World:
 
 
 class Driver:
-    """One life of the query: Spark's part of it.
+    """Run one driver of the query: Spark's part.
 
     Args:
-        stops_at: where it stands still, in this batch or a later one, until it is killed; None: it ends when nothing is
-            left to do.
+        stops_at: Point at which it stands still, in this batch or a later one, until it is killed; None: it ends when
+            no work is left.
     """
 
     def __init__(self, world: World, stops_at: Point | None, stops_in: int) -> None:
@@ -292,7 +293,7 @@ class Driver:
         self.world.commits.clear()
 
     async def reach(self, point: Point) -> None:
-        """Stand still if this is where it ends."""
+        """Stand still if the driver ends at this point."""
         at = Point.PROMISED if self._stops_at is Point.HALF else self._stops_at
         if point is at and self._checkpoint.commits + (point is not Point.NOTED) > self._stops_in:
             self.is_there.set()
@@ -319,7 +320,7 @@ class Driver:
         raise Broken("the query does not come to an end")
 
     async def _copy(self, number: int, start: dict[str, Any], end: dict[str, Any]) -> None:
-        """One batch, for the first time or again."""
+        """Run one batch, for the first time or again."""
         partitions = cast(list[StreamPartition], self._reader.partitions(start, end))
         given = [[row for part in task.ranges for row in self.world.source.read(part)] for task in partitions]
         order = list(range(len(given)))
@@ -376,7 +377,7 @@ def _key(key: int) -> bytes | None:
 
 
 def _batches(rows: list[Record], rng: random.Random) -> Iterable[pa.RecordBatch]:
-    """As Spark gives a task its rows: never twice cut alike."""
+    """Divide a task's rows into batches as Spark does: differently each time."""
     while rows:
         count = rng.randint(1, 12)
         part, rows = rows[:count], rows[count:]
@@ -385,11 +386,11 @@ def _batches(rows: list[Record], rng: random.Random) -> Iterable[pa.RecordBatch]
 
 
 def run(seed: int, root: Path) -> World:
-    """One tale. Raises Broken, or what ends a batch."""
+    """Run one history. Raises Broken, or the error that ends a batch."""
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner(loop_factory=SimLoop) as runner:
         world = World(seed, root)
         world.patch(patch)
-        runner.run(world.tale())
+        runner.run(world.transcript())
         loop = runner.get_loop()
         assert isinstance(loop, SimLoop)
         assert not loop.failures()

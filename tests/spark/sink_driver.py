@@ -1,4 +1,4 @@
-"""A driver of its own that streams Parquet files into a topic: ``python -m tests.spark.sink_driver JSON``."""
+"""A separate driver that streams Parquet files into a topic: ``python -m tests.spark.sink_driver JSON``."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from seaweedmq.spark import jobs
 
 
 def start(spark: SparkSession, source: str, checkpoint: str, options: dict[str, str], ends: bool = True) -> Any:
-    """A query over every file of a folder, a file a batch, that ends when it has seen all, or never."""
+    """Run a query over every file of a folder, a file per batch, that ends after all of them, or never."""
     schema = spark.read.parquet(source).schema
     rows: DataFrame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(source)
     return (
@@ -29,7 +29,7 @@ def start(spark: SparkSession, source: str, checkpoint: str, options: dict[str, 
 def write_and_import(
     spark: SparkSession, source: str, written: dict[str, str], imported: dict[str, str], found: str
 ) -> None:
-    """Every row of a folder into two topics, and what is read of them by files and brokers, as JSON into a file."""
+    """Write every row of a folder into two topics, read them from files and brokers, and dump the result as JSON."""
     spark.read.parquet(source).write.format("seaweedmq").mode("append").options(**written).save()
     rows = jobs.import_files(spark, [source], **imported)
     counts = [seaweedmq.spark.read(spark, **options).count() for options in (written, imported)]
@@ -37,7 +37,7 @@ def write_and_import(
 
 
 def main() -> None:
-    """Write and import what is to be written once, and run the query to its end."""
+    """Write and import one-time data, and run the query to its end."""
     given = json.loads(sys.argv[1])
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     path = os.environ.get("PYTHONPATH", "")

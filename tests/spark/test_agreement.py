@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import seaweedmq.spark
 from seaweedmq.codec.paths import table_dir
 from seaweedmq.storage.tables import compact
-from seaweedmq.storage.tables.delta import DeltaLogs
+from seaweedmq.storage.tables.delta.updater import DeltaLogs
 from tests.support import open_tables
 from tests.support.typed_rows import TypedFiles, drawn
 
@@ -32,7 +32,7 @@ Reader: TypeAlias = Callable[[SparkSession, TypedFiles], pa.Table]
 
 @pytest.fixture
 def files(tmp_path: Path) -> TypedFiles:
-    """Two segments, all in tables, one of which was made of many row groups."""
+    """Two segments, all in tables, one of which has many row groups."""
     rng = random.Random(7)
     content = pa.table({name: drawn(kind, COUNT, rng) for name, kind in KINDS.items()})
     made = TypedFiles(tmp_path, schema=content.schema, content=content)
@@ -45,7 +45,7 @@ def files(tmp_path: Path) -> TypedFiles:
 
 
 def summary(rows: pa.Table) -> tuple[int, int, str]:
-    """Count, sum of the numbers, and a checksum over all values of the rows, sorted by segment and offset."""
+    """Return the count, the sum of the numbers, and a checksum over all values, sorted by segment and offset."""
     lines = sorted((tuple(row.values()) for row in rows.select(COLUMNS).to_pylist()), key=lambda line: line[:2])
     checksum = hashlib.sha256(repr(lines).encode()).hexdigest()
     return len(lines), pc.sum(pc.cast(rows["number"], pa.int64())).as_py(), checksum
@@ -69,7 +69,7 @@ def by_source(spark: SparkSession, files: TypedFiles) -> pa.Table:
 
 
 def by_log(reader: Callable[..., pa.Table]) -> Reader:
-    """Which tables count is asked of the Delta log."""
+    """Readers that learn the live tables from the Delta log."""
     return lambda _, files: reader(files.root / table_dir(files.name), columns=COLUMNS)
 
 
@@ -99,7 +99,7 @@ OF_PLAIN_GLOBS: dict[str, Reader] = {
     "glob of polars": glob_polars,
     "glob of duckdb": glob_duckdb,
 }
-"""They see files, and not which of them count: as README says, what is being merged is there twice for a moment."""
+"""Readers that see files but not which are live: during a merge they briefly see its rows twice (README)."""
 
 
 def found_by(readers: dict[str, Reader], spark: SparkSession, files: TypedFiles) -> dict[str, tuple[int, int, str]]:
@@ -107,7 +107,7 @@ def found_by(readers: dict[str, Reader], spark: SparkSession, files: TypedFiles)
 
 
 class KilledError(BaseException):
-    """Nothing of the process catches it."""
+    """An exception that the process does not catch."""
 
 
 def killed(*_: object) -> None:
@@ -126,17 +126,17 @@ def test_six_readers_agree_before_in_the_middle_of_and_after_a_compaction(
     assert found_by(everybody, spark, files) == dict.fromkeys(everybody, whole)
 
     with monkeypatch.context() as patch:
-        # The merged table is published, and the names that it replaces are still there.
+        # The merged table is published, and the names that it replaces still exist.
         patch.setattr(compact, "_unlink", killed)
         with pytest.raises(KilledError):
             compact.compact_tables(files.root, files.topic, files.files(1))
     assert sorted((f.base_offset, f.end_offset) for f in files.files(1)) == [(0, 1_000), (0, COUNT), (1_000, COUNT)]
     assert found_by(SIX, spark, files) == dict.fromkeys(SIX, whole)
     assert {found[0] for found in found_by(OF_PLAIN_GLOBS, spark, files).values()} == {(SEGMENTS + 1) * COUNT}
-    assert logs.reconcile(files.root, files.topic) == 1  # the log tells of the merged table now
+    assert logs.reconcile(files.root, files.topic) == 1  # the log lists the merged table now
     assert found_by(OF_LOG, spark, files) == dict.fromkeys(OF_LOG, whole)
 
-    removed, problems = compact.remove_doubled(files.root, files.topic, 1)
+    removed, problems = compact.remove_superseded(files.root, files.topic, 1)
     assert (len(removed), problems) == (2, [])
     assert logs.reconcile(files.root, files.topic) is None
     assert found_by(everybody, spark, files) == dict.fromkeys(everybody, whole)

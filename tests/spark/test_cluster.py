@@ -1,4 +1,4 @@
-"""On a Spark cluster: executors in processes and folders of their own, with the storage and the package alone."""
+"""A Spark cluster whose executors have separate processes and folders, with only the storage and the package."""
 
 import json
 import os
@@ -18,6 +18,7 @@ PROGRAM = [sys.executable, "-m", "tests.spark.cluster_reading"]
 TIMEOUT_S = 240.0
 
 
+@pytest.mark.deep
 def test_executors_that_have_the_storage_alone_read_by_both_faces_and_do_the_jobs_on_tables(
     orders: TopicFiles, tmp_path: Path
 ) -> None:

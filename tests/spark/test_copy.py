@@ -1,9 +1,9 @@
-"""A query copies a topic into another one while all that may happen to topics, brokers and drivers happens to them.
+"""A query that copies a topic into another one, under changes of the topics and failures of brokers and drivers.
 
-The same as the model of the whole query (``tests/spark/test_copy_model.py``, which plays a hundred seeds) and those of
-both ends (``tests/core/lineage/test_stream_model.py``, ``tests/client/publish/test_replayed.py``), with real processes:
-Spark, brokers, etcd, files and SIGKILL. A seed decides when the kills and the changes happen. Each has all kills and
-all changes, and starts Spark six times: one is played by ``make test``, more by ``make test-deep``.
+The model of the whole query (``tests/spark/test_copy_model.py``, a hundred seeds) and those of both ends
+(``tests/core/lineage/test_stream_model.py``, ``tests/client/publish/test_staged_publisher.py``) test the same; here the
+processes are real: Spark, brokers, etcd, files and SIGKILL. A seed determines the times of kills and changes. Each has
+all kills and all changes, and starts Spark six times: ``make test`` plays one, ``make test-deep`` more.
 """
 
 import contextlib
@@ -38,13 +38,13 @@ from tests.support.commands import Cluster, running_cluster
 pytestmark = pytest.mark.integration
 
 SEEDS = 4 if settings.default.max_examples > 100 else 1
-"""The more of the profile "deep"."""
+"""Number of seeds; the profile "deep" has more."""
 SOURCE, COPY = "shop/orders", "shop/copies"
 ROOT = Path(__file__).parents[2]
 KEYS = 30
 KEYLESS_EVERY = 25
 BURST = 30
-"""Records, published ten times a second."""
+"""Number of records, published ten times a second."""
 BATCH_RECORDS = 1_500
 WAIT_S = 180.0
 CHANGES_MAX = 100
@@ -54,14 +54,15 @@ SETTINGS = {
     "log_grace_s": 60.0,
     "conversion_delay_s_max": 0.1,
 }
-"""Logs become tables while a batch is read: what is repeated is read from other files. Logs stay for longer than a
-driver takes to start again, a minute on a slow machine: tables do not hold their rows' producers, and a batch that was
-begun into a segment whose brokers have died is looked up in its logs.
+"""Settings with which logs become tables while a batch is read, so that a repeated batch reads other files.
+
+Logs outlive a restart of the driver, a minute on a slow machine: tables lack the producers of their rows, and a batch
+that was begun in a segment whose brokers are dead is looked up in its logs.
 """
 
 
 class Point(Enum):
-    """When a driver is killed: what a batch has come to."""
+    """State of a batch at which a driver is killed."""
 
     PLANNED = "Spark has noted what the batch reads"
     STAGED = "a task has begun to put down rows"
@@ -71,7 +72,7 @@ class Point(Enum):
 
 
 class Traffic:
-    """Publishes numbered records of each key, and some without one, as long as the ``with`` block runs."""
+    """A publisher of numbered records of each key, and some without one, while the ``with`` block runs."""
 
     def __init__(self, client: "seaweedmq.Client") -> None:
         self._client = client
@@ -92,7 +93,7 @@ class Traffic:
         return b"k%d" % (number % KEYS) if number % KEYLESS_EVERY else None
 
     def expected(self) -> dict[bytes | None, list[int]]:
-        """The numbers of each key, in order."""
+        """Numbers of each key, in order."""
         found = defaultdict(list)
         for number in range(self.sent):
             found[self.key(number)].append(number)
@@ -106,12 +107,12 @@ class Traffic:
                         publisher.send(b"%d" % number, key=self.key(number))
                     self.sent += BURST
                 publisher.flush(timeout=WAIT_S)
-        except BaseException as error:  # noqa: BLE001 - the test tells of it
+        except BaseException as error:  # noqa: BLE001 - the test reports it
             self.error = error
 
 
 class Copying:
-    """The query, in a process of its own that is killed and started again."""
+    """The query, in a separate process that is killed and restarted."""
 
     def __init__(self, cluster: Cluster, storage: Path, directory: Path) -> None:
         self._cluster = cluster
@@ -120,11 +121,11 @@ class Copying:
         self._checkpoint = directory / "checkpoint"
         self._driver: subprocess.Popen[bytes] | None = None
         self._frames: set[Path] = set()
-        """That were staged when the driver was started."""
+        """Frames that were staged when the driver was started."""
 
     def start(self, *, ends: bool = False) -> None:
         where = {"storage": str(self._storage), "bootstrap": self._cluster.addresses}
-        limit = {} if ends else {"maxRecordsPerTrigger": BATCH_RECORDS}  # what is left then is copied in one batch
+        limit = {} if ends else {"maxRecordsPerTrigger": BATCH_RECORDS}  # the rest is copied in one batch
         given = {
             "source": where | {"topic": SOURCE, "startingOffsets": "earliest"} | limit,
             "copy": where | {"topic": COPY},
@@ -141,7 +142,7 @@ class Copying:
             )
 
     def wait_for(self, point: Point, batch: int) -> None:
-        """Until the driver that runs has brought the batch there, or further."""
+        """Wait until the running driver has brought the batch to this point, or further."""
         folder = self._sink_folder / f"{batch:020d}"
         has_manifest = (folder / MANIFEST).exists()  # of an earlier driver: this one has to stage again
         noted = self._checkpoint / "commits" / str(batch)
@@ -162,7 +163,7 @@ class Copying:
         self._until(lambda: reached[point]() or noted.exists() or (point is not Point.NOTED and is_published()))
 
     def kill(self, *, alone: bool) -> None:
-        """SIGKILL, to the driver and its JVM, whose workers are left for a moment, or to the whole machine."""
+        """Send SIGKILL to the driver and its JVM, whose workers outlive them for a moment, or to all processes."""
         assert self._driver is not None
         for process in session(self._driver.pid):
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -171,13 +172,13 @@ class Copying:
         self._driver.wait()
 
     def finish(self) -> None:
-        """Copy what is left."""
+        """Copy the remaining records."""
         self.start(ends=True)
         assert self._driver is not None
         assert self._driver.wait(WAIT_S) == 0, self.log_end()
 
     def close(self) -> None:
-        """Leave no process behind."""
+        """End all processes."""
         if self._driver is not None:
             for process in session(self._driver.pid):
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -185,7 +186,7 @@ class Copying:
             self._driver.wait()
 
     def state(self, batch: int) -> str:
-        """How far a batch is, for people: between what was waited for and the kill it went on."""
+        """Progress of a batch, for messages: it continued between the check and the kill."""
         reached = {
             "planned": self._checkpoint / "offsets" / str(batch),
             "promised": self._sink_folder / f"{batch:020d}" / MANIFEST,
@@ -194,14 +195,14 @@ class Copying:
         return ", ".join(name for name, path in reached.items() if path.exists())
 
     def next_batch(self, point: Point) -> int:
-        """The first one that is not there yet."""
+        """Number of the first batch that does not exist yet."""
         if point is Point.PLANNED:
             return self._newest("offsets") + 1
         noted = self._newest("commits")
         return (noted if point is Point.NOTED else max(noted, self._published())) + 1
 
     def left_over(self) -> list[str]:
-        """What is staged. What was being written aside when its writer was killed is swept a day later."""
+        """Return the staged batches. Temporary files of a killed writer are swept a day later."""
         return sorted(p.name for p in self._staged("*/*") if p.name != DONE and not p.name.startswith(TEMPORARY_PREFIX))
 
     def log_end(self) -> str:
@@ -213,7 +214,7 @@ class Copying:
 
     @property
     def _sink_folder(self) -> Path:
-        """Known once Spark has given the query an id."""
+        """Id of the query, known once Spark has assigned it."""
         metadata = self._checkpoint / "metadata"
         self._until(lambda: metadata.exists() and metadata.read_text().rstrip().endswith("}"))
         return self._storage / "topics" / COPY / ".staged" / f"q-{json.loads(metadata.read_text())['id']}"
@@ -233,12 +234,12 @@ class Copying:
         assert driver is not None
         while not condition():
             assert driver.poll() is None, self.log_end()
-            assert time.monotonic() < end, f"it does not come to it: {self.log_end()}"
+            assert time.monotonic() < end, f"the point is not reached: {self.log_end()}"
             time.sleep(0.001)
 
 
 def session(leader: int) -> list[psutil.Process]:
-    """All that somebody's session has: Python workers of Spark's have groups of their own."""
+    """Return all processes of a session: Spark's Python workers have separate groups."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
@@ -248,7 +249,7 @@ def session(leader: int) -> list[psutil.Process]:
 
 
 class Changes:
-    """What happens to the topics and their brokers."""
+    """The changes of the topics and their brokers."""
 
     def __init__(self, cluster: Cluster, client: "seaweedmq.Client", storage: Path, rng: random.Random) -> None:
         self._cluster = cluster
@@ -273,7 +274,7 @@ class Changes:
         os.kill(self._cluster.pid_at(description.addresses[segment.primary]), signal.SIGKILL)
 
     def compact(self, topic: str) -> None:
-        """There is something to merge within seconds, since logs are rolled all the time."""
+        """Merges become due within seconds, since logs are rolled all the time."""
         end = time.monotonic() + WAIT_S
         while True:
             found = compact_topic(self._storage, TopicName.parse(topic))
@@ -281,11 +282,11 @@ class Changes:
             self.merged_tables += found.merged
             if found.made:
                 return
-            assert time.monotonic() < end, "no tables come"
+            assert time.monotonic() < end, "no table appears"
             time.sleep(0.1)
 
     def _change(self, topic: str, change: Callable[[list[Any]], object]) -> None:
-        """Of the open segments, by their slots: of those that followed if these were sealed, as with a lost broker."""
+        """Return the open segments by their slots: successors if these were sealed, as with a lost broker."""
         for _ in range(CHANGES_MAX):
             segments = self._client.admin.describe_topic(topic).segments
             try:
@@ -298,9 +299,9 @@ class Changes:
 
 
 def in_order(records: Iterable[Any]) -> dict[bytes | None, list[tuple[int, Any]]]:
-    """Numbers and times of each key as they lie in a topic; those without one have no order."""
+    """Numbers and times of each key in the order of a topic; those without a key have no order."""
     found: dict[bytes | None, list[tuple[int, Any]]] = defaultdict(list)
-    for record in sorted(records, key=lambda record: record.offset):  # a successor goes on with the offsets
+    for record in sorted(records, key=lambda record: record.offset):  # a successor continues the offsets
         found[record.key].append((int(record.value), record.timestamp))
     found[None].sort()
     return found
@@ -312,6 +313,7 @@ def everything(client: "seaweedmq.Client", topic: str) -> dict[bytes | None, lis
 
 
 @pytest.mark.deep
+@pytest.mark.examples
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_copy_is_whole_and_in_order_whatever_happens_to_its_driver_its_brokers_and_both_topics(

@@ -1,5 +1,5 @@
-"""A hundred tales of a query that copies one changing topic into another and is killed five times, and what breaks if a
-rule is broken. ``test_copy`` does the same to real processes, with one seed or a few."""
+"""A hundred histories of a query that copies one changing topic into another and is killed five times, and the failures
+when a rule is violated. ``test_copy`` does the same to real processes, with one seed or a few."""
 
 import warnings
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.client.publish.replayed import place_of
+from seaweedmq.client.publish.staged_publisher import place_of
 from seaweedmq.codec.staged import done_to_bytes, manifest_to_bytes
 from seaweedmq.core.replay import Replay
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.description import OPEN
-from seaweedmq.model.staged import Done, Manifest
-from seaweedmq.spark import sink_publish
-from seaweedmq.spark.stream import SeaweedMQStreamReader
+from seaweedmq.model.staged import CompletedBatch, Manifest
+from seaweedmq.spark.streams.stream import SeaweedMQStreamReader
+from seaweedmq.spark.write import sink_publish
 from seaweedmq.storage.staging import DONE, MANIFEST, StagedBatch, StagedSink
 from tests.client.publish.troubles import stored
 from tests.core.lineage.stream_model import Broken, enter_early, uncommitted_ends
@@ -27,7 +27,7 @@ SEEDS = 100
 SEEDS_UNTIL_CAUGHT = 50
 
 
-@pytest.mark.parametrize("seed", [*range(SEEDS), 180, 196, 570, 626, 1216])  # more that found something
+@pytest.mark.parametrize("seed", [*range(SEEDS), 180, 196, 570, 626, 1216])  # more that found a defect
 def test_a_copy_is_whole_and_in_order_whatever_happens_to_its_driver_and_both_topics(seed: int, tmp_path: Path) -> None:
     run(seed, tmp_path)
 
@@ -59,7 +59,7 @@ def test_the_same_seed_tells_the_same_tale(tmp_path: Path) -> None:
 
 
 def replace_the_manifest(patch: pytest.MonkeyPatch) -> None:
-    """A batch that is repeated is what was staged last."""
+    """A repeated batch is the one that was staged last."""
 
     def put(batch: StagedBatch, manifest: Manifest) -> Manifest:
         (batch.folder / MANIFEST).write_bytes(manifest_to_bytes(manifest))
@@ -70,8 +70,8 @@ def replace_the_manifest(patch: pytest.MonkeyPatch) -> None:
 
 
 def publish_in_one_epoch(patch: pytest.MonkeyPatch) -> None:
-    """Brokers can not tell one batch from another."""
-    whole = sink_publish._manifest  # noqa: SLF001 - what is broken here, as below
+    """Brokers cannot tell batches apart."""
+    whole = sink_publish._manifest  # noqa: SLF001 - replaced by a defect, as below
 
     async def made(*args: Any) -> Manifest:
         return replace(await whole(*args), batch=0)
@@ -80,7 +80,7 @@ def publish_in_one_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def plan_by_present_ends(patch: pytest.MonkeyPatch) -> None:
-    """A batch that is repeated takes what has come since."""
+    """A repeated batch includes the records that arrived since."""
     partitions = SeaweedMQStreamReader.partitions
 
     def planned(reader: SeaweedMQStreamReader, start: dict[str, Any], end: dict[str, Any]) -> Any:
@@ -90,12 +90,12 @@ def plan_by_present_ends(patch: pytest.MonkeyPatch) -> None:
 
 
 def read_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
-    """What a seal takes back may have been copied."""
+    """Records that a seal discards may have been copied."""
     patch.setattr(copy_model, "committed_ends", uncommitted_ends)
 
 
 def take_a_manifest_for_done(patch: pytest.MonkeyPatch) -> None:
-    """Whoever finds one leaves it."""
+    """A driver that finds a manifest skips its batch."""
     publish = sink_publish.publish_staged
 
     async def published(options: Any, sink: str, number: int, *args: Any) -> int:
@@ -103,22 +103,22 @@ def take_a_manifest_for_done(patch: pytest.MonkeyPatch) -> None:
             return 0
         return await publish(options, sink, number, *args)
 
-    patch.setattr("seaweedmq.spark.sink.publish_staged", published)
+    patch.setattr("seaweedmq.spark.write.sink.publish_staged", published)
 
 
 def mark_before_publishing(patch: pytest.MonkeyPatch) -> None:
-    """The sink says that a batch is done, and then does it."""
+    """The sink marks a batch as done, and then publishes it."""
     publish = sink_publish._publish  # noqa: SLF001
 
     async def published(cluster: Any, topic: Any, manifest: Manifest, batch: StagedBatch, search: Any) -> None:
-        (batch.folder.parent / DONE).write_bytes(done_to_bytes(Done(batch=manifest.batch, ranges=())))
+        (batch.folder.parent / DONE).write_bytes(done_to_bytes(CompletedBatch(batch=manifest.batch, ranges=())))
         await publish(cluster, topic, manifest, batch, search)
 
     patch.setattr(sink_publish, "_publish", published)
 
 
 def stage_for_the_present_segments(patch: pytest.MonkeyPatch) -> None:
-    """A batch that is repeated has other roots than before: those that are open now."""
+    """A repeated batch has other roots than before: the segments that are open now."""
     published = sink_publish._publish  # noqa: SLF001
 
     async def anew(cluster: Any, topic: Any, manifest: Manifest, batch: StagedBatch, search: Any) -> None:
@@ -130,7 +130,7 @@ def stage_for_the_present_segments(patch: pytest.MonkeyPatch) -> None:
 
 
 def fill_successors_early(patch: pytest.MonkeyPatch) -> None:
-    """A merged segment of the copy gets its rows before all those that came before it have ended."""
+    """A merged segment of the copy gets its rows before all of its predecessors have ended."""
     patch.setattr(Replay, "_is_open_to_more", lambda *_: False)
 
 

@@ -1,4 +1,4 @@
-"""Spark's own Parquet reader, given the tables of a version of the Delta log, reads what SeaweedMQ reads."""
+"""Spark's own Parquet reader reads from the tables of a Delta version what SeaweedMQ reads."""
 
 from pathlib import Path
 
@@ -7,9 +7,16 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
-from seaweedmq.storage.tables.delta import DeltaLogs
-from seaweedmq.storage.tables.delta_versions import tables_of_version
-from tests.support.open_tables import by_seaweedmq, commits_of, content, folder_of, merge, unlink_within
+from seaweedmq.storage.tables.delta.updater import DeltaLogs
+from tests.support.open_tables import (
+    by_seaweedmq,
+    commits_of,
+    content,
+    folder_of,
+    merge,
+    tables_of_version,
+    unlink_within,
+)
 from tests.support.topic_files import TopicFiles
 
 pytestmark = pytest.mark.integration
@@ -29,13 +36,13 @@ def test_tables_of_each_version_and_the_folder_as_a_whole(
     orders.table(200, 250)
     assert logs.reconcile(orders.root, orders.topic) == 2
     for version, count in ((0, 200), (1, 200), (2, 250)):
-        tables = tables_of_version(orders.root, orders.name, version)
+        tables = tables_of_version(orders, version)
         rows = rows_of(spark, *(orders.root / t.path for t in tables))
         assert rows.num_rows == count
         assert (content(rows) == whole) == (count == 200)
     assert len(commits_of(orders)) == 3
     now = content(by_seaweedmq(orders.root, orders.name))
-    assert content(rows_of(spark, folder_of(orders))) == now, "the log disturbs nobody who reads the folder"
+    assert content(rows_of(spark, folder_of(orders))) == now, "the log disturbs no reader of the folder"
     assert content(ds.dataset(folder_of(orders), format="parquet").to_table()) == now
 
 

@@ -29,10 +29,10 @@ def test_views_of_sql(spark: SparkSession, orders: TopicFiles) -> None:
 def test_tables_of_the_catalog_have_columns_and_want_their_options_in_the_query(
     spark: SparkSession, orders: TopicFiles
 ) -> None:
-    """Spark gives a table's options, under names of its own, to who tells the schema, and none of them to a reader."""
+    """Spark passes a table's options, renamed, to the method that returns the schema, and none of them to a reader."""
     orders.table(0, 20)
     orders.log(20, 25)
-    assert spark.conf.get("spark.sql.catalogImplementation") == "in-memory"  # nobody has set up a metastore
+    assert spark.conf.get("spark.sql.catalogImplementation") == "in-memory"  # there is no metastore
     spark.sql(f"CREATE TABLE t USING seaweedmq OPTIONS (storage '{orders.root}', topic 'shop/orders') COMMENT 'ours'")
     try:
         assert spark.table("t").columns == ["topic", "segment", "offset", "timestamp", "key", "value", "headers"]
@@ -44,4 +44,4 @@ def test_tables_of_the_catalog_have_columns_and_want_their_options_in_the_query(
             spark.sql("SELECT max(offset) FROM t").collect()
     finally:
         spark.sql("DROP TABLE t")
-    assert len(orders.files()) == 2  # only the name is gone
+    assert len(orders.files()) == 2  # only the name is dropped

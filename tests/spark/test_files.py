@@ -1,4 +1,4 @@
-"""Files that Spark writes: `publish` reads equal values, or refuses the file."""
+"""Files that Spark writes: `publish` reads equal values, or rejects the file."""
 
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -15,7 +15,7 @@ from seaweedmq.cli.records.reading import InputFormat, check, tables
 from seaweedmq.cli.records.source import open_source
 from seaweedmq.errors import InvalidArgument
 
-pytestmark = [pytest.mark.integration, pytest.mark.deep, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.integration, pytest.mark.deep, pytest.mark.examples, pytest.mark.timeout(1_800)]
 
 EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 8
 """Number of files to write and read; in the profile "deep", its number of examples."""
@@ -53,7 +53,7 @@ WRITERS: dict[str, tuple[InputFormat, dict[str, str]]] = {
 
 
 def published(path: Path, kind: InputFormat, schema: pa.Schema) -> pa.Table:
-    """The rows of a file, as the command checks and sends them."""
+    """Return the rows of a file, as the command checks and sends them."""
     with open_source(str(path)) as source:
         types = check(kind, source, schema, None)
         return pa.concat_tables([schema.empty_table(), *tables(kind, source, schema, None, None, types)])
@@ -79,7 +79,7 @@ def test_what_spark_writes_is_read_equal(
     files = sorted(folder.glob("part-*"))
     if not rows and not files:
         return
-    # Where Spark marks quotation marks by backslashes, leaves texts with returns bare, or writes nothing at all.
+    # Spark marks quotation marks by backslashes, leaves texts with returns unquoted, or writes nothing at all.
     may_be_refused = is_csv and (not rows or any(mark in (row[0] or "") for row in rows for mark in '"\r\n'))
     with suppress(InvalidArgument) if may_be_refused else nullcontext():
         read = published(files[0], kind, schema)
@@ -89,7 +89,7 @@ def test_what_spark_writes_is_read_equal(
 
 
 def comparable(row: dict[str, Any], *, is_csv: bool) -> dict[str, str]:
-    """Row as texts, since NaN is unlike itself. Spark's CSV has no blanks around texts unless it is asked for them."""
+    """Return a row as texts, since NaN is unlike itself. Spark's CSV omits blanks around texts unless configured."""
     return {
         name: (value or "").strip() if is_csv and name == "note" else str(value)
         for name, value in row.items()

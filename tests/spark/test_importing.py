@@ -5,7 +5,8 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.spark.jobs.importing import check_header, check_hidden, folder_of_partitions, shown, with_texts
+from seaweedmq.spark.jobs.input_files import check_hidden, folder_of_partitions, shown
+from seaweedmq.spark.jobs.text_columns import check_header, with_texts
 
 SALES = ("file:///in/my%20sales/day=1/hour=2/a.parquet", "file:///in/my%20sales/day=2/hour=2/b.parquet")
 
@@ -29,13 +30,13 @@ def test_a_folder_is_no_column_of_a_topic_that_lacks_it() -> None:
 
 
 def test_files_whose_rows_or_columns_would_be_lost_are_refused() -> None:
-    """Spark takes the files beside folders of columns for none."""
+    """Spark ignores files beside folders of columns."""
     with pytest.raises(InvalidArgument, match=r"several kinds \(day=\.\.\./hour=\.\.\., no such folder\)"):
         folder_of_partitions([*SALES, "file:///in/my%20sales/c.parquet"], ["id", "day", "hour"])
     with pytest.raises(InvalidArgument, match="file:///in and file:///other both have folders"):
         folder_of_partitions(["file:///in/day=1/a.csv", "file:///other/day=1/a.csv"], ["id"])
     for name in ("in/_part.csv", "/in/.part.csv"):
-        with pytest.raises(InvalidArgument, match="is passed over by Spark"):
+        with pytest.raises(InvalidArgument, match="Spark skips"):
             check_hidden(["in/part.csv", name])
     check_hidden([".", "..", "../in/", "/in/_day=1", "in/*.csv"])
 

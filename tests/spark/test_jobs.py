@@ -1,4 +1,4 @@
-"""Table jobs on real Spark, and readers that have begun before a compaction."""
+"""Table jobs on real Spark, and readers that began before a compaction."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -51,7 +51,7 @@ def test_readers_that_began_before_a_compaction_end_well(spark: SparkSession, or
     orders.log(80, 90)
     source = spark.read.format("seaweedmq").options(storage=str(orders.root), topic=str(orders.name)).load()
     began = source.select("offset").rdd
-    assert began.getNumPartitions() > 0  # planned, of the files that are there now
+    assert began.getNumPartitions() > 0  # planned, with the current files
     kept = [str(orders.root / kept_path(f.path)) for f in orders.files() if f.kind is FileKind.TABLE]
     native = spark.read.parquet(*kept)
     jobs.compact(spark, storage=str(orders.root), topic=str(orders.name))
@@ -106,5 +106,5 @@ def test_what_is_not_there_is_said_in_one_sentence(spark: SparkSession, orders: 
         jobs.history(storage=str(orders.root), topic="shop/nothing")
     with pytest.raises(InvalidArgument, match="is not a directory"):
         jobs.history(storage="/nowhere", topic="shop/orders")
-    with pytest.raises(InvalidArgument, match="give the size"):
+    with pytest.raises(InvalidArgument, match="give a size"):
         jobs.compact(spark, storage=str(orders.root), topic="shop/orders", target_bytes=0)

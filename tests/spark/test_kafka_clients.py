@@ -1,4 +1,4 @@
-"""Spark over what a client of Kafka wrote to a real broker."""
+"""Spark reads the records that a Kafka client wrote to a real broker."""
 
 from pathlib import Path
 

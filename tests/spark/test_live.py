@@ -1,4 +1,4 @@
-"""With ``bootstrap``: what real brokers have committed, in files or not, each record once, by both faces."""
+"""Reads with ``bootstrap``: all records that real brokers have committed, in files or not, once, by both readers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,7 +66,7 @@ def test_committed_records_are_read_from_files_and_from_brokers(
         keyed = frames["source"].where("key = cast('k77' as binary) or key = cast('k78' as binary)")
         assert sorted(bytes(row.value) for row in keyed.collect()) == [b"v77", b"v78"]
         publish(client, "shop/live", 500, 100)
-        assert native.count() == 500  # as of the call
+        assert native.count() == 500  # as of the call of read
         assert spark.read.format("seaweedmq").options(**both).load().count() == 600
         assert seaweedmq.spark.read(spark, **both, startingOffsetsByTimestamp=1_600_000_000_001).count() == 0
         assert seaweedmq.spark.read(spark, **both, startingTimestamp=1_600_000_000_000_550).count() == 50
@@ -97,5 +97,5 @@ def test_the_storage_of_other_brokers_is_refused(spark: SparkSession, cluster: C
     elsewhere = TopicFiles(tmp_path)
     with seaweedmq.connect(cluster.addresses) as client:
         client.admin.create_topic(str(elsewhere.name))
-        with pytest.raises(InvalidArgument, match=r"is another one than the brokers at .* have: give the storage"):
+        with pytest.raises(InvalidArgument, match=r"is not the topic of the brokers at .*: give the storage"):
             seaweedmq.spark.read(spark, bootstrap=cluster.addresses, storage=tmp_path, topic=str(elsewhere.name))

@@ -1,4 +1,4 @@
-"""Lost records in files, without Spark running: every reader of files names the same offsets, and gives all others."""
+"""Lost records in files, without Spark running: every file reader names the same offsets, and returns all others."""
 
 import asyncio
 import re
@@ -12,34 +12,33 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import DataLoss
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
-from seaweedmq.spark.columns import columns_of
-from seaweedmq.spark.pieces import plan_pieces
-from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.window import Interval, ReadWindow
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.jobs.verifying import verify_topic
+from seaweedmq.storage.plan.scan_ranges import plan_ranges
+from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.read import reader
 from seaweedmq.storage.read.recovery import earliest_offset
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.store.removed import record_removed
+from tests.support.scans import scan_of
 from tests.support.topic_files import TopicFiles
 
 GAP = re.compile(r"shop/orders#0: records of offsets \[(\d+), (\d+)\) are missing")
 
 
 class Stretch(NamedTuple):
-    """Some offsets of the segment, and the files that have them."""
+    """A range of offsets of the segment, and the files that have them."""
 
     records: int
     files: Literal["log", "table", "both", "neither"]
     is_merged: bool
-    """Whether its table also has all of the stretch before it, as a compaction that was killed leaves it."""
+    """Whether its table also has the whole range before it, as a killed compaction leaves it."""
 
 
 class Plan(NamedTuple):
@@ -73,7 +72,7 @@ PLANS = st.builds(
 
 
 class Layout(NamedTuple):
-    """The files of a plan, and the offsets that a reader is to get."""
+    """Return the files of a plan, and the offsets that a reader should get."""
 
     files: TopicFiles
     topic: Topic
@@ -116,7 +115,7 @@ def lay_out(root: Path, plan: Plan) -> Layout:
     (root / document_path(topic.name, TOPIC_DOCUMENT)).write_bytes(topic_document(topic))
     record_removed(root, topic.name, topic.uid, {0: removed})
     needed = max(low, removed)
-    if plan.retention:  # it explains that the first files are missing, and no others
+    if plan.retention:  # it explains missing files at the start only
         needed = max(needed, min(left, default=end))
     gaps: list[tuple[int, int]] = []
     for offset in range(needed, end):
@@ -140,7 +139,7 @@ def test_every_reader_of_files_names_the_same_lost_records_and_gives_all_others(
             GAP.match(difference.what) for difference in verify_topic(layout.files.root, layout.topic.name).differences
         ]
         assert [(int(gap[1]), int(gap[2])) for gap in found if gap] == layout.gaps
-        assert all(found), "nothing else is wrong"
+        assert all(found), "there is no other damage"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(reader, "RELIST_DELAY_S", 0.0)
             asyncio.run(brokers_read(layout))
@@ -151,10 +150,10 @@ def test_every_reader_of_files_names_the_same_lost_records_and_gives_all_others(
 def spark_reads(layout: Layout) -> None:
     root, topic = layout.files.root, layout.topic
     snapshot = read_snapshot(root, topic.name)
-    scan = Scan(root=root, topic=topic, timestamps=Interval(), columns=columns_of(topic, ["offset"]))
+    scan = scan_of(root, topic, ["offset"])
 
     def offsets(*, fail: bool) -> list[int]:
-        pieces = plan_pieces(snapshot, ReadWindow(), fail_on_data_loss=fail)
+        pieces = plan_ranges(snapshot, ReadWindow(), fail_on_data_loss=fail)
         scanned = replace(scan, fail_on_data_loss=fail).read(pieces)
         return [offset for batch in scanned for offset in batch.column(0).to_pylist()]
 

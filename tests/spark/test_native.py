@@ -1,4 +1,4 @@
-"""What a user of ``seaweedmq.spark.read`` sees, on real Spark: the data source's rows, at native speed."""
+"""``seaweedmq.spark.read`` for its users, on real Spark: the data source's rows, at native speed."""
 
 import logging
 from pathlib import Path
@@ -33,7 +33,7 @@ def offsets(frame: DataFrame) -> list[int]:
 
 
 def plan_of(frame: DataFrame) -> str:
-    return str(frame._jdf.queryExecution().toString())  # noqa: SLF001 - there is no other way to see it
+    return str(frame._jdf.queryExecution().toString())  # noqa: SLF001 - no public API shows it
 
 
 def rows(frame: DataFrame) -> list[str]:
@@ -47,7 +47,7 @@ def remove_logs(files: TopicFiles, segment: int = 0) -> None:
 
 
 def remove_tables(files: TopicFiles, segment: int = 0) -> None:
-    """As retention and compaction do: the names that count go, the kept ones stay."""
+    """Replace tables as retention and compaction do: their names go, the retained links stay."""
     for file in files.files(segment):
         if file.kind is FileKind.TABLE:
             (files.root / file.path).unlink()
@@ -70,7 +70,7 @@ def test_what_tables_hold_costs_no_python(spark: SparkSession, orders: TopicFile
     orders.table(0, 40)
     orders.log(40, 60)
     assert "seaweedmq" in plan_of(read(spark, orders)).lower().replace(str(orders.root).lower(), "")
-    orders.log(60, 60)  # as brokers leave it when they have just begun another
+    orders.log(60, 60)  # an empty log, as brokers leave it after beginning another
     orders.convert(only=40)
     assert "BatchScan" not in plan_of(read(spark, orders))
     assert offsets(read(spark, orders)) == list(range(60))
@@ -135,7 +135,7 @@ def test_a_read_that_has_begun_ends_well_whatever_becomes_of_the_files(spark: Sp
     orders.log(75, 90)
     orders.keep_tables()
     frame = read(spark, orders, startingOffsets=10)
-    orders.convert()  # what were logs are tables, ...
+    orders.convert()  # the logs become tables, ...
     remove_logs(orders)
     orders.keep_tables()
     assert offsets(frame) == list(range(10, 90))
@@ -154,7 +154,7 @@ def test_what_retention_removes_meanwhile_is_read_by_its_kept_name(spark: SparkS
     remove_tables(orders)
     assert frame.count() == 60
     assert offsets(frame) == list(range(60))
-    assert read(spark, orders).count() == 0  # who begins now finds nothing
+    assert read(spark, orders).count() == 0  # a new reader finds nothing
 
 
 def test_the_tail_is_read_to_where_it_was_at_the_call(spark: SparkSession, orders: TopicFiles) -> None:
@@ -207,7 +207,7 @@ def test_damage_is_told_before_anything_is_read_and_foreign_files_are_left_alone
     assert read(spark, orders).count() == 40
     content = (orders.root / made.path).read_bytes()
     (orders.root / made.path).write_bytes(content[: len(content) // 2])
-    with pytest.raises(Corrupt, match=rf"{made.path} is damaged: its footer is not as it was written"):
+    with pytest.raises(Corrupt, match=rf"{made.path} is damaged: its footer does not match its checksum"):
         read(spark, orders)
 
 
@@ -283,8 +283,8 @@ def test_data_that_was_lost_is_told_unless_that_is_fine(spark: SparkSession, ord
 @pytest.mark.parametrize(
     ("options", "refused", "lenient"),
     [
-        ({"startingOffsets": {"1": 21}}, r"'startingOffsets' asks for offset 21 of shop/orders#1, which ends at 20", 0),
-        ({"endingOffsets": {"1": 50}}, r"'endingOffsets' asks for offset 50 of shop/orders#1, which ends at 20", 20),
+        ({"startingOffsets": {"1": 21}}, r"'startingOffsets' is offset 21 of shop/orders#1, which ends at 20", 0),
+        ({"endingOffsets": {"1": 50}}, r"'endingOffsets' is offset 50 of shop/orders#1, which ends at 20", 20),
         (
             {"startingOffsets": {"0": 26}},
             r"offset 26 of shop/orders#0, which is in files up to 25: .* or 'bootstrap'",
@@ -302,7 +302,7 @@ def test_an_offset_named_beyond_the_end_of_its_segment_is_refused_unless_that_is
     orders.table(0, 20, segment=1)
     orders.seal(1, 20)
     texts = {name: str(value).replace("'", '"') for name, value in options.items()}
-    with pytest.raises(OutOfRange, match=rf"{refused}.* or set failOnDataLoss to false to read what is there"):
+    with pytest.raises(OutOfRange, match=rf"{refused}.* or set failOnDataLoss to false to read what exists"):
         read(spark, orders, **options)
     with pytest.raises(Exception, match=rf"OutOfRange: option .*{refused}"):
         by_source(spark, orders, **texts).collect()
@@ -329,7 +329,7 @@ def test_the_end_itself_is_no_place_beyond_it_and_one_number_for_all_is_a_limit(
 
 def test_a_segment_that_ends_before_it_begins_is_refused_always(spark: SparkSession, orders: TopicFiles) -> None:
     orders.table(0, 20)
-    said = "say 10 and 5 for segment 0: the end, which is not read any more, lies before the start"
+    said = "are 10 and 5 for segment 0, and the exclusive end lies before the start"
     for lenient in (False, True):
         given = {"startingOffsets": {"0": 10}, "endingOffsets": {"0": 5}, "failOnDataLoss": not lenient}
         with pytest.raises(InvalidArgument, match=said):
@@ -352,7 +352,7 @@ def test_partitions_are_shared_out_as_asked(
     ):
         assert frame.rdd.getNumPartitions() == partitions
         assert offsets(frame) == list(range(100))
-    assert "is read by the Python source: minPartitions and maxRecordsPerPartition share out records" in caplog.text
+    assert "is read by the Python source: minPartitions and maxRecordsPerPartition divide by records" in caplog.text
 
 
 def test_the_settings_of_the_session_stay_the_users(spark: SparkSession, orders: TopicFiles) -> None:

@@ -1,4 +1,4 @@
-"""Spark's own Parquet reader and the data source give the same of every type that a topic may have."""
+"""Spark's own Parquet reader and the data source return equal values of every type that a topic may have."""
 
 import logging
 import random
@@ -41,7 +41,7 @@ COUNT = 120
 
 
 def topic_of(root: Path, kinds: list[pa.DataType], seed: int) -> TypedFiles:
-    """Rows of a table and of a log behind it."""
+    """Rows of a table and of a log after it."""
     rng = random.Random(seed)
     content = pa.table({f"c{i}": drawn(kind, COUNT, rng) for i, kind in enumerate(kinds)})
     files = TypedFiles(root, schema=content.schema, content=content)
@@ -51,7 +51,7 @@ def topic_of(root: Path, kinds: list[pa.DataType], seed: int) -> TypedFiles:
 
 
 def as_text(frame: DataFrame) -> list[str]:
-    """By row, every value in full: Python has no year 0, and no nan that is equal to another."""
+    """Return full values by row: Python has no year 0, and no nan that is equal to another."""
     row = F.to_json(F.struct(*(F.col(f"`{name}`") for name in frame.columns)), {"ignoreNullFields": "false"})
     return [line for (line,) in frame.orderBy("offset").select(row).collect()]
 
@@ -75,9 +75,7 @@ def test_types_that_spark_reads_otherwise_are_left_to_the_source_and_the_log_say
     caplog.set_level(logging.INFO, "seaweedmq.spark")
     frame = seaweedmq.spark.read(spark, storage=tmp_path, topic=str(files.name))
     assert frame.count() == COUNT
-    assert (
-        "topic shop/orders is read by the Python source: Spark reads halffloat of column 'c0' otherwise" in caplog.text
-    )
+    assert "topic shop/orders is read by the Python source: Spark reads halffloat of column 'c0' differ" in caplog.text
     caplog.clear()
     assert seaweedmq.spark.read(spark, storage=tmp_path, topic=str(files.name), columns="offset").count() == COUNT
     assert not caplog.text

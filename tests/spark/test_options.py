@@ -4,9 +4,9 @@ import pytest
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.options import OPTIONS, Face, Place, check_names, parse_options, parse_place
-from seaweedmq.spark.stream_options import parse_stream_options
-from seaweedmq.spark.window import EARLIEST, Offsets
+from seaweedmq.spark.options import OPTIONS, SparkApi, TopicLocation, check_names, parse_options, parse_place
+from seaweedmq.spark.streams.stream_options import parse_stream_options
+from seaweedmq.storage.plan.window import EARLIEST, Offsets
 
 REQUIRED = {"storage": "/data", "topic": "shop/orders"}
 NOON_MS = 1_600_000_000_000
@@ -38,15 +38,15 @@ def test_a_misspelt_option_is_refused_with_the_nearest_right_one(misspelt: str, 
 
 
 def test_an_option_like_no_other_is_refused_with_all_there_are() -> None:
-    with pytest.raises(InvalidArgument, match=r"option 'xyzzy' is unknown: there are storage, bootstrap, topic"):
+    with pytest.raises(InvalidArgument, match=r"option 'xyzzy' is unknown: options are storage, bootstrap, topic"):
         check_names({"xyzzy": "1"})
 
 
 def test_an_option_of_another_face_is_refused_and_says_whose_it_is() -> None:
     with pytest.raises(
-        InvalidArgument, match=r"'endingOffsets' is not taken by df\.write, it is of spark\.read: leave"
+        InvalidArgument, match=r"'endingOffsets' is not an option of df\.write, only of spark\.read: leave"
     ):
-        check_names({**REQUIRED, "endingOffsets": "5"}, Face.WRITE)
+        check_names({**REQUIRED, "endingOffsets": "5"}, SparkApi.WRITE)
 
 
 def test_names_have_no_case_and_the_catalogs_repetitions_are_ignored() -> None:
@@ -54,7 +54,7 @@ def test_names_have_no_case_and_the_catalogs_repetitions_are_ignored() -> None:
     assert check_names({**given, "provider": "seaweedmq", "owner": "me"}) == REQUIRED
     of_catalog = {"provider": "seaweedmq", **{f"option.{name}": value for name, value in REQUIRED.items()}}
     assert check_names(of_catalog) == REQUIRED
-    assert check_names({"provider": "seaweedmq", "owner": "me"}) == {}  # of a table without any options
+    assert check_names({"provider": "seaweedmq", "owner": "me"}) == {}  # options of a table without any
     with pytest.raises(InvalidArgument, match="option 'owner' is unknown"):
         check_names({**REQUIRED, "owner": "me"})
 
@@ -67,7 +67,7 @@ def test_every_option_has_a_face(name: str) -> None:
 
 def test_brokers_may_stand_in_for_the_storage() -> None:
     brokers = parse_place({"topic": "shop/orders", "bootstrap": "127.0.0.1:17777"})
-    assert brokers == Place(topic=TopicName("shop", "orders"), storage=None, bootstrap="127.0.0.1:17777")
+    assert brokers == TopicLocation(topic=TopicName("shop", "orders"), storage=None, bootstrap="127.0.0.1:17777")
     with pytest.raises(InvalidArgument, match=r"option 'storage' is missing: give it like .*, or 'bootstrap'"):
         parse_place({"topic": "shop/orders"})
 
@@ -93,13 +93,13 @@ def test_ending_offsets_may_be_latest_however_it_is_written() -> None:
 
 @pytest.mark.parametrize("text", ["latest", '{"0": -1}', '{"shop/orders": {"4": "latest"}}'])
 def test_a_batch_can_not_begin_at_latest(text: str) -> None:
-    with pytest.raises(InvalidArgument, match="a batch read can not begin at latest, nothing follows it"):
+    with pytest.raises(InvalidArgument, match="a batch read cannot begin at latest, no record follows it"):
         starting(text)
 
 
 @pytest.mark.parametrize("text", ["earliest", '{"0": -2}'])
 def test_a_batch_can_not_end_at_earliest(text: str) -> None:
-    with pytest.raises(InvalidArgument, match="a batch read can not end at earliest, nothing comes before it"):
+    with pytest.raises(InvalidArgument, match="a batch read cannot end at earliest, no record precedes it"):
         ending(text)
 
 
@@ -113,31 +113,31 @@ def test_a_batch_can_not_end_at_earliest(text: str) -> None:
     ],
 )
 def test_an_end_before_its_start_is_refused_and_one_at_it_is_not(start: str, end: str, where: str) -> None:
-    with pytest.raises(InvalidArgument, match=f"say 10 and 5{where}: the end"):
+    with pytest.raises(InvalidArgument, match=f"are 10 and 5{where}, and the exclusive end"):
         parse_options({**REQUIRED, "startingOffsets": start, "endingOffsets": end})
     parse_options({**REQUIRED, "startingOffsets": start, "endingOffsets": end.replace("5", "10")})
 
 
 def test_offsets_of_another_topic_are_no_offsets_of_this_one() -> None:
-    with pytest.raises(InvalidArgument, match="topic 'shop/other' is not the one that is read, shop/orders"):
+    with pytest.raises(InvalidArgument, match="topic 'shop/other' is not the topic to read, shop/orders"):
         starting('{"shop/other": {"0": 5}}')
 
 
 def test_times_are_milliseconds_as_kafkas_and_stand_in_for_offsets() -> None:
     options = parse_options({**REQUIRED, "startingOffsetsByTimestamp": f'{{"0": {NOON_MS}}}'})
-    assert options.starting_times == Offsets(default=EARLIEST, by_segment={0: NOON_MS * 1_000})
-    assert parse_options({**REQUIRED, "endingOffsetsByTimestamp": str(NOON_MS)}).ending_times == Offsets(
+    assert options.window.starting_times == Offsets(default=EARLIEST, by_segment={0: NOON_MS * 1_000})
+    assert parse_options({**REQUIRED, "endingOffsetsByTimestamp": str(NOON_MS)}).window.ending_times == Offsets(
         default=NOON_MS * 1_000
     )
-    with pytest.raises(InvalidArgument, match="say the same twice"):
+    with pytest.raises(InvalidArgument, match="exclude each other"):
         parse_options({**REQUIRED, "startingOffsetsByTimestamp": str(NOON_MS), "startingOffsets": "5"})
 
 
 @pytest.mark.parametrize(
     ("option", "value", "rule"),
     [
-        ("minPartitions", "0", "give a whole number from 1 up"),
-        ("maxRecordsPerPartition", "many", "give a whole number from 1 up"),
+        ("minPartitions", "0", "give a whole number from 1"),
+        ("maxRecordsPerPartition", "many", "give a whole number from 1"),
         ("failOnDataLoss", "yes", "give true or false"),
         ("includeHeaders", "", "give true or false"),
         ("startingOffsetsByTimestamp", "noon", "give milliseconds since 1970, or JSON"),
@@ -168,8 +168,8 @@ def test_a_time_in_milliseconds_or_seconds_is_not_taken_for_microseconds(
     with pytest.raises(InvalidArgument) as refused:
         parse_options({**REQUIRED, option: number})
     assert str(refused.value) == (
-        f"option '{option}' is {number}: numbers are microseconds since 1970, so that this is {as_us}, and as {unit} "
-        "it would be 2020-09-13T12:26:40.000000Z; give microseconds, or the time that is meant in ISO 8601"
+        f"option '{option}' is {number}: numbers are microseconds since 1970, so this is {as_us}, and as {unit} "
+        "it would be 2020-09-13T12:26:40.000000Z; give microseconds, or the time in ISO 8601"
     )
     for meant in (number.ljust(16, "0"), as_us):
         assert parse_options({**REQUIRED, option: meant}).window.timestamps.is_bounded
@@ -193,10 +193,10 @@ def test_times_that_end_before_they_begin_are_refused(what: str, start: str, end
     with pytest.raises(InvalidArgument) as refused:
         parse_options({**REQUIRED, f"starting{what}": start, f"ending{what}": end})
     assert str(refused.value) == (
-        f"options 'starting{what}' and 'ending{what}' say {said}: the end, which is not read any more, lies before "
-        "the start; give a higher one"
+        f"options 'starting{what}' and 'ending{what}' are {said}, and the exclusive end lies before "
+        "the start: give a higher end"
     )
-    parse_options({**REQUIRED, f"starting{what}": end, f"ending{what}": end})  # of nothing to read there is no harm
+    parse_options({**REQUIRED, f"starting{what}": end, f"ending{what}": end})  # an empty read is harmless
 
 
 @pytest.mark.parametrize(

@@ -1,50 +1,23 @@
-"""Options and planning, without Spark running."""
+"""Options, columns and filters of a read, without Spark running."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, LessThanOrEqual
 
 from seaweedmq.codec.topic_schema import schema_to_bytes
-from seaweedmq.core.files.snapshot import SnapshotPiece
-from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
-from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.columns import columns_of
-from seaweedmq.spark.options import parse_options
-from seaweedmq.spark.partitions import plan_partitions, slices
-from seaweedmq.spark.table_scan import RowGroup
-from seaweedmq.spark.window import Interval, ReadWindow
-from seaweedmq.storage.snapshot import read_snapshot
+from seaweedmq.spark.filters import narrowed
+from seaweedmq.spark.options import ColumnOptions, parse_options
+from seaweedmq.spark.topic_access import chosen_columns
+from seaweedmq.storage.plan.window import Interval, ReadWindow
 from tests.support.segments import make_topic
-from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
+from tests.support.topic_files import NOON_US
 
 NAMES = {"offset": "offset", "timestamp": "timestamp", "segment": "segment"}
 REQUIRED = {"storage": "/data", "topic": "shop/orders"}
-
-
-def piece_of(groups: list[RowGroup]) -> SnapshotPiece:
-    base, end = groups[0].base_offset, groups[-1].end_offset
-    file = SegmentFile(
-        topic=TopicName("shop", "orders"),
-        segment=0,
-        kind=FileKind.TABLE,
-        base_offset=base,
-        end_offset=end,
-        writer="",
-        size_bytes=sum(g.size_bytes for g in groups),
-        path="x",
-        modified_us=0,
-    )
-    return SnapshotPiece(segment=0, start_offset=base, end_offset=end, files=(file,), complete=True)
-
-
-def groups_of(sizes: list[int], rows: int = 100) -> list[RowGroup]:
-    return [RowGroup(i, i * rows, (i + 1) * rows, size, (i * 10, i * 10 + 9)) for i, size in enumerate(sizes)]
 
 
 def test_defaults_ask_for_everything() -> None:
@@ -77,13 +50,15 @@ def test_columns_are_named_once() -> None:
 def test_a_column_that_spark_lacks_a_type_for_is_named_and_may_be_left_out(kind: pa.DataType) -> None:
     topic = make_topic(schema_to_bytes(pa.schema([("id", pa.int64()), ("odd", kind)])))
     with pytest.raises(Unsupported, match=r"column 'odd' has type .*, which Spark lacks: leave it out with option"):
-        columns_of(topic)
-    assert [column.name for column in columns_of(topic, ["offset", "id"])] == ["offset", "id"]
+        chosen_columns(topic, ColumnOptions(columns=None, include_headers=True))
+    some = chosen_columns(topic, ColumnOptions(columns=("offset", "id"), include_headers=True))
+    assert [column.name for column in some] == ["offset", "id"]
 
 
 def test_filters_narrow_the_window_and_others_change_nothing() -> None:
     noon = datetime.fromtimestamp(NOON_US // 1_000_000, UTC)
-    window = ReadWindow().narrowed(
+    window = narrowed(
+        ReadWindow(),
         [
             GreaterThan(("offset",), 9),
             LessThanOrEqual(("offset",), 20),
@@ -101,51 +76,3 @@ def test_filters_narrow_the_window_and_others_change_nothing() -> None:
         Interval(3, 6),
         Interval(NOON_US, None),
     )
-
-
-@given(
-    sizes=st.lists(st.integers(1, 50), min_size=1, max_size=40),
-    target=st.integers(1, 200),
-    lo=st.integers(-5, 420),
-    width=st.integers(1, 420),
-)
-def test_slices_hold_every_group_in_time_once(sizes: list[int], target: int, lo: int, width: int) -> None:
-    groups = groups_of(sizes)
-    interval = Interval(lo, lo + width)
-    kept = [g for g in groups if g.timestamps is not None and interval.overlaps(*g.timestamps)]
-    found = slices(piece_of(groups), groups, interval, target)
-    held = [offset for s in found for offset in range(s.start_offset, s.end_offset or 0)]
-    assert held == [offset for g in kept for offset in range(g.base_offset, g.end_offset)]
-    if kept == groups:
-        assert len(found) <= max(1, round(sum(sizes) / target))
-
-
-def test_a_large_table_is_cut_evenly() -> None:
-    groups = groups_of([16] * 10)
-    assert [(s.start_offset, s.end_offset) for s in slices(piece_of(groups), groups, Interval(), 80)] == [
-        (0, 500),
-        (500, 1_000),
-    ]
-
-
-def test_offsets_decide_without_opening_a_file(tmp_path: Path) -> None:
-    orders = TopicFiles(tmp_path)
-    for start in range(0, 100, 20):
-        orders.table(start, start + 20)
-    for file in orders.files():
-        (tmp_path / file.path).write_bytes(b"not Parquet at all")
-    snapshot = read_snapshot(tmp_path, orders.name)
-    window = parse_options({**REQUIRED, "startingOffsets": "30", "endingOffsets": "41"}).window
-    (partition,) = plan_partitions(tmp_path, snapshot, window)
-    assert [(p.start_offset, p.end_offset) for p in partition.pieces] == [(30, 40), (40, 41)]
-    with pytest.raises(Corrupt, match="is damaged: its footer"):
-        plan_partitions(tmp_path, snapshot, ReadWindow(timestamps=Interval(NOON_US, None)))
-
-
-def test_tables_out_of_time_are_left_out_by_their_statistics(tmp_path: Path) -> None:
-    orders = TopicFiles(tmp_path)
-    for start in range(0, 100, 20):
-        orders.table(start, start + 20)
-    window = ReadWindow(timestamps=Interval(NOON_US + 45 * STEP_US, NOON_US + 61 * STEP_US))
-    (partition,) = plan_partitions(tmp_path, read_snapshot(tmp_path, orders.name), window)
-    assert [(p.start_offset, p.end_offset) for p in partition.pieces] == [(40, 60), (60, 80)]

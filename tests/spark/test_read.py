@@ -1,4 +1,4 @@
-"""What a user of ``spark.read.format("seaweedmq")`` sees, on real Spark."""
+"""``spark.read.format("seaweedmq")`` for its users, on real Spark."""
 
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,7 @@ def test_filters_give_the_same_rows_and_touch_fewer_files(spark: SparkSession, o
         for start in range(0, 100, 20):
             orders.table(start, start + 20, segment=segment)
     first = min(orders.files(1), key=lambda f: f.base_offset)
-    (orders.root / first.path).write_bytes(b"PAR1 is not enough")  # whoever opens it fails
+    (orders.root / first.path).write_bytes(b"PAR1 is not enough")  # opening it fails
     frame = read(spark, orders)
     keep = f"timestamp >= timestamp_micros({NOON_US + 20 * STEP_US})"
     assert offsets(frame.where("segment = 0 and offset >= 30 and offset < 41")) == list(range(30, 41))
@@ -165,7 +165,7 @@ def test_a_typed_topic_has_its_own_columns(spark: SparkSession, tmp_path: Path) 
     flights.table(0, 10)
     flights.log(10, 15)
     frame = read(spark, flights)
-    # The user's own column keeps its name; ours is called as in the Parquet files.
+    # The user's own column keeps its name; SeaweedMQ's is named as in the Parquet files.
     assert frame.columns == [
         *("topic", "segment", "offset", "_timestamp", "key"),
         *("carrier", "seats", "timestamp", "headers"),
@@ -218,7 +218,7 @@ def test_plain_parquet_needs_nothing_of_ours(spark: SparkSession, orders: TopicF
     [
         ({"bootstrap": "here"}, "InvalidArgument: .*'here'"),
         ({"startOffset": "1"}, "InvalidArgument: option '(?i:startOffset)' is unknown: did you mean 'startingOffsets'"),
-        ({"startingOffsets": "latest"}, "InvalidArgument: option 'startingOffsets' is 'latest': a batch read can not"),
+        ({"startingOffsets": "latest"}, "InvalidArgument: option 'startingOffsets' is 'latest': a batch read cannot"),
         ({"topic": "shop/nothing"}, "NotFound: no topic shop/nothing in .*: it has shop/orders"),
         ({"topic": "../etc"}, "InvalidArgument: namespace '..' is not allowed"),
         ({"topic": "orders"}, "InvalidArgument: topic 'orders' is not NAMESPACE/NAME"),

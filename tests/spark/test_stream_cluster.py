@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Copied:
-    """What a query gave to its sink, by batch."""
+    """A sink that collects the batches of a query."""
 
     def __init__(self) -> None:
         self._batches: dict[int, list[tuple[bytes, int]]] = {}
@@ -57,7 +57,7 @@ class Copied:
 
 
 class Traffic:
-    """Publishes numbered records of each key."""
+    """Publish numbered records of each key."""
 
     def __init__(self, publisher: "seaweedmq.Publisher") -> None:
         self._publisher = publisher
@@ -70,12 +70,13 @@ class Traffic:
 
 
 def kill_a_primary(cluster: Cluster, client: "seaweedmq.Client") -> None:
-    """The broker that serves the first open segment ends without a word."""
+    """Kill the broker that serves the first open segment."""
     description = client.admin.describe_topic(TOPIC)
     segment = next(s for s in description.segments if s.is_open)
     os.kill(cluster.pid_at(description.addresses[segment.primary]), signal.SIGKILL)
 
 
+@pytest.mark.deep
 def test_a_copy_is_whole_and_in_order_while_the_topic_splits_merges_and_loses_a_broker(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -139,6 +140,7 @@ spark.stop()
 """
 
 
+@pytest.mark.deep
 def test_executors_find_the_storage_and_need_nothing_else(tmp_path: Path) -> None:
     orders = TopicFiles(tmp_path / "storage")
     orders.table(0, 400)

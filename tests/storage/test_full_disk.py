@@ -1,4 +1,4 @@
-"""A write that fails for lack of space leaves nothing behind of any kind of file, and can be repeated."""
+"""A write that fails for lack of space leaves no file of any kind, and can be repeated."""
 
 import errno
 import os
@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, table_dir
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.ring import WHOLE_RING
-from seaweedmq.model.staged import Done, Manifest, Progress
+from seaweedmq.model.staged import BatchProgress, CompletedBatch, Manifest
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.staged_sweep import sweep
 from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.tables.delta_log import LogFolder
+from seaweedmq.storage.tables.delta.log_folder import LogFolder
 from seaweedmq.storage.tables.files import DirectoryTarget, convert_files
 from tests.support.full_disk import full_disk, tree
 from tests.support.segments import NAME, logs_of, make_frame, make_preamble, make_topic, tables_of, write_log
@@ -45,7 +45,7 @@ async def a_manifest(store: FileSegmentStore) -> None:
 
 
 async def progress(store: FileSegmentStore) -> None:
-    StagedSink(store.root, NAME, SINK).batch(0).note(Progress())
+    StagedSink(store.root, NAME, SINK).batch(0).note(BatchProgress())
 
 
 async def frames(store: FileSegmentStore) -> None:
@@ -55,7 +55,7 @@ async def frames(store: FileSegmentStore) -> None:
 
 
 async def a_batch_that_is_done(store: FileSegmentStore) -> None:
-    StagedSink(store.root, NAME, SINK).finish(Done(batch=0, ranges=()))
+    StagedSink(store.root, NAME, SINK).finish(CompletedBatch(batch=0, ranges=()))
 
 
 @pytest.mark.parametrize("room_bytes", [0, 10])
@@ -100,7 +100,7 @@ async def test_a_table_whose_fsync_fails_leaves_neither_of_its_names(
         with pytest.raises(StorageFailed, match="free space"):
             convert_files(tmp_path, make_topic(), await logs_of(store), None, 5_000)
     folder = tmp_path / table_dir(NAME)
-    assert tree(folder) == {}, "a second name alone would hold the space"
+    assert tree(folder) == {}, "a retained link alone would hold the space"
     convert_files(tmp_path, make_topic(), await logs_of(store), None, 5_000)
     assert len(await tables_of(store)) == 1
     await store.close()
@@ -167,7 +167,7 @@ def _full(*args: object, **options: object) -> None:
 
 
 def _full_after_two(fsync: Callable[[int], None]) -> Callable[[int], None]:
-    """The temporary file is fsynced, the one that takes its place is not."""
+    """The temporary file is fsynced, the rename is not."""
     left = [1]
 
     def call(fd: int) -> None:

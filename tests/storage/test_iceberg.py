@@ -1,4 +1,4 @@
-"""A topic's tables as a table of Iceberg's, in a catalog of SQLite: registered, not copied, and brought in line."""
+"""A topic's tables as an Iceberg table, in a catalog of SQLite: registered, not copied, and reconciled."""
 
 import datetime
 import sys
@@ -13,13 +13,13 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from seaweedmq.codec.iceberg_schema import iceberg_columns
 from seaweedmq.codec.payload.batch import full_schema
+from seaweedmq.codec.tables.iceberg_schema import iceberg_columns
 from seaweedmq.errors import AlreadyExists, DataLoss, InvalidArgument, NotFound, Unavailable, Unsupported
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import iceberg
 from seaweedmq.storage.iceberg import Exported, export_iceberg
-from seaweedmq.storage.tables.delta import reconcile
+from seaweedmq.storage.tables.delta.updater import reconcile
 from tests.support.open_tables import COLUMNS, by_polars, by_seaweedmq, content, folder_of, merge, unlink_within
 from tests.support.topic_files import TopicFiles
 from tests.support.typed_rows import TypedFiles
@@ -27,7 +27,7 @@ from tests.support.typed_rows import TypedFiles
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Polars would rather plan with a package of its own."""
+    """Polars prefers to plan with a separate package."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -92,7 +92,7 @@ def test_a_second_export_adds_what_is_new_and_drops_what_was_replaced_in_one_sna
     table = opened(orders)
     assert content(table.scan().to_arrow()) == content(by_seaweedmq(orders.root, orders.name))
     assert len(table.history()) == 2
-    assert table.scan(snapshot_id=first.snapshot).to_arrow().num_rows == 30, "and travels back"
+    assert table.scan(snapshot_id=first.snapshot).to_arrow().num_rows == 30, "and time travel works"
     unlink_within(orders, 0, 50)
     assert export(orders).removed == 2
     assert opened(orders).scan().to_arrow().num_rows == 0
@@ -175,7 +175,7 @@ def test_types_are_read_right_and_what_iceberg_has_not_is_left_out(
 def test_a_topic_whose_files_pyiceberg_can_not_read_is_refused_in_words(tmp_path: Path, kind: pa.DataType) -> None:
     assert "odd" in iceberg_columns(pa.schema([("odd", pa.list_(kind))])).unreadable
     files = TopicFiles(tmp_path, schema=pa.schema([("odd", kind)]))
-    with pytest.raises(Unsupported, match=r"shop/orders can not be exported to Iceberg: .*odd, "):
+    with pytest.raises(Unsupported, match=r"shop/orders cannot be exported to Iceberg, .*odd, "):
         export(files)
 
 
@@ -210,7 +210,7 @@ def test_the_other_columns_are_read_beside_one_that_is_left_out_for_what_is_in_i
 )
 def test_a_column_is_refused_whose_name_iceberg_gives_to_a_part_of_another(name: str, kind: pa.DataType) -> None:
     found = iceberg_columns(pa.schema([("s", kind), (name, pa.int64()), ("t.x", pa.int64())]))
-    assert found.unreadable == {name: "to Iceberg its name is that of a part of column 's'"}
+    assert found.unreadable == {name: "Iceberg gives a part of column 's' this name"}
     assert found.schema.names == ["s", "t.x"]
 
 
@@ -230,9 +230,9 @@ def test_what_is_in_the_way_is_named(orders: TopicFiles, tmp_path: Path, monkeyp
     orders.table(0, 10)
     with pytest.raises(NotFound, match="no topic shop/returns"):
         export_iceberg(orders.root, TopicName("shop", "returns"), "sqlite:///x.db")
-    with pytest.raises(InvalidArgument, match=r"catalog nowhere can not be opened .*\.pyiceberg\.yaml"):
+    with pytest.raises(InvalidArgument, match=r"catalog nowhere cannot be opened .*\.pyiceberg\.yaml"):
         export_iceberg(orders.root, orders.name, "nowhere")
-    with pytest.raises(InvalidArgument, match=r"catalog sqlite:////nonexistent/x[.]db can not be opened"):
+    with pytest.raises(InvalidArgument, match=r"catalog sqlite:////nonexistent/x[.]db cannot be opened"):
         export_iceberg(orders.root, orders.name, "sqlite:////nonexistent/x.db")
     export(orders)
     opened(orders).transaction().set_properties({iceberg.UID_KEY: "8"}).commit_transaction()

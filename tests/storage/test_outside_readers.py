@@ -1,4 +1,4 @@
-"""Other programs read the values that were written, of any type, or the column is left out by name."""
+"""Other programs read the written values, of any type, or the column is omitted by name."""
 
 import datetime
 import math
@@ -18,14 +18,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog import load_catalog
 
-from seaweedmq.codec.delta_schema import left_out
-from seaweedmq.codec.iceberg_schema import iceberg_columns
+from seaweedmq.codec.tables.delta_schema import left_out
+from seaweedmq.codec.tables.iceberg_schema import iceberg_columns
 from seaweedmq.errors import Unsupported
 from seaweedmq.storage.iceberg import export_iceberg
-from seaweedmq.storage.tables.delta import reconcile
+from seaweedmq.storage.tables.delta.updater import reconcile
 from tests.support.typed_rows import TypedFiles, drawn
 
-pytestmark = pytest.mark.deep
+pytestmark = pytest.mark.examples
 
 COUNT = 6
 EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 25
@@ -85,7 +85,7 @@ COLUMNS = st.dictionaries(
 
 
 def plain(value: Any) -> Any:
-    """A value without what differs between types that hold the same."""
+    """Return a value without the differences of equivalent types."""
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
@@ -100,7 +100,7 @@ def plain(value: Any) -> Any:
 
 
 def as_pyiceberg_reads(value: Any, kind: pa.DataType) -> Any:
-    """It takes a null list or map of structs for an empty one: pyiceberg 0.12, in the way around
+    """pyiceberg 0.12 reads a null list or map of structs as an empty one, in its workaround for
     https://github.com/apache/arrow/issues/38809."""
     if pa.types.is_struct(kind) and value is not None:
         return {
@@ -117,7 +117,7 @@ def as_pyiceberg_reads(value: Any, kind: pa.DataType) -> Any:
 
 
 def polars_reads(kind: pa.DataType) -> bool:
-    """Whether polars reads a type: else it refuses the column by name, as the files have not what Delta declares."""
+    """Whether polars reads a type: if not, it rejects the column by name, as the files differ from Delta's schema."""
     if pa.types.is_uint64(kind) or pa.types.is_fixed_size_list(kind):
         return False
     if pa.types.is_map(kind):

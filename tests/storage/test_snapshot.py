@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.codec.documents import lineage_document, lineage_from_document, topic_document, topic_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path
+from seaweedmq.codec.state.documents import lineage_document, lineage_from_document, topic_document, topic_from_document
 from seaweedmq.core.files.snapshot import SnapshotPiece, plan_snapshot
 from seaweedmq.errors import Corrupt, DataLoss, InvalidArgument, NotFound, Unsupported
 from seaweedmq.model.files import FileKind, SegmentFile

@@ -1,4 +1,4 @@
-"""What sinks leave in the storage, and what becomes of it."""
+"""Batches that sinks leave in the storage, and their cleanup."""
 
 import os
 import time
@@ -13,19 +13,28 @@ from seaweedmq.codec.paths import TOPICS
 from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.ring import WHOLE_RING
-from seaweedmq.model.staged import Done, Finished, Manifest, Place, Progress, Reached, StagedFile
+from seaweedmq.model.staged import (
+    BatchProgress,
+    CompletedBatch,
+    FinishedSegment,
+    Manifest,
+    SegmentProgress,
+    StagedFile,
+    StagedSegment,
+)
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage import staged_sweep, staging
+from seaweedmq.storage import staged_frames, staged_sweep
 from seaweedmq.storage.snapshot import list_files, read_snapshot
+from seaweedmq.storage.staged_frames import StagedFrames
 from seaweedmq.storage.staged_sweep import sweep
-from seaweedmq.storage.staging import StagedFrames, StagedSink
+from seaweedmq.storage.staging import StagedSink
 from tests.support.topic_files import TopicFiles
 
 NAME = TopicName("shop", "orders")
 
 
 def swept_later(root: Path) -> int:
-    """Folders that went at a second sweep, more than an hour after the first one."""
+    """Return the folders that a second sweep removed, more than an hour after the first one."""
     assert sweep(root, NAME) == 0
     at = time.time() - 3_700
     for verdict in (root / "topics" / "shop" / "orders" / ".staged").glob(".due-*"):
@@ -44,7 +53,7 @@ def frame(slot_min: int, slot_max: int, payload: bytes = b"8 bytes.") -> bytes:
 
 def manifest(*files: StagedFile, batch: int = 3) -> Manifest:
     return Manifest(
-        topic_uid=7, batch=batch, producer_id=9, ring=WHOLE_RING, files=files, roots=(Place(0, WHOLE_RING, ()),)
+        topic_uid=7, batch=batch, producer_id=9, ring=WHOLE_RING, files=files, roots=(StagedSegment(0, WHOLE_RING, ()),)
     )
 
 
@@ -94,16 +103,16 @@ def test_what_was_noted_last_is_what_is_known(sink: StagedSink) -> None:
     batch = sink.batch(3)
     with batch.staging("0") as file:
         batch.put_manifest(manifest(file.finish()))
-    assert batch.progress() == Progress()
-    note = Progress(
-        places=(Place(1, WHOLE_RING, (0,)),),
-        finished={0: Finished(5, (1,))},
-        reached={0: Reached(5, 50), 1: Reached(1, 51)},
+    assert batch.progress() == BatchProgress()
+    note = BatchProgress(
+        places=(StagedSegment(1, WHOLE_RING, (0,)),),
+        finished={0: FinishedSegment(5, (1,))},
+        reached={0: SegmentProgress(5, 50), 1: SegmentProgress(1, 51)},
     )
-    batch.note(Progress(reached={0: Reached(5, 50)}))
+    batch.note(BatchProgress(reached={0: SegmentProgress(5, 50)}))
     batch.note(note)
     assert batch.progress() == note
-    assert note.record_count == 6  # five that the first kept, and one of its successor's
+    assert note.record_count == 6  # five in the first segment, and one in its successor
 
 
 def test_a_batch_is_as_old_as_its_manifest_whatever_was_noted_since(sink: StagedSink) -> None:
@@ -112,7 +121,7 @@ def test_a_batch_is_as_old_as_its_manifest_whatever_was_noted_since(sink: Staged
         batch.put_manifest(manifest(file.finish()))
     at = int(time.time()) - 700
     os.utime(batch.folder / "manifest.json", (at, at))
-    batch.note(Progress(reached={0: Reached(5, 50)}))
+    batch.note(BatchProgress(reached={0: SegmentProgress(5, 50)}))
     assert batch.begun_us() == at * US_PER_S
     os.utime(batch.folder / "manifest.json", (at + 1_000, at + 1_000))
     assert batch.begun_us() == 0, "the clock was set back since: it may be of any age"
@@ -123,7 +132,7 @@ def test_a_batch_that_is_done_leaves_a_mark_and_nothing_else(sink: StagedSink) -
     for number in (2, 3):
         with sink.batch(number).staging("0") as file:
             file.finish()
-    done = Done(batch=3, ranges=(WHOLE_RING,))
+    done = CompletedBatch(batch=3, ranges=(WHOLE_RING,))
     sink.finish(done)
     assert sink.done() == done
     assert [path.name for path in sink.batch(3).folder.parent.iterdir()] == ["done.json"]
@@ -133,9 +142,9 @@ def test_a_driver_that_comes_late_sets_no_mark_back(sink: StagedSink) -> None:
     for number in (3, 4):
         with sink.batch(number).staging("0") as file:
             file.finish()
-    newer = Done(batch=4, ranges=(WHOLE_RING,))
+    newer = CompletedBatch(batch=4, ranges=(WHOLE_RING,))
     sink.finish(newer)
-    sink.finish(Done(batch=3, ranges=()))
+    sink.finish(CompletedBatch(batch=3, ranges=()))
     assert sink.done() == newer
 
 
@@ -151,7 +160,7 @@ def test_damage_of_a_payload_is_not_passed_on(sink: StagedSink) -> None:
     frames = StagedFrames(batch.folder, [staged])
     first, second = frames.headers()
     assert frames.payload(first) == b"8 bytes."
-    with pytest.raises(Corrupt, match=r"\.frames is damaged behind byte 152: restore it"):
+    with pytest.raises(Corrupt, match=r"\.frames is damaged after byte 152: restore it"):
         frames.payload(second)
     frames.close()
 
@@ -161,44 +170,44 @@ def test_each_segment_reads_the_headers_of_its_own_frames_and_any_number_of_file
 ) -> None:
     batch = sink.batch(3)
     files = []
-    for _ in range(staging.OPEN_FILES_MAX + 3):
+    for _ in range(staged_frames.OPEN_FILES_MAX + 3):
         with batch.staging("0") as file:
             file.write([frame(slot, slot) for slot in range(4)], 12)
             files.append(file.finish())
     frames = StagedFrames(batch.folder, files)
     assert len(list(frames.headers(0, 1))) == len(files)
     looked: list[bytes] = []
-    decode = staging.decode_header
-    monkeypatch.setattr(staging, "decode_header", lambda data: looked.append(data) or decode(data))
+    decode = staged_frames.decode_header
+    monkeypatch.setattr(staged_frames, "decode_header", lambda data: looked.append(data) or decode(data))
     assert [f.file for f in frames.headers(2, 3)] == list(range(len(files)))
-    assert len(looked) == len(files), "and of nobody else's"
-    assert len(frames._open) <= staging.OPEN_FILES_MAX  # noqa: SLF001
+    assert len(looked) == len(files), "and of no other batch"
+    assert len(frames._open) <= staged_frames.OPEN_FILES_MAX  # noqa: SLF001
     frames.close()
 
 
 def test_a_sink_keeps_to_its_topic_though_another_one_takes_the_name(tmp_path: Path, sink: StagedSink) -> None:
-    sink.keep_to(7)
-    StagedSink(tmp_path, NAME, "q-2").keep_to(8)
-    sink.keep_to(7)
+    sink.bind_topic(7)
+    StagedSink(tmp_path, NAME, "q-2").bind_topic(8)
+    sink.bind_topic(7)
     for _ in range(2):
         with pytest.raises(NotFound, match="shop/orders was deleted and created again since this query began to"):
-            sink.keep_to(8)
-    StagedSink(tmp_path, NAME, "q").keep_to(8)
+            sink.bind_topic(8)
+    StagedSink(tmp_path, NAME, "q").bind_topic(8)
 
 
 def test_a_sink_of_a_namespace_that_is_not_there_brings_nothing_to_life(tmp_path: Path) -> None:
     topics = tmp_path / TOPICS
     topics.mkdir()
     with pytest.raises(NotFound, match="topic shop/orders is no longer in the storage"):
-        StagedSink(tmp_path, NAME, "q-1").keep_to(7)
+        StagedSink(tmp_path, NAME, "q-1").bind_topic(7)
     assert list(topics.iterdir()) == []
 
 
 def test_which_topic_a_sink_keeps_to_is_forgotten_long_after_the_sink_is_gone(tmp_path: Path, sink: StagedSink) -> None:
     with sink.batch(1).staging("0"):
-        sink.keep_to(7)
-    StagedSink(tmp_path, NAME, "q-2").keep_to(7)
-    StagedSink(tmp_path, NAME, "q-3").keep_to(7)
+        sink.bind_topic(7)
+    StagedSink(tmp_path, NAME, "q-2").bind_topic(7)
+    StagedSink(tmp_path, NAME, "q-3").bind_topic(7)
     marks = tmp_path / "topics" / "shop" / ".sinks" / "orders"
     for name, days in (("q-1-7", 31), ("q-2-7", 31), ("q-3-7", 29)):
         at = time.time() - days * 86_400
@@ -222,7 +231,7 @@ def test_damage_is_said_and_where_it_is(sink: StagedSink) -> None:
             (batch.manifest(), list(StagedFrames(batch.folder, [staged]).headers()))
         path.write_bytes(whole)
     (batch.folder / staged.name).unlink()
-    with pytest.raises(Corrupt, match="is gone, which the manifest beside it names"):
+    with pytest.raises(Corrupt, match="of the manifest is missing"):
         list(StagedFrames(batch.folder, [staged]).headers())
 
 
@@ -242,7 +251,7 @@ def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_pa
     long_ago = StagedSink(tmp_path, NAME, "q-2")
     with long_ago.batch(0).staging("0") as file:
         file.finish()
-    long_ago.finish(Done(batch=0, ranges=()))
+    long_ago.finish(CompletedBatch(batch=0, ranges=()))
     for folder, days in (
         (begun.folder, 90),
         (given_up.folder, 2),
@@ -262,7 +271,7 @@ def test_what_a_killed_writer_left_aside_goes_after_a_day_and_keeps_no_sink_aliv
 ) -> None:
     with sink.batch(0).staging("0") as file:
         file.finish()
-    sink.finish(Done(batch=0, ranges=()))
+    sink.finish(CompletedBatch(batch=0, ranges=()))
     folder = sink.batch(0).folder.parent
     topic = folder.parent.parent
     for where in (folder, topic):
@@ -285,8 +294,8 @@ def test_a_clock_that_is_ahead_for_a_while_sweeps_nothing(
 ) -> None:
     with sink.batch(0).staging("0") as file:
         file.finish()
-    sink.keep_to(7)
-    StagedSink(tmp_path, NAME, "q-2").keep_to(7)
+    sink.bind_topic(7)
+    StagedSink(tmp_path, NAME, "q-2").bind_topic(7)
     clock_s = time.time()
     monkeypatch.setattr(staged_sweep, "clock_s", lambda _: clock_s)
     touch = Path.touch
@@ -306,9 +315,9 @@ def test_a_clock_that_is_ahead_for_a_while_sweeps_nothing(
     assert [sweep_at(40, minute) for minute in (0, 20, 50)] == [0, 0, 0]
     assert len(list(top.glob(".due-*"))) == 2, "the batch, and the mark of the sink that has nothing else"
     assert sweep_at(0) == 0
-    assert list(top.glob(".due-*")) == [], "taken back"
+    assert list(top.glob(".due-*")) == [], "removed"
     assert [sweep_at(50, minute) for minute in (0, 59)] == [0, 0]
-    assert sweep_at(40) == 0, "the verdict is of a later day"
+    assert sweep_at(40) == 0, "the decision is of a later day"
     assert sweep_at(40, 61) == 1
     assert not sink.batch(0).folder.exists()
 

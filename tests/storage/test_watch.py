@@ -1,4 +1,4 @@
-"""A topic that is looked at again and again."""
+"""Repeated checks of a topic for changes."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tests.support.topic_files import TopicFiles
 
 
 class Clock:
-    """Goes on when it is told."""
+    """A pause that ends on request."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -44,7 +44,7 @@ def test_a_look_finds_what_is_new_and_nothing_else_is_made_anew(orders: TopicFil
 def test_a_file_is_found_that_came_at_the_same_time_as_the_one_before(
     orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TopicWatch, "_state", lambda self, path: (1, 2, 3))  # a clock that stands still
+    monkeypatch.setattr(TopicWatch, "_state", lambda self, path: (1, 2, 3))  # a clock without progress
     clock = Clock()
     looks = TopicWatch(orders.root, orders.name, clock)
     orders.table(0, 20)

@@ -1,4 +1,4 @@
-"""Real commands against a real `seaweedmq up`."""
+"""Runner of real commands against a real `seaweedmq up`."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ CLUSTER_TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class Done:
-    """A command that ended."""
+    """The result of a command that ended."""
 
     status: int
     stdout: bytes
@@ -50,13 +50,13 @@ def run(*arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = Non
 
 
 SeveralRun = Callable[..., list[Done]]
-"""Runs commands to their ends, one after another: each argument has those of a command."""
+"""Runner of commands, one after another: each argument has those of a command."""
 
 
 @contextlib.contextmanager
 def several() -> Iterator[SeveralRun]:
-    """Run all commands in one process, as long as the ``with`` block runs: Java starts once, and takes most of the time
-    of a command on Spark.
+    """Run all commands in one process during the ``with`` block: Java, most of a Spark command's time, then starts
+    once.
     """
     command = [sys.executable, "-m", "tests.support.several_commands"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -86,16 +86,16 @@ class Cluster:
     addresses: str
     pids: tuple[int, ...]
     family: tuple[psutil.Process, ...]
-    """Itself, etcd and the brokers."""
+    """Its own process, etcd and the brokers."""
     kafka: str = ""
-    """Where Kafka clients are listened for."""
+    """Listen addresses for Kafka clients."""
 
     def run(self, *arguments: str, stdin: bytes = b"") -> Done:
         """Run a command with this cluster as bootstrap."""
         return run(*arguments, stdin=stdin, env={"SEAWEEDMQ_BOOTSTRAP": self.addresses})
 
     def ok(self, *arguments: str, stdin: bytes = b"") -> str:
-        """What a command prints that must succeed."""
+        """Run a command that must succeed; return its output."""
         done = self.run(*arguments, stdin=stdin)
         assert done.status == 0, done.stderr
         return done.text
@@ -115,16 +115,26 @@ class Cluster:
 
 @contextlib.contextmanager
 def running_cluster(
-    data: Path, *, brokers: int = 1, port: int = 0, kafka_port: int | None = None, config: Path | None = None
+    data: Path,
+    *,
+    brokers: int = 1,
+    port: int = 0,
+    kafka_port: int | None = None,
+    config: Path | None = None,
+    executable: Sequence[str] = COMMAND,
 ) -> Iterator[Cluster]:
-    """`seaweedmq up` on free ports; killed with all its children if the test did not stop it."""
-    command = [*COMMAND, "up", "--brokers", str(brokers), "--port", str(port), "--data", str(data)]
+    """Start `seaweedmq up` on free ports; kill it with its children if the test did not stop it.
+
+    An ``executable`` other than the tree's runs outside of the tree, since its children import from their folder.
+    """
+    folder = None if executable is COMMAND else data.parent
+    command = [*executable, "up", "--brokers", str(brokers), "--port", str(port), "--data", str(data)]
     if kafka_port is not None:
         command += ["--kafka-port", str(kafka_port)]
     if config is not None:
         command += ["--config", str(config)]
     with (data.parent / "up.log").open("ab") as log:
-        up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL)
+        up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, cwd=folder)
     family: list[psutil.Process] = [psutil.Process(up.pid)]
     try:
         assert up.stdout is not None

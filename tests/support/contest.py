@@ -1,4 +1,4 @@
-"""Work for the client processes of ``benchmarks.contest``, which import it by name."""
+"""Jobs for the client processes of ``benchmarks.contest``, which import them by name."""
 
 import os
 import signal

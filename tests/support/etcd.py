@@ -9,7 +9,7 @@ from seaweedmq.coordination.local import LocalEtcd
 
 @contextlib.asynccontextmanager
 async def running_etcd(directory: Path) -> AsyncIterator[LocalEtcd]:
-    """A started LocalEtcd; killed at the end, whatever the test did to it."""
+    """Start a LocalEtcd; kill it at the end, in any state."""
     etcd = LocalEtcd(directory, fsync=False)
     await etcd.start()
     try:

@@ -1,4 +1,4 @@
-"""A disk that takes no more, without a mount: a bound on the size of files, which fails writes as a full disk does."""
+"""Simulation of a full disk without a mount: a limit on the size of files, which fails writes as a full disk does."""
 
 import contextlib
 import resource
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def full_disk(file_bytes_max: int) -> Iterator[None]:
-    """Let no file of this process grow beyond a size, in bytes. Python ignores the signal, so that writes raise."""
+    """Limit the size in bytes of this process's files. Python ignores the signal, so that writes raise."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, before[1]))
     try:
@@ -18,5 +18,5 @@ def full_disk(file_bytes_max: int) -> Iterator[None]:
 
 
 def tree(root: Path) -> dict[str, int]:
-    """All files below a folder, by path, with their sizes."""
+    """Return all files below a directory, by path, with their sizes."""
     return {str(path.relative_to(root)): path.stat().st_size for path in root.rglob("*") if path.is_file()}

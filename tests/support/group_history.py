@@ -1,8 +1,8 @@
-"""What the members of a consumer group were given, against what was sent: the rules that hold for a group as a whole.
+"""Rules for the history of a consumer group: records delivered to its members against records sent.
 
-Nothing is lost, the records of a key come in order whoever gets them, and a record comes again only after the death of
-a member that had it. Pure functions over recorded histories, like ``history``, whose rules on values and places apply
-to groups as well.
+No record is lost, the records of a key are delivered in order across members, and a record is redelivered only after
+the death of a member that had it. Pure functions over recorded histories, like ``history``, whose rules on values and
+offsets apply to groups as well.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ from tests.support.history import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """One record that a member was given. Written down before it is acknowledged."""
+    """A record delivered to a member, noted before it is acknowledged."""
 
     member: str
-    """One life of one member: who replaces it is another."""
+    """Incarnation of a member: a replacement has another name."""
     at_ns: int
-    """Of one clock for all members."""
+    """Time by one clock for all members."""
     segment: int
     offset: int
     key: bytes
@@ -38,20 +38,24 @@ class Delivered:
 
 @dataclass(slots=True)
 class GroupHistory:
-    """One topic, as the members of one group saw it."""
+    """One topic, as the members of one group observed it."""
 
     sent: list[Sent] = field(default_factory=list)
     delivered: list[Delivered] = field(default_factory=list)
     deaths_ns: dict[str, int] = field(default_factory=dict)
-    """Member -> a time not later than its death: killed, or frozen for so long that the group goes on without it. The
-    order in which a frozen one goes on when it wakes is not judged: it can not know yet that others have its segments.
+    """Member -> a time not later than its death: killed, or frozen until the group removed it. The records that a
+    frozen one processes after waking are not judged by order: it cannot know yet that others own its segments.
     """
 
 
 def check_group(history: GroupHistory, *, complete: bool, members_refuse: bool = False) -> list[Violation]:
-    """All rules. ``complete``: the group went on until it had read everything that was sent. ``members_refuse``: what
-    was had behind a record that was refused, and not yet delivered again, comes again with it when its segment is given
-    to another member; no order is judged then.
+    """Return the violations of all rules.
+
+    Args:
+        history: The observations of the group.
+        complete: Whether the group continued until it had read everything that was sent.
+        members_refuse: Whether members reject records: those delivered after a rejected record that is not redelivered
+            yet come again with it when its segment moves to another member, and no order is judged.
     """
     polled = [
         Polled(reader=d.member, segment=d.segment, offset=d.offset, key=d.key, value=d.value) for d in history.delivered
@@ -69,7 +73,7 @@ def check_group(history: GroupHistory, *, complete: bool, members_refuse: bool =
 
 
 def lost_by_group(history: GroupHistory) -> Iterator[Violation]:
-    """Every acknowledged record was given to some member."""
+    """Yield acknowledged records that no member got."""
     given = {d.value for d in history.delivered}
     for s in history.sent:
         if s.outcome is Outcome.ACKED and s.value not in given:
@@ -77,15 +81,15 @@ def lost_by_group(history: GroupHistory) -> Iterator[Violation]:
 
 
 def in_order(history: GroupHistory) -> Iterator[Violation]:
-    """Along a key every record comes after those that living members have had.
+    """Yield records of a key that precede records that living members have had.
 
-    So a member that goes back to an earlier record of a key, or to the same one, does so because whoever had got
-    further is dead; and of two living members only one has a key at a time.
+    A member returns to an earlier record of a key, or to the same one, only if the member that had got further is dead;
+    and of two living members only one has a key at a time.
     """
     sequence_of = {s.value: s.sequence for s in history.sent}
     furthest: dict[bytes, dict[str, Delivered]] = {}
     had: set[tuple[str, bytes]] = set()
-    for d in sorted(history.delivered, key=lambda d: d.at_ns):  # stable: a member's own order stays
+    for d in sorted(history.delivered, key=lambda d: d.at_ns):  # stable: keeps each member's own order
         sequence = sequence_of.get(d.value)
         if sequence is None or d.at_ns > history.deaths_ns.get(d.member, d.at_ns):
             continue
@@ -99,6 +103,6 @@ def in_order(history: GroupHistory) -> Iterator[Violation]:
                     rule, f"{d.member} got {short(d.value)} after {other}, which lives, got {short(last.value)}"
                 )
             else:
-                del members[other]  # what the dead one had beyond this comes again
+                del members[other]  # the dead member's later records are redelivered
         members[d.member] = d
         had.add((d.member, d.value))

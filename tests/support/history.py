@@ -1,7 +1,7 @@
-"""What publishers were told against what subscribers read: a checker in the manner of Jepsen's for Kafka.
+"""Checker of the outcomes that publishers got against the records that subscribers read, like Jepsen's for Kafka.
 
 Pure functions over recorded histories; the simulation and the fault tests on real processes both use them. A history
-says nothing of how the cluster works, only what its users saw.
+contains no internals of the cluster, only its users' observations.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,46 +11,47 @@ from enum import StrEnum
 
 class Outcome(StrEnum):
     ACKED = "acked"
-    """The publisher was told that it is kept."""
+    """The publisher got an acknowledgement."""
     REFUSED = "refused"
-    """The publisher was told that it never will be."""
+    """The publisher got an error that rules out storage."""
     UNKNOWN = "unknown"
-    """Nobody can tell: an ambiguous error, or the publisher died first."""
+    """The outcome is unknown: an ambiguous error, or the publisher died first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """One record that a publisher sent. ``value`` is unique in the history."""
+    """A record that a publisher sent. ``value`` is unique in the history."""
 
     producer: str
     key: bytes
     sequence: int
-    """Rises with every record of the key. A key has one producer."""
+    """Increases with every record of the key. A key has one producer."""
     value: bytes
     outcome: Outcome
     segment: int | None = None
-    """Of the receipt, if acknowledged; so is ``offset``."""
+    """Segment in the receipt, if acknowledged; so is ``offset``."""
     offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polled:
-    """One record that a reader got. The history keeps them in the order of delivery."""
+    """A record that a reader got. The history keeps them in the order of delivery."""
 
     reader: str
-    """One life of one reader: who starts again is another reader."""
+    """Incarnation of a reader: a restarted one has another name."""
     segment: int
     offset: int
     key: bytes
     value: bytes
     partition: int | None = None
-    """Of a topic with partitions: a key may be in another one than before when there are more, and is in order in each.
+    """Partition of the record, in a topic with partitions: a key may move when their number grows, and is in order in
+    each.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was broken."""
+    """A broken promise."""
 
     rule: str
     detail: str
@@ -61,23 +62,24 @@ class Violation:
 
 @dataclass(slots=True)
 class History:
-    """One topic's records, as its users saw them."""
+    """One topic's records, as its users observed them."""
 
     sent: list[Sent] = field(default_factory=list)
     polled: list[Polled] = field(default_factory=list)
 
     def polled_by(self, reader: str) -> list[Polled]:
-        """What one reader got, in order."""
+        """Return one reader's records, in order."""
         return [p for p in self.polled if p.reader == reader]
 
 
 def short(value: bytes) -> str:
-    """Enough of a value to find it in a log."""
+    """Return enough of a value to find it in a log."""
     return repr(value) if len(value) <= 24 else f"{value[:24]!r}..."
 
 
 def check(history: History, *, complete: Iterable[str] = ()) -> list[Violation]:
-    """All rules. ``complete`` names the readers that read from the earliest record to the end, after all was sent."""
+    """Return violations of all rules. ``complete`` names readers from the earliest record to the end, after all was
+    sent."""
     rules = (
         one_value_per_offset(history.polled),
         unknown_values(history),
@@ -92,7 +94,7 @@ def check(history: History, *, complete: Iterable[str] = ()) -> list[Violation]:
 
 
 def lost(history: History, *, complete: Iterable[str] = ()) -> Iterator[Violation]:
-    """Every acknowledged record is read by every complete reader; any other reader that got past it must have got it.
+    """Yield acknowledged records that a complete reader, or one that got past them, did not read.
 
     A reader "got past" an offset if it read a lower and a higher one of the same segment.
     """
@@ -119,7 +121,7 @@ def lost(history: History, *, complete: Iterable[str] = ()) -> Iterator[Violatio
 
 
 def duplicated(polled: Sequence[Polled]) -> Iterator[Violation]:
-    """A value stands at one place, and a reader gets it once."""
+    """Yield values at two offsets, and values that a reader got twice."""
     places: dict[bytes, tuple[int, int]] = {}
     got: set[tuple[str, bytes]] = set()
     for p in polled:
@@ -134,7 +136,7 @@ def duplicated(polled: Sequence[Polled]) -> Iterator[Violation]:
 
 
 def one_value_per_offset(polled: Sequence[Polled]) -> Iterator[Violation]:
-    """Whoever reads an offset reads the same record. Reading what is later undone breaks this one."""
+    """Yield offsets with different records for different readers, as after reading data that is later lost."""
     content: dict[tuple[int, int], Polled] = {}
     for p in polled:
         first = content.setdefault((p.segment, p.offset), p)
@@ -146,7 +148,7 @@ def one_value_per_offset(polled: Sequence[Polled]) -> Iterator[Violation]:
 
 
 def reordered(history: History) -> Iterator[Violation]:
-    """A reader gets the records of a key in the order they were sent, at rising offsets."""
+    """Yield records of a key that a reader got out of order, or at falling offsets."""
     sequence_of = {s.value: s.sequence for s in history.sent}
     last: dict[tuple[str, bytes, int | None], tuple[int, Polled]] = {}
     for p in history.polled:
@@ -165,7 +167,7 @@ def reordered(history: History) -> Iterator[Violation]:
 
 
 def not_contiguous(polled: Sequence[Polled]) -> Iterator[Violation]:
-    """Within a segment a reader gets every offset from its first one on, one after another."""
+    """Yield gaps: within a segment a reader gets every offset from its first one on, one after another."""
     last: dict[tuple[str, int], int] = {}
     for p in polled:
         before = last.get((p.reader, p.segment))
@@ -175,7 +177,7 @@ def not_contiguous(polled: Sequence[Polled]) -> Iterator[Violation]:
 
 
 def unknown_values(history: History) -> Iterator[Violation]:
-    """What is read was sent, with that key."""
+    """Yield records that were never sent with that key."""
     key_of = {s.value: s.key for s in history.sent}
     for p in history.polled:
         if key_of.get(p.value) != p.key:
@@ -183,7 +185,7 @@ def unknown_values(history: History) -> Iterator[Violation]:
 
 
 def refused_and_read(history: History) -> Iterator[Violation]:
-    """What the publisher was told never to be kept is not read."""
+    """Yield records that were read although the publisher got an error that rules out storage."""
     refused = {s.value for s in history.sent if s.outcome is Outcome.REFUSED}
     for p in history.polled:
         if p.value in refused:
@@ -191,7 +193,7 @@ def refused_and_read(history: History) -> Iterator[Violation]:
 
 
 def elsewhere(history: History) -> Iterator[Violation]:
-    """A record is read where its receipt says."""
+    """Yield records that were read at another offset than their receipts have."""
     receipts = {
         s.value: (s.segment, s.offset) for s in history.sent if s.outcome is Outcome.ACKED and s.offset is not None
     }

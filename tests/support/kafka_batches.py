@@ -1,4 +1,4 @@
-"""Kafka's record batches for tests: as aiokafka builds and reads them, and as nobody should."""
+"""Kafka record batches for tests: valid ones of aiokafka, and invalid ones."""
 
 import struct
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
 class Record(NamedTuple):
-    """As clients know it."""
+    """A record as clients know it."""
 
     key: bytes | None
     value: bytes | None
@@ -30,7 +30,7 @@ class Record(NamedTuple):
 def batch_of(
     records: Sequence[Record], compression: int = NONE, *, producer: tuple[int, int, int] = (-1, -1, -1)
 ) -> bytes:
-    """What aiokafka's producer would send."""
+    """Return the batch that aiokafka's producer would send."""
     builder = DefaultRecordBatchBuilder(2, compression, 0, *producer, 1 << 30)
     for number, record in enumerate(records):
         builder.append(number, record.timestamp_ms, record.key, record.value, list(record.headers))
@@ -38,7 +38,7 @@ def batch_of(
 
 
 def batch_around(records: bytes, count: int = 1, **changes: int) -> bytes:
-    """A batch of these bytes, whatever they are, with a header that is right but for the changes: the CRC, too."""
+    """Return a batch of any bytes with a header that is valid, including the CRC, except for the changes."""
     header = BatchHeader(0, 0, -1, 2, 0, 0, count - 1, T0_MS, T0_MS, -1, -1, -1, count)
     header = header._replace(batch_length=HEADER_BYTES - 12 + len(records))._replace(**changes)
     unsigned = _HEADER.pack(*header) + records
@@ -48,7 +48,7 @@ def batch_around(records: bytes, count: int = 1, **changes: int) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    """A number as records have lengths and counts."""
+    """Encode a number as records encode lengths and counts."""
     zigzag, octets = number << 1 ^ number >> 63, bytearray()
     while zigzag > 0x7F:
         octets.append(zigzag & 0x7F | 0x80)
@@ -57,7 +57,7 @@ def varint(number: int) -> bytes:
 
 
 def changed(batch: bytes, **changes: int) -> bytes:
-    """The same records under another header."""
+    """Return the same records under another header."""
     header = read_header(batch)._asdict() | changes
     if "crc" not in changes:
         del header["crc"]
@@ -65,7 +65,7 @@ def changed(batch: bytes, **changes: int) -> bytes:
 
 
 def records_in(batch: bytes) -> list[Record]:
-    """As aiokafka reads them."""
+    """Return the records that aiokafka reads."""
     return [
         Record(r.key, r.value, tuple(r.headers), -1 if r.timestamp is None else r.timestamp)
         for r in DefaultRecordBatch(batch)
@@ -73,7 +73,7 @@ def records_in(batch: bytes) -> list[Record]:
 
 
 def packed(compression: int, data: bytes) -> bytes:
-    """Compressed, snappy as one raw block."""
+    """Compress data, with snappy as one raw block."""
     if compression == SNAPPY:
         return bytes(cramjam.snappy.compress_raw(data))
     if compression == LZ4:
@@ -82,13 +82,13 @@ def packed(compression: int, data: bytes) -> bytes:
 
 
 def lz4_frame(data: bytes, *, linked: bool = False, content_checksum: bool = False) -> bytes:
-    """An LZ4 frame. Kafka's clients do not link its blocks; lz4's own libraries do by default."""
+    """Return an LZ4 frame. Kafka clients do not link its blocks; lz4's own libraries do by default."""
     packer = cramjam.lz4.Compressor(block_linked=linked, content_checksum=content_checksum)
     packer.compress(data)
     return bytes(packer.finish())
 
 
 def frame_bytes(batch: bytes, base_offset: int = 0, slot: int = 0) -> bytes:
-    """The frame of a sound batch as a broker stores it."""
+    """Return the frame of a valid batch as a broker stores it."""
     frame: Frame = frame_of_batch(batch, slot, check_batch(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX))
     return stamp(frame.header_bytes, base_offset) + bytes(frame.payload)

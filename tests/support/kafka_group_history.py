@@ -1,7 +1,7 @@
-"""What the members of a group of Kafka's clients were given and committed: the rules that hold whoever coordinates.
+"""Rules for records delivered to members of a Kafka group and for their commits, under any coordinator.
 
-Kafka gives a record again when whoever had it did not commit it, so that a record comes twice is no fault. What was
-committed counts for good: nobody may commit less afterwards, see less, or begin below it.
+Kafka redelivers uncommitted records, so that a repeated record violates no rule. A commit is final: no member may
+commit less afterwards, fetch less, or begin below it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,21 +16,21 @@ Partition: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """An offset that the coordinator said it has: after a commit, or when asked. Times are of one clock for all."""
+    """An offset that the coordinator reported: after a commit, or in a fetch. All times are of one clock."""
 
     who: str
     generation: int
     partition: Partition
     offset: int
     begin_ns: int
-    """When it was sent, or asked."""
+    """Time of the request."""
     end_ns: int
-    """When the answer was there."""
+    """Time of the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assigned:
-    """A member was given a partition; it did not yet ask for its offset."""
+    """A partition assigned to a member that has not fetched its offset yet."""
 
     member: str
     generation: int
@@ -40,7 +40,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A record that came to a member, as it was written down, before it was committed."""
+    """A record delivered to a member, noted before it was committed."""
 
     member: str
     partition: Partition
@@ -50,21 +50,21 @@ class Given:
 
 @dataclass(slots=True)
 class Tenures:
-    """One group; each member's own events are in their order."""
+    """The history of one group; each member's own events are in their order."""
 
     committed: list[Committed] = field(default_factory=list)
-    """With what was seen by others."""
+    """Offsets reported to members and to clients outside the group."""
     assigned: list[Assigned] = field(default_factory=list)
     given: list[Given] = field(default_factory=list)
 
 
 def check_tenures(history: Tenures) -> list[Violation]:
-    """All rules."""
+    """Return the violations of all rules."""
     return [*back(history.committed), *two_owners(history.assigned), *below(history)]
 
 
 def back(committed: Sequence[Committed]) -> Iterator[Violation]:
-    """What begins after an offset was known to be committed knows of no lower one."""
+    """Yield offsets below one that was reported before their request began."""
     furthest: dict[Partition, Committed] = {}
     moments = chain(((c.begin_ns, False, c) for c in committed), ((c.end_ns, True, c) for c in committed))
     for _, is_known, now in sorted(moments, key=lambda moment: moment[:2]):
@@ -81,7 +81,7 @@ def back(committed: Sequence[Committed]) -> Iterator[Violation]:
 
 
 def two_owners(assigned: Sequence[Assigned]) -> Iterator[Violation]:
-    """In a generation a partition is one member's."""
+    """Yield partitions with two owners in one generation."""
     owners: dict[tuple[int, Partition], str] = {}
     for a in assigned:
         owner = owners.setdefault((a.generation, a.partition), a.member)
@@ -90,7 +90,7 @@ def two_owners(assigned: Sequence[Assigned]) -> Iterator[Violation]:
 
 
 def below(history: Tenures) -> Iterator[Violation]:
-    """A member begins nowhere below what was committed before it had the partition, and goes on without a hole."""
+    """Yield members that begin below a commit from before their assignment, or skip records."""
     known = sorted(history.committed, key=lambda c: c.end_ns)
     tenures: dict[tuple[str, Partition], list[tuple[int, int, int]]] = {}
     floors: dict[Partition, int] = {}

@@ -1,4 +1,4 @@
-"""What a test of the metadata store can do to it, alike for real etcd and the one in memory."""
+"""Metadata stores that tests can cut and stop, real etcd and the one in memory alike."""
 
 import random
 from collections.abc import AsyncIterator, Sequence
@@ -6,21 +6,21 @@ from typing import Protocol
 
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.coordination.local import LocalEtcd
-from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.errors import Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, MetaStore, Put, Snapshot
+from tests.doubles.memory_meta import MemoryMetaServer, MemoryMetaStore
 
 CALL_TIMEOUT_S = 0.5
 
 
 class CuttableStore:
-    """A MetaStore whose wire a test can cut: every call and watch fails from then on, until it is mended."""
+    """A MetaStore with a connection that tests can cut: every call and watch fails until it is repaired."""
 
     def __init__(self, store: MetaStore) -> None:
         self._store = store
         self.is_cut = False
         self.is_deaf = False
-        """Watches swallow what they hear."""
+        """Whether watches drop all events."""
 
     def _check(self) -> None:
         if self.is_cut:
@@ -62,7 +62,7 @@ class CuttableStore:
 
 
 class Backend(Protocol):
-    """A metadata server and clients of it."""
+    """A metadata server and its clients."""
 
     def client(self) -> CuttableStore: ...
 
@@ -104,11 +104,11 @@ class MemoryBackend:
         self._server.thaw()
 
     async def close(self) -> None:
-        """Nothing is left behind."""
+        """Release all resources."""
 
 
 class EtcdBackend:
-    """The real one. ``stop`` is kill -9."""
+    """A real etcd. ``stop`` is kill -9."""
 
     def __init__(self, etcd: LocalEtcd) -> None:
         self._etcd = etcd

@@ -1,4 +1,4 @@
-"""A process that can open nothing more, as when its limit of open files is reached."""
+"""Simulation of a process that has reached its limit of open files."""
 
 import contextlib
 import errno
@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 SPARE = 16
-"""Descriptors above the highest that is open, so that threads of other tests may ``poll`` theirs: ``poll`` refuses to
-wait for more descriptors than the limit, with EINVAL."""
+"""Descriptors above the highest open one, so that threads of other tests may ``poll`` theirs: ``poll`` fails with
+EINVAL for more descriptors than the limit."""
 
 
 @contextlib.contextmanager
 def no_descriptors() -> Iterator[None]:
-    """Let this process open nothing. Open descriptors stay usable, also in threads of other tests."""
+    """Keep this process from opening files. Open descriptors stay usable, also in threads of other tests."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(descriptor.name) for descriptor in Path("/proc/self/fd").iterdir())
     with contextlib.ExitStack() as taken:

@@ -1,4 +1,4 @@
-"""What other programs find in a topic's Delta log, and what SeaweedMQ itself finds in its files."""
+"""A topic's content as read by other programs from its Delta log, and by SeaweedMQ from its files."""
 
 import json
 from collections.abc import Sequence
@@ -11,26 +11,28 @@ import polars as pl
 import pyarrow as pa
 from xxhash import xxh3_64_hexdigest
 
-from seaweedmq.codec.paths import kept_path, table_dir, table_path
+from seaweedmq.codec.paths import kept_path, parse_segment_file, table_dir, table_path
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.columns import columns_of
-from seaweedmq.spark.partitions import plan_partitions
-from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.window import ReadWindow
+from seaweedmq.storage.plan.partitions import plan_partitions
+from seaweedmq.storage.plan.topic_source import TopicSource
+from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
+from seaweedmq.storage.tables.delta.log_folder import Listing, LogFolder
+from seaweedmq.storage.tables.delta.log_state import read_state
+from tests.support.scans import scan_of
 from tests.support.topic_files import TopicFiles
 
 COLUMNS = ("_segment", "_offset", "_timestamp", "_key", "_value")
 
 
 class Content(NamedTuple):
-    """Of some rows, in whatever order."""
+    """The content of some rows, in any order."""
 
     count: int
     offsets: int
-    """Their sum."""
+    """Sum of the offsets."""
     checksum: str
-    """Over the sorted rows."""
+    """Checksum of the sorted rows."""
 
 
 def content(rows: pa.Table) -> Content:
@@ -66,12 +68,11 @@ READERS = (by_delta_rs, by_pyarrow, by_polars, by_duckdb)
 
 
 def by_seaweedmq(root: Path, name: TopicName) -> pa.Table:
-    """Through the Python source of Spark, without Spark."""
+    """Read through the Python source of Spark, without Spark."""
     snapshot = read_snapshot(root, name)
-    columns = columns_of(snapshot.topic, None)
-    scan = Scan(root=root, topic=snapshot.topic, timestamps=ReadWindow().timestamps, columns=columns)
-    parts = plan_partitions(root, snapshot, ReadWindow(), 1)
-    rows = pa.Table.from_batches([batch for part in parts for batch in scan.read(part.pieces)])
+    scan = scan_of(root, snapshot.topic)
+    parts = plan_partitions(TopicSource(root=root, snapshot=snapshot), ReadWindow(), 1)
+    rows = pa.Table.from_batches([batch for part in parts for batch in scan.read(part)])
     return rows.select(["segment", "offset", "timestamp", "key", "value"]).rename_columns(list(COLUMNS))
 
 
@@ -87,14 +88,41 @@ def commits_of(files: TopicFiles) -> list[str]:
     return sorted(p.name for p in log_of(files).glob("*.json"))
 
 
+class Listed(NamedTuple):
+    """A table that a version lists."""
+
+    segment: int
+    base_offset: int
+    end_offset: int
+    path: str
+    """Path below the root of its retained link, or of its own name."""
+
+
+def tables_of_version(files: TopicFiles, version: int) -> list[Listed]:
+    """Return the tables of one version, which all exist, ordered by segment and offset."""
+    with LogFolder.opened(log_of(files)) as folder:
+        listing = folder.listing()
+        until = Listing(*([v for v in versions if v <= version] for versions in listing))
+        state = read_state(folder, until)
+    assert state.version == version, listing
+    tables = []
+    for path in state.active:
+        found = parse_segment_file(f"{table_dir(files.name)}/{path.rpartition('/')[2]}")
+        assert found is not None
+        assert found.end_offset is not None
+        assert (folder_of(files) / path).is_file(), path
+        tables.append(Listed(found.segment, found.base_offset, found.end_offset, f"{table_dir(files.name)}/{path}"))
+    return sorted(tables)
+
+
 def actions(files: TopicFiles, version: int, kind: str) -> list[dict[str, Any]]:
-    """Of one version."""
+    """Return the actions of one version."""
     lines = (log_of(files) / f"{version:020d}.json").read_text().splitlines()
     return [action[kind] for action in map(json.loads, lines) if kind in action]
 
 
 def merge(files: TopicFiles, start: int, end: int, aside: Path, *, segment: int = 0) -> Path:
-    """What a compaction publishes: a table of offsets ``[start, end)`` beside those it replaces."""
+    """Publish a table of offsets ``[start, end)`` beside those it replaces, as a compaction does."""
     other = TopicFiles(aside, schema=files.schema, uid=files.uid)
     other.segments = dict(files.segments)
     path = table_path(files.name, segment, start, end)
@@ -109,7 +137,7 @@ def merge(files: TopicFiles, start: int, end: int, aside: Path, *, segment: int 
 
 
 def unlink_within(files: TopicFiles, start: int, end: int, *, segment: int = 0) -> None:
-    """What a compaction, or retention, does last: the names of these tables go, but for those of ``.kept``."""
+    """Remove the names of these tables except those in ``.kept``, as compaction and retention do last."""
     for file in files.files(segment):
         if (
             start <= file.base_offset

@@ -1,13 +1,13 @@
-"""What power loss may leave of files in memory: any part of what was not fsynced, in any order."""
+"""Power loss of files in memory: any part of the unflushed data is lost, in any order."""
 
 import random
 
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES
-from seaweedmq.storage.store.memory import MemorySegmentStore
+from tests.doubles.memory_store import MemorySegmentStore
 
 
 def lose_power(store: MemorySegmentStore, rng: random.Random) -> None:
-    """Of each file on its own: its name if it was never fsynced, its end, and blocks in the middle may be gone."""
+    """Lose parts of each file independently: its name if it was never fsynced, its end, or blocks in the middle."""
     for path, file in list(store.files.items()):
         file.crashed = True
         if not file.named and rng.random() < 0.3:

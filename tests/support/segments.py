@@ -67,7 +67,7 @@ def make_frame(
     first_sequence: int | None = None,
     schema: pa.Schema | None = None,
 ) -> bytes:
-    """Records ``base ... base + count``: each says its offset in its value and key, and comes a second later each."""
+    """Return a frame of records ``base ... base + count``, one second apart, with their offsets as values and keys."""
     offsets = range(base, base + count)
     flags = (FLAG_KEY if keys else 0) | (FLAG_TIMESTAMP if stamps else 0) | (FLAG_HEADERS if headers else 0)
     flags |= (0 if schema is None else 1) << SCHEMA_VERSION_SHIFT
@@ -149,7 +149,7 @@ async def write_log(
     segment: int = 0,
     flushed: int | None = None,
 ) -> SegmentFile:
-    """A log file of these bytes, synced and closed."""
+    """Write a log file of these bytes, sync and close it."""
     log = await begin_log(store, base, writer=writer, uid=uid, producers=producers, segment=segment, flushed=flushed)
     await log.append(frames)
     await log.sync()
@@ -166,7 +166,7 @@ async def tables_of(store: SegmentStore, segment: int = 0) -> list[SegmentFile]:
 
 
 def records_of(data: bytes | memoryview, topic: Topic | None = None) -> list[tuple[int, dict[str, object]]]:
-    """Offset and columns of every record of some frames, checked."""
+    """Return offset and columns of every record of some frames, after checks."""
     schema = None if topic is None or topic.schema is None else schema_from_bytes(topic.schema)
     records: list[tuple[int, dict[str, object]]] = []
     for frame in split_frames(data):

@@ -1,7 +1,7 @@
-"""Runs commands one after another in one process, which has to start Java only once, for ``commands.several``.
+"""Process that runs commands one after another and starts Java only once, for ``commands.several``.
 
-Each line of stdin has the arguments of some commands, as JSON. A line of stdout answers it: the status of each and what
-it said.
+Each line of stdin has the arguments of some commands, as JSON. A line of stdout answers it: the status and the output
+of each command.
 """
 
 import json
@@ -13,7 +13,7 @@ from seaweedmq.cli import main
 
 
 def outcome(arguments: list[str]) -> tuple[int | str, str, str]:
-    """Status, stdout and stderr, of this process and of what it starts."""
+    """Return status, stdout and stderr, including those of child processes."""
     own = [os.dup(number) for number in (1, 2)]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         os.dup2(out.fileno(), 1)
@@ -24,7 +24,7 @@ def outcome(arguments: list[str]) -> tuple[int | str, str, str]:
             main.run()
         except SystemExit as ended:
             status = 0 if ended.code is None else ended.code
-        except BaseException as error:  # noqa: BLE001 - a process would end with what sys.excepthook says
+        except BaseException as error:  # noqa: BLE001 - a process would end with the output of sys.excepthook
             sys.excepthook(type(error), error, error.__traceback__)
             status = 1
         finally:

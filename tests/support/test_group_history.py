@@ -1,4 +1,4 @@
-"""A group may get a record again after a death, and never otherwise; the checker tells the one from the other."""
+"""Tests of the group checker: it accepts redeliveries after a death, and rejects all others."""
 
 from tests.support.group_history import Delivered, GroupHistory, check_group
 from tests.support.history import Outcome, Sent
@@ -21,7 +21,7 @@ def sent(count: int, *, key: bytes = b"k", outcome: Outcome = Outcome.ACKED) -> 
 
 
 def story(*given: tuple[str, int], deaths: dict[str, int] | None = None, count: int = 4) -> GroupHistory:
-    """Members get records by number, one a tick; ``deaths`` names ticks."""
+    """Return a history in which members get records by number, one a tick; ``deaths`` names ticks."""
     delivered = [
         Delivered(member=member, at_ns=tick, segment=0, offset=number, key=b"k", value=b"k%d" % number)
         for tick, (member, number) in enumerate(given)

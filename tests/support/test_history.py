@@ -1,4 +1,4 @@
-"""Each rule of the history checker holds its tongue on a good history and names the record in a bad one."""
+"""Tests of the history checker: each rule accepts a good history, and names the record in a bad one."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Kafka gives a record again as it likes; what was committed holds for good. The checker tells these apart."""
+"""Tests of the Kafka group checker: it accepts redelivered records, and rejects lost commits."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ P = ("orders", 3)
 
 
 def commits(*offsets: int, begin: int = 10, took: int = 0) -> list[Committed]:
-    """One every ten ticks; each takes so long."""
+    """Return one commit every ten ticks; each takes ``took`` ticks."""
     return [
         Committed(who="a", generation=1, partition=P, offset=offset, begin_ns=at, end_ns=at + took)
         for at, offset in zip(range(begin, 10**6, 10), offsets, strict=False)

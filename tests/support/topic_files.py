@@ -1,4 +1,4 @@
-"""A topic's files as brokers would have left them, written with the real codec and converter."""
+"""Files of a topic as brokers leave them, written with the real codec and converter."""
 
 import shutil
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seaweedmq.codec.documents import lineage_document, topic_document
 from seaweedmq.codec.frame import COLUMN_FLAGS, HEADER_BYTES, SCHEMA_VERSION_SHIFT, stamp
 from seaweedmq.codec.logfile import LogPreamble, encode_preamble
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, kept_path, log_path
 from seaweedmq.codec.payload.batch import encode_frame, full_schema, schema_to_bytes
-from seaweedmq.core.lineage.topology import Sealing, succeed
+from seaweedmq.codec.state.documents import lineage_document, topic_document
+from seaweedmq.core.lineage.topology import SegmentEnd, succeed
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
@@ -25,12 +25,13 @@ from seaweedmq.storage.tables.footer import seal_footer
 
 NOON_US = 1_600_000_000_000_000
 STEP_US = 1_000_000
-"""Record of offset n has the timestamp noon + n seconds."""
+"""Microseconds between records: offset n has the timestamp noon + n seconds."""
 
 
 @dataclass
 class TopicFiles:
-    """Record ``n`` of segment ``s`` has key ``k<n>``, value ``s<s>v<n>`` and header ``n``; see ``rows``."""
+    """Files of a topic: record ``n`` of segment ``s`` has key ``k<n>``, value ``s<s>v<n>`` and header ``n``; see
+    ``rows``."""
 
     root: Path
     name: TopicName = field(default_factory=lambda: TopicName("shop", "orders"))
@@ -44,7 +45,7 @@ class TopicFiles:
         self.open_segments(self.partitions or 1)
 
     def open_segments(self, count: int) -> None:
-        """Start over with this many open segments."""
+        """Start over with this number of open segments."""
         self.segments = {
             i: Segment(topic=self.name, id=i, slots=slots, epoch=1, state=SegmentState.OPEN, replicas=("b-1",))
             for i, slots in enumerate(even_ranges(self.topic.ring, count))
@@ -56,17 +57,17 @@ class TopicFiles:
         self.write_documents()
 
     def split(self, segment: int, end_offset: int, count: int = 2) -> list[int]:
-        """Seal a segment, with as many successors, and return their ids."""
+        """Seal a segment, with ``count`` successors, and return their ids."""
         return self.succeed([segment], [end_offset], count)
 
     def merge(self, segments: Sequence[int], end_offsets: Sequence[int]) -> list[int]:
-        """Seal neighbours, with one successor, and return its id."""
+        """Seal neighbors, with one successor, and return its id."""
         return self.succeed(segments, end_offsets, 1)
 
     def succeed(self, parents: Sequence[int], end_offsets: Sequence[int], count: int) -> list[int]:
-        """Seal segments where they end, as one change, and open their successors."""
+        """Seal segments at their ends, as one change, and open their successors."""
         sealings = [
-            Sealing(
+            SegmentEnd(
                 segment=replace(self.segments[n], end_offset=None, state=SegmentState.OPEN),
                 end_offset=end,
                 epoch=1,
@@ -83,7 +84,7 @@ class TopicFiles:
         return [segment.id for segment in change.segments if segment.is_open]
 
     def compact(self, segment: int, start: int, end: int) -> SegmentFile:
-        """One table of what some hold, which go."""
+        """Replace some tables by one."""
         replaced = [f for f in self.files(segment) if f.kind is FileKind.TABLE and start <= f.base_offset < end]
         folder = self.root / "aside"
         aside = TopicFiles(folder, self.name, self.schema, uid=self.uid, partitions=self.partitions)
@@ -164,7 +165,7 @@ class TopicFiles:
     def table(
         self, start: int, end: int, *, segment: int = 0, keep_log: bool = False, row_group_bytes: int = 1 << 24
     ) -> SegmentFile:
-        """Write a Parquet file of offsets ``[start, end)``, as conversion of a log file with them would."""
+        """Write a Parquet file of offsets ``[start, end)``, like the conversion of a log file with them."""
         log = self.log(start, end, segment=segment)
         (made,) = self.convert(segment=segment, row_group_bytes=row_group_bytes, only=start)
         if not keep_log:
@@ -179,7 +180,7 @@ class TopicFiles:
         return convert_files(self.root, self.topic, logs, end, row_group_bytes)
 
     def write_again(self, table: SegmentFile, column: str, row: int, value: object) -> None:
-        """The same table with another value, sound in itself."""
+        """Write the same table, undamaged, with another value."""
         path = self.root / table.path
         rows = pq.read_table(path)
         index = rows.schema.get_field_index(column)
@@ -194,7 +195,7 @@ class TopicFiles:
         return list_files(self.root, self.name, [segment])
 
     def keep_tables(self) -> None:
-        """Give every table its second name, as brokers do when they publish it."""
+        """Give every table its retained link, as brokers do when they publish it."""
         for file in (f for number in self.segments for f in self.files(number) if f.kind is FileKind.TABLE):
             kept = self.root / kept_path(file.path)
             kept.parent.mkdir(exist_ok=True)

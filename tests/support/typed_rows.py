@@ -1,4 +1,4 @@
-"""Rows of any type that a topic may have, drawn by a seed."""
+"""Random rows of any type that a topic may have, from a seed."""
 
 import random
 import string
@@ -15,12 +15,12 @@ from tests.support.topic_files import TopicFiles
 _t = pa.types
 NULLS = 0.2
 _DAYS = (-719_162, 2_932_896)
-"""0001-01-01 and 9999-12-31."""
+"""The days 0001-01-01 and 9999-12-31."""
 _PER_S = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def drawn(kind: pa.DataType, count: int, rng: random.Random) -> pa.Array:
-    """Values of a type, some of them null, the least and the greatest among them."""
+    """Draw values of a type, some of them null, including the least and the greatest."""
     if _t.is_float16(kind):
         return pa.array(np.array([rng.choice([1.5, -2.0, 0.0]) for _ in range(count)], np.float16))
     return pa.array([_value(kind, rng) for _ in range(count)], kind)
@@ -28,7 +28,7 @@ def drawn(kind: pa.DataType, count: int, rng: random.Random) -> pa.Array:
 
 @dataclass
 class TypedFiles(TopicFiles):
-    """Record ``n`` has row ``n`` of ``content``."""
+    """Files in which record ``n`` has row ``n`` of ``content``."""
 
     content: pa.Table = field(default_factory=lambda: pa.table({}))
 

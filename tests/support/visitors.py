@@ -1,7 +1,6 @@
-"""Clients of every kind at one broker, which stay until they are cancelled: good ones, silent ones, and broken ones.
+"""Clients of every kind that visit one broker until they are cancelled: valid, silent, and broken ones.
 
-Each reads and writes the one topic ``TOPIC`` by a protocol of its choice, on a connection of its own, and holds little
-itself.
+Each reads and writes the topic ``TOPIC`` by one protocol, on its own connection, and holds little memory itself.
 """
 
 import asyncio
@@ -15,12 +14,12 @@ from dataclasses import dataclass
 from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.wire.messages import API, REQUESTS, JoinGroupRequest
-from seaweedmq.model.calls import DescribeTopic
 from seaweedmq.model.config import KIB, MIB
-from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, FrameHead
-from seaweedmq.model.groups import GroupAssignment, GroupCommit, GroupLeave, GroupOpen, GroupRequest, Position
-from seaweedmq.model.publish import PublishFrames, PublishOpen, PublishReady, PublishRequest
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.messages.calls import DescribeTopic
+from seaweedmq.model.messages.frames import SMALL_MESSAGE_BYTES, FrameHead
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommit, GroupLeave, GroupOpen, GroupRequest, Position
+from seaweedmq.model.messages.publish import PublishFrames, PublishOpen, PublishReady, PublishRequest
+from seaweedmq.model.messages.subscribe import (
     EARLIEST,
     SubscribeCredit,
     SubscribeEnd,
@@ -33,22 +32,22 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc.address import parse_address
 from seaweedmq.rpc.client import GrpcDialer
-from tests.broker.bed import frame
+from tests.broker.testbed import frame
 from tests.integration.kafka.raw import FETCH, PRODUCE, fetch_fields, join_fields, produce_fields
 from tests.kafka.wire.script import Script, framed, script
 from tests.support.kafka_batches import Record, batch_of
 
 TOPIC = TopicName("kafka", "visited")
 FRAME_BYTES_MAX = 1 * MIB
-"""Largest frame that the broker takes."""
+"""Largest frame that the broker accepts."""
 GROUPS = 4
-"""Different names of groups, of either kind."""
+"""Number of group names of either kind."""
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 @dataclass(frozen=True)
 class Place:
-    """The broker that is visited."""
+    """The visited broker."""
 
     address: str
     kafka_port: int
@@ -59,7 +58,7 @@ NativeVisitor = Callable[[BrokerApi, random.Random], Awaitable[None]]
 
 
 async def stay() -> None:
-    """Until cancelled."""
+    """Wait until cancelled."""
     await asyncio.Event().wait()
 
 
@@ -67,7 +66,7 @@ async def stay() -> None:
 
 
 def _kafka(act: Callable[[Script, random.Random], Awaitable[None]]) -> Visitor:
-    """A visitor with one connection whose replies it takes slowly, if at all."""
+    """Return a visitor with one connection that reads replies slowly, or not at all."""
 
     async def visit(place: Place, rng: random.Random) -> None:
         async with script(place.kafka_port, buffer_bytes=KIB) as client:
@@ -128,7 +127,7 @@ async def _flood(client: Script, rng: random.Random) -> None:
 
 
 def _raw(data: Callable[[random.Random], bytes]) -> Visitor:
-    """A visitor that sends some bytes to the port of native clients, and nothing more."""
+    """Return a visitor that sends some bytes to the native port, and nothing more."""
 
     async def visit(place: Place, rng: random.Random) -> None:
         address = parse_address(place.address)
@@ -143,7 +142,7 @@ def _raw(data: Callable[[random.Random], bytes]) -> Visitor:
 
 
 def _native(act: NativeVisitor) -> Visitor:
-    """A visitor with a connection of its own. An error is an answer to it."""
+    """Return a visitor with its own connection, for which an error is a valid answer."""
 
     async def visit(place: Place, rng: random.Random) -> None:
         dialer = GrpcDialer()
@@ -162,7 +161,7 @@ async def _ask(api: BrokerApi, rng: random.Random) -> None:
 
 
 async def opening(api: BrokerApi, rng: random.Random) -> PublishOpen:
-    """The first message of a publisher."""
+    """Return the first message of a publisher."""
     described = await api.call(DescribeTopic(TOPIC))
     [segment] = described.segments
     producer = rng.getrandbits(48) | 1 << 48
@@ -170,7 +169,7 @@ async def opening(api: BrokerApi, rng: random.Random) -> PublishOpen:
 
 
 def frame_of(opened: PublishOpen, sequence: int, size_bytes: int) -> bytes:
-    """One frame of one record."""
+    """Return a frame of one record."""
     now_us = time.time_ns() // 1_000
     return frame(producer=opened.producer_id, first=sequence, size=size_bytes, timestamp=now_us)
 
@@ -228,7 +227,7 @@ async def _no_more() -> AsyncIterator[SubscribeRequest]:
 
 
 async def _read(api: BrokerApi, rng: random.Random) -> None:
-    """Take what comes, and give credit for it."""
+    """Read records, and give credit for them."""
     taken: asyncio.Queue[int] = asyncio.Queue()
 
     async def more() -> AsyncIterator[SubscribeRequest]:
@@ -241,20 +240,20 @@ async def _read(api: BrokerApi, rng: random.Random) -> None:
 
 
 async def _read_nothing(api: BrokerApi, rng: random.Random) -> None:
-    """Have credit for much, and take the first message alone."""
+    """Give much credit, and read only the first message."""
     async with contextlib.aclosing(_subscribe(api, rng.randint(MIB, 200 * MIB), _no_more)) as replies:
         await anext(replies)
         await stay()
 
 
 async def _pause(api: BrokerApi, rng: random.Random) -> None:
-    """Take all that there is credit for, and give no more."""
+    """Read all records within the initial credit, and give no more."""
     async for _ in _subscribe(api, rng.randint(1, MIB), _no_more):
         pass
 
 
 async def _scan(api: BrokerApi, rng: random.Random) -> None:
-    """Read to the end as of now, as Spark does, some times one after another."""
+    """Read to the current end several times, as Spark does."""
     for _ in range(rng.randint(1, 4)):
         read = 0
         async with contextlib.aclosing(_subscribe(api, 2 * MIB, _no_more)) as replies:
@@ -265,7 +264,7 @@ async def _scan(api: BrokerApi, rng: random.Random) -> None:
 
 
 async def _member(api: BrokerApi, rng: random.Random) -> None:
-    """Join a group, commit the beginning of what is assigned, and leave, or only be gone."""
+    """Join a group, commit the beginning of the assignment, and leave, or disconnect."""
     leaves = rng.random() < 0.5
     to_commit: asyncio.Queue[GroupCommit] = asyncio.Queue()
 
@@ -305,7 +304,7 @@ NATIVE: Mapping[str, NativeVisitor] = {
     "scans": _scan,
     "joins a group": _member,
 }
-"""Deeds of visitors with the API of a broker, by name. They raise the errors of the broker."""
+"""Actions of visitors with the API of a broker, by name. They raise the broker's errors."""
 
 VISITORS: Mapping[str, Visitor] = {
     "kafka: idle": _kafka(_idle),
@@ -321,4 +320,4 @@ VISITORS: Mapping[str, Visitor] = {
     "native: garbage": _raw(lambda rng: rng.randbytes(rng.randint(1, 200))),
     **{f"native: {name}": _native(act) for name, act in NATIVE.items()},
 }
-"""Visitors with a connection of their own, by what they do."""
+"""Visitors with their own connections, by name of their actions."""

@@ -1,4 +1,4 @@
-"""A whole broker in this process: its listeners are on real sockets and its files real, and etcd is in memory."""
+"""A whole broker in this process, with real sockets and files and an in-memory etcd."""
 
 import contextlib
 import random
@@ -8,19 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.broker.membership import Endpoints
 from seaweedmq.cli.servers.own_process import OwnProcess
-from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.kafka.gateway import Gateway
-from seaweedmq.kafka.rooms import Rooms
+from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
 from seaweedmq.rpc.address import parse_address
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
-from seaweedmq.runtime.boot_clock import boot_s
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.boot_clock import boot_s
+from seaweedmq.runtime.process.free_ports import ReservedPort
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.converter import ProcessTableConverter
+from tests.doubles.memory_meta import MemoryMetaServer, MemoryMetaStore
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class WholeBroker:
     """A broker with its parts."""
 
     broker: Broker
-    rooms: Rooms
+    rooms: Handlers
     gateway: Gateway
     address: str
     kafka_port: int
@@ -36,7 +37,7 @@ class WholeBroker:
 
 @contextlib.asynccontextmanager
 async def whole_broker(storage: Path, config: BrokerConfig) -> AsyncIterator[WholeBroker]:
-    """Start it on a folder that exists; it is stopped in the end."""
+    """Start it on an existing directory; stop it in the end."""
     async with contextlib.AsyncExitStack() as stack:
         native, kafka = stack.enter_context(ReservedPort()), stack.enter_context(ReservedPort())
         config = replace(config, kafka_listen=kafka.address)
@@ -56,8 +57,7 @@ async def whole_broker(storage: Path, config: BrokerConfig) -> AsyncIterator[Who
             meta=meta,
             dialer=dialer,
             converter=ProcessTableConverter(storage, cluster_id=lambda: store.cluster_id, rng=rng),
-            address=native.address,
-            kafka_address=gateway.address,
+            endpoints=Endpoints(native.address, gateway.address),
         )
         server = await serve(
             broker.api, native.address, config, memory=broker.stream_memory, readiness=broker.readiness
@@ -65,7 +65,7 @@ async def whole_broker(storage: Path, config: BrokerConfig) -> AsyncIterator[Who
         stack.push_async_callback(server.stop, 0)
         stack.push_async_callback(broker.stop)
         await broker.start()
-        rooms = Rooms(broker.local)
+        rooms = Handlers(broker.ports)
         stack.push_async_callback(rooms.close)
-        await gateway.start(rooms.all, broker.local.memory.in_flight_bytes)
+        await gateway.start(rooms.all, broker.ports.runtime.memory.in_flight_bytes)
         yield WholeBroker(broker, rooms, gateway, native.address, kafka.port)

@@ -24,16 +24,17 @@ PRODUCER: Settings = {
     "queue.buffering.max.kbytes": 65_536,
     "delivery.report.only.error": True,
 }
-"""The queue is as large as SeaweedMQ's; a larger one is slower, as its memory is touched for the first time. There is
-no report for each record, as SeaweedMQ's futures cost nothing unless kept; ``flush`` waits for all of them, and the
-broker's end offsets are compared in the end."""
+"""The queue is as large as SeaweedMQ's; a larger one is slower, as its memory is touched for the first time.
+
+There is no report for each record, as SeaweedMQ's futures cost nothing unless kept; ``flush`` waits for all of them,
+and the broker's end offsets are compared at the end."""
 STATISTICS_MS = 500
-"""How often librdkafka says how it is, which is where it tells that an idempotent producer has its id."""
+"""Interval of librdkafka's statistics, which report the id of an idempotent producer."""
 IDEMPOTENT: Settings = {"enable.idempotence": True, "statistics.interval.ms": STATISTICS_MS}
-"""As Java's producer is by default and SeaweedMQ's always is: stored once and in order, whatever is sent again."""
+"""Settings of Java's default producer, as SeaweedMQ's always is: stored once and in order, in spite of retries."""
 PROMPT: Settings = {"linger.ms": LINGER_LATENCY_S * 1_000}
 ON_SYNCING_SERVER: Settings = {"max.in.flight": 5}
-"""With any number of requests under way, which is the default, every little batch would be synced for itself."""
+"""With the default, any number of requests in flight, every small batch would be synced separately."""
 CONSUMER: Settings = {
     "group.id": "peers",
     "enable.auto.commit": False,
@@ -41,12 +42,12 @@ CONSUMER: Settings = {
     "fetch.message.max.bytes": 8_388_608,
     "fetch.queue.backoff.ms": 10,
 }
-"""With the backoff as it is by default, 1,000, a consumer that gets ahead of its queue waits most of the time: 150,000
-records/s where these settings have 1,150,000."""
+"""With the default backoff, 1,000, a consumer that gets ahead of its queue waits most of the time: 150,000 records/s
+where these settings have 1,150,000."""
 CONSUME_RECORDS = 10_000
 TIMEOUT_S = 30.0
 FULL_WAIT_S = 0.005
-"""How long to wait for room in a full queue."""
+"""Seconds to wait for room in a full queue."""
 
 
 class KafkaClient(Client):
@@ -61,10 +62,10 @@ class KafkaClient(Client):
         self._admin = AdminClient(self._servers)
 
     def close(self) -> None:
-        """Nothing is open between calls."""
+        """Do nothing: no connection stays open between calls."""
 
     def create(self, topics: Sequence[Topic]) -> None:
-        """All in one request, as the API has it."""
+        """Create all topics in one request, as the API permits."""
         wanted = [NewTopic(topic.name, num_partitions=topic.partitions, replication_factor=1) for topic in topics]
         for future in self._admin.create_topics(wanted, operation_timeout=TIMEOUT_S).values():
             future.result()
@@ -90,7 +91,7 @@ class KafkaClient(Client):
         _check(left, errors)
 
     def consume(self, call: str, topic: Topic) -> Tally:
-        """Never asks for more than there is: it would wait for it."""
+        """Consume without requesting more records than there are, since it would wait for them."""
         records = value_bytes = 0
         consumer = Consumer(self._servers | CONSUMER)
         try:
@@ -132,7 +133,7 @@ class KafkaClient(Client):
             consumer.close()
 
     def _producer(self, topics: Sequence[Topic], settings: Settings) -> tuple[Producer, list[Any]]:
-        """One that knows the topics and has its id, and the list to which errors of delivery are added."""
+        """Open a producer that knows the topics and has its id; return it with the list of its delivery errors."""
         errors: list[Any] = []
         idempotence = _Idempotence()
         callbacks = {"on_delivery": lambda error, _: errors.append(error), "stats_cb": idempotence.hear}
@@ -145,18 +146,18 @@ class KafkaClient(Client):
 
 
 class _Idempotence:
-    """Waits until a producer has the id without which it sends nothing, so that this is not part of publishing."""
+    """A wait until a producer has the id without which it sends nothing, so that this is not part of publishing."""
 
     def __init__(self) -> None:
         self._assigned = False
 
     def hear(self, statistics: str) -> None:
-        """What librdkafka says from time to time."""
+        """Receive librdkafka's statistics."""
         if not self._assigned:
             self._assigned = json.loads(statistics)["eos"]["idemp_state"] == "Assigned"
 
     def wait(self, producer: Producer) -> None:
-        """Raises Failed if the id does not come."""
+        """Wait for the id. Raises Failed if it does not arrive."""
         end = time.monotonic() + TIMEOUT_S
         while not self._assigned:
             if time.monotonic() > end:
@@ -198,7 +199,7 @@ def _from_beginning(consumer: Consumer, topic: Topic) -> None:
 
 
 def _end(consumer: Consumer, topic: Topic) -> int:
-    """Records of all partitions together."""
+    """Return the number of records of all partitions together."""
     partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
     return sum(consumer.get_watermark_offsets(partition, timeout=TIMEOUT_S)[1] for partition in partitions)
 

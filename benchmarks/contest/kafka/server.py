@@ -8,14 +8,14 @@ from pathlib import Path
 
 from benchmarks.contest.errors import Failed, Missing
 from benchmarks.contest.server import Server, require_module, require_program
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 
 KAFKA_VERSION = "4.1.2"
 JAVA_MIN = 17
 HERE = Path(__file__).parent
 JARS = Path.home() / ".cache" / "seaweedmq-peers" / f"kafka-{KAFKA_VERSION}"
 CLUSTER_ID = "c2Vhd2VlZG1xLXBlZXJzLQ"
-"""Sixteen bytes as base64; every folder is of a cluster of its own, so one is as good as another."""
+"""Sixteen bytes as base64; every folder has its own cluster, so any id is suitable."""
 JVM_OPTIONS = (
     "-Xms1G",
     "-Xmx1G",
@@ -26,11 +26,11 @@ JVM_OPTIONS = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
-"""Heap and options are those of Kafka's own start script."""
+"""Heap and options of Kafka's own start script."""
 
 
 class KafkaServer(Server):
-    """Broker and controller in one JVM, which is formatted for ``address``."""
+    """Broker and controller in one JVM, formatted for ``address``."""
 
     @classmethod
     def equip(cls) -> str:
@@ -68,14 +68,14 @@ class KafkaServer(Server):
         tool = ["kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID, "-c", str(config)]
         done = subprocess.run([*java(), *tool], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise Failed(f"Kafka's folder can not be formatted: {done.stdout}{done.stderr}")
+            raise Failed(f"Kafka's folder cannot be formatted: {done.stdout}{done.stderr}")
 
     def command(self) -> list[str]:
         return [*java(), "kafka.Kafka", str(self.config)]
 
 
 def java_version() -> str:
-    """What ``java`` says that it is. Raises Missing if there is none, or it is too old."""
+    """Return the version that ``java`` prints. Raises Missing if there is no Java, or it is too old."""
     require_program("java")
     said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
     found = re.search(r'version "((\d+)[^"]*)"', said)
@@ -85,24 +85,24 @@ def java_version() -> str:
 
 
 def java() -> list[str]:
-    """How Java is started with Kafka's jars; the name of a class follows."""
+    """Return the command of Java with Kafka's jars; the name of a class follows."""
     log = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
     return ["java", *JVM_OPTIONS, log, "-cp", str(JARS / "*")]
 
 
 def bringing(folder: Path) -> list[str]:
-    """The command by which Maven puts Kafka and all it needs into a folder, some 150 MB."""
+    """Return the command with which Maven downloads Kafka and its dependencies into a folder, some 150 MB."""
     named = [f"-Dkafka.version={KAFKA_VERSION}", f"-DoutputDirectory={folder}"]
     return ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), *named, "dependency:copy-dependencies"]
 
 
 def _download(jars: Path) -> None:
-    """All or nothing."""
+    """Download all of it or nothing."""
     jars.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=jars.parent) as folder:
         arriving = Path(folder) / "jars"
         done = subprocess.run(bringing(arriving), capture_output=True, text=True, check=False)
         if done.returncode != 0:
             said = (done.stdout + done.stderr).strip().splitlines()
-            raise Missing(f"Maven can not download Kafka {KAFKA_VERSION}: {said[0] if said else 'it said nothing'}")
+            raise Missing(f"Maven cannot download Kafka {KAFKA_VERSION}: {said[0] if said else 'it printed nothing'}")
         arriving.rename(jars)

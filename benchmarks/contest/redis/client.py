@@ -15,7 +15,7 @@ FROM_THE_BEGINNING = b"0"
 
 
 class RedisClient(Client):
-    """redis-py; a pipeline is as large as a chunk, and fails if anything in it failed."""
+    """redis-py; a pipeline is as large as a chunk, and fails if any command in it fails."""
 
     not_ready = (redis.RedisError,)
     creates_topics = False
@@ -29,7 +29,7 @@ class RedisClient(Client):
         self._redis.close()
 
     def create(self, topics: Sequence[Topic]) -> None:
-        """Nothing: streams come into being with their first record."""
+        """Do nothing: streams are created by their first record."""
 
     def delete(self, topics: Sequence[Topic]) -> None:
         for topic in topics:

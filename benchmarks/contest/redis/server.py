@@ -1,4 +1,4 @@
-"""A Redis that keeps everything in memory and in the append-only file, and takes no snapshots beside that file."""
+"""A Redis server that keeps everything in memory and in the append-only file, without snapshots."""
 
 import itertools
 import subprocess

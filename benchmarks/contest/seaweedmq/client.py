@@ -1,4 +1,4 @@
-"""``send``, ``send_table``, messages and batches. Topics do not split by themselves, as those of the others do not."""
+"""``send``, ``send_table``, messages and batches. Topics do not split by themselves, as the other systems' do not."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from seaweedmq.errors import SeaweedMQError
 
 
 class SeaweedClient(Client):
-    """The SDK, with its defaults."""
+    """The client library, with its defaults."""
 
     not_ready = (SeaweedMQError,)
     call_bytes = {"send_table": 16_000_000}
@@ -88,7 +88,7 @@ def _send(publisher: "seaweedmq.Publisher", topic: Topic, feed: Feed, watch: Wat
 
 
 def _send_tables(publisher: "seaweedmq.Publisher", topic: Topic, feed: Feed, watch: Watch) -> None:
-    """The tables are there before the clock runs: who uses this has tables."""
+    """Build the tables before the clock runs: users of this call have tables."""
     columns = ["_value", "_key"] if topic.keyed else ["_value"]
     tables = {
         id(chunk): pa.table({"_value": chunk.values, "_key": chunk.keys}).select(columns) for chunk in feed.chunks
@@ -100,7 +100,7 @@ def _send_tables(publisher: "seaweedmq.Publisher", topic: Topic, feed: Feed, wat
 
 
 def _value_bytes(column: pa.BinaryArray) -> int:
-    """Of all values together, from the first and the last offset."""
+    """Return the size of all values, from the first and the last offset."""
     offsets = np.frombuffer(column.buffers()[1], np.int32)
     return int(offsets[column.offset + len(column)] - offsets[column.offset])
 

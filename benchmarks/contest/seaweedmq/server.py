@@ -1,4 +1,4 @@
-"""etcd and one broker with their defaults: log files become Parquet when the broker has time, or too many wait."""
+"""etcd and one broker with their defaults: log files become Parquet when the broker is idle, or too many wait."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class SeaweedServer(Server):
-    """What ``seaweedmq up --brokers 1`` runs."""
+    """The processes of ``seaweedmq up --brokers 1``."""
 
     @classmethod
     def equip(cls) -> str:

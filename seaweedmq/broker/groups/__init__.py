@@ -1,1 +1,4 @@
-"""Consumer groups on the leader: coordinators and what etcd keeps of them. Imports no other room of the broker."""
+"""Consumer groups on the leader: coordinators, and the state of groups in etcd.
+
+Imports no other subpackage of ``broker``.
+"""

@@ -1,37 +1,37 @@
-"""The shell around ``core.group.machine``: one group and topic, on the leader.
+"""Coordinator of one group and topic: the shell around ``core.group.group_state_machine``, on the leader.
 
-Whatever happens goes into the state machine at once. What comes out is written by one task, as much at a time as has
-gathered, and said once it is written. If it can not be written, all streams end and the members come back to a
-coordinator that reads etcd anew: the state here may be ahead of it.
+Events enter the state machine at once. One task writes their outcome, gathered into few transactions, and sends replies
+once it is written. If a write fails, all streams end, and the members rejoin at a coordinator that reads etcd again.
+The state in memory may be ahead of it.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 
-from seaweedmq.broker.groups.seat import Seat
+from seaweedmq.broker.groups.member_session import MemberSession
 from seaweedmq.broker.groups.store import GroupName, GroupStore
 from seaweedmq.broker.groups.watermarks import Watermarks
 from seaweedmq.core.group.description import describe
 from seaweedmq.core.group.events import (
-    Broke,
     Committing,
     Deleted,
     Event,
-    Goodbye,
     Learned,
-    Left,
+    MemberLeft,
     Opened,
     Outcome,
     Released,
-    TimePassed,
+    StreamEnd,
+    StreamLost,
+    Tick,
 )
-from seaweedmq.core.group.machine import Group
+from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.core.group.memory import GroupMemory, GroupSize
 from seaweedmq.errors import ProtocolViolation, SeaweedMQError, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.group_record import GroupRecord
-from seaweedmq.model.groups import (
+from seaweedmq.model.messages.groups import (
     DELIVERIES_KEPT_MAX,
     GroupCommit,
     GroupLeave,
@@ -45,18 +45,18 @@ from seaweedmq.runtime.signal import Signal
 log = logging.getLogger(__name__)
 
 COMMIT_INTERVAL_S = 0.05
-"""Commits that come within this time are written together."""
+"""Time to gather commits into one write, in seconds."""
 IDLE_S = 5.0
-"""A group without members is kept in memory for so long."""
+"""Time that a group without members stays in memory, in seconds."""
 
 
 class Coordinator:
-    """Serves the members of one group and topic until it is over; then somebody makes another."""
+    """The coordinator of one group and topic. Once it is over, the next member creates another."""
 
     def __init__(
         self,
         name: GroupName,
-        group: Group,
+        group: GroupStateMachine,
         *,
         store: GroupStore,
         watermarks: Watermarks,
@@ -68,38 +68,38 @@ class Coordinator:
         self.name = name
         self.group = group
         self.over = False
-        """It takes nothing more."""
+        """Whether the coordinator rejects all events."""
         self._store = store
         self._watermarks = watermarks
         self._config = config
         self._wall_us = wall_us
         self._written = written
         self._size = GroupSize(memory, group.record, group.progress.committed)
-        self._seats: dict[int, Seat] = {}
+        self._sessions: dict[int, MemberSession] = {}
         self._streams = 0
         self._pending = Outcome()
         self._waiting: list[asyncio.Future[None]] = []
-        """Who waits until what is pending is written."""
-        self._doom: SeaweedMQError | None = None
-        """Set once the group is to be deleted: what its members are told."""
+        """Callers that wait until the pending outcome is written."""
+        self._deletion_error: SeaweedMQError | None = None
+        """Error sent to the members, set once the group is to be deleted."""
         self._changed = Signal()
 
     async def run(self) -> None:
-        """Write, speak and keep the time, until nobody is left, the group is deleted, or it can not go on."""
+        """Write outcomes, send replies and keep time until the group is idle or deleted, or a write fails."""
         clock = asyncio.create_task(self._keep_time(), name=f"clock of {self.name}")
-        writer = asyncio.create_task(self._write_on(), name=f"writer of {self.name}")
+        writer = asyncio.create_task(self._write_loop(), name=f"writer of {self.name}")
         tasks = (writer, clock)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Before anything waits: who cancels this in the meantime must not leave the members waiting for ever.
+            # Before any await: a cancellation at it must not leave the members waiting forever.
             self.over = True
             self._size.close()
             error = next((t.exception() for t in tasks if t.done() and not t.cancelled() and t.exception()), None)
             if isinstance(error, SeaweedMQError):
-                self._end(Unavailable(f"{self.name} can not go on: {error}"))
+                self._end(Unavailable(f"{self.name} has failed: {error}"))
             else:
-                self._end(StaleMetadata("the leader changed: the group goes on at the new one"))
+                self._end(StaleMetadata("the leader changed: the group continues at the new one"))
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -107,66 +107,66 @@ class Coordinator:
             raise error
 
     def handle(self, event: Event) -> None:
-        """Take an event; what comes of it is written and said soon."""
+        """Handle an event; its outcome is written, and its replies are sent, soon."""
         outcome = self.group.handle(event, asyncio.get_running_loop().time())
         self._size.changed(outcome)
         self._pending = self._pending.then(outcome)
         self._changed.fire()
 
     async def apply(self, event: Event) -> None:
-        """Take an event; return once what comes of it is written. Errors are those of ``GroupStore.write``."""
+        """Handle an event, and return once its outcome is written. Errors are those of ``GroupStore.write``."""
         settled = self._settled()
         self.handle(event)
         await settled
 
     async def delete(self, error: SeaweedMQError) -> None:
-        """Delete the group for good; its members' streams end with ``error``."""
+        """Delete the group permanently; its members' streams end with ``error``."""
         settled = self._settled()
-        self._doom = error
+        self._deletion_error = error
         self._changed.fire()
         await settled
 
     def abandon(self, error: SeaweedMQError) -> None:
-        """There is nothing left to write: the topic was deleted, and the group with it."""
+        """End the coordinator without a write: the topic was deleted, and the group with it."""
         self.over = True
         self._end(error)
         self._changed.fire()
 
     def describe(self, high_watermarks: dict[int, int]) -> GroupTopic:
-        """As administration sees it."""
+        """Return the group's description for administration."""
         return describe(self.name.topic, self.group.record, self.group.progress, self.group.connected, high_watermarks)
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
-    async def open(self, opening: GroupOpen) -> Seat:
-        """Return a stream of a member; see :meth:`read`, and end with :meth:`close`.
+    async def open(self, opening: GroupOpen) -> MemberSession:
+        """Return a stream of a member, for :meth:`read` and then :meth:`close`.
 
         Raises:
             ResourceExhausted: If groups have no memory for another member.
-            StaleMetadata: If the group is not served here any longer.
+            StaleMetadata: If the coordinator is over.
         """
         known = self.group.members.get(opening.member)
         if known is not None and known.incarnation != opening.incarnation:
-            await self._learn_ends()  # the earlier one is about to lose what it owns
+            await self._learn_ends()  # the earlier incarnation is about to lose its segments
         if self.over:
-            raise StaleMetadata(f"{self.name} was just given up here: open it again")
+            raise StaleMetadata(f"the coordinator of {self.name} has ended: retry")
         if opening.member not in self.group.members:
             self._size.check_member()
         self._streams += 1
-        seat = self._seats[self._streams] = Seat(self._streams, opening.member, opening.held)
+        session = self._sessions[self._streams] = MemberSession(self._streams, opening.member, opening.held)
         self.handle(
             Opened(
-                stream=seat.stream,
+                stream=session.stream,
                 member=opening.member,
                 incarnation=opening.incarnation,
                 client=opening.client,
                 held=opening.held,
             )
         )
-        return seat
+        return session
 
-    async def read(self, seat: Seat, requests: AsyncIterator[GroupRequest]) -> None:
-        """Take what the member says, until it leaves or its stream ends."""
+    async def read(self, session: MemberSession, requests: AsyncIterator[GroupRequest]) -> None:
+        """Handle the member's requests until it leaves or its stream ends."""
         end: SeaweedMQError | None = None
         left = False
         try:
@@ -174,14 +174,14 @@ class Coordinator:
                 match request:
                     case GroupCommit():
                         _check(request)
-                        await seat.expect(request.number)
+                        await session.expect(request.number)
                         self._size.check_commit(request)
-                        await self._know_ends(seat.member, request)
-                        self.handle(Committing(seat.stream, request, self._wall_us()))
+                        await self._query_ends(session.member, request)
+                        self.handle(Committing(session.stream, request, self._wall_us()))
                     case GroupReleased(segments):
-                        self.handle(Released(seat.stream, segments))
+                        self.handle(Released(session.stream, segments))
                     case GroupLeave():
-                        self.handle(Left(seat.stream))
+                        self.handle(MemberLeft(session.stream))
                         left = True  # the stream ends once that is written
                         return
                     case GroupOpen():
@@ -190,20 +190,20 @@ class Coordinator:
             end = error
         finally:
             if not left:
-                self.handle(Broke(seat.stream))
-                seat.end(end)
+                self.handle(StreamLost(session.stream))
+                session.end(end)
 
-    def close(self, seat: Seat) -> None:
-        """The stream is over, whoever ended it."""
-        self._seats.pop(seat.stream, None)
+    def close(self, session: MemberSession) -> None:
+        """End a stream, on either side's behalf."""
+        self._sessions.pop(session.stream, None)
         if not self.over:
-            self.handle(Broke(seat.stream))
+            self.handle(StreamLost(session.stream))
 
-    async def _know_ends(self, member: str, commit: GroupCommit) -> None:
-        """Have the high watermarks that the commit is judged by: ask where it is ahead of what is known.
+    async def _query_ends(self, member: str, commit: GroupCommit) -> None:
+        """Query the high watermarks of segments where the commit is ahead of the known ones.
 
         Raises:
-            Unavailable: a primary could not be asked for long, and the segment was not sealed meanwhile.
+            Unavailable: If a primary does not answer in time, and the segment is not sealed meanwhile.
         """
         try:
             async with asyncio.timeout(self._config.rpc_timeout_s):
@@ -212,13 +212,18 @@ class Coordinator:
                     self.handle(Learned(marks))
                     if marks.keys() >= self._ahead(commit):
                         return
-                    log.debug("%s: %s commits %s, which can not be checked now", self.name, member, sorted(ahead))
+                    log.debug(
+                        "commit delayed: %s: member %s: high watermarks of segments %s are unknown; retrying",
+                        self.name,
+                        member,
+                        sorted(ahead),
+                    )
                     await self._watermarks.pause()
         except TimeoutError:
-            raise Unavailable(f"{self.name}: segments {sorted(ahead)} can not be asked how far they are") from None
+            raise Unavailable(f"{self.name}: high watermarks of segments {sorted(ahead)} are unknown: retry") from None
 
     def _ahead(self, commit: GroupCommit) -> set[int]:
-        """Open segments of which more is committed than is known to be there."""
+        """Return the open segments with commits above the known high watermark."""
         progress = self.group.progress
         return {
             p.segment
@@ -229,10 +234,10 @@ class Coordinator:
         }
 
     async def _learn_ends(self) -> None:
-        """Before somebody loses segments: whether there was something to read tells a crash from bad luck."""
+        """Query the ends of segments whose member is about to lose them: unread records tell a crash from idleness."""
         self.handle(Learned(await self._watermarks.ask(self.name.topic, self.group.owned)))
 
-    # --- time, and what is written ------------------------------------------------------------------------------------
+    # --- time and writes ----------------------------------------------------------------------------------------------
 
     async def _keep_time(self) -> None:
         loop = asyncio.get_running_loop()
@@ -244,15 +249,15 @@ class Coordinator:
             except TimeoutError:
                 if self.group.loses_at is not None and self.group.loses_at <= loop.time():
                     await self._learn_ends()
-                self.handle(TimePassed())
+                self.handle(Tick())
 
-    async def _write_on(self) -> None:
+    async def _write_loop(self) -> None:
         loop = asyncio.get_running_loop()
         written_at = loop.time() - COMMIT_INTERVAL_S
         while True:
             if not await self._something_to_write() or self.over:
                 return
-            if self._doom is None and self._pending.record is None and not self._waiting:
+            if self._deletion_error is None and self._pending.record is None and not self._waiting:
                 await asyncio.sleep(written_at + COMMIT_INTERVAL_S - loop.time())
             waiting, self._waiting = self._waiting, []
             try:
@@ -264,25 +269,25 @@ class Coordinator:
             for waiter in waiting:
                 if not waiter.done():
                     waiter.set_result(None)
-            if self._doom is not None:
+            if self._deletion_error is not None:
                 return
 
     async def _something_to_write(self) -> bool:
-        """Wait for it; False if nobody is left, and nobody comes for a while."""
-        while self._doom is None and self._pending == Outcome() and not self._waiting:
+        """Wait for an outcome to write; return False if the group stays idle."""
+        while self._deletion_error is None and self._pending == Outcome() and not self._waiting:
             if self.over:
                 break
             try:
-                async with asyncio.timeout(None if self._seats or self.group.members else IDLE_S):
+                async with asyncio.timeout(None if self._sessions or self.group.members else IDLE_S):
                     await self._changed.wait()
             except TimeoutError:
-                return bool(self._seats or self.group.members)
+                return bool(self._sessions or self.group.members)
         return True
 
     async def _write_pending(self) -> None:
-        if self._doom is not None:
+        if self._deletion_error is not None:
             await self._store.delete()
-            self.handle(Deleted(self._doom))
+            self.handle(Deleted(self._deletion_error))
             pending = self._pending
         else:
             pending, self._pending = self._pending, Outcome()
@@ -292,26 +297,30 @@ class Coordinator:
             if pending.record is not None:
                 self._written(pending.record)
         for reply in pending.replies:
-            seat = self._seats.get(reply.stream)
-            if seat is None:
+            session = self._sessions.get(reply.stream)
+            if session is None:
                 continue
-            if isinstance(reply, Goodbye):
-                seat.end(reply.error)
-            elif untold := seat.say(reply.message):
-                self.handle(Released(seat.stream, untold))
+            if isinstance(reply, StreamEnd):
+                session.end(reply.error)
+            elif unsent := session.say(reply.message):
+                self.handle(Released(session.stream, unsent))
 
     def _settled(self) -> "asyncio.Future[None]":
-        """Done once what is pending then is written; StaleMetadata: this is over."""
+        """Return a future that is done once the present outcome is written.
+
+        Raises:
+            StaleMetadata: If the coordinator is over.
+        """
         if self.over:
-            raise StaleMetadata(f"{self.name} was just given up here: try again")
+            raise StaleMetadata(f"the coordinator of {self.name} has ended: retry")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         return waiter
 
     def _end(self, error: SeaweedMQError) -> None:
         _fail(self._waiting, error)
-        for seat in self._seats.values():
-            seat.end(error)
+        for session in self._sessions.values():
+            session.end(error)
 
 
 def _fail(waiting: list["asyncio.Future[None]"], error: BaseException) -> None:
@@ -323,17 +332,17 @@ def _fail(waiting: list["asyncio.Future[None]"], error: BaseException) -> None:
 
 
 def _check(commit: GroupCommit) -> None:
-    """Raise ProtocolViolation for what no member may send."""
+    """Raise ProtocolViolation for a commit that no member may send."""
     for position in commit.positions:
         if len(position.deliveries) > DELIVERIES_KEPT_MAX:
             raise ProtocolViolation(
                 f"commit of segment {position.segment} has {len(position.deliveries)} deliveries: "
-                f"keep {DELIVERIES_KEPT_MAX} at most"
+                f"send at most {DELIVERIES_KEPT_MAX}"
             )
         if position.offset < 0 or any(o < position.offset or n < 1 for o, n in position.deliveries.items()):
             raise ProtocolViolation(
-                f"commit of segment {position.segment} at {position.offset}: offsets are from 0, and deliveries are "
+                f"commit of segment {position.segment} at {position.offset}: offsets start at 0, and deliveries are "
                 "counted from 1 for records at or above the offset"
             )
     if len({p.segment for p in commit.positions}) < len(commit.positions):
-        raise ProtocolViolation("a commit names each segment once")
+        raise ProtocolViolation("a commit names a segment twice: name each segment once")

@@ -1,13 +1,13 @@
-"""Journal of native groups: every write of the leader to their etcd keys, in the storage before it is acknowledged.
+"""Journal of native groups: storage has each of the leader's writes to their etcd keys before its acknowledgment.
 
-Etcd may be lost, and the commits of groups must not go with it. A leader begins a file of its own with all groups as
-etcd has them after its election, then appends the changes of its transactions. Files sort by generation of the cluster
-and creation revision of the lock, so lines that a deposed leader still appends lose against the file of its successor,
-whose snapshot has all that the deposed one could write to etcd. An older file goes once a newer snapshot is durable;
-commits do not wait for that, because storage that deletes nothing for a while may still take what is written.
+The commits of groups must survive the loss of etcd. A leader begins a file of its own with all groups as etcd has them
+after its election, then appends the changes of its transactions. Files sort by generation of the cluster and creation
+revision of the lock. So lines that a deposed leader still appends lose against its successor's file, whose snapshot has
+all that the deposed leader could write to etcd. An older file is deleted once a newer snapshot is durable; commits do
+not wait for that, because storage that deletes nothing for a while may still take writes.
 
-Lines of all groups that wait are one write. It survives the death of the process; an fsync follows within a second, as
-for records that are replicated. If the storage fails, commits wait, and continue in a new file with a new snapshot.
+Waiting lines of all groups are one write. It survives the death of the process; a flush follows within a second, as for
+replicated records. If the storage fails, commits wait, and continue in a new file with a new snapshot.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_from_json
-from seaweedmq.codec.group_journal import JournalChange, JournalFrame, JournalKind, encode_journal_frame
 from seaweedmq.codec.paths import journal_name
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_from_json
+from seaweedmq.codec.state.group_journal import JournalChange, JournalFrame, JournalKind, encode_journal_frame
 from seaweedmq.coordination.election import Election
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StaleMetadata
 from seaweedmq.ports import Delete, LogWriter, MetaStore, Put, SegmentStore
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 FLUSH_INTERVAL_S = 1.0
 ROLL_BYTES_MIN = 16 * 1024 * 1024
 ROLL_SNAPSHOTS = 4
-"""A file is replaced once the lines behind its snapshot take this many times the snapshot, and the least size."""
+"""Size at which a file is replaced: its lines take this many times its snapshot, and at least the minimum."""
 FILES_MAX = 8
-"""Files that one leadership begins before those that were replaced or begun in vain have to be gone."""
+"""Files that one leadership begins before its replaced and failed ones must be deleted."""
 PART_CHANGES = 200
 """Keys in one frame of a snapshot."""
 RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
@@ -42,13 +42,13 @@ _OVER = "the leader changed: the group continues at the new one"
 
 @dataclass(slots=True)
 class _Open:
-    """The journal that takes lines."""
+    """The journal file that takes lines."""
 
     name: str
     writer: LogWriter
     roll_bytes: int
     is_dirty: bool = False
-    """Whether it has lines without an fsync."""
+    """Whether it has lines that are not flushed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +60,7 @@ class _Line:
 
 
 class GroupJournal:
-    """Journal of one leadership. ``run`` writes it."""
+    """The journal of one leadership, written by ``run``."""
 
     def __init__(self, *, meta: MetaStore, store: SegmentStore, election: Election, rng: random.Random) -> None:
         self._meta = meta
@@ -71,18 +71,19 @@ class GroupJournal:
         self._work = asyncio.Event()
         self._is_over = False
         self._files = 0
-        """Files begun so far."""
+        """Number of files begun so far."""
         self._left: list[str] = []
-        """Those of them that may still be there."""
+        """Names of begun files that may still exist."""
         self._newest: str | None = None
-        """The file with the newest durable snapshot."""
-        self._complaints = Complaints(log)
+        """Name of the file with the newest durable snapshot."""
+        self._failures_log = OnceLogger(log)
 
     async def record(self, revision: int, changes: Sequence[Put | Delete]) -> None:
         """Append the changes of one transaction; return once they survive the death of this process.
 
         Args:
-            revision: revision of etcd that the transaction made.
+            revision: Revision of etcd that the transaction made.
+            changes: Changes of the transaction.
 
         Raises:
             StaleMetadata: If this leadership ended meanwhile.
@@ -112,11 +113,11 @@ class GroupJournal:
                 try:
                     journal = await self._begin()
                     attempt = 0
-                    self._complaints.over("journal of groups")
+                    self._failures_log.over("journal of groups")
                     await self._write(journal)
                 except SeaweedMQError as error:
                     attempt += 1
-                    self._complaints.add("journal of groups", error)
+                    self._failures_log.add("journal of groups", error)
                     await asyncio.sleep(self._pause_s(attempt))
         finally:
             self._is_over = True
@@ -165,30 +166,34 @@ class GroupJournal:
             try:
                 return await self._store.create_journal(name), name
             except AlreadyExists:
-                continue  # an attempt that failed half-way
+                continue  # left by a failed attempt
 
     async def _delete_older(self, newest: str) -> None:
-        """Delete the files before one whose snapshot is durable, however often the storage refuses."""
+        """Delete the files before one whose snapshot is durable, with retries without end."""
 
         def complain(_: int, error: BaseException) -> None:
-            self._complaints.add("old journals of groups", error)
+            self._failures_log.add("old journals of groups", error)
 
         async for attempt in retrying(self._pause_s, on=SeaweedMQError, told=complain):
             with attempt:
                 older = [found for found in await self._store.list_journals() if found < newest]
                 await self._store.delete_journals(older)
-        self._complaints.over("old journals of groups")
+        self._failures_log.over("old journals of groups")
         self._left = [name for name in self._left if name >= newest]
 
     async def _write(self, journal: _Open) -> None:
-        """Append lines until the file is full. Raises StorageFailed: lines without an answer wait for the next file."""
+        """Append lines until the file is full.
+
+        Raises:
+            StorageFailed: If a write or flush failed; unanswered lines wait for the next file.
+        """
         flushing = asyncio.create_task(self._flush(journal), name="flush the journal of groups")
         flushing.add_done_callback(lambda _: self._work.set())
         deleting = asyncio.create_task(self._delete_older(journal.name), name="delete old journals of groups")
         try:
             while journal.writer.size_bytes < journal.roll_bytes:
                 await self._wait_for_lines(flushing)
-                # Also the lines of a caller that is gone: etcd has what they say.
+                # Include lines of cancelled callers: their changes are in etcd.
                 lines, self._waiting = self._waiting, []
                 try:
                     await journal.writer.append([line.frame for line in lines])
@@ -206,7 +211,11 @@ class GroupJournal:
             await journal.writer.close()
 
     async def _wait_for_lines(self, flushing: "asyncio.Task[None]") -> None:
-        """Return once lines wait. Raises StorageFailed: an fsync failed."""
+        """Return once lines wait.
+
+        Raises:
+            StorageFailed: If a flush failed.
+        """
         while not self._waiting and not flushing.done():
             self._work.clear()
             await self._work.wait()
@@ -214,7 +223,11 @@ class GroupJournal:
             flushing.result()
 
     async def _flush(self, journal: _Open) -> None:
-        """Fsync what is written, once an interval. Raises StorageFailed."""
+        """Flush written lines once an interval.
+
+        Raises:
+            StorageFailed: If the flush failed.
+        """
         while True:
             await asyncio.sleep(FLUSH_INTERVAL_S)
             if journal.is_dirty:

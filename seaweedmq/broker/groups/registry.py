@@ -1,43 +1,31 @@
-"""Consumer groups on the leader: which there are, and a coordinator for each that somebody uses.
+"""Registry of consumer groups on the leader, with a coordinator for each active one.
 
-Everything here belongs to one stay as leader and ends with it: the next leader reads etcd.
+All state belongs to one leadership and ends with it: the next leader reads etcd.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 from seaweedmq.broker.groups.coordinator import Coordinator
-from seaweedmq.broker.groups.journal import GroupJournal
-from seaweedmq.broker.groups.opening import check_start
-from seaweedmq.broker.groups.store import GroupName, GroupStore
+from seaweedmq.broker.groups.join_request import check_start
+from seaweedmq.broker.groups.store import GroupName, GroupStore, GroupStores
 from seaweedmq.broker.groups.watermarks import Watermarks
-from seaweedmq.codec import keys
-from seaweedmq.codec.group_metadata import group_from_json
-from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.group.events import Changed, Limits, Reset
-from seaweedmq.core.group.machine import Group
+from seaweedmq.core.group.events import Changed, GroupLimits, Reset
+from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.core.group.memory import GROUP_BYTES, GroupMemory, record_bytes
 from seaweedmq.core.lineage.problems import check_recoverable
-from seaweedmq.errors import (
-    Conflict,
-    Corrupt,
-    InvalidArgument,
-    NotFound,
-    ResourceExhausted,
-    StaleMetadata,
-    Unsupported,
-)
+from seaweedmq.errors import Conflict, InvalidArgument, NotFound, ResourceExhausted, StaleMetadata
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.group_record import Committed, GroupRecord
-from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary
-from seaweedmq.model.subscribe import Start, StartKind
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord
+from seaweedmq.model.messages.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary
+from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.topic import Topic, TopicName, check_name
-from seaweedmq.ports import BrokerApi, Delete, Environment, MetaStore, Put, SegmentStore
+from seaweedmq.ports import BrokerApi, Environment
 from seaweedmq.rpc.transport import DETECTION_S
 from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
@@ -49,15 +37,13 @@ FORGET_PAUSE_S = 0.02
 
 
 class Groups:
-    """All groups, during one stay as leader."""
+    """The consumer groups of one leadership."""
 
     def __init__(
         self,
         *,
         view: ClusterView,
-        election: Election,
-        meta: MetaStore,
-        store: SegmentStore,
+        stores: GroupStores,
         dial: Callable[[str], BrokerApi],
         catch_up: Callable[[TopicName, int], Awaitable[None]],
         config: BrokerConfig,
@@ -67,15 +53,13 @@ class Groups:
     ) -> None:
         self._view = view
         self.memory = GroupMemory(memory_bytes_max)
-        self._election = election
-        self._meta = meta
-        self._journal = GroupJournal(meta=meta, store=store, election=election, rng=env.rng)
+        self.stores = stores
         self._catch_up = catch_up
         self._config = config
         self._env = env
         self._spawn = spawn
         self._watermarks = Watermarks(view, dial)
-        self._limits = Limits(
+        self._limits = GroupLimits(
             session_timeout_s=config.group_session_timeout_s,
             revoke_timeout_s=config.group_revoke_timeout_s,
             rebalance_delay_s=config.group_rebalance_delay_s,
@@ -84,21 +68,21 @@ class Groups:
         )
         self._coordinators: dict[GroupName, Coordinator] = {}
         self._loading: WeakValueDictionary[GroupName, asyncio.Lock] = WeakValueDictionary()
-        """One at a time reads, or creates, a group; others wait for it."""
+        """Locks of loads: one caller loads or creates a group, and others wait for it."""
         self._loaded: set[GroupName] = set()
-        """Groups that were loaded once in this stay."""
+        """Groups that were loaded during this leadership."""
         self._running: set[asyncio.Task[None]] = set()
         self._over = False
         self._known: dict[GroupName, GroupRecord] | None = None
-        """Every group as last written; None until somebody asks. Only the leader writes them."""
+        """Every group as last written; None until first needed. Only the leader writes groups."""
         self._seen: dict[GroupName, tuple[int, int]] = {}
-        """What each coordinator knows of its topic: its revision, and how many segments it has."""
+        """Version and number of segments of its topic that each coordinator knows."""
 
     async def run(self) -> None:
-        """Tell coordinators what changes in the metadata, until cancelled; then all streams end."""
+        """Notify coordinators of metadata changes until cancelled; then all streams end."""
         try:
             async with asyncio.TaskGroup() as duties:
-                duties.create_task(self._journal.run(), name="journal of groups")
+                duties.create_task(self.stores.journal.run(), name="journal of groups")
                 duties.create_task(self._follow_topics(), name="topics of groups")
         finally:
             self._over = True
@@ -117,34 +101,32 @@ class Groups:
     # --- members ------------------------------------------------------------------------------------------------------
 
     async def join(self, opening: GroupOpen, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
-        """Serve a member's stream whose first message was taken already.
+        """Serve a member's stream after its first message.
 
         Raises:
-            NotFound: no such topic, or not the one that the member means; or the group was deleted.
-            Fenced: another subscriber took the member's id.
-            StaleMetadata, Unavailable: come back.
+            NotFound: If the topic does not exist or was recreated, or the group was deleted.
+            Fenced: If another subscriber took the member's id.
+            StaleMetadata, Unavailable: If the member has to rejoin.
         """
         await self._catch_up(opening.topic, opening.topic_uid)
         coordinator = await self._coordinator(GroupName(opening.topic, opening.group), opening.start)
         if opening.topic_uid not in (0, coordinator.group.topic_uid):
-            raise StaleMetadata(f"{coordinator.name} of an earlier topic of this name is just ending: open it again")
-        seat = await coordinator.open(opening)
-        reading = asyncio.create_task(coordinator.read(seat, requests), name=f"{opening.member} of {coordinator.name}")
+            raise StaleMetadata(f"{coordinator.name} still ends for an earlier topic of this name: retry")
+        session = await coordinator.open(opening)
+        reading = asyncio.create_task(
+            coordinator.read(session, requests), name=f"{opening.member} of {coordinator.name}"
+        )
         try:
-            async with closing(seat.replies(reading)) as replies:
+            async with closing(session.replies(reading)) as replies:
                 async for reply in replies:
                     yield reply
         finally:
-            coordinator.close(seat)
-
-    async def record(self, revision: int, changes: Sequence[Put | Delete]) -> None:
-        """Keep changes of groups in the storage. Errors are those of ``GroupJournal.record``."""
-        await self._journal.record(revision, changes)
+            coordinator.close(session)
 
     # --- administration -----------------------------------------------------------------------------------------------
 
     async def summaries(self) -> tuple[GroupSummary, ...]:
-        """See ``model.calls.ListGroups``."""
+        """Answer ``model.calls.ListGroups``."""
         known = await self._all()
         return tuple(
             GroupSummary(group=name.group, topic=name.topic, members=len(record.members), generation=record.generation)
@@ -152,7 +134,7 @@ class Groups:
         )
 
     async def describe(self, group: str) -> GroupDescription:
-        """See ``model.calls.DescribeGroup``."""
+        """Answer ``model.calls.DescribeGroup``."""
         check_name("group", group)
         topics = []
         for name in await self._names(group):
@@ -162,7 +144,7 @@ class Groups:
         return GroupDescription(group=group, topics=tuple(topics))
 
     async def reset(self, group: str, topic: TopicName, start: Start, force: bool) -> GroupDescription:
-        """See ``model.calls.ResetGroup``."""
+        """Answer ``model.calls.ResetGroup``."""
         check_name("group", group)
         check_start(start)
         name = GroupName(topic, group)
@@ -177,7 +159,7 @@ class Groups:
         return await self.describe(group)
 
     async def delete(self, group: str, force: bool) -> None:
-        """See ``model.calls.DeleteGroup``."""
+        """Answer ``model.calls.DeleteGroup``."""
         check_name("group", group)
         coordinators = [await self._coordinator(name, None) for name in await self._names(group)]
         for coordinator in coordinators:
@@ -187,8 +169,11 @@ class Groups:
             self._forget(coordinator.name)
 
     async def forget_pruned(self, topic: TopicName) -> None:
-        """Have every group of the topic forget what it committed of segments that are not there any more: each does so
-        when it reads the metadata. One after the other, with a pause, since there may be thousands."""
+        """Remove what the topic's groups committed in pruned segments.
+
+        Each group does so when it reads the metadata. They are loaded one after the other, with a pause, since there
+        may be thousands.
+        """
         for name in [known for known in await self._all() if known.topic == topic]:
             try:
                 await self._coordinator(name, None)
@@ -203,26 +188,20 @@ class Groups:
         return found
 
     async def _all(self) -> dict[GroupName, GroupRecord]:
-        """Every group there is, by name."""
+        """Return every group by name."""
         if self._known is None:
-            found = {}
-            for entry in (await self._meta.list(keys.GROUPS)).entries:
-                try:
-                    topic, group = keys.parse_group_key(entry.key)
-                    found[GroupName(topic, group)] = group_from_json(entry.value)
-                except (Corrupt, Unsupported) as error:
-                    log.error("etcd key %r is left out, its value can not be read: %s", entry.key, error)
-            if self._known is None:  # nobody else was faster
+            found = await self.stores.records()
+            if self._known is None:  # no other task was faster
                 self._known = found | {name: c.group.record for name, c in self._coordinators.items()}
                 self.memory.count(sum(map(record_bytes, self._known.values())))
         for name in [n for n, record in self._known.items() if self._uid(n.topic) != record.topic_uid]:
-            self._forget(name)  # went with its topic
+            self._forget(name)  # deleted with its topic
         return self._known
 
     # --- coordinators -------------------------------------------------------------------------------------------------
 
     async def _coordinator(self, name: GroupName, start: Start | None) -> Coordinator:
-        """The coordinator of a group; of a new group, if there is none and ``start`` says where it should begin."""
+        """Return the coordinator of a group. With ``start``, create a missing group that begins there."""
         lock = self._loading.setdefault(name, asyncio.Lock())
         async with lock:
             coordinator = self._coordinators.get(name)
@@ -233,7 +212,7 @@ class Groups:
     async def _load(self, name: GroupName, start: Start | None) -> Coordinator:
         await self._catch_up(name.topic, 0)
         topic = self._topic(name.topic)
-        store = GroupStore(self._meta, self._election, name, self._env.rng, self.record)
+        store = self.stores.of(name)
         stored = await store.load(is_again=name in self._loaded)
         self._loaded.add(name)
         if stored is not None and stored[0].topic_uid != topic.uid:
@@ -246,7 +225,7 @@ class Groups:
         record, committed = stored
         coordinator = Coordinator(
             name,
-            Group(record, committed, self._limits, asyncio.get_running_loop().time()),
+            GroupStateMachine(record, committed, self._limits, asyncio.get_running_loop().time()),
             store=store,
             watermarks=self._watermarks,
             config=self._config,
@@ -255,7 +234,7 @@ class Groups:
             memory=self.memory,
         )
         if self._over:
-            raise StaleMetadata("the leader changed: the group goes on at the new one")
+            raise StaleMetadata("the leader changed: the group continues at the new one")
         self._note(name, record)
         self._coordinators[name] = coordinator
         self._follow(name, coordinator)
@@ -274,17 +253,17 @@ class Groups:
 
     async def _create(
         self, store: GroupStore, name: GroupName, start: Start
-    ) -> tuple[GroupRecord, dict[int, Committed]]:
+    ) -> tuple[GroupRecord, dict[int, CommittedOffset]]:
         if len(await self._all()) >= self._config.groups_max:
             raise ResourceExhausted(
-                f"there are {self._config.groups_max} groups, no more are allowed: delete some "
+                f"there are {self._config.groups_max} groups, the limit (groups_max): delete some "
                 "(`seaweedmq group delete`), or raise groups_max"
             )
         self.memory.check(GROUP_BYTES, f"another group, {name},")
         creating = retrying(backoff(self._env.rng, 0.05, 1.0), on=Conflict, stop=after_attempts(CREATE_ATTEMPTS))
         async for attempt in creating:
             with attempt:
-                # Where the latest is now counts for good: a member may die before it has committed anything.
+                # The start is fixed at the present end: a member may die before its first commit.
                 offsets = await self._now(name.topic) if start.kind is StartKind.LATEST else {}
                 topic = self._topic(name.topic)
                 record = GroupRecord(
@@ -297,12 +276,12 @@ class Groups:
                     crashes={},
                 )
                 now_us = self._env.wall_us()
-                committed = {s: Committed(offset=o, deliveries={}, at_us=now_us) for s, o in offsets.items()}
+                committed = {s: CommittedOffset(offset=o, deliveries={}, at_us=now_us) for s, o in offsets.items()}
                 await store.create(record, committed, self._view.topic_revision(name.topic))
         return record, committed
 
     async def _now(self, topic: TopicName) -> dict[int, int]:
-        """Return the present end of every segment: sealed ones at their end, open ones at what is committed.
+        """Return the present end of every segment: of sealed ones their end, of open ones the high watermark.
 
         Raises:
             Corrupt: If a segment cannot be recovered; names the file.
@@ -316,7 +295,7 @@ class Groups:
         }
 
     def _follow(self, name: GroupName, coordinator: Coordinator) -> None:
-        """Tell a coordinator what is new in its topic."""
+        """Notify a coordinator of changes of its topic."""
         topic = self._view.topics.get(name.topic)
         if topic is None or topic.uid != coordinator.group.topic_uid:
             coordinator.abandon(NotFound(f"topic {name.topic} was deleted"))

@@ -1,33 +1,37 @@
-"""A group in etcd: read once, then written by the leader alone, each write comparing the revisions of what it changes.
+"""Stores of groups in etcd, each read once, then written by the leader alone.
 
-A transaction whose answer was lost may still be done late. It can not do harm: it would have to find every key as it
-was before. It is tried again until it is clear what became of it.
+Each write compares the revisions of what it changes. A transaction whose answer was lost may take effect late. That is
+harmless, since it would have to find every key as it was before. It is retried until its outcome is known.
 """
 
+import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.group_metadata import committed_from_json, committed_to_json, group_from_json, group_to_json
+from seaweedmq.broker.groups.journal import GroupJournal
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.group_metadata import committed_from_json, committed_to_json, group_from_json, group_to_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
-from seaweedmq.errors import Conflict, Deposed, ResourceExhausted, StaleMetadata, Unavailable
-from seaweedmq.model.group_record import Committed, GroupRecord
+from seaweedmq.errors import Conflict, Corrupt, Deposed, ResourceExhausted, StaleMetadata, Unavailable, Unsupported
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import Compare, Delete, MetaStore, Put
+from seaweedmq.ports import Compare, Delete, MetaStore, Put, SegmentStore
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
+log = logging.getLogger(__name__)
+
 CHUNK_BYTES_MAX = 1_000_000
-"""Leaves room for the record below what a default etcd takes."""
+"""Limit of a chunk, in bytes; leaves room for the record below the default limit of etcd."""
 UNANSWERED = (Unavailable, ResourceExhausted)
-"""Refusals that are retried: etcd returns, or an operator gives one at a limit more space."""
+"""Retried rejections: etcd returns, or an operator raises a limit."""
 WRITE_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class GroupName:
-    """A group and the topic it reads."""
+    """The name of a group and of the topic that it reads."""
 
     topic: TopicName
     group: str
@@ -37,7 +41,7 @@ class GroupName:
 
 
 class GroupStore:
-    """What etcd keeps of one group and topic. One task uses it at a time."""
+    """The store of one group and topic in etcd. One task uses it at a time."""
 
     def __init__(
         self,
@@ -47,7 +51,15 @@ class GroupStore:
         rng: random.Random,
         record: Callable[[int, Sequence[Put | Delete]], Awaitable[None]],
     ) -> None:
-        """``record`` keeps the changes of a transaction in the storage, at its revision: see ``journal``."""
+        """Create the store.
+
+        Args:
+            meta: etcd.
+            election: Candidacy of this broker.
+            name: Group and topic.
+            rng: Source of the backoff's jitter.
+            record: Writes the changes of a transaction to the storage, at its revision; see ``journal``.
+        """
         self._record = record
         self._meta = meta
         self._election = election
@@ -56,18 +68,18 @@ class GroupStore:
         self._key = keys.group_key(name.topic, name.group)
         self._prefix = keys.offsets_prefix(name.topic, name.group)
         self._revisions: dict[str, int] = {}
-        """Of the group's record and of its committed offsets; what is not there is left out."""
+        """Modification revisions of the group's record and committed offsets, without missing keys."""
 
-    async def load(self, *, is_again: bool = False) -> tuple[GroupRecord, dict[int, Committed]] | None:
-        """What is there; None if there is no such group.
+    async def load(self, *, is_again: bool = False) -> tuple[GroupRecord, dict[int, CommittedOffset]] | None:
+        """Load the group; return None if it does not exist.
 
         Args:
-            is_again: whether this leader loaded the group before. A write of unknown outcome, or one whose writer was
-                cancelled, may be in etcd and not in the journal yet.
+            is_again: Whether this leader loaded the group before. A write with an unknown outcome, or of a cancelled
+                writer, may be in etcd and not in the journal yet.
 
         Raises:
-            Unavailable: etcd can not be reached.
-            Corrupt, Unsupported: somebody else wrote it.
+            Unavailable: If etcd is unreachable.
+            Corrupt, Unsupported: If a value is foreign.
         """
         entry = await self._meta.get(self._key)
         if entry is None:
@@ -82,16 +94,16 @@ class GroupStore:
         committed = {keys.parse_offset_key(e.key)[2]: committed_from_json(e.value) for e in snapshot.entries}
         return group_from_json(entry.value), committed
 
-    async def create(self, record: GroupRecord, committed: Mapping[int, Committed], topic_revision: int) -> None:
-        """Write a group that is not there, while the topic is at this revision.
+    async def create(self, record: GroupRecord, committed: Mapping[int, CommittedOffset], topic_revision: int) -> None:
+        """Write a group that does not exist, while the topic is at this revision.
 
-        Without its record a group does not exist: that comes last, and what a leader that died in between may have
-        left goes first.
+        A group exists only with its record: the record comes last, after the deletion of what an interrupted creation
+        may have left.
 
         Raises:
-            Conflict: it is there, or the topic was changed.
-            StaleMetadata: this broker does not lead any more.
-            Unavailable, ResourceExhausted: etcd refuses for long; it may or may not have happened.
+            Conflict: If the group exists, or the topic changed.
+            StaleMetadata: If this broker does not lead.
+            Unavailable, ResourceExhausted: If etcd keeps rejecting the write; its outcome is unknown.
         """
         self._revisions = {self._key: 0}
         puts = {self._offset_key(s): committed_to_json(value) for s, value in committed.items()}
@@ -101,13 +113,13 @@ class GroupStore:
         topic = Compare(keys.topic_key(self._name.topic), mod_revision=topic_revision)
         await self._write({self._key: group_to_json(record)}, topic)
 
-    async def write(self, record: GroupRecord | None, committed: Mapping[int, Committed | None]) -> None:
-        """Write what changed; None deletes an offset. The record comes last, together with the last offsets.
+    async def write(self, record: GroupRecord | None, committed: Mapping[int, CommittedOffset | None]) -> None:
+        """Write changes; None deletes an offset. The record comes last, together with the last offsets.
 
         Raises:
-            Conflict: somebody else wrote it, or the topic was deleted; what is known here is worthless.
-            StaleMetadata: this broker does not lead any more.
-            Unavailable, ResourceExhausted: etcd refuses for long; it may or may not have happened.
+            Conflict: If the group was changed elsewhere, or the topic was deleted; the loaded state is void.
+            StaleMetadata: If this broker does not lead.
+            Unavailable, ResourceExhausted: If etcd keeps rejecting the write; its outcome is unknown.
         """
         new = {self._offset_key(s): committed_to_json(c) if c else None for s, c in committed.items()}
         if record is not None and not any(new.values()) and self._revisions.keys() <= {*new, self._key}:
@@ -121,18 +133,18 @@ class GroupStore:
             await self._write(chunk)
 
     def check_leading(self) -> None:
-        """Raise StaleMetadata unless this broker surely leads: what is said without being written needs that, too."""
+        """Raise StaleMetadata unless this broker surely leads. Replies without a write also require that."""
         if self._election.revision is None:
-            raise StaleMetadata(f"{self._name} goes on at another leader")
+            raise StaleMetadata(f"{self._name} continues at another leader")
 
     async def delete(self) -> None:
-        """Remove the group. Errors as for :meth:`write`."""
+        """Remove the group. Errors are those of :meth:`write`."""
         gone = dict.fromkeys(self._revisions)
         await self._tried({self._key: None}, [Delete(self._key), Delete(self._prefix, prefix=True)], ())
         self._adopt(gone, 0)
 
     async def _forget_offsets(self, record: GroupRecord) -> None:
-        """All at once, however many they are."""
+        """Delete all offsets in one transaction, regardless of their number."""
         value = group_to_json(record)
         gone: dict[str, bytes | None] = {key: None for key in self._revisions if key != self._key}
         revision = await self._tried({self._key: value}, [Put(self._key, value), Delete(self._prefix, prefix=True)], ())
@@ -145,7 +157,7 @@ class GroupStore:
     async def _tried(
         self, new: Mapping[str, bytes | None], then: list[Put | Delete], compares: tuple[Compare, ...]
     ) -> int:
-        """Do it until it is clear that it was done, and return the revision."""
+        """Retry the transaction until its outcome is known; return its revision."""
         every = [
             *compares,
             *(Compare(key, mod_revision=self._revisions.get(key, 0)) for key in {*new, self._key}),
@@ -161,15 +173,15 @@ class GroupStore:
                 except UNANSWERED:
                     unclear = True
                     raise
-                except Deposed as error:  # a member would take it for its own end
-                    raise StaleMetadata(f"{self._name} goes on at another leader: {error}") from error
+                except Deposed as error:  # a member would take Deposed for its own end
+                    raise StaleMetadata(f"{self._name} continues at another leader: {error}") from error
         if revision is None:
-            raise Conflict(f"{self._name} was changed by somebody else at the same time: try again")
+            raise Conflict(f"{self._name} changed concurrently: retry")
         await self._record(revision, then)
         return revision
 
     async def _done_at(self, new: Mapping[str, bytes | None]) -> int | None:
-        """The revision at which an earlier attempt did it, if one did."""
+        """Return the revision at which an earlier attempt succeeded, if one did."""
         record = await self._meta.get(self._key)
         snapshot = await self._meta.list(self._prefix)
         found = {e.key: e for e in (*snapshot.entries, *([record] if record else []))}
@@ -189,6 +201,31 @@ class GroupStore:
 
     def _offset_key(self, segment: int) -> str:
         return keys.offset_key(self._name.topic, self._name.group, segment)
+
+
+class GroupStores:
+    """The stores of all groups of one leadership, which share its journal."""
+
+    def __init__(self, meta: MetaStore, store: SegmentStore, election: Election, rng: random.Random) -> None:
+        self._meta = meta
+        self._election = election
+        self._rng = rng
+        self.journal = GroupJournal(meta=meta, store=store, election=election, rng=rng)
+
+    def of(self, name: GroupName) -> GroupStore:
+        """Return the store of a group, which may not exist yet."""
+        return GroupStore(self._meta, self._election, name, self._rng, self.journal.record)
+
+    async def records(self) -> dict[GroupName, GroupRecord]:
+        """Return the record of every readable group by name, also of deleted topics."""
+        found = {}
+        for entry in (await self._meta.list(keys.GROUPS)).entries:
+            try:
+                topic, group = keys.parse_group_key(entry.key)
+                found[GroupName(topic, group)] = group_from_json(entry.value)
+            except (Corrupt, Unsupported) as error:
+                log.error("etcd key ignored: %r: %s", entry.key, error)
+        return found
 
 
 def _chunks(new: Mapping[str, bytes | None]) -> list[dict[str, bytes | None]]:

@@ -1,1 +1,4 @@
-"""What the leader does: topics, placement, succession, repair, balance. Imports ``broker.groups``."""
+"""Duties of the leader: topics, placement, transitions, repair, balance.
+
+Imports ``broker.groups``.
+"""

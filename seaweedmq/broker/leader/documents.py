@@ -1,53 +1,64 @@
-"""What the leader keeps in the storage for readers without etcd, and the deletion of what deleted topics left there."""
+"""Topic and lineage documents in storage, and the files of deleted topics.
+
+Readers without etcd need the documents; the leader keeps them current.
+"""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from seaweedmq.broker.leader.metadata import Metadata
-from seaweedmq.codec import keys
-from seaweedmq.codec.documents import lineage_document, lineage_line, topic_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.documents import lineage_document, lineage_line, topic_document
 from seaweedmq.errors import SeaweedMQError, StorageFailed
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Deletion, TopicName
 from seaweedmq.ports import Delete, SegmentStore
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 
 log = logging.getLogger(__name__)
 
 GATHER_S = 0.1
-"""Changes so close to each other are written once; nor do documents get in the way of what comes before them."""
+"""Time to gather changes into one write. It also keeps documents behind more urgent writes."""
 GATHER_S_MAX = 5.0
-"""So long changes may follow each other before the first is written: as long as it takes to replace all that a broker
-had, which must not wait for a disk that syncs documents."""
+"""Longest time that further changes delay a write.
+
+It equals the time to replace all segments of a lost broker, which must not wait for a disk that flushes documents.
+"""
 WRITING_SHARE_MAX, PAUSE_S_MAX = 0.1, 5.0
-"""Of the time that is spent on writing: documents that are long or take long are written less often."""
+"""Largest share of time spent on writing, and longest pause: long or slow documents are written less often."""
 WRITTEN_AT_ONCE = 8
-"""Topics whose documents are on their way to the storage: it waits for its disk, and merges what comes together."""
+"""Topics whose documents are written concurrently: the storage waits for its disk and merges concurrent requests."""
 LINES_AT_ONCE = 200
-"""Segments that are encoded before other tasks get a turn."""
+"""Segments encoded before other tasks run."""
 RETRY_S = 0.5
 
 
 class Documents:
-    """``topic.json`` and ``lineage.json`` of every topic, and the folders of deleted ones."""
+    """``topic.json`` and ``lineage.json`` of every topic, and the folders of deleted topics."""
 
     def __init__(
         self, metadata: Metadata, store: SegmentStore, *, heard: Callable[[Deletion], Awaitable[None]]
     ) -> None:
-        """``heard`` returns once whoever served a deleted topic has heard of it."""
+        """Create the documents.
+
+        Args:
+            metadata: Topics and segments as the leader sees them.
+            store: Storage that holds the documents.
+            heard: Returns once every broker that served a deleted topic has dropped it.
+        """
         self._metadata = metadata
         self._store = store
         self._heard = heard
         self._writing = asyncio.Lock()
-        """One at a time changes documents and folders: an older document must not overtake a newer one."""
+        """Lock of documents and folders: an older document must not overtake a newer one."""
         self._due: set[TopicName] = set()
-        """Topics whose documents are not known to be up to date."""
+        """Topics whose documents may be outdated."""
         self._changed = asyncio.Event()
         self._deleted = asyncio.Event()
         self._lines: dict[TopicName, _Lines] = {}
-        self._complaints = Complaints(log)
+        self._failures_log = OnceLogger(log)
 
     async def run(self) -> None:
         """Write and delete what is due, until cancelled."""
@@ -59,24 +70,27 @@ class Documents:
             self._lines.clear()
 
     def expect(self, names: Iterable[TopicName]) -> None:
-        """These topics changed, or were deleted: what is due of them is done soon."""
+        """Schedule the documents, or the file deletion, of topics that changed or were deleted."""
         self._due.update(names)
         self._changed.set()
         self._deleted.set()
 
     async def introduce(self, names: Sequence[TopicName]) -> None:
-        """Show the documents of new topics to everybody. They are durable soon: a disk syncs far fewer topics a second
-        than are created, and power loss takes the leader with them, or leaves them due."""
+        """Write the documents of new topics at once, and schedule their durable write.
+
+        A disk flushes far fewer topics a second than the leader creates. A power loss ends the leader as well, or
+        leaves the topics due.
+        """
         await self._write_all(names, is_durable=False)
         self.expect(names)
 
     async def write(self, names: Sequence[TopicName]) -> None:
-        """Write the documents of these topics, whatever else is due; what fails is written later."""
+        """Write the documents of these topics now. A failed write is retried later."""
         self.expect(names)
         await self._write_all(names)
 
     async def write_topic(self, name: TopicName) -> None:
-        """Write the topic's own document, without its lineage; if the storage refuses it, it is written later."""
+        """Write the topic's own document without its lineage. A write that the storage rejects is retried later."""
         self.expect([name])
         async with self._writing:
             topic = self._metadata.view.topics.get(name)
@@ -85,14 +99,18 @@ class Documents:
             try:
                 await self._store.put_documents(name, {TOPIC_DOCUMENT: topic_document(topic)})
             except StorageFailed as error:
-                self._complaints.add(f"writing the documents of {name}", error)
+                self._failures_log.add(f"document write of {name}", error)
 
     async def write_due(self) -> bool:
-        """Write what changed. Whether all is written; what failed stays due, is logged, and keeps no other waiting."""
+        """Write the documents that are due.
+
+        Returns:
+            Whether all are written. A failed one stays due, is logged, and delays no other.
+        """
         return await self._write_all(sorted(self._due))
 
     async def _write_all(self, names: Sequence[TopicName], *, is_durable: bool = True) -> bool:
-        """A few at a time, between which others have their turn."""
+        """Write a few documents at a time; callers with other topics get the lock in between."""
         written = True
         for at in range(0, len(names), WRITTEN_AT_ONCE):
             async with self._writing:
@@ -108,9 +126,9 @@ class Documents:
             await self._write(name, is_durable)
         except SeaweedMQError as error:
             self._due.add(name)
-            self._complaints.add(f"writing the documents of {name}", error)
+            self._failures_log.add(f"document write of {name}", error)
             return False
-        except BaseException:  # a caller that goes away leaves it to ``run``
+        except BaseException:  # a cancelled caller leaves the write to ``run``
             self.expect([name])
             raise
         return True
@@ -131,26 +149,30 @@ class Documents:
         await self._store.put_documents(name, documents, is_durable=is_durable)
 
     async def delete(self, name: TopicName) -> None:
-        """Delete what a deleted topic of this name left in the storage, if anything, once its primaries have heard of
-        it. Whoever creates the next topic of the name has to wait for that, too.
+        """Delete the files of a deleted topic of this name, if any, once its primaries have dropped it.
+
+        The creator of the next topic of the name waits for that as well.
 
         Raises:
-            StorageFailed: it stays to be done.
-            SeaweedMQError: it is done, but will be done again: etcd does not know.
+            StorageFailed: If the files cannot be deleted; the deletion stays due.
+            SeaweedMQError: If etcd fails; the files are deleted, and will be deleted again.
         """
         deletions = self._metadata.view.deletions
         while (deletion := deletions.get(name)) is not None:
             await self._heard(deletion)
             async with self._writing:
                 if deletions.get(name) != deletion:
-                    continue  # somebody was faster, and there may be the next one
+                    continue  # another task was faster, and another deletion may follow
                 await self._store.delete_topic(name, deletion.uid)
                 revision = await self._metadata.transact([], [Delete(keys.deletion_key(name))])
                 await self._metadata.view.wait_revision(revision or 0)
 
     async def delete_due(self) -> bool:
-        """Delete what deleted topics left. Whether nothing is left; what failed stays due, is logged, and keeps no
-        other waiting."""
+        """Delete the files of deleted topics.
+
+        Returns:
+            Whether no files are left. A failed deletion stays due, is logged, and delays no other.
+        """
         return all(await asyncio.gather(*map(self._try_to_delete, sorted(self._metadata.view.deletions))))
 
     async def _try_to_delete(self, name: TopicName) -> bool:
@@ -159,13 +181,13 @@ class Documents:
         try:
             await self.delete(name)
         except SeaweedMQError as error:
-            self._complaints.add(f"deleting the files of {name}", error)
+            self._failures_log.add(f"file deletion of {name}", error)
             return False
         return True
 
 
 async def _repeat(expected: asyncio.Event, do_what_is_due: Callable[[], Awaitable[bool]]) -> None:
-    """Whenever something is expected to be due, and again after a pause while something is left."""
+    """Do the work after each event, and again after a pause while some is left."""
     loop = asyncio.get_running_loop()
     pause_s = GATHER_S
     while True:
@@ -183,13 +205,13 @@ async def _repeat(expected: asyncio.Event, do_what_is_due: Callable[[], Awaitabl
 
 
 class _Lines:
-    """Lines of one ``lineage.json``, kept while their segments are as they were: few change at a time."""
+    """Encoded lines of one ``lineage.json``, cached per unchanged segment: few change at a time."""
 
     def __init__(self) -> None:
         self._lines: dict[int, tuple[Segment, bytes]] = {}
 
     async def learn(self, segments: Sequence[Segment]) -> None:
-        """Encode what is new, with turns for others, and forget what is gone."""
+        """Encode new segments, yielding to other tasks, and drop removed ones."""
         lines: dict[int, tuple[Segment, bytes]] = {}
         encoded = 0
         for segment in segments:
@@ -203,5 +225,5 @@ class _Lines:
         self._lines = lines
 
     def of(self, segment: Segment) -> bytes:
-        """Of one that was learned."""
+        """Return the line of a learned segment."""
         return self._lines[segment.id][1]

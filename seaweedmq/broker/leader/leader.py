@@ -1,55 +1,73 @@
-"""What the leader does. It keeps nothing: metadata is in etcd, loads come in from brokers, a successor starts anew."""
+"""The leader of the cluster.
+
+It is stateless: metadata is in etcd, brokers report their loads, and the next leader starts from both.
+"""
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.groups.registry import Groups
-from seaweedmq.broker.leader.adoption import Adoption
-from seaweedmq.broker.leader.balancing import Balancing
-from seaweedmq.broker.leader.creation import Creation
-from seaweedmq.broker.leader.deletion import until_heard
+from seaweedmq.broker.leader.balancer import Balancer
 from seaweedmq.broker.leader.documents import Documents
-from seaweedmq.broker.leader.ghosts import Ghosts
 from seaweedmq.broker.leader.marker_keeper import MarkerKeeper
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement, Reserve
-from seaweedmq.broker.leader.pruning import Pruning
-from seaweedmq.broker.leader.record_deletion import RecordDeletion
-from seaweedmq.broker.leader.repair import Repairs
-from seaweedmq.broker.leader.reshaping import Reshaping
+from seaweedmq.broker.leader.pruner import Pruner
+from seaweedmq.broker.leader.registration_reaper import RegistrationReaper
+from seaweedmq.broker.leader.repairer import Repairer
 from seaweedmq.broker.leader.sealer import Sealer
-from seaweedmq.broker.leader.succession import Succession
-from seaweedmq.broker.leader.taken_ids import TakenIds
-from seaweedmq.broker.leader.topics import Topics
+from seaweedmq.broker.leader.segment_admin import SegmentAdmin
+from seaweedmq.broker.leader.topics.deletion import wait_closed
+from seaweedmq.broker.leader.topics.record_deletion import RecordDeletion
+from seaweedmq.broker.leader.topics.schema_adopter import SchemaAdopter
+from seaweedmq.broker.leader.topics.taken_ids import TakenIds
+from seaweedmq.broker.leader.topics.topic_admin import TopicAdmin
+from seaweedmq.broker.leader.topics.topic_creator import TopicCreator
+from seaweedmq.broker.leader.transition_runner import TransitionRunner
 from seaweedmq.core.lineage.replication import under_replicated
-from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
+from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
 from seaweedmq.model.broker import ETCD_OK, BrokerLoad, BrokerStatus, ClusterStatus, EtcdAccess
-from seaweedmq.model.calls import ReportSuspicions
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.description import SegmentStats
-from seaweedmq.model.kafka_group_admin import groups_topic
-from seaweedmq.model.replication import SegmentRef
+from seaweedmq.model.kafka.group_admin import groups_topic
+from seaweedmq.model.messages.calls import ReportSuspicions
+from seaweedmq.model.messages.replication import SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BrokerApi, Environment, SegmentStore
-from seaweedmq.runtime.log_together import named
+from seaweedmq.runtime.grouped_logger import named
 from seaweedmq.runtime.retrying import backoff
 
 log = logging.getLogger(__name__)
 
 RESERVED_PART = 4
-"""At most one of so many open segments is reserved."""
+"""Inverse of the largest share of open segments that is reserved."""
 DUTIES_RETRY_FIRST_S, DUTIES_RETRY_MOST_S = 0.2, 5.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostBroker:
+    """The broker that runs for leader, as its duties use it."""
+
+    dial: Callable[[str], BrokerApi]
+    """Function that returns a connection to a broker by id. It raises Unavailable if that broker is not registered."""
+    stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]]
+    """Function that returns the statistics of a topic's segments."""
+    is_leaving: Callable[[], bool]
+    """Predicate: whether this broker is being drained, which it knows before the view does."""
+    etcd: Callable[[], EtcdAccess]
+    """Function that returns this broker's access to etcd."""
+
+
 class NoLeader(Unavailable):
-    """Nobody leads; unlike other failures it is certain that nothing was done."""
+    """The error of a cluster without a leader. Unlike with other failures, the call certainly had no effect."""
 
 
 class Leader:
-    """The leader's duties, on every broker; they act only while ``election`` says that this one leads."""
+    """The leader's duties. Every broker has them; they act only while ``election`` confirms that this broker leads."""
 
     def __init__(
         self,
@@ -58,23 +76,29 @@ class Leader:
         store: SegmentStore,
         env: Environment,
         clock: ConfirmedClock,
-        dial: Callable[[str], BrokerApi],
-        stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
+        host: HostBroker,
         config: BrokerConfig,
         make_groups: Callable[[], Groups],
-        is_leaving: Callable[[], bool],
-        etcd: Callable[[], EtcdAccess],
     ) -> None:
-        """``is_leaving``: whether this broker is being drained, which it knows before it is in the view."""
+        """Create the duties.
+
+        Args:
+            metadata: Topics and segments, and the transactions that change them.
+            store: Storage of the cluster.
+            env: Clocks and randomness.
+            clock: Clock that etcd confirms.
+            host: This broker.
+            config: Settings of this broker.
+            make_groups: Creates the consumer groups of one leadership.
+        """
         self._rng = env.rng
         self._make_groups = make_groups
         self._groups: Groups | None = None
-        self._is_leaving = is_leaving
-        self._etcd = etcd
+        self._host = host
         self.metadata = metadata
         self._view = view = metadata.view
         self.election = election = metadata.election
-        """Its candidacy."""
+        """Candidacy of this broker."""
         self.placement = Placement(
             view,
             env.rng,
@@ -85,45 +109,47 @@ class Leader:
         self._documents = Documents(
             self.metadata,
             store,
-            heard=lambda deletion: until_heard(
-                deletion, view, dial, election.outlive_others, rng=env.rng, lease_ttl_s=config.lease_ttl_s
+            heard=lambda deletion: wait_closed(
+                deletion, view, host.dial, election.outlive_others, rng=env.rng, lease_ttl_s=config.lease_ttl_s
             ),
         )
         self._taken_ids = taken_ids = TakenIds(store, view)
         self._marker_keeper = MarkerKeeper(self.metadata, store)
-        self._ghosts = Ghosts(self.metadata)
-        self._repairs = Repairs(metadata=self.metadata, placement=self.placement)
-        self.succession = Succession(
+        self._reaper = RegistrationReaper(self.metadata)
+        self._repairs = Repairer(metadata=self.metadata, placement=self.placement)
+        self.transitions = TransitionRunner(
             metadata=self.metadata,
             documents=self._documents,
             placement=self.placement,
-            sealer=Sealer(view, store, dial, election.outlive_others, self._severity),
+            sealer=Sealer(view, store, host.dial, election.outlive_others, self._severity),
             taken_ids=taken_ids,
             wall_us=env.wall_us,
             orphaned=self._repairs.add,
         )
-        self.reshaping = Reshaping(metadata=self.metadata, placement=self.placement, succession=self.succession)
-        self.balancing = Balancing(
+        self.segment_admin = SegmentAdmin(
+            metadata=self.metadata, placement=self.placement, transitions=self.transitions
+        )
+        self.balancing = Balancer(
             metadata=self.metadata,
             placement=self.placement,
-            succession=self.succession,
+            transitions=self.transitions,
             config=config,
             wall_us=env.wall_us,
         )
-        self._adoption = Adoption(self.metadata, dial)
-        self.pruning = Pruning(
+        self._schema_adopter = SchemaAdopter(self.metadata, host.dial)
+        self.pruning = Pruner(
             metadata=self.metadata,
             documents=self._documents,
             config=config,
             clock=clock,
             forget_offsets=self._forget_offsets,
         )
-        self.record_deletion = RecordDeletion(metadata=self.metadata, documents=self._documents, stats=stats)
-        self.topics = Topics(
+        self.record_deletion = RecordDeletion(metadata=self.metadata, documents=self._documents, stats=host.stats)
+        self.topics = TopicAdmin(
             metadata=self.metadata,
-            adoption=self._adoption,
+            schema_adopter=self._schema_adopter,
             documents=self._documents,
-            creation=Creation(
+            topic_creator=TopicCreator(
                 metadata=self.metadata,
                 documents=self._documents,
                 placement=self.placement,
@@ -131,19 +157,23 @@ class Leader:
                 store=store,
                 env=env,
             ),
-            stats=stats,
+            stats=host.stats,
         )
 
     @property
     def broker_id(self) -> str:
-        """Of the broker whose candidacy this is."""
+        """Id of the broker that runs for leader."""
         return self.election.broker_id
 
     @property
     def groups(self) -> Groups:
-        """Raises NoLeader while this broker does not surely lead, and for a moment after it began to."""
+        """The consumer groups that this leader coordinates.
+
+        Raises:
+            NoLeader: If this broker does not surely lead, or became leader a moment ago.
+        """
         if self._groups is None or self.election.revision is None:
-            raise NoLeader("the leader was elected a moment ago and does not coordinate groups yet: try again")
+            raise NoLeader("the leader was elected a moment ago and does not coordinate groups yet: retry")
         return self._groups
 
     @property
@@ -152,7 +182,7 @@ class Leader:
         return self.metadata.leading
 
     async def run(self) -> None:
-        """Lead whenever elected, until cancelled. Duties that fail begin again: another leader would fail likewise."""
+        """Lead whenever elected, until cancelled. Failed duties restart: on another leader they would fail likewise."""
         pause_s = backoff(self._rng, DUTIES_RETRY_FIRST_S, DUTIES_RETRY_MOST_S)
         failed = 0
         while True:
@@ -168,15 +198,15 @@ class Leader:
                     task.cancel()
                 try:
                     await asyncio.wait({duties, deposed})
-                finally:  # also when the term ends in the meantime, which cancels this once more
+                finally:  # also if the incarnation ends meanwhile, which cancels this task again
                     self.placement.forget()
-                    await self.succession.stop()
+                    await self.transitions.stop()
                     self._taken_ids.forget()
             log.info("no longer leading")
             error = None if duties.cancelled() else duties.exception()
             failed = 0 if error is None else failed + 1
             if error is not None:
-                handling = {"message": "leader: its duties failed and begin again", "exception": error}
+                handling = {"message": "leader duties failed; retrying", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(handling)
                 await asyncio.sleep(pause_s(failed))
 
@@ -184,11 +214,11 @@ class Leader:
         self._documents.expect(self._view.topics)
         groups = self._groups = self._make_groups()
         async with asyncio.TaskGroup() as duties:
-            duties.create_task(self._repairs.run(self.succession), name="repairs")
+            duties.create_task(self._repairs.run(self.transitions), name="repairs")
             duties.create_task(self.topics.sweep(), name="sweep")
             duties.create_task(self._marker_keeper.run(), name="marker")
-            duties.create_task(self._ghosts.run(), name="ghosts")
-            duties.create_task(self._adoption.run(), name="adoption")
+            duties.create_task(self._reaper.run(), name="ghosts")
+            duties.create_task(self._schema_adopter.run(), name="adoption")
             duties.create_task(self._documents.run(), name="documents")
             duties.create_task(self.balancing.run(), name="balancing")
             duties.create_task(self.pruning.run(), name="pruning")
@@ -198,41 +228,41 @@ class Leader:
         await self.groups.forget_pruned(name)
 
     async def suspect(self, suspicions: ReportSuspicions) -> None:
-        """See ``model.calls.ReportSuspicions``."""
+        """Answer ``model.calls.ReportSuspicions``."""
         suspect, level = suspicions.suspect, self._severity(suspicions.suspect)
         segments = [found for ref in suspicions.refs if (found := self._open_at(ref)) is not None]
         if not segments:
-            raise Fenced(f"{named(suspicions.refs)}: sealed already, or of an earlier epoch")
+            raise NotFound(f"{named(suspicions.refs)}: already sealed, or an earlier epoch")
         for segment in segments:
             if suspect and suspect not in segment.replicas:
-                raise InvalidArgument(f"{segment}: {suspect} is none of its replicas")
-        news = [segment for segment in segments if not self.succession.concerns(segment)]
+                raise InvalidArgument(f"{segment}: {suspect} is not one of its replicas")
+        news = [segment for segment in segments if not self.transitions.concerns(segment)]
         if not news:
             return
-        log.log(level, "%s: %s is suspected: %s", named(news), suspect or "nobody", suspicions.reason)
+        log.log(level, "replica suspected: %s: %s: %s", named(news), suspect or "no broker", suspicions.reason)
         if suspect:
             self.placement.suspect(suspect)
         for segment in news:
             self._repairs.add(segment)
 
     def _open_at(self, ref: SegmentRef) -> Segment | None:
-        """The segment, if it is open and has that epoch."""
+        """Return the segment, if it is open and has that epoch."""
         found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
         return found[1] if found is not None and found[1].is_open and found[1].epoch == ref.epoch else None
 
     def _severity(self, broker: str) -> int:
-        """Of the news that a broker does not answer. Who leaves in good order does not, and at the end all leave."""
-        return logging.INFO if self._is_leaving() or broker in self.placement.draining else logging.WARNING
+        """Return the log level of an unanswered request: a broker that drains is expected to stop."""
+        return logging.INFO if self._host.is_leaving() or broker in self.placement.draining else logging.WARNING
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
-        """See ``ports.BrokerApi.report_load``."""
+        """Handle ``ports.BrokerApi.report_load``."""
         async for load in reports:
             if not self.leading:
-                raise StaleMetadata("this broker does not lead: report to the leader")
+                raise StaleMetadata("this broker does not lead: send the report to the leader")
             self.placement.report(load)
 
     def status(self, *, leads: bool = True) -> ClusterStatus:
-        """Return the cluster as the leader sees it; with ``leads`` False as this broker does, and without a leader."""
+        """Return the cluster as the leader sees it; with ``leads`` False, as this broker sees it without a leader."""
         counts = self.placement.open_counts()
         leader = self._view.leader if leads else None
         brokers = tuple(
@@ -245,7 +275,7 @@ class Leader:
             )
             for info in sorted(self._view.brokers.values(), key=lambda b: b.address)
         )
-        troubles = [self._etcd().trouble]
+        troubles = [self._host.etcd().trouble]
         troubles += [f"{b.info.address}: {b.etcd.trouble}" for b in brokers if b.etcd and b.etcd.trouble]
         return ClusterStatus(
             leader=leader or "",
@@ -257,14 +287,14 @@ class Leader:
             unrecoverable_segments=sum(bool(segment.problem) for segment in self.metadata.open_segments()),
             decisions=tuple(
                 sorted(
-                    [*self.succession.decisions, *self.balancing.holds.values()], key=lambda decision: decision.at_us
+                    [*self.transitions.decisions, *self.balancing.holds.values()], key=lambda decision: decision.at_us
                 )
             ),
         )
 
     def _etcd_of(self, broker: str) -> EtcdAccess | None:
         if broker == self.broker_id:
-            return self._etcd()
+            return self._host.etcd()
         load = self.placement.loads.get(broker)
         return None if load is None else load.etcd
 
@@ -278,8 +308,10 @@ class Leader:
 
 
 def _reserve(config: BrokerConfig) -> Reserve | None:
-    """Room for the topic of Kafka's groups, without which no consumer works: a broker has one replica of each of its
-    partitions at most."""
+    """Return the open segments reserved for the topic of Kafka groups, without which consumers cannot work.
+
+    Each of its partitions has at most one replica on a broker.
+    """
     if not config.kafka_listen:
         return None
     share_max = config.open_segments_max // RESERVED_PART

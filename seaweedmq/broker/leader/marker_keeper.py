@@ -1,9 +1,9 @@
 """Upkeep of the storage's marker: the newest revision of etcd that the storage has seen.
 
-An etcd that is restored from an older backup is recognized by it. Within ``KEEP_INTERVAL_S`` of a change the leader
-writes the key ``cluster-seen``, then that key's revision into the marker. The current revision of etcd would not do:
-leases that end after a restore raise it. A leader that was deposed while it wrote may set the marker back, and the next
-round of the present leader raises it again. Changes of those seconds are the ones that a restore may hide.
+The marker identifies an etcd that was restored from an older backup. Within ``KEEP_INTERVAL_S`` of a change the leader
+writes the key ``cluster-seen``, then that key's revision into the marker. The current revision of etcd does not
+suffice: leases that end after a restore raise it. A leader deposed during its write may set the marker back; the
+present leader raises it in its next round. A restore may hide the changes of those seconds.
 """
 
 import asyncio
@@ -12,18 +12,18 @@ import math
 from dataclasses import replace
 
 from seaweedmq.broker.leader.metadata import Metadata
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_to_json
 from seaweedmq.errors import Conflict, SeaweedMQError, StorageFailed
 from seaweedmq.model.cluster import ClusterIdentity
 from seaweedmq.ports import Compare, Put, SegmentStore
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 
 log = logging.getLogger(__name__)
 
 KEEP_INTERVAL_S = 2.0
 KEEP_INTERVAL_S_MAX = 60.0
-"""Between two rounds while topics and segments stay as they are: groups and Kafka's ids advance etcd likewise."""
+"""Longest pause between rounds while topics and segments are unchanged: groups and Kafka ids also advance etcd."""
 
 
 class MarkerKeeper:
@@ -32,14 +32,14 @@ class MarkerKeeper:
     def __init__(self, metadata: Metadata, store: SegmentStore) -> None:
         self._metadata = metadata
         self._store = store
-        self._complaints = Complaints(log)
+        self._failures_log = OnceLogger(log)
 
     async def run(self) -> None:
         """Raise the marker whenever etcd has advanced, until cancelled."""
         loop = asyncio.get_running_loop()
         view = self._metadata.view
         kept, kept_at_s = 0, -math.inf
-        # The first round goes before what a new leader changes: it may be all that was noted for long.
+        # The first round precedes the changes of a new leader: the last one may be long ago.
         await view.wait_revision(self._metadata.election.revision or 0)
         while True:
             is_due = view.revision > kept or loop.time() - kept_at_s > KEEP_INTERVAL_S_MAX
@@ -48,16 +48,20 @@ class MarkerKeeper:
                     kept = await self._keep(view.cluster)
                     kept_at_s = loop.time()
                 except SeaweedMQError as error:
-                    self._complaints.add("storage marker", error)
+                    self._failures_log.add("storage marker", error)
                 else:
-                    self._complaints.over("storage marker")
+                    self._failures_log.over("storage marker")
             await asyncio.sleep(KEEP_INTERVAL_S)
 
     async def _keep(self, identity: ClusterIdentity) -> int:
-        """Note in etcd and storage that they have seen each other; the revision."""
+        """Record in etcd and storage that they have seen each other.
+
+        Returns:
+            The revision of that record in etcd.
+        """
         marker = await self._store.read_marker()
         if marker is None:
-            raise StorageFailed(f"storage {self._store.uri} has no marker: mount it")
+            raise StorageFailed(f"storage {self._store.uri} has no marker: mount the storage")
         unchanged = Compare(keys.CLUSTER, mod_revision=self._metadata.view.cluster_revision)
         revision = await self._metadata.transact([unchanged], [Put(keys.CLUSTER_SEEN, identity_to_json(identity))])
         if revision is None:

@@ -1,4 +1,4 @@
-"""Topics and segments as the leader reads and writes them: read from the view, written in guarded transactions.
+"""Topics and segments as the leader reads and writes them: from the view, and in guarded transactions.
 
 Every write compares the lock's creation revision, so that a deposed leader changes nothing.
 """
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from tenacity import AsyncRetrying
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import segment_to_json, topic_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import segment_to_json, topic_to_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.lineage.topology import Change
+from seaweedmq.core.lineage.topology import MetadataChange
 from seaweedmq.errors import Conflict, NotFound
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
@@ -23,7 +23,7 @@ CONFLICT_TIMEOUT_S = 10.0
 
 
 class Metadata:
-    """What topics and segments there are, and the only way in which the leader changes them."""
+    """Topics and segments, and the only path by which the leader changes them."""
 
     def __init__(self, view: ClusterView, election: Election, rng: random.Random) -> None:
         self.view = view
@@ -32,19 +32,23 @@ class Metadata:
 
     @property
     def leading(self) -> bool:
-        """Whether this broker surely leads now, and has heard of all that was there when it was elected."""
+        """Whether this broker surely leads now, and its view has all metadata from before its election."""
         elected = self.election.revision
         return elected is not None and self.view.revision >= elected
 
     def topic(self, name: TopicName) -> Topic:
-        """NotFound."""
+        """Return a topic.
+
+        Raises:
+            NotFound: If it does not exist.
+        """
         topic = self.view.topics.get(name)
         if topic is None:
             raise NotFound(f"there is no topic {name}: see `seaweedmq topic list`")
         return topic
 
     def open_segments(self) -> list[Segment]:
-        """Of all topics."""
+        """Return the open segments of all topics."""
         return [
             segment
             for name, segments in self.view.open_segments.items()
@@ -53,26 +57,31 @@ class Metadata:
         ]
 
     def is_open(self, segment: Segment) -> bool:
-        """Whether it still is. One of the same id that is another may be of a later topic of the same name."""
+        """Whether the segment is open and unchanged. A recreated topic may have another segment of the same id."""
         known = self.view.segment(segment.key)
         return segment.topic in self.view.topics and known == segment and segment.is_open
 
     def unchanged(self, segment: Segment) -> Compare:
-        """Holds while the segment is as the view has it."""
+        """Return a compare that holds while the segment is as the view has it."""
         revision = self.view.segment_revision(segment.key)
         return Compare(keys.segment_key(segment.topic, segment.id), mod_revision=revision)
 
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
-        """See ``Election.transact``."""
+        """Run ``Election.transact``."""
         return await self.election.transact(compares, then)
 
-    async def write(self, change: Change, compares: Sequence[Compare] = (), also: Sequence[Put | Delete] = ()) -> int:
-        """Write the topic and its changed segments, if the topic is as the view has it; the revision.
+    async def write(
+        self, change: MetadataChange, compares: Sequence[Compare] = (), also: Sequence[Put | Delete] = ()
+    ) -> int:
+        """Write the topic and its changed segments, if the topic is as the view has it.
+
+        Returns:
+            The revision of the write.
 
         Raises:
-            Conflict: it is not, or another compare failed.
-            Deposed: this broker does not lead.
-            Unavailable: it may or may not have happened.
+            Conflict: If the topic changed, or another compare failed.
+            Deposed: If this broker does not lead.
+            Unavailable: If the outcome is unknown.
         """
         name = change.topic.name
         revision = await self.transact(
@@ -80,18 +89,18 @@ class Metadata:
             [Put(keys.topic_key(name), topic_to_json(change.topic)), *map(segment_put, change.segments), *also],
         )
         if revision is None:
-            raise Conflict(f"{name} was changed by somebody else at the same time: try again")
+            raise Conflict(f"{name} changed concurrently: retry")
         return revision
 
     def on_conflict(self) -> AsyncRetrying:
-        """Again when the metadata moved on meanwhile."""
+        """Return a retrier for conflicts with concurrent changes, limited to ``CONFLICT_TIMEOUT_S``."""
         return retrying(backoff(self._rng, 0.02, 0.5), on=Conflict, stop=after_s(CONFLICT_TIMEOUT_S))
 
     def persistently(self) -> AsyncRetrying:
-        """Again, without end, whatever may go away: a primary that is replaced, etcd that is out of reach."""
+        """Return a retrier without end for transient failures: a primary being replaced, an unreachable etcd."""
         return retrying(backoff(self._rng, 0.02, 0.5))
 
 
 def segment_put(segment: Segment) -> Put:
-    """Write one segment."""
+    """Return the write of one segment."""
     return Put(keys.segment_key(segment.topic, segment.id), segment_to_json(segment))

@@ -1,4 +1,4 @@
-"""Where new segments go: what the brokers report, whom to avoid, and ``core.lineage.allocation`` to choose."""
+"""Placement of new segments by load reports, suspicions and ``core.lineage.allocation``."""
 
 import asyncio
 import random
@@ -16,11 +16,11 @@ from seaweedmq.model.topic import Topic, TopicName, TopicSpec
 
 SUSPECT_S = 5.0
 REPORTS_UNTIL_SEEN = 2
-"""A report covers an interval: what a broker was given is fully in the second one from then on."""
+"""Reports until a new segment is visible: each covers an interval, so only the second one covers it in full."""
 
 
 class _Traffic(NamedTuple):
-    """A report as it is looked things up in."""
+    """A load report, indexed by segment."""
 
     segments: Mapping[SegmentId, SegmentLoad]
     bytes_per_s: float
@@ -34,11 +34,11 @@ NO_TRAFFIC = _Traffic({}, 0.0)
 
 
 class Reserve(NamedTuple):
-    """Room that a topic finds when it is created, however many topics others have created before."""
+    """Open segments reserved for a topic until its creation, however many topics precede it."""
 
     topic: TopicName
     segments: int
-    """On each broker."""
+    """Open segments reserved on each broker."""
 
 
 class Placement:
@@ -53,36 +53,47 @@ class Placement:
         open_segments_max: int,
         reserve: Reserve | None = None,
     ) -> None:
-        """``reserve``: open segments that are kept free for a topic until it exists."""
+        """Create the placement.
+
+        Args:
+            view: Mirror of the metadata.
+            rng: Source of tie-breaks.
+            report_interval_s: Time between two load reports of a broker, in seconds.
+            open_segments_max: Most open segments of a broker.
+            reserve: Open segments reserved for a topic until it exists.
+        """
         self._view = view
         self._rng = rng
         self._report_interval_s = report_interval_s
         self._open_segments_max = open_segments_max
         self._reserve = reserve
         self.loads: dict[str, BrokerLoad] = {}
-        """The last report of each broker."""
+        """Last report of each broker, by broker id."""
         self.reported: dict[str, float] = {}
-        """Broker id -> loop time of its last report."""
+        """Loop time of each broker's last report, by broker id."""
         self.suspects: dict[str, float] = {}
-        """Broker id -> loop time until which it gets no new segments. A hint; losing it costs a second attempt."""
-        self._traffic: dict[str, _Traffic] = {}
-        """Of the last report of each broker."""
-        self._given: deque[tuple[float, str, float]] = deque()
-        """Loop time, broker id and expected cost of what was placed and is in no report yet, the oldest first."""
-        self._expected: dict[str, float] = {}
-        """Broker id -> the cost of all that it was given."""
+        """Loop time until which a broker gets no new segments, by broker id.
 
-    # --- what is known of brokers -------------------------------------------------------------------------------------
+        A hint: its loss costs a second attempt.
+        """
+        self._traffic: dict[str, _Traffic] = {}
+        """Last report of each broker, indexed by segment."""
+        self._given: deque[tuple[float, str, float]] = deque()
+        """Loop time, broker id and expected cost of placements that no report covers yet, oldest first."""
+        self._expected: dict[str, float] = {}
+        """Cost of all unreported placements, by broker id."""
+
+    # --- state of the brokers -----------------------------------------------------------------------------------------
 
     def report(self, load: BrokerLoad) -> None:
-        """Take in a broker's report, if it is still there."""
+        """Record a broker's report, if the broker is still registered."""
         if load.broker in self._view.brokers:
             self.loads[load.broker] = load
             self._traffic[load.broker] = _Traffic.of(load)
             self.reported[load.broker] = asyncio.get_running_loop().time()
 
     def forget(self) -> None:
-        """No longer leading: reports go to somebody else."""
+        """Drop all reports: the next leader gets them."""
         self.loads.clear()
         self.reported.clear()
         self.suspects.clear()
@@ -91,11 +102,11 @@ class Placement:
         self._expected.clear()
 
     def suspect(self, broker: str) -> None:
-        """Give it nothing new for a while."""
+        """Place nothing new on the broker for ``SUSPECT_S``."""
         self.suspects[broker] = asyncio.get_running_loop().time() + SUSPECT_S
 
-    def forget_the_old(self) -> None:
-        """What was said of brokers that are gone, and suspicions that nobody repeated."""
+    def drop_outdated(self) -> None:
+        """Drop reports of unregistered brokers, and expired suspicions."""
         now = asyncio.get_running_loop().time()
         live = self._view.brokers
         for broker in self.loads.keys() - live.keys():
@@ -106,48 +117,49 @@ class Placement:
 
     @property
     def draining(self) -> set[str]:
-        """Brokers that are being drained."""
+        """Ids of the brokers being drained."""
         return {b.id for b in self._view.brokers.values() if b.draining}
 
     @property
-    def shunned(self) -> set[str]:
-        """Brokers that get nothing new: suspected, or being drained."""
+    def avoided(self) -> set[str]:
+        """Ids of the brokers that get no new segments: suspected or being drained."""
         return self.draining | set(self.suspects)
 
     def traffic(self, segment: Segment) -> SegmentLoad | None:
-        """What its primary reported last; None: nothing came in, or no report."""
+        """Return the last report of the segment's primary; None without traffic, or without a report."""
         return self._traffic.get(segment.primary, NO_TRAFFIC).segments.get(segment.key)
 
-    # --- choosing -----------------------------------------------------------------------------------------------------
+    # --- placement ----------------------------------------------------------------------------------------------------
 
     @property
-    def somebody_is_free(self) -> bool:
-        """Whether there is a broker that is not being drained."""
+    def has_target(self) -> bool:
+        """Whether a broker is not being drained."""
         return bool(self._view.brokers.keys() - self.draining)
 
-    def check_somebody_is_free(self) -> None:
-        """Unavailable: nobody could take a segment."""
-        if not self.somebody_is_free:
-            raise Unavailable("every broker is being drained: it goes on when one is not")
+    def check_target(self) -> None:
+        """Raise Unavailable if no broker can take a segment."""
+        if not self.has_target:
+            raise Unavailable("every broker is being drained: add a broker")
 
     def of_successors(
-        self, topic: Topic, parents: Sequence[Segment], wishes: Sequence[Sequence[str]]
+        self, topic: Topic, predecessors: Sequence[Segment], wishes: Sequence[Sequence[str]]
     ) -> list[tuple[str, ...]]:
-        """Replicas of a successor for each wish; fewer than the topic wants rather than none, when brokers are missing.
+        """Return the replicas of each successor, fewer than the topic has if brokers are missing.
 
-        Brokers at their limit are avoided, if others suffice: the range of a segment has to be served by somebody.
+        Brokers at their limit are avoided if others suffice: the slot range of a segment always needs a primary.
 
-        If all others are suspected, one of those takes it alone: brokers that lost each other suspect each other again
-        and again until their segment is replaced, so none of them would ever be free of suspicion.
+        If all others are suspected, one of those takes the segment alone. Brokers that lost each other keep suspecting
+        each other until their segment is replaced, so none of them would ever be free of suspicion.
 
-        Unavailable: every broker is being drained.
+        Raises:
+            Unavailable: If every broker is being drained.
         """
-        loads = [load for parent in parents if (load := self.traffic(parent))]
+        loads = [load for predecessor in predecessors if (load := self.traffic(predecessor))]
         cost = SEGMENT_COST + sum(load.bytes_per_s for load in loads) / RATE_COST_BYTES / len(wishes)
         placed: list[tuple[str, ...]] = []
-        leaving = Counter(replica for parent in parents for replica in parent.replicas)
+        leaving = Counter(replica for predecessor in predecessors for replica in predecessor.replicas)
         for wish in wishes:
-            self.check_somebody_is_free()
+            self.check_target()
             draining = self.draining
             staying = [
                 replace(c, room=c.room + leaving[c.broker]) for c in self.candidates() if c.broker not in draining
@@ -162,7 +174,11 @@ class Placement:
         return placed
 
     def of_topics(self, specs: Sequence[TopicSpec]) -> list[list[tuple[str, ...]]]:
-        """Replicas of each segment of some new topics. InvalidArgument: more replicas than brokers, or no room."""
+        """Return the replicas of each segment of new topics.
+
+        Raises:
+            InvalidArgument: If a topic has more replicas than there are brokers, or there is no room.
+        """
         draining = self.draining
         given: Counter[str] = Counter()
         led: Counter[str] = Counter()
@@ -186,7 +202,7 @@ class Placement:
         return placed
 
     def no_room_to_split(self, topic: Topic, segment: Segment) -> str | None:
-        """Why a segment can not become two: the brokers are at their limit; None: it can."""
+        """Return why a segment cannot be split, if the brokers are at their limit; None if it can."""
         reserved = self._reserved(topic.name)
         room = {c.broker: c.room + (c.broker in segment.replicas) - reserved for c in self.candidates()}
         for broker in self.draining:
@@ -199,7 +215,7 @@ class Placement:
         return broker in segment.replicas or self.open_counts().get(broker, 0) < self._open_segments_max
 
     def _reserved(self, topic: TopicName) -> int:
-        """Open segments of each broker that a topic may not take."""
+        """Return the open segments of each broker that the topic may not take."""
         reserve = self._reserve
         return (
             0 if reserve is None or topic == reserve.topic or reserve.topic in self._view.topics else reserve.segments
@@ -226,10 +242,10 @@ class Placement:
             _, broker, cost = self._given.popleft()
             self._expected[broker] -= cost
         if not self._given:
-            self._expected.clear()  # of what rounding left, too
+            self._expected.clear()  # also clears rounding errors
 
     def candidates(self) -> list[Candidate]:
-        """Every live broker and what it carries."""
+        """Return every live broker and its load."""
         self._forget_reported()
         return [
             Candidate(
@@ -245,7 +261,7 @@ class Placement:
         ]
 
     def open_counts(self) -> dict[str, int]:
-        """Live broker -> open segments it is a replica of."""
+        """Return the open segments of each live broker that it is a replica of."""
         carried = self._view.carried
         return {broker: carried.get(broker, 0) for broker in self._view.brokers}
 

@@ -1,36 +1,39 @@
-"""Carries out ``core.segment.sealing``: ask the primary, else fence the followers, else believe the files."""
+"""Sealer of segments by ``core.segment.sealing``: query the primary, else fence the followers, else read the files."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container
 
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.segment.sealing import longest_first, whom_to_ask
+from seaweedmq.core.segment.sealing import longest_first, seal_candidates
 from seaweedmq.errors import Corrupt, SeaweedMQError, Unsupported
-from seaweedmq.model.calls import Fence, Seal, WriteOut
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.replication import SealedLog, SegmentRef
+from seaweedmq.model.messages.calls import Fence, Seal, WriteOut
+from seaweedmq.model.messages.replication import SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BrokerApi, SegmentStore
-from seaweedmq.runtime.log_together import LogTogether
+from seaweedmq.runtime.grouped_logger import GroupedLogger
 from seaweedmq.storage.read.recovery import recover_segment
 
 log = logging.getLogger(__name__)
 
 SEAL_TIMEOUT_S = 5.0
 SUSPECT_SEAL_TIMEOUT_S = 0.3
-"""A suspected primary is asked all the same: it may be well, and only its connection to a follower broken."""
+"""Deadline of a suspected primary, in seconds. It may be healthy, and only its connection to a follower broken."""
 FENCE_TIMEOUT_S = 1.0
 WRITE_OUT_TIMEOUT_S = 10.0
 
 
 class Unrecoverable(Corrupt):
-    """The files of a segment do not show where it ends: one is damaged, foreign, or of a later version."""
+    """The error of a segment whose files do not show its end: one is damaged, foreign, or of a later version."""
 
 
 class Sealer:
-    """Brings the log of an open segment to its end, whoever is left to do it. Every step may be done twice."""
+    """The leader's sealer, which ends the log of an open segment with the replicas that are left.
+
+    Its calls are idempotent.
+    """
 
     def __init__(
         self,
@@ -40,30 +43,45 @@ class Sealer:
         outlive_others: Callable[[], Awaitable[None]],
         severity: Callable[[str], int],
     ) -> None:
-        """``outlive_others`` returns once the leases that are gone from etcd have run out by their holders' clocks;
-        ``severity`` is the level at which it is logged that a broker does not answer."""
+        """Create the sealer.
+
+        Args:
+            view: Mirror of the metadata.
+            store: Storage of the cluster.
+            dial: Connects to a broker.
+            outlive_others: Returns once the leases that are gone from etcd have run out by their holders' clocks.
+            severity: Returns the log level for a broker that does not answer.
+        """
         self._view = view
         self._store = store
         self._dial = dial
         self._outlive_others = outlive_others
         self._severity = severity
-        self._failures = LogTogether(log)
+        self._failures = GroupedLogger(log)
 
     async def seal(self, topic: Topic, segment: Segment, suspects: Container[str]) -> tuple[int, SealedLog] | None:
-        """The epoch the segment was sealed with, and its log; None while nobody who could tell answers.
+        """Seal the segment.
+
+        Args:
+            topic: Topic of the segment.
+            segment: Open segment.
+            suspects: Suspected brokers, which get a shorter deadline.
+
+        Returns:
+            The epoch of the sealing and the sealed log; None while no replica that holds the log answers.
 
         Raises:
             Unrecoverable: If no replica lives, and a file is damaged or foreign; names the file.
             SeaweedMQError: If the storage failed.
         """
-        whom = whom_to_ask(segment, self._view.brokers)
+        whom = seal_candidates(segment, self._view.brokers)
         if whom.files:
-            # From here on no primary that is alive after all commits what the reading below may not see.
+            # After the fence, a primary that turns out to be alive commits nothing that the read below may miss.
             await self._store.fence(topic.name, topic.uid, segment.id)
             if segment.primary not in self._view.left:
-                await self._outlive_others()  # until then it may commit without a look at the fence
-            # Its writers may have died before they fsynced what is counted now, and their machines may follow at any
-            # moment. Again afterwards, for what one wrote between the two that is alive after all.
+                await self._outlive_others()  # until then it may commit without a fence check
+            # Flush first: the writers may have died before they flushed frames that now count, and their machines may
+            # fail at any moment. Flush again afterwards, for frames that a surviving writer wrote in between.
             await self._sync_logs(topic, segment)
             try:
                 recovered = await recover_segment(self._store, topic, segment)
@@ -96,13 +114,13 @@ class Sealer:
             async with asyncio.timeout(timeout_s):
                 return await self._dial(primary).call(Seal(ref))
         except (SeaweedMQError, TimeoutError) as error:
-            reason = f"the primary {primary} does not seal: {error or 'no answer in time'}"
+            reason = f"the primary {primary} did not seal: {error or 'no answer in time'}"
             self._failures.add(logging.INFO, segment, reason)
             return None
 
     async def _by_followers(self, topic: Topic, segment: Segment, followers: tuple[str, ...]) -> SealedLog | None:
         ref = SegmentRef.of(topic, segment, segment.epoch + 1)
-        if len(followers) == 1:  # the rule, with two replicas: without a task for it
+        if len(followers) == 1:  # the usual case, with two replicas: save the tasks
             answers = [await self._fence(followers[0], ref)]
         else:
             answers = await asyncio.gather(*(self._fence(follower, ref) for follower in followers))
@@ -123,6 +141,6 @@ class Sealer:
             async with asyncio.timeout(FENCE_TIMEOUT_S):
                 return True, (await self._dial(follower).call(Fence(ref))).end_offset
         except (SeaweedMQError, TimeoutError) as error:
-            reason = f"follower {follower} is not fenced: {error or 'no answer'}"
+            reason = f"follower {follower} was not fenced: {error or 'no answer'}"
             self._failures.add(self._severity(follower), ref, reason)
             return False, None

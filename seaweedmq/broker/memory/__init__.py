@@ -1,1 +1,1 @@
-"""Everything of size is taken from a budget before it is held. Imports no other room of the broker."""
+"""Memory budgets of a broker: large objects take memory from a budget first. Imports no other package of the broker."""

@@ -1,4 +1,4 @@
-"""Bounds on what a broker holds in memory: everything of size is taken from a budget before it is held."""
+"""Memory budgets, which bound what a broker holds: large objects take memory from a budget first."""
 
 import asyncio
 from collections import OrderedDict, deque
@@ -10,16 +10,16 @@ from seaweedmq.errors import ResourceExhausted
 
 
 class Evictable(Protocol):
-    """Something that holds memory it can do without."""
+    """A cache that can free its memory on request."""
 
     def evict(self, bytes_wanted: int) -> int:
-        """Free up to about ``bytes_wanted`` bytes and return how many were freed. What is freed later is given back."""
+        """Free about ``bytes_wanted`` bytes and return how many were freed. Bytes freed later go through ``give``."""
 
 
 class MemoryBudget:
-    """Bytes in memory. ``take`` waits at the bound, in the order of the callers; caches give way before anybody waits.
+    """A budget of bytes. At the limit caches are evicted first, then ``take`` waits, in the order of the callers.
 
-    Invariant: ``used`` <= ``limit``, whatever comes in.
+    Invariant: ``used`` <= ``limit``.
     """
 
     def __init__(self, limit_bytes: int, purpose: str = "buffer") -> None:
@@ -27,34 +27,34 @@ class MemoryBudget:
         self.purpose = purpose
         self.used = 0
         self.peak = 0
-        """The most that was used at one time."""
+        """The highest value of ``used``."""
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._caches: OrderedDict[Evictable, None] = OrderedDict()
 
     @property
     def waiting(self) -> int:
-        """How many wait for memory."""
+        """The number of callers that wait for memory."""
         return sum(not turn.cancelled() for _, turn in self._queue)
 
     @property
     def longest_waiting(self) -> object:
-        """Who waits for memory the longest, to be told from others only; None if nobody does."""
+        """An identity of the caller that has waited longest, only to be compared; None if there is none."""
         return next((turn for _, turn in self._queue if not turn.done()), None)
 
     @property
     def caches(self) -> Collection[Evictable]:
-        """What may be evicted, the longest untouched first."""
+        """The caches that may be evicted, the longest untouched first."""
         return self._caches.keys()
 
     async def take(self, size_bytes: int) -> None:
         """Wait until ``size_bytes`` fit, and count them as used.
 
         Raises:
-            ResourceExhausted: more than the whole budget.
+            ResourceExhausted: If ``size_bytes`` exceeds the whole budget.
         """
         if size_bytes > self.limit:
             raise ResourceExhausted(
-                f"a frame of {size_bytes} bytes is above this broker's {self.purpose} memory of {self.limit} bytes: "
+                f"frame of {size_bytes} bytes is above this broker's {self.purpose} memory of {self.limit} bytes: "
                 "raise memory_bytes_max or send smaller batches"
             )
         if self.take_now(size_bytes):
@@ -65,13 +65,13 @@ class MemoryBudget:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._serve()  # those behind need wait no longer for this one
+                self._serve()  # the next callers no longer wait for this one
             else:
                 self.give(size_bytes)
             raise
 
     def take_now(self, size_bytes: int) -> bool:
-        """Count ``size_bytes`` as used if they fit and nobody waits; return whether they were."""
+        """Count ``size_bytes`` as used if they fit and no caller waits; return whether they were counted."""
         if self._queue or not self._make_room(size_bytes):
             return False
         self._count(size_bytes)
@@ -79,7 +79,7 @@ class MemoryBudget:
 
     @asynccontextmanager
     async def holding(self, size_bytes: int) -> AsyncIterator[None]:
-        """Take, and give back at the end of the block."""
+        """Take ``size_bytes`` for the duration of the block. Raises as ``take``."""
         await self.take(size_bytes)
         try:
             yield
@@ -87,34 +87,34 @@ class MemoryBudget:
             self.give(size_bytes)
 
     def give(self, size_bytes: int) -> None:
-        """Return bytes that were taken."""
+        """Return bytes that were taken to the budget."""
         self.used -= size_bytes
         assert self.used >= 0
         self._serve()
 
     async def lend(self, size_bytes: int) -> None:
-        """Wait until so much is free, and do without it until ``restore``."""
+        """Wait until ``size_bytes`` are free, and lower the limit by them until ``restore``."""
         await self.take(size_bytes)
         self.limit -= size_bytes
         self.give(size_bytes)
 
     def restore(self, size_bytes: int) -> None:
-        """What was lent is back."""
+        """Raise the limit again by lent bytes."""
         self.limit += size_bytes
         self._serve()
 
     def touch(self, cache: Evictable) -> None:
-        """The cache got something that may be evicted later; the longest untouched cache is evicted first."""
+        """Register a cache that has bytes to evict. The longest untouched cache is evicted first."""
         self._caches[cache] = None
         self._caches.move_to_end(cache)
         self._serve()
 
     def forget(self, cache: Evictable) -> None:
-        """The cache is gone; what it used was given back."""
+        """Unregister a cache. The caller returns its bytes with ``give``."""
         self._caches.pop(cache, None)
 
     def _serve(self) -> None:
-        """Give those that wait longest what they wait for."""
+        """Grant memory to waiting callers, in order."""
         while self._queue:
             size_bytes, turn = self._queue[0]
             if not turn.cancelled():

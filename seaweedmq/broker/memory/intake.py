@@ -1,8 +1,8 @@
-"""What a broker takes in of a stream of frames: small messages as they come, more once there is memory for it.
+"""Intake of frames from a stream: small messages at once, larger frames once their memory is reserved.
 
-gRPC hands out whole messages, so what a message may have is agreed beforehand: ``SMALL_MESSAGE_BYTES`` for every
-stream, ``LARGE_MESSAGE_BYTES`` for those that memory could be set aside for when they began. A larger frame announces
-itself by its header, and its payload is taken in once the frame is admitted.
+gRPC delivers whole messages, so their size is agreed beforehand. It is ``SMALL_MESSAGE_BYTES`` for every stream, and
+``LARGE_MESSAGE_BYTES`` for a stream that could reserve memory when it began. A larger frame is announced by its header;
+its payload is received once the frame is admitted.
 """
 
 import asyncio
@@ -11,20 +11,20 @@ from typing import TypeVar
 
 from xxhash import xxh3_64
 
+from seaweedmq.broker.memory.broker_memory import COPIES, STANDING_PART
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.memory.shares import COPIES, STANDING_PART
 from seaweedmq.codec.frame import HEADER_BYTES, Frame, FrameHeader, decode_header
 from seaweedmq.errors import Corrupt, DeadlineExceeded, ProtocolViolation
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames
+from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames
 from seaweedmq.runtime.buffers import allocate_buffer
 
 PIECE_TIMEOUT_S = 10.0
-"""An announced frame holds memory that others wait for: a sender that is silent in the middle of it is ended."""
+"""Longest silence in seconds within an announced frame. Beyond it the stream ends: others wait for the memory."""
 Q = TypeVar("Q")
 
 
 class Intake:
-    """One stream's part. Close it when the stream ends."""
+    """The intake of one stream. Close it when the stream ends."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
@@ -34,11 +34,11 @@ class Intake:
 
     @property
     def message_bytes_max(self) -> int:
-        """Most frames of one message."""
+        """The most bytes of frames in one message."""
         return LARGE_MESSAGE_BYTES if self._standing else SMALL_MESSAGE_BYTES
 
     def close(self) -> None:
-        """Give back what was set aside."""
+        """Return the memory reserved for the stream."""
         standing, self._standing = self._standing, 0
         self._budget.give(standing)
 
@@ -46,30 +46,30 @@ class Intake:
         """Raise ProtocolViolation for a message that should have been announced."""
         if len(frames) > self.message_bytes_max:
             raise ProtocolViolation(
-                f"a message with {len(frames)} bytes of frames came on a stream that takes {self.message_bytes_max}: "
+                f"message with {len(frames)} bytes of frames is above the stream's limit of {self.message_bytes_max}: "
                 "send larger frames as head and pieces"
             )
 
     def header(self, head: FrameHead) -> FrameHeader:
-        """Of the frame that is announced. Raises ProtocolViolation, or as ``decode_header``."""
+        """Return the header of the announced frame. Raises ProtocolViolation, or as ``decode_header``."""
         if len(head.header) != HEADER_BYTES:
-            raise ProtocolViolation(f"a frame's head has {HEADER_BYTES} bytes, not {len(head.header)}")
+            raise ProtocolViolation(f"frame head has {len(head.header)} bytes: send {HEADER_BYTES}")
         return decode_header(head.header)
 
     async def frame(
         self, head: FrameHead, requests: AsyncIterator[Q], frames_of: Callable[[Q | None], Frames | None]
     ) -> Frame:
-        """The announced frame, whose memory the caller has taken, from the messages that follow.
+        """Receive an announced frame, whose memory the caller has taken, from the messages that follow.
 
         Args:
-            head: what announced it.
-            requests: where its pieces come from.
-            frames_of: the frames of a message; None if it is of another kind.
+            head: The announcement.
+            requests: The stream of messages with the parts of the payload.
+            frames_of: Returns the frames of a message; None if it is of another kind.
 
         Raises:
-            ProtocolViolation: what follows is not its payload.
-            DeadlineExceeded: nothing followed for too long.
-            Corrupt: the payload is not what the header says.
+            ProtocolViolation: If the payload does not follow.
+            DeadlineExceeded: If nothing follows for ``PIECE_TIMEOUT_S``.
+            Corrupt: If the payload does not match the header.
         """
         header = self.header(head)
         length, at = header.payload_length, 0
@@ -81,10 +81,10 @@ class Intake:
                 piece = await self._piece(requests, frames_of)
                 if not min(SMALL_MESSAGE_BYTES, expected) <= len(piece) <= expected:
                     raise ProtocolViolation(
-                        f"a piece of {len(piece)} bytes came where {expected} of a frame are due: send its payload in "
+                        f"payload piece of {len(piece)} bytes where {expected} of a frame are due: send the payload in "
                         f"pieces of {SMALL_MESSAGE_BYTES} to {PIECE_BYTES} bytes"
                     )
-                checksum.update(piece)  # of each piece, and not of all in the end: the event loop waits for it
+                checksum.update(piece)  # per part: one checksum over the whole frame would block the event loop
                 at += len(piece)
                 if len(piece) == length:
                     return _verified(head, header, checksum.intdigest(), memoryview(piece))
@@ -99,19 +99,17 @@ class Intake:
                 request = await anext(requests, None)
         except TimeoutError:
             raise DeadlineExceeded(
-                f"nothing of an announced frame came for {PIECE_TIMEOUT_S:g} s: send a frame's payload right after its "
-                "head"
+                f"announced frame had no payload for {PIECE_TIMEOUT_S:g} s: send the payload right after the head"
             ) from None
         piece = frames_of(request)
         if piece is None:
-            raise ProtocolViolation("a frame's head was not followed by its payload: send that before anything else")
+            raise ProtocolViolation("frame head is not followed by its payload: send the payload first")
         return piece
 
 
 def _verified(head: FrameHead, header: FrameHeader, checksum: int, payload: memoryview) -> Frame:
     if checksum != header.payload_checksum:
         raise Corrupt(
-            f"payload checksum {checksum:016x} instead of {header.payload_checksum:016x}; the payload was damaged, "
-            "send it again"
+            f"payload checksum is {checksum:016x}, not {header.payload_checksum:016x}: the payload was damaged, retry"
         )
     return Frame(header, memoryview(head.header), payload)

@@ -1,45 +1,48 @@
-"""What is on its way to subscribers: nothing of size is handed to gRPC before there is memory for it."""
+"""Memory of messages on their way to subscribers: gRPC gets no large message before its memory is reserved."""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from seaweedmq.broker.memory.broker_memory import COPIES
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.errors import ResourceExhausted
-from seaweedmq.model.frames import SMALL_MESSAGE_BYTES
+from seaweedmq.model.messages.frames import SMALL_MESSAGE_BYTES
 
 MEMORY_WAIT_S_MAX = 10.0
-"""A large message that gets no memory in this time is refused."""
+"""Longest wait in seconds of a large message for memory. Beyond it the stream is rejected."""
 STALL_S = 1.0
-"""A subscriber that takes nothing for so long does not read at the moment, and perhaps never will."""
+"""Time in seconds after which an unread message counts as stalled: its subscriber may never read it."""
 STALLED_PART = 2
-"""What such subscribers hold may take one part in so many of the memory for logs."""
+"""Divisor of the memory for logs that gives the largest part for stalled messages."""
 
 
 class Sending:
-    """Memory of messages in gRPC's hands. gRPC offers no way to take them back from a peer that does not read: what
-    has stalled is charged to the caches of the logs instead, so that it keeps nobody else from being sent something.
-    Small messages need no memory here: their streams brought it along."""
+    """The memory of messages that gRPC holds.
+
+    gRPC cannot take a message back from a peer that does not read. Stalled messages are charged to the caches of the
+    logs instead, so that they do not block other subscribers. Small messages need no memory here: each stream has
+    reserved it.
+    """
 
     def __init__(self, budget: MemoryBudget, logs: MemoryBudget) -> None:
         self._budget = budget
         self._logs = logs
         self.stalled_bytes = 0
-        """Charged to the caches: of messages that peers do not take."""
+        """The bytes of stalled messages, charged to the caches of the logs."""
 
     def take_now(self, message_bytes: int) -> int | None:
-        """Bytes for ``writing``; None if there is no memory at the moment."""
+        """Reserve memory for a message and return its size for ``writing``; None if there is none at the moment."""
         if message_bytes <= SMALL_MESSAGE_BYTES:
             return 0
         size = self._size(message_bytes)
         return size if self._budget.take_now(size) else None
 
     async def take(self, message_bytes: int) -> int:
-        """As ``take_now``, waiting for memory.
+        """Reserve memory for a message, waiting for it, and return its size for ``writing``.
 
         Raises:
-            ResourceExhausted: for too long; other subscribers hold it all.
+            ResourceExhausted: If other subscribers hold all memory for ``MEMORY_WAIT_S_MAX``.
         """
         if message_bytes <= SMALL_MESSAGE_BYTES:
             return 0
@@ -49,15 +52,15 @@ class Sending:
                 await self._budget.take(size)
         except TimeoutError:
             raise ResourceExhausted(
-                f"{self._budget.used + self.stalled_bytes} bytes are on their way to subscribers that do not read "
-                f"what they gave credit for, and {message_bytes} more do not fit: have them read, or give less "
-                "credit, or raise memory_bytes_max"
+                f"broker holds {self._budget.used + self.stalled_bytes} bytes for subscribers that granted credit but "
+                f"do not read, and has no memory for {message_bytes} more: let them read, grant less credit, "
+                "or raise memory_bytes_max"
             ) from None
         return size
 
     @contextmanager
     def writing(self, size_bytes: int) -> Iterator[None]:
-        """Around the writing of a message; gives back at its end what was taken for it."""
+        """Return the memory of a message at the end of the block that writes it."""
         if not size_bytes:
             yield
             return
@@ -82,7 +85,7 @@ class Sending:
             held.stalled = True
             self.stalled_bytes += held.size_bytes
             self._budget.give(held.size_bytes)
-        else:  # the logs may have room later
+        else:  # retry: the logs may have room later
             self._watch(held)
 
     def _size(self, message_bytes: int) -> int:
@@ -90,7 +93,7 @@ class Sending:
 
 
 class _Held:
-    """Memory of one message."""
+    """The memory of one message."""
 
     __slots__ = ("size_bytes", "stalled", "timer")
 

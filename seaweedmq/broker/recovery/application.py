@@ -1,4 +1,4 @@
-"""Application of a plan to etcd and the storage, in the order that makes it safe to kill."""
+"""Application of a plan to etcd and the storage, in an order that makes it safe to kill at any step."""
 
 import asyncio
 import contextlib
@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 
 from seaweedmq.broker.recovery.plan import Plan
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_to_json
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION, TRANSACTION_BYTES_MAX
 from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.errors import Conflict, OutOfRange
@@ -15,12 +15,13 @@ from seaweedmq.model.cluster import STORAGE_FORMAT, ClusterIdentity, StorageMark
 from seaweedmq.ports import Compare, Delete, MetaStore, Put, SegmentStore
 
 LOCK_TTL_S = 10.0
+"""Lease time of the leader's lock in seconds."""
 LOCK_WAIT_EXTRA_S = 4.0
-"""Time by which etcd may end a lease late: see ``coordination.session``."""
+"""Time in seconds by which etcd may end a lease late: see ``coordination.session``."""
 
 
 class Application:
-    """One attempt to carry a plan out, under the leader's lock."""
+    """One attempt to apply a plan, under the leader's lock."""
 
     def __init__(self, store: SegmentStore, meta: MetaStore, plan: Plan, rng: random.Random) -> None:
         self._store = store
@@ -28,10 +29,14 @@ class Application:
         self._plan = plan
         self._rng = rng
         self._lock = 0
-        """Creation revision of the lock."""
+        """The creation revision of the lock."""
 
     async def run(self, marker: StorageMarker | None) -> None:
-        """Write everything; errors are those of :func:`recover_cluster`."""
+        """Write the plan, then the identity, then the storage's marker. Raises as ``recover_cluster``.
+
+        Args:
+            marker: The marker of the storage; None to create one.
+        """
         identity = ClusterIdentity(cluster_id=self._plan.cluster_id, generation=self._plan.generation)
         lease = await self._meta.grant_lease(LOCK_TTL_S)
         try:
@@ -44,7 +49,7 @@ class Application:
                     StorageMarker(cluster_id=identity.cluster_id, format=STORAGE_FORMAT, generation=0, etcd_revision=0)
                 )
                 if marker.cluster_id != identity.cluster_id:
-                    raise Conflict("another recovery created cluster.json at the same time: run this one again")
+                    raise Conflict("another recovery created cluster.json at the same time: retry this one")
             value = identity_to_json(identity)
             revision = await self._write([Put(keys.CLUSTER, value), Put(keys.CLUSTER_SEEN, value)])
             await self._store.replace_marker(
@@ -62,13 +67,11 @@ class Application:
         owner = f"recovery-{self._rng.getrandbits(64):016x}"
         mine = Put(keys.LEADER, owner.encode(), lease)
         revision = await self._meta.transact([Compare(keys.LEADER, create_revision=0)], [mine])
-        if revision is None:  # that of a recovery that was killed ends with its lease
+        if revision is None:  # the lock of a killed recovery ends with its lease
             await self._until_free()
             revision = await self._meta.transact([Compare(keys.LEADER, create_revision=0)], [mine])
         if revision is None:
-            raise Conflict(
-                f"a leader, or another recovery, holds {keys.LEADER} in etcd: stop it, and run the recovery again"
-            )
+            raise Conflict(f"a leader or another recovery holds {keys.LEADER} in etcd: stop it and retry the recovery")
         self._lock = revision
 
     async def _until_free(self) -> None:
@@ -80,16 +83,16 @@ class Application:
                 await until_deleted(self._meta, keys.LEADER, lock.mod_revision)
 
     async def _write(self, changes: Sequence[Put | Delete]) -> int:
-        """Write while the lock is held and the keys are as they were read; the revision."""
+        """Write changes if the lock is still held, and return the revision."""
         compares = [Compare(keys.LEADER, create_revision=self._lock)]
         revision = await self._meta.transact(compares, changes)
         if revision is None:
-            raise Conflict("the recovery lost its lock in etcd, which is slow or was restarted: run it again")
+            raise Conflict("recovery lost its lock because etcd is slow or was restarted: retry the recovery")
         return revision
 
 
 def _transactions(changes: Sequence[Put | Delete]) -> list[list[Put | Delete]]:
-    """The changes in order, as many at a time as a transaction takes."""
+    """Return the changes in order, split into transactions of allowed size."""
     found: list[list[Put | Delete]] = []
     size_bytes = 0
     for change in changes:

@@ -1,13 +1,13 @@
 """Recovery of a cluster's etcd: :func:`recover_cluster` plans it from the storage and writes the plan.
 
-The order makes it safe to kill at any step. Every write but the last leaves the identity in etcd as it was, so brokers
-still find etcd lost or behind, and refuse to serve. The next attempt plans again from the storage, with the keys that
-were written as one more record, and comes to the same end. The last write to etcd is the identity with the next
-generation: from then on etcd is complete and ahead of the marker, and brokers may serve. The marker follows. Killed
-between the two, brokers bring the marker up. The other order would let the marker name a generation that no etcd has,
-and another recovery would follow that has nothing to do.
+The order makes it safe to kill at any step. Every write except the last leaves the identity in etcd unchanged, so
+brokers still find etcd lost or behind, and do not serve. The next attempt plans again from the storage and from the
+keys already written, with the same result. The last write to etcd is the identity with the next generation: from then
+on etcd is complete and ahead of the marker, and brokers may serve. The marker follows. If the recovery is killed
+between the two, brokers update the marker. In the other order the marker could name a generation that no etcd has,
+which would require a needless second recovery.
 
-One recovery at a time, and no leader beside it: it holds the leader's lock, and every write compares it.
+Only one recovery runs at a time, and no leader beside it: it holds the leader's lock, and every write compares it.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from seaweedmq.broker.recovery.groups import find_groups, living
 from seaweedmq.broker.recovery.plan import EtcdCondition, Plan, PlannedTopic
 from seaweedmq.broker.recovery.registrations import registrations, until_ended
 from seaweedmq.broker.recovery.topics import FoundTopic, KnownTopic, find_topic
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_from_json
-from seaweedmq.codec.metadata import (
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_from_json
+from seaweedmq.codec.state.metadata import (
     deletion_from_json,
     low_watermarks_from_json,
     low_watermarks_to_json,
@@ -43,21 +43,21 @@ from seaweedmq.ports import Delete, Entry, MetaStore, Put, SegmentStore
 log = logging.getLogger(__name__)
 
 READ_AT_ONCE = 8
-"""Topics that are read at the same time."""
+"""Number of topics read in parallel."""
 CLUSTER_ID_BITS = 128
 
 
 @dataclass(slots=True)
 class _Found:
-    """Content of etcd."""
+    """The content of etcd."""
 
     entries: dict[str, Entry]
     revision: int
-    """Revision at which the leader last noted that the storage has seen this etcd, as ``broker.admission`` has it."""
+    """The revision at which the leader last noted that the storage has seen this etcd: see ``broker.admission``."""
     identity: ClusterIdentity | None
     topics: dict[TopicName, KnownTopic] = field(default_factory=dict)
     deletions: dict[TopicName, int] = field(default_factory=dict)
-    """Uid of each topic whose deletion is under way."""
+    """The uids of the topics whose deletion is under way."""
 
 
 async def _report_nothing(_: Plan) -> None:
@@ -74,19 +74,28 @@ async def recover_cluster(
     planned: Callable[[Plan], Awaitable[None]] = _report_nothing,
     lease_ttl_s: float = BrokerConfig().lease_ttl_s,
 ) -> Plan:
-    """Plan the recovery of etcd from the storage, and carry it out if ``apply`` is set and the plan has no problems.
+    """Plan the recovery of etcd from the storage, and apply the plan if ``apply`` is set and it has no problems.
 
     Args:
-        planned: gets the plan before anything is written to etcd.
-        lease_ttl_s: longest lease of a broker. One that has not heard that etcd is lost acknowledges records until its
-            lease is over by its own clock, so nothing is sealed before that.
+        store: The shared storage.
+        meta: The etcd to recover.
+        apply: Whether to write the plan.
+        rng: Source of new ids.
+        wall_us: Returns the wall clock time in microseconds.
+        planned: Called with the plan before anything is written to etcd.
+        lease_ttl_s: The longest lease of a broker, in seconds. A broker that has not noticed the loss of etcd
+            acknowledges records until its lease has ended by its own clock. Nothing is sealed before that.
+
+    Returns:
+        The plan. It was applied if ``apply`` is set, the recovery is due and there are no problems.
 
     Raises:
         InvalidArgument: If the storage holds no cluster, or another one than etcd.
         Unavailable: If brokers stay registered, or etcd is unreachable.
-        Conflict: If another recovery, or a leader, is at work.
+        Conflict: If another recovery or a leader is active.
         StorageFailed: If the storage cannot be read.
-        Corrupt, Unsupported: If its marker or a journal cannot be read.
+        Corrupt: If the storage's marker or a journal is damaged.
+        Unsupported: If the storage's marker or a journal has an unknown format.
     """
     marker = await store.read_marker()
     has_topics = await store.has_topics()
@@ -114,20 +123,21 @@ async def recover_cluster(
     await asyncio.sleep(lease_ttl_s)
     plan = await plan_now(fences=True)
     if plan.is_due and not plan.problems:
-        # While no broker serves. The etcd that would have had them finished is gone.
+        # No broker serves now, and the etcd that recorded these unfinished deletions is lost.
         await store.sweep_deleted()
         await Application(store, meta, plan, rng).run(marker)
     return plan
 
 
 async def is_recovery_due(store: SegmentStore, meta: MetaStore) -> bool:
-    """Whether etcd is lost or behind the storage; not of a cluster that is yet to be created.
+    """Whether etcd is lost or behind the storage. False for a cluster that does not exist yet.
 
     Raises:
         InvalidArgument: If etcd and storage do not belong together.
-        StorageFailed, Unavailable: If one of them cannot be read.
+        StorageFailed: If the storage cannot be read.
+        Unavailable: If etcd is unreachable.
     """
-    # Twice: brokers that create their cluster between two reads make it look as if the marker were missing.
+    # Read twice: if brokers create their cluster between the two reads, the marker seems to be missing.
     for is_last in (False, True):
         marker = await store.read_marker()
         storage = StorageState(uri=store.uri, marker=marker, has_topics=await store.has_topics())
@@ -141,7 +151,7 @@ async def is_recovery_due(store: SegmentStore, meta: MetaStore) -> bool:
 
 
 def _state(found: "_Found", storage: StorageState, new_id: str) -> EtcdCondition:
-    """The condition of etcd, by the rule that brokers follow.
+    """Return the condition of etcd, by the rule that brokers follow.
 
     Raises:
         InvalidArgument: If etcd and storage do not belong together.
@@ -181,7 +191,7 @@ async def _find_etcd(meta: MetaStore) -> _Found:
                 deletion = deletion_from_json(entry.value)
                 found.deletions[deletion.name] = deletion.uid
         except Corrupt as error:
-            log.warning("etcd key %r is unreadable and plays no part: %s", key, error)
+            log.warning("etcd key ignored: %r is unreadable: %s", key, error)
     for name, known in found.topics.items():
         found.topics[name] = _with_segments(known, entries)
     return found
@@ -199,7 +209,7 @@ def _with_segments(known: KnownTopic, entries: Mapping[str, Entry]) -> KnownTopi
                 if low.uid == topic.uid:
                     topic = replace(topic, low_watermarks=low.offsets)
         except Corrupt as error:
-            log.warning("etcd key %r is unreadable and plays no part: %s", key, error)
+            log.warning("etcd key ignored: %r is unreadable: %s", key, error)
     return KnownTopic(topic=topic, segments=tuple(segments))
 
 
@@ -226,14 +236,14 @@ async def _plan(
 
     topics = await asyncio.gather(*(find(name) for name in names))
     there = [t.reconstructed for t in topics if t.reconstructed is not None]
-    there = [r for r in there if found.deletions.get(r.topic.name) != r.topic.uid]  # its deletion continues
+    there = [r for r in there if found.deletions.get(r.topic.name) != r.topic.uid]  # else its deletion continues
     uids = {r.topic.name: r.topic.uid for r in there}
     _check_related(store, marker, found, uids)
     values = groups.values
     notes = [note for t in topics for note in t.notes]
     if not groups.journal:
         values = {key: e.value for key, e in found.entries.items() if key.startswith(keys.GROUPS_ROOT)}
-        notes.append("the storage has no journal of native groups: groups stay as etcd has them")
+        notes.append("storage has no journal of native groups: groups stay as they are in etcd")
     kept, unreadable = living(values, uids)
     wanted = _wanted(there) | kept
     planned = _changes(found, wanted, uids)
@@ -264,13 +274,17 @@ async def _plan(
 def _check_related(
     store: SegmentStore, marker: StorageMarker | None, found: _Found, uids: Mapping[TopicName, int]
 ) -> None:
-    """An etcd without identity may be that of another cluster: its topics would be removed."""
+    """Reject an etcd without identity that may belong to another cluster: its topics would be removed.
+
+    Raises:
+        InvalidArgument: If etcd has topics, none of which is in the storage.
+    """
     if found.identity is not None or not found.topics:
         return
     if not any(uids.get(name) == known.topic.uid for name, known in found.topics.items()):
         raise InvalidArgument(
-            f"etcd has {len(found.topics)} topics, none of which storage {store.uri} holds: it is that of another "
-            "cluster; name the etcd of this one, or an empty one"
+            f"etcd has {len(found.topics)} topics, none of which is in storage {store.uri}: it belongs to another "
+            "cluster: name the etcd of this one, or an empty one"
         )
 
 
@@ -279,7 +293,7 @@ def _generation(found: _Found) -> int:
 
 
 def _wanted(topics: Sequence[Reconstructed]) -> dict[str, bytes]:
-    """Keys of topics with their values. Each topic comes before its segments: they mean nothing without it."""
+    """Return the keys of topics with their values, each topic before its segments, which need it."""
     wanted: dict[str, bytes] = {}
     for reconstructed in topics:
         topic = reconstructed.topic
@@ -293,7 +307,7 @@ def _wanted(topics: Sequence[Reconstructed]) -> dict[str, bytes]:
 
 
 def _changes(found: _Found, wanted: Mapping[str, bytes], uids: Mapping[TopicName, int]) -> list[Put | Delete]:
-    """Return deletions of the keys that the storage does not explain, then puts."""
+    """Return deletions of the keys without a counterpart in the storage, then puts."""
     owned = (keys.TOPICS, keys.SEGMENTS, keys.LOW_WATERMARKS, keys.GROUPS_ROOT)
     gone = [key for key in found.entries if key.startswith(owned) and key not in wanted]
     gone += [keys.deletion_key(name) for name in found.deletions if name in uids]
@@ -302,6 +316,6 @@ def _changes(found: _Found, wanted: Mapping[str, bytes], uids: Mapping[TopicName
         for key, value in wanted.items()
         if key not in found.entries or found.entries[key].value != value
     ]
-    # A group exists once its record does.
+    # Groups last: a group exists once its own key does.
     puts.sort(key=lambda put: put.key.startswith(keys.GROUPS))
     return [*(Delete(key) for key in sorted(gone)), *puts]

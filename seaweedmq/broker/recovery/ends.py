@@ -1,4 +1,4 @@
-"""End offsets of a planned topic's segments, for the operator who reads the plan."""
+"""End offsets of a planned topic's segments, shown with the plan."""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.read.recovery import recover_segment
 
 READ_AT_ONCE = 8
-"""Segments whose files are read at the same time."""
+"""Number of segments whose files are read in parallel."""
 
 
 async def end_offsets(store: SegmentStore, topic: PlannedTopic) -> Mapping[int, int | str]:
-    """Return the end offset of each segment by id; of an open one as its files have it, or the reason why it has none.
+    """Return the end offset of each segment by id. For an open one it is the end of its files, or an error text.
 
     Raises:
         StorageFailed: If the storage cannot be read.

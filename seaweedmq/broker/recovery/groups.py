@@ -1,36 +1,38 @@
-"""Native groups as their journals in the storage have them."""
+"""Native groups, read from their journals in the storage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.group_journal import replayed
-from seaweedmq.codec.group_metadata import group_from_json
 from seaweedmq.codec.paths import parse_journal_name
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.group_journal import replayed
+from seaweedmq.codec.state.group_metadata import group_from_json
 from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentStore
 
 READ_ATTEMPTS = 3
+"""Number of times that journals are listed if one is deleted before it is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundGroups:
-    """Keys of all groups with their values."""
+    """The native groups of the storage: their etcd keys and values."""
 
     values: Mapping[str, bytes]
     journal: str
-    """Name of the journal that they are from; "": there is none."""
+    """The name of the journal that was read; empty if there is none."""
     generation: int = 0
-    """Highest generation of any journal."""
+    """The highest generation of any journal."""
 
 
 async def find_groups(store: SegmentStore) -> FoundGroups:
-    """Read the last journal that begins with a whole snapshot: the leader that began a later one acknowledged nothing.
+    """Read the last journal with a complete snapshot: a leader that began a later one acknowledged nothing in it.
 
     Raises:
         StorageFailed: If the storage cannot be read.
-        Corrupt, Unsupported: If a journal cannot.
+        Corrupt: If a journal is damaged, or journals disappear while they are read.
+        Unsupported: If a journal has an unknown format.
     """
     for _ in range(READ_ATTEMPTS):
         names = await store.list_journals()
@@ -41,17 +43,21 @@ async def find_groups(store: SegmentStore) -> FoundGroups:
                 if values is not None:
                     return FoundGroups(values=values, journal=name, generation=generation)
         except NotFound:
-            continue  # a leader made a newer one meanwhile
+            continue  # a leader replaced it meanwhile
         return FoundGroups(values={}, journal="", generation=generation)
     raise Corrupt(
-        "journals of groups vanish as fast as they are listed: stop the program that deletes files in the storage"
+        "journals of groups disappear while they are read: stop the program that deletes files in the storage"
     )
 
 
 def living(values: Mapping[str, bytes], uids: Mapping[TopicName, int]) -> tuple[dict[str, bytes], list[str]]:
-    """Return the keys of groups whose topic is there, and notes about values that cannot be read.
+    """Return the keys of groups whose topic exists, with their offsets, and notes about unreadable values.
 
-    A group went with its topic, and a topic of the same name is another one. Offsets without a group mean nothing.
+    A group is deleted with its topic, so a group of another topic uid is dropped. So are offsets without a group.
+
+    Args:
+        values: The keys of groups and offsets with their values.
+        uids: The uids of the existing topics.
     """
     kept: dict[str, bytes] = {}
     notes: list[str] = []
@@ -65,14 +71,14 @@ def living(values: Mapping[str, bytes], uids: Mapping[TopicName, int]) -> tuple[
                 groups.add((topic, group))
                 kept[key] = value
         except Corrupt as error:
-            notes.append(f"group {key!r} is left out: {error}")
+            notes.append(f"group {key!r} is omitted: {error}")
     for key, value in values.items():
         if not key.startswith(keys.OFFSETS):
             continue
         try:
             topic, group, _ = keys.parse_offset_key(key)
         except Corrupt as error:
-            notes.append(f"offset {key!r} is left out: {error}")
+            notes.append(f"offset {key!r} is omitted: {error}")
             continue
         if (topic, group) in groups:
             kept[key] = value

@@ -1,4 +1,4 @@
-"""Plans of a recovery: the condition of etcd, and the changes that bring it up to the storage."""
+"""Recovery plans: the condition of etcd, and the changes that bring it in step with the storage."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,26 +9,26 @@ from seaweedmq.ports import Delete, Put
 
 
 class EtcdCondition(StrEnum):
-    """Condition of etcd, compared with the storage."""
+    """The condition of etcd, compared with the storage."""
 
     IN_STEP = "in step"
     LOST = "lost"
-    """Empty, or of a time before the cluster had an identity."""
+    """Empty, or older than the identity of the cluster."""
     BEHIND = "behind"
-    """Older than the storage has seen it, as after a restore."""
+    """Older than the revision recorded in the storage, as after a restore."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTopic:
-    """A topic as it will be."""
+    """A topic after the recovery."""
 
     topic: Topic
     segments: tuple[Segment, ...]
-    """All of its segments by id, as etcd is to have them."""
+    """All segments of the topic, ordered by id, as the recovery writes them to etcd."""
     opened: tuple[int, ...]
-    """Ids of new segments, which continue slots whose last segment has no known successor."""
+    """The ids of new segments, which continue slots whose last segment has no known successor."""
     is_changed: bool
-    """Whether etcd has it otherwise, or not at all."""
+    """Whether etcd lacks the topic or has it in another state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,24 +38,24 @@ class Plan:
     state: EtcdCondition
     cluster_id: str
     generation: int
-    """Generation that etcd and the storage have afterwards."""
+    """The generation of etcd and the storage after the recovery."""
     topics: tuple[PlannedTopic, ...] = ()
     removed: tuple[TopicName, ...] = ()
-    """Topics of etcd that were deleted since."""
+    """The topics in etcd that were deleted in the storage."""
     groups: tuple[tuple[TopicName, str], ...] = ()
-    """Native groups, each with its topic."""
+    """The native groups, each with its topic."""
     journal: str = ""
-    """Journal that the groups are from."""
+    """The journal that the groups were read from."""
     changes: tuple[Put | Delete, ...] = ()
-    """Writes to etcd, in order, without the identity."""
+    """The writes to etcd, in order, without the identity."""
     problems: tuple[str, ...] = ()
-    """Reasons why nothing is written."""
+    """The reasons why nothing is written; empty if there is none."""
     notes: tuple[str, ...] = ()
-    """Findings that lose nothing."""
+    """The findings that lose nothing."""
     brokers: tuple[str, ...] = ()
-    """Registered brokers, ``id at host:port``: nothing is written while there are any."""
+    """The registered brokers, as ``id at host:port``. Nothing is written while there are any."""
 
     @property
     def is_due(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether etcd needs the recovery."""
         return self.state is not EtcdCondition.IN_STEP

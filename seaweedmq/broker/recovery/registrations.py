@@ -1,32 +1,32 @@
 """Registrations of brokers in the etcd that a recovery rewrites.
 
 A restored etcd has the registrations of its backup until their leases end. A broker that finds etcd lost or restored
-returns its registration, and refuses to serve. So a registration that stays is that of a broker that may serve, such as
-one of a build that compares etcd and storage nowhere: its writes and those of the recovery would mix.
+removes its registration and does not serve. A registration that remains therefore belongs to a broker that may serve,
+for example one of a build that never compares etcd and storage. Its writes would mix with those of the recovery.
 """
 
 import asyncio
 from collections.abc import Iterable
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import broker_from_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import broker_from_json
 from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.errors import Corrupt, OutOfRange, Unavailable
 from seaweedmq.ports import Entry, MetaStore
 
 LATE_S = 5.0
-"""Time by which etcd may end a lease late."""
+"""Time in seconds by which etcd may end a lease late."""
 NAMED_MAX = 5
-"""Registrations that an error names."""
+"""Most registrations named in an error."""
 
 
 def registrations(entries: Iterable[Entry]) -> list[str]:
-    """Return the brokers that are registered under a lease, ``id at host:port``, by id."""
+    """Return the brokers registered under a lease, as ``id at host:port``, ordered by id."""
     return [_name(entry) for entry in sorted(entries, key=lambda e: e.key) if _is_registration(entry)]
 
 
 async def until_ended(meta: MetaStore, lease_ttl_s: float) -> None:
-    """Return once no broker is registered; leases that nothing renews end within ``lease_ttl_s``.
+    """Wait until no broker is registered. Leases that are not renewed end within ``lease_ttl_s`` seconds.
 
     Raises:
         Unavailable: If brokers stay registered, or etcd is unreachable.
@@ -45,7 +45,7 @@ async def until_ended(meta: MetaStore, lease_ttl_s: float) -> None:
         more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
         raise Unavailable(
             f"brokers are registered in this etcd: {', '.join(names[:NAMED_MAX])}{more}; stop all brokers that serve "
-            "(those that refuse to serve return their registrations by themselves), and run the recovery again"
+            "(those that do not serve remove their registrations by themselves), and retry the recovery"
         ) from None
 
 

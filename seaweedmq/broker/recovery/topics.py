@@ -1,14 +1,14 @@
-"""Topics as the storage alone shows them: documents, preambles of log files, names of files."""
+"""Topics, read from the storage alone: from documents, preambles of log files and names of files."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from seaweedmq.codec.documents import lineage_from_document, topic_from_document
 from seaweedmq.codec.frame import Truncated
 from seaweedmq.codec.logfile import LogPreamble, decode_preamble
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, producers_document
-from seaweedmq.codec.producers import with_producers
+from seaweedmq.codec.state.documents import lineage_from_document, topic_from_document
+from seaweedmq.codec.state.producers import with_producers
 from seaweedmq.core.lineage.reconstruction import (
     Reconstructed,
     first_new_id,
@@ -31,7 +31,7 @@ PREAMBLE_READ_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTopic:
-    """A topic as an etcd has it that may be older than the storage."""
+    """A topic in etcd, which may be older than the storage."""
 
     topic: Topic
     segments: tuple[Segment, ...] = ()
@@ -39,26 +39,29 @@ class KnownTopic:
 
 @dataclass(slots=True)
 class FoundTopic:
-    """A topic that the storage holds."""
+    """A topic in the storage."""
 
     name: TopicName
     reconstructed: Reconstructed | None = None
-    """None: there is nothing to recover, or it cannot be."""
+    """The reconstructed topic; None if there is nothing to recover, or a problem prevents it."""
     problems: list[str] = field(default_factory=list)
-    """Reasons why the topic cannot be recovered."""
+    """The reasons why the topic cannot be recovered."""
     notes: list[str] = field(default_factory=list)
-    """Findings that lose nothing."""
+    """The findings that lose nothing."""
 
 
 async def find_topic(
     store: SegmentStore, name: TopicName, known: KnownTopic | None, *, generation: int, apply: bool, now_us: int
 ) -> FoundTopic:
-    """Read one topic.
+    """Read one topic from the storage and reconstruct it.
 
     Args:
-        known: the topic of this name in etcd, if there is one.
-        generation: generation that the recovery begins.
-        apply: whether segments that end where their files do are fenced first.
+        store: The shared storage.
+        name: The topic.
+        known: The topic of this name in etcd; None if there is none.
+        generation: The generation that the recovery begins.
+        apply: Whether to fence segments before their end is read from their files.
+        now_us: The wall clock time in microseconds.
 
     Raises:
         StorageFailed: If the storage cannot be read.
@@ -73,17 +76,17 @@ async def find_topic(
     if topic is None:
         if files:
             found.problems.append(
-                f"{name}: {TOPIC_DOCUMENT} is missing or unreadable, and no log file repeats it: restore it from a "
-                "copy, or move the folder of the topic away"
+                f"{name}: {TOPIC_DOCUMENT} is missing or unreadable, and no log file has its content: restore it from "
+                "a copy, or move the folder of the topic away"
             )
         else:
-            found.notes.append(f"{name}: no record of the topic and no record in it: left out")
+            found.notes.append(f"{name}: topic has no readable document and no files: omitted")
         return found
     mine = known if known is not None and known.topic.uid == topic.uid else None
     topic = latest_topic(topic, None if mine is None else mine.topic)
     stored = [*lineage, *(segment for p in preambles if p.topic_uid == topic.uid for segment in p.lineage)]
     try:
-        # What etcd has of an earlier attempt must not raise the ids that this one begins with.
+        # Without the segments in etcd: those of an earlier attempt must not raise the first id of this one.
         numbers = {f.segment for f in files}
         floor = first_new_id(document or topic, merged(topic, stored), numbers, generation=generation)
         records = merged(topic, [*stored, *(() if mine is None else mine.segments)])
@@ -106,11 +109,11 @@ async def _topic_document(store: SegmentStore, name: TopicName, found: FoundTopi
     except NotFound:
         return None
     except Corrupt as error:
-        found.notes.append(f"{name}: {TOPIC_DOCUMENT} is unreadable, its log files stand in: {error}")
+        found.notes.append(f"{name}: {TOPIC_DOCUMENT} is unreadable, log files are used instead: {error}")
         return None
     if topic.name != name:
         found.problems.append(
-            f"{name}: its {TOPIC_DOCUMENT} is that of {topic.name}: the folder was renamed or copied, move it away"
+            f"{name}: {TOPIC_DOCUMENT} belongs to {topic.name}: the folder was renamed or copied, move it away"
         )
     return topic
 
@@ -121,7 +124,7 @@ async def _lineage_document(store: SegmentStore, name: TopicName, found: FoundTo
     except NotFound:
         return ()
     except Corrupt as error:
-        found.notes.append(f"{name}: {LINEAGE_DOCUMENT} is unreadable, its log files stand in: {error}")
+        found.notes.append(f"{name}: {LINEAGE_DOCUMENT} is unreadable, log files are used instead: {error}")
         return ()
     return tuple(segment for segment in segments if segment.topic == name)
 
@@ -133,7 +136,7 @@ async def _preambles_of_unknown(
     files: Sequence[SegmentFile],
     found: FoundTopic,
 ) -> list[LogPreamble]:
-    """One sound preamble of each segment that the documents do not know and that has log files."""
+    """Return one intact preamble of each segment that has log files and is missing from the documents."""
     known = {segment.id for segment in lineage}
     preambles: dict[int, LogPreamble] = {}
     for file in files:
@@ -153,11 +156,12 @@ async def _preambles_of_unknown(
 
 
 async def read_preamble(store: SegmentStore, file: SegmentFile) -> LogPreamble | None:
-    """Read the preamble of a log file; None if it is torn or the file is gone.
+    """Read the preamble of a log file; None if it is torn or the file does not exist.
 
     Raises:
-        Corrupt, Unsupported: If it cannot be read.
-        StorageFailed: If the storage cannot.
+        Corrupt: If the preamble is damaged.
+        Unsupported: If the preamble has an unknown format.
+        StorageFailed: If the storage cannot be read.
     """
     try:
         reader = await store.open(file)
@@ -178,7 +182,7 @@ async def read_preamble(store: SegmentStore, file: SegmentFile) -> LogPreamble |
 
 
 def _origin(preambles: Sequence[LogPreamble], known: KnownTopic | None) -> Topic | None:
-    """The topic's record in its first log files, or in etcd if the files are of the topic there."""
+    """Return the topic recorded in its first log files, or the one in etcd if the files belong to it; else None."""
     for preamble in preambles:
         if preamble.origin is not None:
             return preamble.origin
@@ -190,11 +194,11 @@ def _origin(preambles: Sequence[LogPreamble], known: KnownTopic | None) -> Topic
 def _unexplained(
     topic: Topic, records: Mapping[int, Segment], files: Sequence[SegmentFile], preambles: Sequence[LogPreamble]
 ) -> list[str]:
-    """Segments that hold records and that nothing describes."""
+    """Return a problem for each segment that has files and no description."""
     foreign = {p.segment for p in preambles if p.topic_uid != topic.uid}
     unknown = {f.segment: f for f in files if f.segment not in records and f.segment not in topic.pruned}
     return [
-        f"{topic.name}: {file.path} is of segment {number}, which no document and no log file describes: restore "
+        f"{topic.name}: {file.path} belongs to segment {number}, which no document and no log file describes: restore "
         f"{LINEAGE_DOCUMENT} from a copy, or move the segment's files away"
         for number, file in sorted(unknown.items())
         if number not in foreign
@@ -202,7 +206,7 @@ def _unexplained(
 
 
 async def _with_producers(store: SegmentStore, topic: Topic, segment: Segment, documents: Collection[str]) -> Segment:
-    """The segment with the producers that its document names. Where it has none the log files still tell."""
+    """Return the segment with the producers in its document. Without a document its log files still have them."""
     if segment.is_open or segment.sequences or segment.sequences_complete:
         return segment
     if segment.end_offset == segment.start_offset:
@@ -217,7 +221,7 @@ async def _with_producers(store: SegmentStore, topic: Topic, segment: Segment, d
 
 
 async def _ends(store: SegmentStore, topic: Topic, records: Mapping[int, Segment], *, apply: bool) -> dict[int, int]:
-    """End offsets, by their files, of segments that are sealed in truth and have no record of it."""
+    """Return the end offsets, from their files, of segments whose sealing was not recorded."""
     ends = {}
     for number in unsealed(topic, records):
         if apply:

@@ -1,3 +1,4 @@
-"""Open segments on their primary and on their followers: append, replicate, write, fsync, commit. Imports
-``broker.memory``.
+"""Open segments on their primary and on their followers: append, replicate, write, flush, commit.
+
+Imports ``broker.memory``.
 """

@@ -1,4 +1,4 @@
-"""What all open segments of a broker share."""
+"""Context shared by all open segments of a broker."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -7,38 +7,28 @@ from typing import Any
 
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.segment.fsync import SyncRounds
-from seaweedmq.broker.segment.suspicions import Suspicions
-from seaweedmq.core.segment.follower_progress import FollowerProgress
+from seaweedmq.broker.segment.replicate import ReplicationContext
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
-from seaweedmq.ports import BrokerApi, Environment, SegmentStore
-from seaweedmq.runtime.log_together import LogTogether
+from seaweedmq.ports import Environment, SegmentStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentContext:
-    """Of one term of the broker."""
+    """The context of all open segments of one broker incarnation."""
 
     config: BrokerConfig
     store: SegmentStore
     budget: MemoryBudget
     producers: ProducerPool
-    relaying: MemoryBudget
-    """For messages on their way to followers."""
     sync_rounds: SyncRounds
     writer_id: str
     lease_alive: Callable[[], bool]
-    """Whether this broker surely still owns its segments."""
+    """Predicate: whether this broker can prove that it still owns its segments."""
     env: Environment
     spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
-    """Run something for a segment; an error that it does not handle ends the broker, which is better than silence."""
-    dial: Callable[[str], BrokerApi]
-    """Another broker by id; Unavailable if it is gone."""
-    progress_of: Callable[[str], FollowerProgress]
-    """Progress of a follower, by broker id, over all segments."""
-    suspicions: Suspicions
-    lost_followers: LogTogether
-    """Log of lost followers: a dead broker is lost to thousands of segments at a time."""
+    """Function that runs a coroutine for a segment. An unhandled error stops the broker, so that none is silent."""
+    replication: ReplicationContext
     provenance: Callable[[Segment], Sequence[Segment]]
-    """The segments that a log file of a segment records: see ``core.lineage.provenance``."""
+    """Function that returns the segments recorded in a segment's log files: see ``core.lineage.provenance``."""

@@ -1,12 +1,12 @@
-"""The follower's side: hold what primaries send, refuse them once fenced, write it out when the leader says so."""
+"""Follower side of replication: replicas that hold frames, reject them once fenced, and are written out on request."""
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import closing, suppress
 
+from seaweedmq.broker.memory.broker_memory import BrokerMemory
 from seaweedmq.broker.memory.intake import Intake
-from seaweedmq.broker.memory.shares import BrokerMemory
 from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.segment.write_out import ReplicaWriter
 from seaweedmq.codec.frame import Frame, split_frames
@@ -15,12 +15,20 @@ from seaweedmq.core.lineage.provenance import provenance
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
-from seaweedmq.errors import Fenced as FencedError
-from seaweedmq.errors import InvalidArgument, NotFound, ProtocolViolation, SeaweedMQError, StorageFailed, Unavailable
-from seaweedmq.model.calls import NoteProgress
+from seaweedmq.errors import (
+    Deposed,
+    Fenced,
+    InvalidArgument,
+    NotFound,
+    ProtocolViolation,
+    SeaweedMQError,
+    StorageFailed,
+    Unavailable,
+)
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.frames import FrameHead, Frames
-from seaweedmq.model.replication import (
+from seaweedmq.model.messages.calls import NoteProgress
+from seaweedmq.model.messages.frames import FrameHead, Frames
+from seaweedmq.model.messages.replication import (
     FenceReply,
     ReplicateFrames,
     ReplicateHeld,
@@ -38,13 +46,15 @@ from seaweedmq.runtime.retrying import backoff, retrying
 log = logging.getLogger(__name__)
 
 VIEW_LAG_S = 2.0
+"""Longest wait in seconds for the cluster view to show a segment that a primary already replicates."""
 CLOSE_WRITE_OUT_S = 2.0
-"""How long what is about to be dropped may take to be written out."""
+"""Default limit in seconds on writing out replicas that are about to be dropped."""
 WRITE_OUTS_AT_ONCE = 16
+"""Number of replicas written out in parallel on close."""
 
 
 class FollowerService:
-    """Every replica this broker follows."""
+    """The follower side of all segments that this broker follows."""
 
     def __init__(
         self,
@@ -68,18 +78,25 @@ class FollowerService:
         self._broker_id = broker_id
         self._suspicions = suspicions
         self.replicas: dict[ReplicaKey, Replica] = {}
-        """What is followed."""
+        """All replicas of this broker."""
         self._write_outs: dict[ReplicaKey, ReplicaWriter] = {}
-        """Of each replica, by the same keys."""
+        """The writers of all replicas, by the same keys."""
         self._by_topic: dict[TopicName, set[ReplicaKey]] = {}
-        """The same keys, by their topic's name: of more than one topic for a moment, when it was created again."""
+        """The same keys by topic name. A recreated topic briefly has keys of two topics."""
         self._closed = False
 
     async def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
-        """Follow one segment until the primary ends the stream or is fenced. See ``model.replication``."""
+        """Follow one segment until the primary ends the stream or is fenced: see ``model.replication``.
+
+        Raises:
+            ProtocolViolation: If the primary breaks the protocol, or opens a second stream for the segment.
+            NotFound: If the segment does not exist, or this broker has left the cluster.
+            Fenced: If the segment is sealed, or the replica is fenced for a later epoch.
+            InvalidArgument: If the caller is not the primary, or this broker is not a follower.
+        """
         opening = await anext(requests, None)
         if not isinstance(opening, ReplicateOpen):
-            raise ProtocolViolation("a replicate stream begins with ReplicateOpen: send that first")
+            raise ProtocolViolation("replicate stream does not begin with ReplicateOpen: send that first")
         topic, segment = await self._assigned(opening)
         ref = opening.ref
         replica = self._begin(topic, segment, ref)
@@ -95,52 +112,72 @@ class FollowerService:
                     elif isinstance(request, FrameHead):
                         await self._hold_large(replica, ref, request, requests, intake)
                     else:
-                        raise ProtocolViolation(f"{replica.name}: a replicate stream is opened once")
+                        raise ProtocolViolation(f"{replica.name}: second ReplicateOpen in one stream: send frames")
                     yield ReplicateHeld(end_offset=replica.end, message_bytes_max=intake.message_bytes_max)
         finally:
             self._after_stream(replica, ref, opening.primary)
 
     async def progress(self, progress: NoteProgress) -> None:
-        """Forget what the primary has flushed; see ``model.calls.NoteProgress``."""
+        """Free the frames that the primary has flushed: see ``model.calls.NoteProgress``.
+
+        Raises:
+            NotFound: If this broker holds no replica of the segment.
+        """
         ref = progress.ref
         replica = self.replicas.get(_key(ref))
         if replica is None:
-            raise NotFound(f"{ref}: this broker holds no replica of it")
+            raise NotFound(f"{ref}: broker holds no replica of this segment")
         self._budget.give(replica.on_progress(ref.epoch, progress.committed, progress.flushed))
 
     async def fence(self, ref: SegmentRef) -> FenceReply:
-        """Take nothing of an epoch below ``ref.epoch`` any more; see ``model.calls.Fence``."""
+        """Reject frames of epochs below ``ref.epoch`` from now on: see ``model.calls.Fence``.
+
+        Returns:
+            The end offset of the replica; None if no replicate stream of the segment reached this broker.
+
+        Raises:
+            NotFound: If this broker is not a follower of the segment.
+            Deposed: If the segment is sealed, or the replica is fenced for a later epoch: the caller no longer leads.
+            InvalidArgument: If ``ref.epoch`` is the epoch that the replica follows.
+        """
         replica = self.replicas.get(_key(ref))
         if replica is None:
-            # "It never reached me" is an answer of its follower only: a process that has lost its lease, or has come
-            # back as somebody else at the same address, may have dropped what was acknowledged.
+            # Only a current follower may answer "received nothing". A process that lost its lease, or registered
+            # under another broker id at the same address, may have dropped acknowledged frames.
             found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
             if self._closed or found is None or self._broker_id not in found[1].replicas[1:]:
-                raise NotFound(f"{ref}: broker {self._broker_id} is none of its followers")
-            if not found[1].is_open:  # what was held is forgotten; whoever asks does not lead any more
-                raise FencedError(f"{ref}: it is sealed: look again")
+                raise NotFound(f"{ref}: broker {self._broker_id} is not a follower of this segment")
+            if not found[1].is_open:  # the replica was dropped, and the caller is no longer the leader
+                raise Deposed(f"{ref}: segment is already sealed: reload the metadata")
             self._new_replica(*found, epoch=ref.epoch - 1).fence(ref.epoch)
             return FenceReply(end_offset=None)
         return FenceReply(end_offset=replica.fence(ref.epoch))
 
     async def write_out(self, ref: SegmentRef, end_offset: int) -> SealedLog:
-        """Write what the fenced replica holds to a log file of this broker and fsync it. Again is no error, and neither
-        is asking while it is being written."""
+        """Write the frames of the fenced replica to a log file of this broker and fsync it.
+
+        Repeated and concurrent calls share one attempt.
+
+        Raises:
+            NotFound: If this broker holds no replica of the segment, or dropped it meanwhile.
+            InvalidArgument: If the replica is not fenced with ``ref.epoch``, or does not end at ``end_offset``.
+            StorageFailed: If this attempt failed. The next call makes another one, after a pause.
+        """
         replica, writing = self.replicas.get(_key(ref)), self._write_outs.get(_key(ref))
         if replica is None or writing is None:
-            raise NotFound(f"{ref}: this broker holds no replica of it")
+            raise NotFound(f"{ref}: broker holds no replica of this segment")
         if not replica.fenced or replica.epoch != ref.epoch:
-            raise InvalidArgument(f"{replica.name}: fence it with epoch {ref.epoch} before it is written out")
+            raise InvalidArgument(f"{replica.name}: replica is not fenced with epoch {ref.epoch}: fence it first")
         if end_offset != replica.end:
             raise InvalidArgument(
-                f"{replica.name}: asked for offsets up to {end_offset}, the replica ends at {replica.end}"
+                f"{replica.name}: replica ends at offset {replica.end}, not {end_offset}: fence it again"
             )
         await writing.run()
         now = asyncio.get_running_loop().time()
         return SealedLog(end_offset=replica.end, sequences=replica.sequences(now))
 
     def forget_sealed(self, names: Iterable[TopicName]) -> None:
-        """Drop replicas of these topics' segments that the metadata no longer has open, or not with this broker."""
+        """Drop these topics' replicas whose segment is sealed, deleted, or no longer replicated to this broker."""
         for key in [key for name in names for key in self._by_topic.get(name, ())]:
             segment = self._write_outs[key].segment
             found = self._view.find(segment.topic, key.topic_uid, segment.id)
@@ -148,24 +185,23 @@ class FollowerService:
                 self._drop(key)
 
     async def close(self, within_s: float = CLOSE_WRITE_OUT_S) -> None:
-        """Take nothing more, and drop everything, because this broker is somebody else from now on, or nobody.
+        """Write out and drop all replicas, because this incarnation of the broker ends.
 
-        What primaries may not have fsynced is written out before, as far as the storage takes it in time: with the
-        leases of all replicas gone the files are all there is, and the primary's machine may be gone, too. Nothing can
-        be damaged by it: it is a file of this broker's own, and what is in it is what the primary sent; where others
-        have recorded an end meanwhile, what lies beyond is ignored. A leader that asks for the same at the same time is
-        answered all the while.
+        Frames that primaries may not have flushed are written out first, for up to ``within_s`` seconds. If the leases
+        of all replicas ended, only files are left, and the primary's machine may be lost as well. The write is
+        harmless: the file belongs to this broker and contains exactly the primary's frames. Readers ignore everything
+        beyond an end offset that others recorded meanwhile. ``fence`` and ``write_out`` keep working until the drop.
         """
         self._closed = True
         limit = asyncio.Semaphore(WRITE_OUTS_AT_ONCE)
-        forgetting = asyncio.create_task(self._forget_on_change(), name="forget what is sealed")
+        forgetting = asyncio.create_task(self._forget_on_change(), name="drop sealed replicas")
         saving = [
             asyncio.create_task(self._save(replica, self._write_outs[key], limit), name=f"save {replica.name}")
             for key, replica in self.replicas.items()
         ]
         try:
             if saving:
-                # No longer: a storage that hangs must not keep the broker in, or out of, the cluster.
+                # Bounded: hanging storage must not keep the broker from leaving or rejoining the cluster.
                 await asyncio.wait(saving, timeout=within_s)
         finally:
             for task in (forgetting, *saving):
@@ -178,8 +214,8 @@ class FollowerService:
         ]
         if unsaved:
             log.error(
-                "broker %s drops its replicas of %s, which could not be written out in %.0f s: what they hold is lost "
-                "if their primaries are lost, too",
+                "replicas dropped: broker %s could not write out %s in %.0f s; their frames are lost "
+                "if their primaries are lost as well",
                 self._broker_id,
                 ", ".join(unsaved),
                 within_s,
@@ -203,33 +239,33 @@ class FollowerService:
             await self._view.wait_change(seen)
 
     async def _save(self, replica: Replica, writing: ReplicaWriter, limit: asyncio.Semaphore) -> None:
-        """Until it is written out, or dropped."""
+        """Retry until the replica is written out or dropped."""
 
         def complain(attempt: int, error: BaseException) -> None:
             if attempt == 1:
-                log.warning("%s: not written out yet, trying on: %s", replica.name, error)
+                log.warning("write-out failed: %s: %s; retrying", replica.name, error)
 
         trying = retrying(backoff(self._env.rng, 0.05, 1.0), on=StorageFailed, told=complain)
         async with limit:
-            with suppress(NotFound):  # sealed meanwhile
+            with suppress(NotFound):  # the segment was sealed meanwhile
                 await trying(writing.run)
 
     async def _assigned(self, opening: ReplicateOpen) -> tuple[Topic, Segment]:
-        """The segment, if the metadata has the caller as its primary and this broker as a follower."""
+        """Return the segment if the metadata names the caller its primary and this broker its follower."""
         ref = opening.ref
         try:
             async with asyncio.timeout(VIEW_LAG_S):
                 while (found := self._view.find(ref.topic, ref.topic_uid, ref.segment)) is None:
                     await self._view.wait_change(self._view.changes)
         except TimeoutError:
-            raise NotFound(f"{ref}: there is no such segment, or its topic was deleted") from None
+            raise NotFound(f"{ref}: segment does not exist, or its topic was deleted") from None
         topic, segment = found
         if not segment.is_open or segment.epoch != ref.epoch:
-            raise FencedError(f"{ref}: epoch {ref.epoch} is over, the segment is {segment.state}: stop")
+            raise Fenced(f"{ref}: epoch {ref.epoch} has ended, the segment is {segment.state}: stop replicating")
         if segment.primary != opening.primary or self._broker_id not in segment.replicas[1:]:
             raise InvalidArgument(
-                f"{ref}: {opening.primary} asked {self._broker_id} to follow it, but its replicas are "
-                f"{', '.join(segment.replicas)}: a broker speaks for itself, to its followers"
+                f"{ref}: {opening.primary} cannot replicate to {self._broker_id}: the replicas of this segment are "
+                f"{', '.join(segment.replicas)}, primary first"
             )
         return topic, segment
 
@@ -237,9 +273,9 @@ class FollowerService:
         known = self.replicas.get(_key(ref))
         if known is not None:
             known.check_epoch(ref.epoch)
-            raise ProtocolViolation(f"{known.name}: the primary has a replicate stream already, and never resumes one")
+            raise ProtocolViolation(f"{known.name}: second replicate stream of the primary: a stream is never resumed")
         if self._closed:
-            raise NotFound(f"{segment}: broker {self._broker_id} has left the cluster")
+            raise NotFound(f"{segment}: broker {self._broker_id} left the cluster")
         return self._new_replica(topic, segment, epoch=ref.epoch)
 
     def _new_replica(self, topic: Topic, segment: Segment, *, epoch: int) -> Replica:
@@ -282,7 +318,7 @@ class FollowerService:
         self._hold(replica, ref, frame)
 
     async def _make_room(self, replica: Replica, size_bytes: int) -> None:
-        """Take the memory of a frame."""
+        """Take the memory of a frame, waiting until the budget allows it."""
         await self._budget.take(size_bytes + ENTRY_OVERHEAD_BYTES)
         try:
             self._check_following(replica)
@@ -292,10 +328,10 @@ class FollowerService:
 
     def _check_following(self, replica: Replica) -> None:
         if self._closed:
-            raise Unavailable(f"{replica.name}: broker {self._broker_id} left the cluster and follows no more")
+            raise Unavailable(f"{replica.name}: broker {self._broker_id} left the cluster and stopped following")
 
     def _hold(self, replica: Replica, ref: SegmentRef, frame: Frame) -> None:
-        """A frame there is room for."""
+        """Append a frame whose memory has been taken."""
         header = frame.header
         entry = LogEntry(header.base_offset, header.end_offset, bytes(frame.header_bytes), frame.payload)
         now = asyncio.get_running_loop().time()
@@ -306,7 +342,7 @@ class FollowerService:
             raise
 
     def _after_stream(self, replica: Replica, ref: SegmentRef, primary: str) -> None:
-        """The stream is gone, and with it perhaps the primary: have the leader look."""
+        """Report the lost stream to the leader, since the primary may have failed."""
         found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
         if self._closed or replica.fenced or found is None or not found[1].is_open:
             return

@@ -1,24 +1,24 @@
-"""Group commit: one round of fsyncs at a time serves every frame of every segment that was written before it began."""
+"""Group commit: rounds of fsyncs, each of which covers all frames of all segments written before it began."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 SYNCS_AT_ONCE = 16
-"""Files fsynced in parallel: the file system's journal merges them."""
+"""Number of segments fsynced in parallel. The file system's journal merges their fsyncs."""
 
 
 class Syncable(Protocol):
-    """A segment with written frames that are not fsynced yet."""
+    """A segment with written frames that are not flushed yet."""
 
     async def sync(self) -> None:
-        """Fsync what is written; reports its own failures to those who wait for it."""
+        """Fsync all written frames. The segment itself reports a failure to its publishers."""
 
 
 class SyncRounds:
-    """Collects segments that want an fsync and serves them in rounds.
+    """A collector of fsync requests, which it serves in rounds.
 
-    While a round runs, requests gather for the next one, so the longer the disk takes the more frames share a round.
+    Requests that arrive during a round wait for the next one. The slower the disk, the more frames share a round.
     """
 
     def __init__(self, interval_s: float) -> None:
@@ -29,7 +29,7 @@ class SyncRounds:
         self._timer: asyncio.TimerHandle | None = None
 
     def request(self, segment: Syncable, *, urgent: bool) -> None:
-        """Have the segment fsynced in the next round, or if not urgent within the flush interval."""
+        """Request an fsync of the segment: in the next round if urgent, else within the flush interval."""
         if urgent:
             self._urgent[segment] = None
             self._wake.set()
@@ -39,7 +39,7 @@ class SyncRounds:
             self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._due)
 
     async def run(self) -> None:
-        """Serve rounds until cancelled."""
+        """Serve rounds, one at a time, until cancelled."""
         limit = asyncio.Semaphore(SYNCS_AT_ONCE)
         while True:
             await self._wake.wait()

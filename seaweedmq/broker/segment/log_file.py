@@ -1,6 +1,10 @@
-"""Beginning a log file: its preamble says whose it is, and what was stored and fsynced before."""
+"""Log files of an open segment, and their creation.
 
-from collections.abc import Iterable, Sequence
+The preamble of each file records the segment, its producers, and the offsets already flushed.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import count
 
 from seaweedmq.codec.logfile import LogPreamble, encode_preamble
@@ -9,6 +13,98 @@ from seaweedmq.errors import AlreadyExists
 from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import LogWriter, SegmentStore
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """A log file of this segment that is not closed yet. Invariant: base <= flushed <= written."""
+
+    writer: LogWriter
+    writer_id: str
+    base: int
+    written: int
+    flushed: int
+    opened_at: float
+    """The time of its creation on the event loop's clock, in seconds."""
+    appending: bool = False
+    """Whether a write is under way. Even a complete file is closed only after the write has ended and is flushed."""
+    is_abandoned: bool = False
+    """Whether its fsync failed. Its frames are being copied to another file, and further writes to it do not count."""
+    is_durable: bool = False
+    """Whether it was fsynced once: power loss may then cut off its end but not remove it."""
+
+
+class LogFileCreator:
+    """The creation of one writer's log files of an open segment, each with a name of its own."""
+
+    def __init__(
+        self,
+        store: SegmentStore,
+        topic: Topic,
+        segment: Segment,
+        writer_id: str,
+        provenance: Callable[[Segment], Sequence[Segment]] = lambda segment: (segment,),
+    ) -> None:
+        """Create the creator.
+
+        Args:
+            store: The shared storage.
+            topic: The segment's topic.
+            segment: The segment.
+            writer_id: The id of this broker, from which the file names are made.
+            provenance: Returns the segments recorded in a segment's log files: see ``core.lineage.provenance``.
+        """
+        self._store = store
+        self._topic = topic
+        self._segment = segment
+        self._writer_id = writer_id
+        self._provenance = provenance
+        self._begun: dict[int, int] = {}
+        """Base offset -> number of files created there, for offsets at which another file may have to begin."""
+
+    async def create(self, base: int, producers: Sequence[ProducerState], *, flushed: int) -> tuple[LogWriter, str]:
+        """Create a file for frames from offset ``base`` on, and return its writer and the writer's part of its name.
+
+        Args:
+            base: The offset of the first frame.
+            producers: The producer states as of ``base``.
+            flushed: The offset below which all frames are flushed.
+
+        Raises:
+            StorageFailed: If storage rejects the file.
+        """
+        while True:
+            # After a failure another file may begin at the same offset; it needs another name.
+            repeats = self._begun.get(base, 0)
+            writer_id = self._writer_id if not repeats else f"{self._writer_id}.{repeats}"
+            self._begun = {b: n for b, n in self._begun.items() if b >= flushed}
+            self._begun[base] = repeats + 1  # counted first: a failed attempt may have taken the name
+            lineage = self._provenance(self._segment)
+            begun = (self._store, self._topic, self._segment, base, writer_id, producers)
+            try:
+                return await create_log_file(*begun, lineage=lineage, flushed=flushed), writer_id
+            except AlreadyExists:
+                continue  # written by this broker for an earlier topic of this name, after its files were deleted
+
+    async def put_empty(self, end: int, producers: Sequence[ProducerState]) -> None:
+        """Put a log file without records, which is durable before it gets its name: see ``core.files.retention``.
+
+        Args:
+            end: The end offset of the segment, below which all frames are flushed.
+            producers: The producer states as of ``end``.
+
+        Raises:
+            StorageFailed: If storage rejects the file.
+        """
+        lineage = self._provenance(self._segment)
+        for repeats in count():
+            name = synced_writer(self._writer_id, repeats)
+            preamble = _preamble(self._topic, self._segment, end, name, producers, lineage, end)
+            try:
+                await self._store.put_log(self._topic.name, self._segment.id, end, name, preamble)
+            except AlreadyExists:
+                continue  # the file belongs to an earlier topic of this name
+            return
 
 
 async def create_log_file(
@@ -22,49 +118,24 @@ async def create_log_file(
     lineage: Sequence[Segment] = (),
     flushed: int | None = None,
 ) -> LogWriter:
-    """A new log file of the segment that takes frames from offset ``base`` on.
+    """Create a log file of the segment for frames from offset ``base`` on.
 
     Args:
-        producers: as of ``base``.
-        lineage: the segment and those it comes from: see ``core.lineage.provenance``.
-        flushed: everything below it is fsynced; None: everything below ``base``.
+        store: The shared storage.
+        topic: The segment's topic.
+        segment: The segment.
+        base: The offset of the first frame.
+        writer_id: The writer's part of the file name.
+        producers: The producer states as of ``base``.
+        lineage: The segment and its ancestors: see ``core.lineage.provenance``.
+        flushed: The offset below which all frames are flushed; None for ``base``.
 
     Raises:
-        AlreadyExists: the writer has a file that begins there.
-        StorageFailed: the storage refused.
+        AlreadyExists: If the writer already has a file that begins at ``base``.
+        StorageFailed: If storage rejects the file.
     """
     preamble = _preamble(topic, segment, base, writer_id, producers, lineage, base if flushed is None else flushed)
     return await store.create_log(topic.name, segment.id, base, writer_id, preamble)
-
-
-async def put_empty_log_file(
-    store: SegmentStore,
-    topic: Topic,
-    segment: Segment,
-    base: int,
-    broker: str,
-    producers: Iterable[ProducerState],
-    *,
-    lineage: Sequence[Segment] = (),
-) -> None:
-    """Put down a log file without a record, durable before it has its name; see ``core.files.retention``.
-
-    Args:
-        base: the end of the segment, all of which is fsynced.
-        producers: as of ``base``.
-        lineage: the segment and those it comes from: see ``core.lineage.provenance``.
-
-    Raises:
-        StorageFailed: the storage refused.
-    """
-    for repeats in count():
-        writer_id = synced_writer(broker, repeats)
-        preamble = _preamble(topic, segment, base, writer_id, producers, lineage, base)
-        try:
-            await store.put_log(topic.name, segment.id, base, writer_id, preamble)
-        except AlreadyExists:
-            continue  # left by an earlier topic of the name
-        return
 
 
 def _preamble(

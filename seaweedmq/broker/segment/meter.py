@@ -1,18 +1,18 @@
-"""Rates of one segment, from what happened since the last look."""
+"""Traffic rates of one segment, as decaying averages."""
 
 import math
 
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 
 NOTHING_BYTES_PER_S = 1.0
-"""A long average below it counts as no traffic, or what once had some would be reported for ever."""
+"""Long-term rate in bytes per second below which all averages become 0, which they never reach by decay alone."""
 
 
 class Meter:
-    """Counts on the hot path, averages when looked at.
+    """A meter that only counts on the hot path and computes averages in ``look``.
 
-    The averages decay with two time constants. They count from the opening of the segment: a young segment's are those
-    of its own time, not a share of them that still rises.
+    The averages decay with two time constants. They cover only the time since the segment was opened, so those of a
+    young segment do not rise slowly from 0.
     """
 
     __slots__ = (
@@ -31,7 +31,13 @@ class Meter:
     )
 
     def __init__(self, now: float, short_s: float, long_s: float) -> None:
-        """``now``: when the segment was opened, on any steady clock. The time constants are in seconds."""
+        """Start counting.
+
+        Args:
+            now: The time at which the segment was opened, on any monotonic clock, in seconds.
+            short_s: The short time constant, in seconds.
+            long_s: The long time constant, in seconds.
+        """
         self._short_s = short_s
         self._long_s = long_s
         self._opened = self._since = now
@@ -43,16 +49,16 @@ class Meter:
         self.long_bytes_per_s = 0.0
         self.long_records_per_s = 0.0
         self.histogram: tuple[float, ...] = (0.0,) * HISTOGRAM_BUCKETS
-        """Records/s per sixteenth of the range, with the short time constant."""
+        """Records per second in each sixteenth of the slot range, with the short time constant."""
 
     def add(self, size_bytes: int, records: int, histogram: tuple[int, ...]) -> None:
-        """Count a frame."""
+        """Count a frame; ``histogram`` has its records by sixteenth of the slot range."""
         self._bytes += size_bytes
         self._records += records
         self._histogram = [a + b for a, b in zip(self._histogram, histogram, strict=True)]
 
     def look(self, now: float) -> None:
-        """Bring the averages up to date. Between two looks the traffic counts as even."""
+        """Update the averages. Traffic counts as constant between two calls."""
         elapsed = now - self._since
         if elapsed <= 0:
             return
@@ -73,9 +79,9 @@ class Meter:
             self._forget()
 
     def _weight(self, now: float, constant_s: float) -> float:
-        """What the time since the last look counts, of all the time since the opening.
+        """Return the weight of the time since the last update, relative to all time since the opening.
 
-        With a decay of exp(-t / constant), a stretch weighs the integral of that; both integrals begin now and go back.
+        With a decay of exp(-t / constant), an interval weighs the integral of that. Both integrals run back from now.
         """
         return math.expm1((self._since - now) / constant_s) / math.expm1((self._opened - now) / constant_s)
 

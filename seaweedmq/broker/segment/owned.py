@@ -1,4 +1,4 @@
-"""Which segments this broker owns: what the metadata assigns to it, and nothing else."""
+"""The open segments that this broker owns: exactly those whose primary it is in the metadata."""
 
 import asyncio
 import logging
@@ -10,92 +10,99 @@ from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import NotFound, SeaweedMQError, StaleMetadata
-from seaweedmq.model.replication import SealedLog, SegmentRef
+from seaweedmq.model.messages.replication import SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Topic, TopicName
 
 log = logging.getLogger(__name__)
 
 
-class OwningTerm(Protocol):
-    """What is looked at of a stay of this broker in the cluster: see ``broker.term``."""
+class OwningIncarnation(Protocol):
+    """The part of a broker incarnation that owned segments use: see ``broker.incarnation``."""
 
     id: str
     followers: FollowerService
 
     @property
     def is_over(self) -> bool:
-        """Nothing may be said or done under the id any more."""
+        """Whether the incarnation has ended, so that the broker must not act under its id."""
 
     def lease_alive(self) -> bool:
-        """Whether this broker surely still owns its segments."""
+        """Whether this broker can prove that it still owns its segments."""
 
 
 class OwnedSegments:
-    """The open segments of the present term, by topic and id: ``segments``."""
+    """The open segments of the current incarnation, by topic and id in ``segments``."""
 
     def __init__(
         self,
         view: ClusterView,
         *,
-        term: Callable[[], OwningTerm | None],
-        context: Callable[[OwningTerm], SegmentContext],
+        incarnation: Callable[[], OwningIncarnation | None],
+        context: Callable[[OwningIncarnation], SegmentContext],
     ) -> None:
         self.segments: dict[SegmentId, OpenSegment] = {}
         self._numbers: dict[TopicName, set[int]] = {}
-        """The same by topic."""
+        """The ids of the same segments, by topic name."""
         self._view = view
         self._news = view.news()
-        self._term = term
+        self._incarnation = incarnation
         self._context = context
         self._stopping = False
 
     def of(self, name: TopicName) -> list[OpenSegment]:
-        """Those of one topic, by id."""
+        """Return the open segments of one topic, ordered by id."""
         return [self.segments[SegmentId(name, number)] for number in sorted(self._numbers.get(name, ()))]
 
     async def run(self) -> None:
-        """Follow the metadata, until cancelled."""
+        """Open and close segments as the metadata changes, until cancelled."""
         while True:
             await self._reconcile(await self._news.take())
 
     async def drop(self, reason: SeaweedMQError) -> None:
-        """The lease is lost: serve nothing any more, and finish nothing."""
+        """Close all segments at once, because the lease is lost; ``reason`` is what their clients receive."""
         await asyncio.gather(*(segment.close(reason) for segment in self.segments.values()))
         self._clear()
 
     async def drain(self, timeout_s: float) -> None:
-        """Take nothing more, now and later; store and commit what is there."""
+        """Own no more segments, and write and commit the records of the present ones, within ``timeout_s`` seconds."""
         self._stopping = True
         await asyncio.gather(*(segment.drain(timeout_s) for segment in self.segments.values()))
         self._clear()
 
     async def seal(self, ref: SegmentRef) -> SealedLog:
-        """See ``model.calls.Seal``. NotFound, StaleMetadata."""
+        """Seal an owned segment: see ``model.calls.Seal``.
+
+        Raises:
+            NotFound: If this broker does not own the segment.
+            StaleMetadata: If the segment has another epoch, or others sealed it from its files.
+            StorageFailed: If some records could not be written and flushed.
+        """
         owned = self.segments.get(ref.key)
         if owned is None or owned.topic.uid != ref.topic_uid:
-            raise NotFound(f"{ref}: this broker is not its primary, or not yet")
+            raise NotFound(f"{ref}: broker is not its primary, or does not know it yet")
         if owned.segment.epoch != ref.epoch:
-            raise StaleMetadata(f"{owned.segment}: it has epoch {owned.segment.epoch}, not {ref.epoch}")
+            raise StaleMetadata(f"{owned.segment}: segment has epoch {owned.segment.epoch}, not {ref.epoch}")
         return await owned.seal()
 
     async def _reconcile(self, names: Sequence[TopicName]) -> None:
-        """Own of these topics what the metadata say now."""
-        term = self._term()
-        if term is None or not self._may_own(term):
-            return  # a term that begins is told of everything
-        term.followers.forget_sealed(names)
-        ended = self._take_ended(names, term)
-        self._open_new(names, term, but=ended)
+        """Open and close segments of these topics until they match the metadata."""
+        incarnation = self._incarnation()
+        if incarnation is None or not self._may_own(incarnation):
+            return  # a new incarnation receives all topics
+        incarnation.followers.forget_sealed(names)
+        ended = self._take_ended(names, incarnation)
+        self._open_new(names, incarnation, but=ended)
         if not ended:
             return
-        # Only now: publishers of what has ended wait for its successors. A topic of the same name waits for its end.
+        # Close after opening: publishers of ended segments wait for the successors. Segments of a recreated topic open
+        # below, once the old ones with the same ids are closed.
         await asyncio.gather(*(owned.close(reason) for owned, reason in ended.values()))
-        now = self._term()
+        now = self._incarnation()
         if now is not None and self._may_own(now):
             self._open_new(names, now, but=())
 
-    def _open_new(self, names: Sequence[TopicName], term: OwningTerm, but: Container[SegmentId]) -> None:
+    def _open_new(self, names: Sequence[TopicName], incarnation: OwningIncarnation, but: Container[SegmentId]) -> None:
         before = len(self.segments)
         for name in names:
             topic = self._view.topics.get(name)
@@ -103,16 +110,18 @@ class OwnedSegments:
                 continue
             for segment in self._view.open_of(name).values():
                 key = segment.key
-                if segment.primary == term.id and key not in self.segments and key not in but:
-                    self._own(topic, segment, term)
+                if segment.primary == incarnation.id and key not in self.segments and key not in but:
+                    self._own(topic, segment, incarnation)
         if len(self.segments) > before:
-            self._view.nudge()  # clients may have come before, and wait for what is served here to change
+            self._view.wake()  # clients that asked too early wait for a change of the view
 
     def _take_ended(
-        self, names: Sequence[TopicName], term: OwningTerm
+        self, names: Sequence[TopicName], incarnation: OwningIncarnation
     ) -> dict[SegmentId, tuple[OpenSegment, SeaweedMQError]]:
-        """Take out what this broker owns no longer, with the reason for its clients; the others get their topic's
-        settings as they are now."""
+        """Remove the segments that this broker no longer owns, and return each with the reason for its clients.
+
+        The remaining segments get the current settings of their topic.
+        """
         ended: dict[SegmentId, tuple[OpenSegment, SeaweedMQError]] = {}
         for key in [SegmentId(name, number) for name in names for number in self._numbers.get(name, ())]:
             owned = self.segments[key]
@@ -120,20 +129,22 @@ class OwnedSegments:
             topic = self._view.topics.get(key.topic)
             if topic is None or segment is None or topic.uid != owned.topic.uid:
                 ended[key] = self._take_out(key), NotFound(f"topic {key.topic} was deleted")
-            elif not segment.is_open or segment.primary != term.id:
-                reason = StaleMetadata(f"segment {segment} was sealed: go on in its successors")
+            elif not segment.is_open or segment.primary != incarnation.id:
+                reason = StaleMetadata(f"segment {segment} was sealed: continue in its successors")
                 ended[key] = self._take_out(key), reason
             elif owned.topic is not topic:
                 owned.update(topic)
         return ended
 
-    def _may_own(self, term: OwningTerm) -> bool:
-        """Not while stopping, nor once the lease is lost: what was dropped then would be opened again, empty, until the
-        view shows it sealed."""
-        return not self._stopping and not term.is_over
+    def _may_own(self, incarnation: OwningIncarnation) -> bool:
+        """Whether segments may be opened: not while stopping, nor once the lease is lost.
 
-    def _own(self, topic: Topic, segment: Segment, term: OwningTerm) -> None:
-        owned = self.segments[segment.key] = OpenSegment(topic, segment, self._context(term))
+        A segment dropped with the lease would otherwise be opened again, empty, until the view shows it sealed.
+        """
+        return not self._stopping and not incarnation.is_over
+
+    def _own(self, topic: Topic, segment: Segment, incarnation: OwningIncarnation) -> None:
+        owned = self.segments[segment.key] = OpenSegment(topic, segment, self._context(incarnation))
         self._numbers.setdefault(topic.name, set()).add(segment.id)
         owned.start()
 

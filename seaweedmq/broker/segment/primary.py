@@ -1,6 +1,7 @@
 """One open segment on its primary: append in memory, replicate, write to the log files, fsync, commit.
 
-The only place that changes the segment's log. What follows from what happens is decided in ``core.segment.fate``.
+Only this module changes the segment's log, of which ``segment_writer`` takes the unwritten frames.
+``core.segment.segment_lifecycle`` decides how to react to each event.
 """
 
 import asyncio
@@ -8,38 +9,49 @@ import logging
 from collections.abc import Sequence
 
 from seaweedmq.broker.segment.context import SegmentContext
-from seaweedmq.broker.segment.fence_look import FenceLook
-from seaweedmq.broker.segment.files import SegmentFiles
-from seaweedmq.broker.segment.followers import Followers
+from seaweedmq.broker.segment.fence_check import FenceCheck
+from seaweedmq.broker.segment.follower_set import FollowerSet
+from seaweedmq.broker.segment.log_file import LogFileCreator
 from seaweedmq.broker.segment.meter import Meter
+from seaweedmq.broker.segment.segment_files import SegmentFiles
+from seaweedmq.broker.segment.segment_writer import SegmentWriter
 from seaweedmq.codec.frame import Frame, FrameHeader, stamp
 from seaweedmq.core.files.retention import expires_after_s
 from seaweedmq.core.files.rolling import roll_bounds
-from seaweedmq.core.segment.commit import ComeAgain, Commit, Look, Sync
-from seaweedmq.core.segment.fate import UNDISPUTED, Action, Halt, LeaveFollowers, OnlyFsynced, SegmentFate, Stage, Tell
+from seaweedmq.core.segment.commit_rule import CheckFence, RaiseHighWatermark, RequestFsync, RetrySoon
 from seaweedmq.core.segment.producer_limits import ProducerLimits
 from seaweedmq.core.segment.producers import ProducerTable
+from seaweedmq.core.segment.segment_lifecycle import (
+    UNDISPUTED,
+    Action,
+    CommitFlushedOnly,
+    Halt,
+    LeaveFollowers,
+    NotifyPublishers,
+    SegmentLifecycle,
+    SegmentStage,
+)
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, SegmentLog
-from seaweedmq.errors import SeaweedMQError, StorageFailed, Unavailable, fresh
-from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.replication import SealedLog
+from seaweedmq.errors import SeaweedMQError, Unavailable, fresh
+from seaweedmq.model.messages.publish import FrameAck
+from seaweedmq.model.messages.replication import SealedLog
 from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.runtime.retrying import retrying, when
 from seaweedmq.runtime.signal import Signal
 
 log = logging.getLogger(__name__)
 
-WRITE_BYTES = 8 * 1024 * 1024
-"""Most bytes handed to the file at once; bounds how long one write keeps others of the segment waiting."""
 SAFE_REPLICAS = 2
-"""Replicas without which a record that is not fsynced would be lost with one machine."""
-COME_AGAIN_S = 0.05
-"""How soon a commit that waits for the lease, or for an fsync, is tried again."""
+"""Number of replicas below which one lost machine loses records that are not flushed."""
+REEVALUATE_S = 0.05
+"""Pause in seconds before a commit that waits for the lease or for an fsync is re-evaluated."""
 
 
 class OpenSegment:
-    """Owner's side of one open segment. ``committed_changed`` fires when the high watermark or the fate changes."""
+    """An open segment on its primary.
+
+    ``committed_changed`` fires when the high watermark, the failure or the stage changes.
+    """
 
     def __init__(self, topic: Topic, segment: Segment, context: SegmentContext) -> None:
         self.topic = topic
@@ -55,78 +67,79 @@ class OpenSegment:
         self.appended = Signal()
         self.meter = Meter(asyncio.get_running_loop().time(), context.config.load_short_s, context.config.load_long_s)
         self.files = SegmentFiles(
-            topic,
             segment,
             self.log,
             store=context.store,
-            writer_id=context.writer_id,
+            log_files=LogFileCreator(context.store, topic, segment, context.writer_id, context.provenance),
             roll_bytes=roll_bounds(topic, context.config).size_bytes,
             env=context.env,
             ask_sync=self._ask_sync,
-            provenance=context.provenance,
+        )
+        self._writer = SegmentWriter(
+            segment,
+            self.log,
+            self.files,
+            is_closed=lambda: self.is_closed,
+            on_written=self._on_written,
+            on_failed=self._on_write_failed,
+            spawn=context.spawn,
         )
         self._context = context
-        self._fate = SegmentFate(segment, self.log)
-        self._followers = Followers(
+        self._lifecycle = SegmentLifecycle(segment, self.log)
+        self._followers = FollowerSet(
             topic,
             segment,
             self.log,
             context,
             appended=self.appended,
             on_held=self._on_held,
-            on_lost=lambda follower, error: self._on_event(self._fate.follower_lost(follower, error)),
+            on_lost=lambda follower, error: self._on_event(self._lifecycle.follower_lost(follower, error)),
         )
-        self._look = FenceLook(
+        self._look = FenceCheck(
+            topic,
             segment,
-            lambda: context.store.is_fenced(topic.name, topic.uid, segment.id),
-            on_answer=lambda fenced: self._on_event(self._fate.looked(fenced=fenced)),
-            on_trouble=lambda error: self._perform(self._fate.look_fails(error)),
-            spawn=context.spawn,
-            rng=context.env.rng,
+            context,
+            on_answer=lambda fenced: self._on_event(self._lifecycle.fence_checked(fenced=fenced)),
+            on_failure=lambda error: self._perform(self._lifecycle.fence_check_failed(error)),
         )
         self._sealed: SealedLog | None = None
-        self._write_failure: SeaweedMQError | None = None
-        self._work = asyncio.Event()
         self._drained = Signal()
         self._loop = asyncio.get_running_loop()
-        self._writer_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def stage(self) -> Stage:
-        """Where it stands."""
-        return self._fate.stage
+    def stage(self) -> SegmentStage:
+        """The stage of the segment's lifecycle."""
+        return self._lifecycle.stage
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is written any more."""
-        return self._fate.stage is Stage.CLOSED
+        """Whether the segment is closed, so that nothing more is written."""
+        return self._lifecycle.stage is SegmentStage.CLOSED
 
     @property
     def refusal(self) -> SeaweedMQError | None:
-        """Why it takes no records any more; None while it does."""
-        return self._fate.refusal
+        """The reason why the segment permanently rejects records; None while it accepts them."""
+        return self._lifecycle.refusal
 
     @property
     def failure(self) -> SeaweedMQError | None:
-        """Why nothing is committed at the moment; streams pass it on. None while all is well."""
-        return self._fate.failure or self._write_failure or self.files.failure
+        """The reason why nothing is committed at the moment, which streams report to clients; None if there is none."""
+        return self._lifecycle.failure or self._writer.failure or self.files.failure
 
     @property
     def is_sure(self) -> bool:
-        """Whether nobody can have ended the segment yet, so that its high watermark is that of the topic's range."""
-        return self._fate.stage in UNDISPUTED and self._context.lease_alive()
+        """Whether no other broker can have sealed the segment: its high watermark is then that of the topic's range."""
+        return self._lifecycle.stage in UNDISPUTED and self._context.lease_alive()
 
     def start(self) -> None:
         """Open a replicate stream to every follower."""
         self._followers.start()
 
-    # --- what follows from what happens -------------------------------------------------------------------------------
-
     def _advance(self) -> None:
-        """Commit what may be committed now. After everything that may let the high watermark rise."""
+        """Commit as far as the rule allows. Call after every event that may raise the high watermark."""
         self._stop_timer()
-        self._perform(self._fate.progressed(lease_alive=self._context.lease_alive()))
+        self._perform(self._lifecycle.progressed(lease_alive=self._context.lease_alive()))
 
     def _on_event(self, actions: Sequence[Action]) -> None:
         self._perform(actions)
@@ -135,18 +148,18 @@ class OpenSegment:
     def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:
             match action:
-                case Commit(offset):
+                case RaiseHighWatermark(offset):
                     self.log.on_committed(offset)
                     self._followers.on_flushed()
                     self._context.budget.touch(self)
                     self.committed_changed.fire()
-                case Sync():
+                case RequestFsync():
                     self._ask_sync()
-                case Look():
+                case CheckFence():
                     self._look.begin()
-                case ComeAgain():
-                    self._timer = self._loop.call_later(COME_AGAIN_S, self._advance)
-                case OnlyFsynced():
+                case RetrySoon():
+                    self._timer = self._loop.call_later(REEVALUATE_S, self._advance)
+                case CommitFlushedOnly():
                     self.log.thin = True
                 case LeaveFollowers():
                     self._followers.leave()
@@ -154,12 +167,13 @@ class OpenSegment:
                 case Halt():
                     self._stop_timer()
                     self._look.cancel()
-                case Tell():
-                    log.log(logging.ERROR if self.stage is Stage.FENCED else logging.WARNING, "%s", self._fate.failure)
+                case NotifyPublishers():
+                    level = logging.ERROR if self.stage is SegmentStage.FENCED else logging.WARNING
+                    log.log(level, "%s", self._lifecycle.failure)
                     self.committed_changed.fire()
 
     def _on_files(self) -> None:
-        """A write or an fsync has ended, well or not. A write may have had to wait for an fsync of its own."""
+        """React to the end of a write or an fsync, successful or not. A write may include an fsync."""
         self.log.on_flushed(self.files.flushed)
         self._advance()
         self._followers.on_flushed()
@@ -175,41 +189,43 @@ class OpenSegment:
     def _on_held(self, held: int) -> None:
         if held > self.log.replicated and self.log.has_followers:
             self.log.on_replicated(held)
-            self._work.set()
-
-    # --- publishers ---------------------------------------------------------------------------------------------------
+            self._writer.wake()
 
     def open_producer(self, producer_id: int, producer_epoch: int, first_sequence: int) -> int:
-        """A producer's stream begins; the sequence it goes on from. Raises as ``ProducerTable.open``."""
+        """Register a producer's stream and return the sequence to continue from. Raises as ``ProducerTable.open``."""
         return self.log.producers.open(producer_id, producer_epoch, first_sequence, self._loop.time())
 
     def close_producer(self, producer_id: int) -> None:
-        """One of its streams has ended."""
+        """Note that one stream of the producer has ended."""
         self.log.producers.close(producer_id, self._loop.time())
 
     def find_repeat(self, header: FrameHeader) -> FrameAck | None:
-        """The acknowledgement of an earlier copy of a frame, None for a new one. Raises as
-        ``ProducerTable.find_repeat``."""
+        """Return the acknowledgement of an earlier copy of a frame; None for a new frame.
+
+        Raises as ``ProducerTable.find_repeat``.
+        """
         return self.log.producers.find_repeat(
             header.producer_id, header.producer_epoch, header.first_sequence, header.record_count, self._loop.time()
         )
 
     @property
     def producer_idle_s(self) -> float:
-        """Seconds after which a producer repeats nothing that it sent."""
+        """The seconds of idleness after which a producer can no longer repeat a frame."""
         return self._context.config.producer_idle_s
 
     def adopt_producer(self, state: ProducerState) -> None:
-        """Go on from what an earlier segment holds of a producer that is not known here. Raises as
-        ``ProducerTable.adopt``, and what keeps the segment from taking records."""
+        """Adopt the state that an earlier segment holds of a producer that is unknown in this one.
+
+        Raises as ``check_open`` and ``ProducerTable.adopt``.
+        """
         self.check_open()
         self.log.producers.adopt(state, self._loop.time())
 
     async def admit(self, size_bytes: int) -> None:
-        """Wait until a frame of this size fits the segment's and the broker's memory, and count it.
+        """Wait until a frame of this size fits the segment's and the broker's memory, and reserve that memory.
 
         Raises:
-            SeaweedMQError: the segment was closed, or can not store anything at the moment.
+            SeaweedMQError: If the segment rejects records, or commits nothing at the moment.
         """
         limit = self._context.config.segment_buffer_bytes_max
         while self.log.unwritten_bytes and self.log.unwritten_bytes + size_bytes > limit:
@@ -224,7 +240,7 @@ class OpenSegment:
             raise
 
     def append(self, frame: Frame) -> FrameAck:
-        """Give an admitted frame its offsets. It is stored once ``log.committed`` has passed the acknowledged range."""
+        """Assign offsets to an admitted frame. It is committed once ``log.committed`` has passed the returned range."""
         header = frame.header
         base = self.log.end
         entry = LogEntry(base, base + header.record_count, stamp(frame.header_bytes, base), frame.payload)
@@ -232,18 +248,17 @@ class OpenSegment:
             header.producer_id, header.producer_epoch, header.first_sequence, entry, self._loop.time()
         )
         self.meter.add(entry.size_bytes, header.record_count, header.histogram)
-        if self._writer_task is None:
-            self._writer_task = self._context.spawn(self._write_loop(), f"write {self.segment}")
-        self._work.set()
+        self._writer.start()
+        self._writer.wake()
         self.appended.fire()
         return ack
 
     def release(self, size_bytes: int) -> None:
-        """Give back what ``admit`` counted for a frame that was not appended."""
+        """Release the memory that ``admit`` reserved for a frame that was not appended."""
         self._context.budget.give(size_bytes + ENTRY_OVERHEAD_BYTES)
 
     def update(self, topic: Topic) -> None:
-        """Take over changed settings of the topic."""
+        """Apply changed settings of the topic."""
         self.topic = topic
         self.log.durability = topic.durability
         self.files.roll_bytes = roll_bounds(topic, self._context.config).size_bytes
@@ -251,116 +266,70 @@ class OpenSegment:
         self._advance()
 
     def check_open(self) -> None:
-        """Raise what keeps the segment from taking records, if anything does."""
-        reason = self.refusal or self.failure
-        if reason:
+        """Raise ``refusal`` or ``failure`` if one of them keeps the segment from accepting records."""
+        if reason := self.refusal or self.failure:
             raise fresh(reason)
 
     def evict(self, bytes_wanted: int) -> int:
-        """See ``budget.Evictable``."""
+        """Evict frames from memory: see ``budget.Evictable``."""
         return self.log.evict(bytes_wanted)
 
     def forget_older(self, age_s: float) -> None:
-        """Give back the memory of frames that have been in files for so long. To be called at intervals."""
+        """Free frames that are in files and were in memory ``age_s`` seconds ago. Call at intervals."""
         self._context.budget.give(self.log.forget_older(age_s, self._loop.time()))
 
-    # --- writing ------------------------------------------------------------------------------------------------------
-
-    async def _write_loop(self) -> None:
-        while True:
-            await self._work.wait()
-            self._work.clear()
-            while entries := self.log.take_unwritten(WRITE_BYTES):
-                try:
-                    await self._write(entries)
-                except StorageFailed as error:
-                    log.error("%s: closed with unwritten records, none acknowledged: %s", self.segment, error)
-                    return
-
-    async def _write(self, entries: list[LogEntry]) -> None:
-        chunks: list[bytes | memoryview] = [part for e in entries for part in (e.header, e.payload)]
-        size, end = sum(e.size_bytes for e in entries), entries[-1].end_offset
-        try:
-            pressing = await self.files.append(chunks, size, end, urgent=self.log.waits_for_fsync)
-        except StorageFailed as error:
-            self._note_failure(error)
-            if self.is_closed:
-                raise
-            await asyncio.sleep(self.files.pause_s(1))
-            pressing = await self._append_persistently(chunks, size, end)
-        self._write_failure = None
-        self.log.on_written(end, size)
+    def _on_written(self, end: int, size_bytes: int, *, sync_due: bool) -> None:
+        self.log.on_written(end, size_bytes)
         self._drained.fire()
-        if pressing or self.files.flushed < end:
-            self._context.sync_rounds.request(self, urgent=pressing or self.log.waits_for_fsync)
+        if sync_due or self.files.flushed < end:
+            self._context.sync_rounds.request(self, urgent=sync_due or self.log.waits_for_fsync)
         self._on_files()
 
-    async def _append_persistently(self, chunks: Sequence[bytes | memoryview], size_bytes: int, end: int) -> bool:
-        """After a first failure, until storage comes back or the segment is closed; publishers hear of it meanwhile and
-        memory stays bounded."""
-
-        async def attempt() -> bool:
-            await self.files.probe()
-            return await self.files.append(chunks, size_bytes, end)
-
-        appending = retrying(
-            lambda failed: self.files.pause_s(failed + 1),
-            on=StorageFailed,
-            stop=when(lambda: self.is_closed),
-            told=lambda _, error: self._note_failure(error),
-        )
-        pressing: bool = await appending(attempt)
-        return pressing
-
-    def _note_failure(self, error: BaseException) -> None:
-        assert isinstance(error, StorageFailed)
-        if self._write_failure is None:
-            log.error("%s: can not write, retrying: %s", self.segment, error)
-        self._write_failure = error
+    def _on_write_failed(self) -> None:
         self.committed_changed.fire()
         self._drained.fire()
         self._on_files()
 
     async def sync(self) -> None:
-        """Fsync what is written. See ``fsync.Syncable``."""
+        """Fsync all written frames: see ``fsync.Syncable``."""
         await self.files.sync()
         if self.is_closed:
             return
         self._on_files()
-        self._context.budget.touch(self)  # what is fsynced may be evicted
+        self._context.budget.touch(self)  # flushed frames may be evicted
         if self.files.failure:
             self.committed_changed.fire()
 
     async def release_last_log(self) -> None:
-        """Let retention have the newest log file of an idle segment, if some of its records are deleted or expire.
+        """Put an empty log file in an idle segment if records of its newest file are deleted or have expired.
+
+        Retention keeps the newest log file and can then remove the one before it.
 
         Raises:
-            StorageFailed: the storage refused.
+            StorageFailed: If storage rejects the file.
         """
         topic = self.topic
-        is_idle = self.stage is Stage.SERVING and self.log.committed == self.log.flushed == self.log.end
+        is_idle = self.stage is SegmentStage.SERVING and self.log.committed == self.log.flushed == self.log.end
         low_watermark = topic.low_watermark(self.segment.slots)
         if is_idle and self.is_sure and self.files.is_last_due(low_watermark, expires_after_s(topic)):
             await self.files.put_empty()
 
-    # --- the end ------------------------------------------------------------------------------------------------------
-
     async def seal(self) -> SealedLog:
-        """Take nothing more, acknowledge nothing more, have everything written and fsynced. Again is no error.
+        """Accept and acknowledge nothing more, write and fsync all records. Repeated calls return the same end.
 
-        What is not acknowledged yet becomes part of the segment all the same: its publishers learn that from the
-        sealed segment, and do not send it again.
+        Records that are not acknowledged yet also belong to the sealed segment. Publishers learn that from its
+        metadata and do not send them again.
 
         Raises:
-            StaleMetadata: others have sealed it from its files.
-            StorageFailed: not everything could be written and fsynced yet.
+            StaleMetadata: If others have sealed the segment from its files.
+            StorageFailed: If some records could not be written and flushed yet.
         """
-        if self.stage is Stage.FENCED and self._fate.failure:
-            raise fresh(self._fate.failure)
+        if self.stage is SegmentStage.FENCED and self._lifecycle.failure:
+            raise fresh(self._lifecycle.failure)
         self._check_writing()
-        self._perform(self._fate.seal())
+        self._perform(self._lifecycle.seal())
         if self._sealed is None:
-            self._work.set()
+            self._writer.wake()
             self._drained.fire()
             while self.log.written < self.log.end:
                 await self._drained.wait()
@@ -371,7 +340,7 @@ class OpenSegment:
                 self._check_writing()
                 if self.files.failure:
                     raise fresh(self.files.failure)
-            self._perform(self._fate.all_flushed())
+            self._perform(self._lifecycle.all_flushed())
             self._sealed = SealedLog(end_offset=self.log.end, sequences=self.log.producers.unsettled(self._loop.time()))
         return self._sealed
 
@@ -380,50 +349,47 @@ class OpenSegment:
             raise fresh(self.refusal)
 
     async def drain(self, timeout_s: float) -> None:
-        """Take nothing more, store what is there, close the files. What is not done in time is left to the recovery
-        from files; nobody was told it is kept.
+        """Accept nothing more, write and fsync all records, and close the files, within ``timeout_s`` seconds.
 
-        Without followers it is committed as well. Others may be leaving with their segments' followers, or be gone, so
-        that what a segment with followers has is sealed, and acknowledged by its successor.
+        Records that are not done in time were not acknowledged; recovery from files decides about them. A segment
+        without followers also commits its records. One with followers is sealed instead, because its followers may be
+        leaving as well, or be unreachable. Its successor then acknowledges the records.
         """
         try:
             async with asyncio.timeout(timeout_s):
-                if self.stage is Stage.SERVING and not self.log.has_followers:
+                if self.stage is SegmentStage.SERVING and not self.log.has_followers:
                     await self._commit_all()
                 else:
                     await self.seal()
         except (SeaweedMQError, TimeoutError) as error:
             log.warning(
-                "%s: stopped with %d of %d offsets fsynced, %d committed: %s",
-                *(self.segment, self.log.flushed, self.log.end, self.log.committed, error or "no time left"),
+                "drain incomplete: %s has flushed offsets up to %d of %d, committed up to %d: %s",
+                *(self.segment, self.log.flushed, self.log.end, self.log.committed, error or "time is up"),
             )
         if not self.is_closed:
             await self.close(self.refusal or Unavailable(f"{self.segment} was sealed"))
 
     async def _commit_all(self) -> None:
-        """Until the segment is sealed, or closed by whoever noticed that the lease was lost."""
-        self._perform(
-            self._fate.drain(Unavailable(f"{self.segment}: broker is shutting down; it moves to another one"))
-        )
+        """Write and commit all records, until done or until the segment is sealed or closed meanwhile."""
+        reason = f"{self.segment}: broker is shutting down, the segment moves to another one: retry"
+        self._perform(self._lifecycle.drain(Unavailable(reason)))
         self._drained.fire()
-        while self.log.written < self.log.end and self.stage is Stage.DRAINING:
+        while self.log.written < self.log.end and self.stage is SegmentStage.DRAINING:
             await self._drained.wait()
-        if self.stage is Stage.DRAINING:
+        if self.stage is SegmentStage.DRAINING:
             self.files.retire()
             await self.sync()
-        while self.log.committed < self.log.end and self.stage is Stage.DRAINING:
+        while self.log.committed < self.log.end and self.stage is SegmentStage.DRAINING:
             await self.committed_changed.wait()
-        if self.stage is Stage.SEALING:
+        if self.stage is SegmentStage.SEALING:
             await self.seal()
 
     async def close(self, reason: SeaweedMQError) -> None:
-        """Stop serving at once: nothing is written, committed or acknowledged from here on."""
-        self._perform(self._fate.close(reason))
+        """Stop serving at once: write, commit and acknowledge nothing more. Clients receive ``reason``."""
+        self._perform(self._lifecycle.close(reason))
         await self._followers.close()
         await self._look.close()
-        if self._writer_task:
-            self._writer_task.cancel()
-            await asyncio.wait({self._writer_task})
+        await self._writer.close()
         await self.files.close()
         self._context.budget.forget(self)
         self._context.budget.give(self.log.release_all())

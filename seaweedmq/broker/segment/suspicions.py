@@ -1,50 +1,54 @@
-"""What replicas of this broker suspect of other brokers, on its way to the leader.
+"""Reports to the leader about brokers that this broker's replicas suspect of having failed.
 
-When a broker dies, every segment that it had a replica of suspects it, within a moment: one call tells of all of them.
+When a broker dies, all segments with a replica on it suspect it within milliseconds. One call reports all of them.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 
-from seaweedmq.model.calls import SUSPICIONS_AT_ONCE_MAX, ReportSuspicions
-from seaweedmq.model.replication import SegmentRef
+from seaweedmq.model.messages.calls import SUSPICIONS_AT_ONCE_MAX, ReportSuspicions
+from seaweedmq.model.messages.replication import SegmentRef
 
 GATHER_S = 0.002
-"""How long the first one waits for others."""
+"""Time in seconds that the first suspicion waits for others."""
 
 
-class _What(NamedTuple):
+class _Suspicion(NamedTuple):
     suspect: str
     reason: str
 
 
 class Suspicions:
-    """Tells the leader, until it has heard. Nothing is committed meanwhile in the segments that it is about."""
+    """A reporter of suspicions. Until the leader has acted, the segments concerned commit nothing."""
 
     def __init__(
         self,
         report: Callable[[ReportSuspicions], Awaitable[None]],
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
     ) -> None:
-        """
+        """Prepare an empty reporter.
+
         Args:
-            report: returns once the leader has heard.
-            spawn: begins a task that has an end.
+            report: Sends a report, and returns once a leader has received it.
+            spawn: Starts a named task that ends by itself.
         """
         self._report = report
         self._spawn = spawn
-        self._gathered: dict[_What, dict[SegmentRef, None]] = {}
+        self._gathered: dict[_Suspicion, dict[SegmentRef, None]] = {}
         self._under_way: set[SegmentRef] = set()
 
     def tell(self, ref: SegmentRef, suspect: str, reason: str) -> None:
-        """See ``model.calls.ReportSuspicions``. Waits for nothing; what is being told is not told twice."""
+        """Report, in the background, that the segment suspects a broker: see ``model.calls.ReportSuspicions``.
+
+        A segment with a report under way is not reported again.
+        """
         if ref in self._under_way:
             return
         self._under_way.add(ref)
         if not self._gathered:
             asyncio.get_running_loop().call_later(GATHER_S, self._send)
-        self._gathered.setdefault(_What(suspect, reason), {})[ref] = None
+        self._gathered.setdefault(_Suspicion(suspect, reason), {})[ref] = None
 
     def _send(self) -> None:
         gathered, self._gathered = self._gathered, {}
@@ -53,9 +57,9 @@ class Suspicions:
             for at in range(0, len(refs), SUSPICIONS_AT_ONCE_MAX):
                 some = refs[at : at + SUSPICIONS_AT_ONCE_MAX]
                 suspicions = ReportSuspicions(refs=some, suspect=what.suspect, reason=what.reason)
-                self._spawn(self._tell(suspicions), f"suspect {what.suspect}")
+                self._spawn(self._send_report(suspicions), f"suspect {what.suspect}")
 
-    async def _tell(self, suspicions: ReportSuspicions) -> None:
+    async def _send_report(self, suspicions: ReportSuspicions) -> None:
         try:
             await self._report(suspicions)
         finally:

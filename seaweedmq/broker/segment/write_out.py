@@ -1,9 +1,9 @@
-"""Writing a replica to a log file of this broker: one attempt at a time, shared by everybody who asks.
+"""Write-out of a replica to a log file of this broker: one attempt at a time, shared by all callers.
 
-An attempt goes on when those who asked have gone: a leader that heard nothing in time asks again, and a storage that
-hangs is asked once. One that failed leaves a file behind that holds a part of the same frames, perhaps torn. That does
-no harm to recovery, which takes what is whole in any of a segment's files, and should this process die it is better
-than nothing. But its name is taken, so every attempt has another one.
+An attempt continues when its callers have given up: a leader that timed out calls again, and hanging storage gets one
+request. A failed attempt leaves a file with some of the same frames, possibly torn. Recovery accepts whole frames in
+any file of a segment, so the file is harmless, and useful if this process dies. Because its name is taken, each
+attempt uses another name.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from seaweedmq.runtime.retrying import backoff
 log = logging.getLogger(__name__)
 
 RETRY_S_MAX = 5.0
-"""Longest pause between two attempts: each may leave a file behind until the storage works again."""
+"""Longest pause in seconds between two attempts. Each attempt may leave a file until storage recovers."""
 
 
 class ReplicaWriter:
-    """What a replica holds, on its way to the files. The replica takes no frames any more once ``run`` was called."""
+    """A writer of one replica's frames to a log file. The replica must be fenced or closed when ``run`` is called."""
 
     def __init__(
         self,
@@ -43,30 +43,30 @@ class ReplicaWriter:
         self.topic = topic
         self.segment = segment
         self.is_done = False
-        """All that the replica held is fsynced in a file."""
+        """Whether all frames of the replica are flushed to a file."""
         self._store = store
         self._provenance = provenance
         self._replica = replica
         self._broker_id = broker_id
         self._pause_s = backoff(rng, 0.1, RETRY_S_MAX)
         self._names = 0
-        """How many were tried."""
+        """The number of file names used."""
         self._attempts = 0
-        """Begun so far: those before the next one have failed."""
+        """The number of attempts that began to write. If there is a next one, all of them have failed."""
         self._leftovers: list[SegmentFile] = []
-        """Files of failed attempts."""
+        """The files of failed attempts."""
         self._attempt: asyncio.Task[None] | None = None
         self._dropped = False
 
     async def run(self) -> None:
-        """Return once everything is fsynced. Who goes away does not stop it.
+        """Write all frames and return once they are flushed. A cancelled caller does not stop the attempt.
 
         Raises:
-            StorageFailed: this attempt failed; the next call makes another one, after a pause.
-            NotFound: the replica was dropped.
+            StorageFailed: If this attempt failed. The next call makes another one, after a pause.
+            NotFound: If the replica was dropped.
         """
         if self._dropped:
-            raise self._gone()
+            raise self._dropped_error()
         if self.is_done:
             return
         if self._attempt is None or self._attempt.done():
@@ -75,13 +75,13 @@ class ReplicaWriter:
         attempt = self._attempt
         await asyncio.wait({attempt})
         if attempt.cancelled():
-            raise self._gone()
+            raise self._dropped_error()
         error = attempt.exception()
         if error is not None:
             raise fresh(error) if isinstance(error, SeaweedMQError) else error
 
     def drop(self) -> None:
-        """Write no more. Not waited for: the storage may hang."""
+        """Stop writing. The attempt is not awaited: storage may hang."""
         self._dropped = True
         if self._attempt is not None:
             self._attempt.cancel()
@@ -89,7 +89,7 @@ class ReplicaWriter:
     async def _try(self) -> None:
         if self._attempts:
             await asyncio.sleep(self._pause_s(self._attempts))
-            await self._store.check()  # while not even that works, no further file is left behind
+            await self._store.check()  # a failing check leaves no file, a failing attempt may
         self._attempts += 1
         await self._write()
         self.is_done = True
@@ -110,7 +110,7 @@ class ReplicaWriter:
             raise
         finally:
             await writer.close()
-        log.info("%s: wrote offsets [%d, %d) out to %s", replica.name, base, replica.end, writer.path)
+        log.info("replica written out: %s, offsets [%d, %d) to %s", replica.name, base, replica.end, writer.path)
 
     async def _create(self, base: int) -> LogWriter:
         while True:
@@ -126,17 +126,17 @@ class ReplicaWriter:
                     lineage=self._provenance(self.segment),
                 )
             except StorageFailed:
-                self._leave(base, log_path(self.topic.name, self.segment.id, base, name))  # perhaps half made
+                self._leave(base, log_path(self.topic.name, self.segment.id, base, name))  # may exist in part
                 raise
             except AlreadyExists:
-                continue  # of an earlier topic of this name
+                continue  # the file belongs to an earlier topic of this name
 
     def _next_name(self) -> str:
-        number, self._names = self._names, self._names + 1  # used up even if the attempt fails half done
+        number, self._names = self._names, self._names + 1  # counted first: a failed attempt may have taken the name
         return f"{self._broker_id}.{number}" if number else self._broker_id
 
     def _leave(self, base: int, path: str) -> None:
-        """Remember what a failed attempt may have left."""
+        """Record the file that a failed attempt may have left."""
         self._leftovers.append(
             SegmentFile(
                 topic=self.segment.topic,
@@ -152,19 +152,24 @@ class ReplicaWriter:
         )
 
     async def _delete_leftovers(self) -> None:
-        """All they hold is in the files twice now. What stays goes when retention looks at the segment's logs."""
+        """Delete the files of failed attempts: the last attempt's file has all their frames.
+
+        Retention later removes a file whose deletion fails.
+        """
         leftovers, self._leftovers = self._leftovers, []
         try:
             if leftovers:
                 await self._store.delete(leftovers)
         except StorageFailed as error:
-            log.warning("%s: %d files of failed attempts stay: %s", self._replica.name, len(leftovers), error)
+            log.warning(
+                "cleanup failed: %s keeps %d files of failed attempts: %s", self._replica.name, len(leftovers), error
+            )
 
-    def _gone(self) -> NotFound:
-        return NotFound(f"{self._replica.name}: this broker holds no replica of it any more")
+    def _dropped_error(self) -> NotFound:
+        return NotFound(f"{self._replica.name}: broker no longer holds a replica of this segment")
 
 
 def _retrieve(attempt: "asyncio.Task[None]") -> None:
-    """Its error matters only while somebody waits for it."""
+    """Retrieve the error of an attempt without callers, so that asyncio does not log it."""
     if not attempt.cancelled():
         attempt.exception()

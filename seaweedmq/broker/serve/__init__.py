@@ -1,1 +1,1 @@
-"""Streams and questions of clients. Imports ``broker.segment`` and ``broker.memory``."""
+"""Streams and queries of clients. Imports ``broker.segment`` and ``broker.memory``."""

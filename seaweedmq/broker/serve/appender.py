@@ -1,4 +1,4 @@
-"""Appending frames to an open segment, through whatever door they come: checks, memory, and what is durable by now."""
+"""Append path of an open segment, for all listeners: frame checks, memory, and acknowledgements."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -6,55 +6,57 @@ from collections.abc import Awaitable, Callable
 import pyarrow as pa
 
 from seaweedmq.broker.segment.primary import OpenSegment
-from seaweedmq.broker.serve.heritage import Heritage
+from seaweedmq.broker.serve.inherited_producers import InheritedProducers
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.codec.frame import Frame, FrameHeader
 from seaweedmq.codec.payload.batch import validate_payload
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, StaleMetadata, Unavailable, fresh
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.topic import Topic
 from seaweedmq.runtime.signal import Signal
 
 
 class Appender:
-    """Appends the frames of one source to one segment, one call after another, each stored once however often it comes.
+    """An appender of one source's frames to one segment, one call at a time. A repeated frame is stored once.
 
-    What is appended is not durable yet: see ``Acknowledgements``.
+    Appended frames are not durable yet: see ``Acknowledgements``.
     """
 
     def __init__(self, segment: OpenSegment, lookup: Lookup, *, frame_bytes_max: int) -> None:
         self.segment = segment
         self._lookup = lookup
-        self._heritage = Heritage(segment, lookup.view, lookup.sealed_producers)
+        self._inherited = InheritedProducers(segment, lookup.view, lookup.sealed_producers)
         self._frame_bytes_max = frame_bytes_max
         self._stopped: SeaweedMQError | None = None
         self._waiting = False
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a frame is on its way in: it waits for memory, for its payload or for the topic's schema."""
+        """Whether a frame is being appended: it waits for memory, for its payload or for the topic's schema."""
         return self._waiting
 
     def stop(self, reason: SeaweedMQError) -> None:
-        """Append nothing from now on: what comes, and what waits already, is refused with this."""
+        """Reject all frames from now on with ``reason``, including those that already wait."""
         self._stopped = reason
 
     async def append(self, frame: Frame, *, is_checked: bool = False, may_begin: bool = True) -> FrameAck:
-        """Append a frame whose checksums hold, or find that it was before.
+        """Append a frame with valid checksums, or return the acknowledgement of its earlier copy.
 
         Args:
-            is_checked: its payload is what the header says, as whoever made the frame saw.
-            may_begin: a Kafka producer that nothing is known of may begin with it. False: what it sent before was
-                refused.
+            frame: The frame.
+            is_checked: Whether the creator of the frame has verified that its payload matches the header.
+            may_begin: Whether an unknown Kafka producer may begin with this frame. False if an earlier frame of the
+                producer was rejected.
 
         Raises:
-            InvalidArgument: it breaks a rule; or it is not the producer's next one.
-            DuplicateSequence, OutOfOrderSequence: the same of a Kafka producer, who goes on from earlier segments.
-            Fenced: its producer has a newer epoch.
-            Unavailable: it would be its producer's first one, and may not.
-            StaleMetadata: it is not for this segment, or not any more.
+            InvalidArgument: If the frame breaks a rule, or is not the producer's next one.
+            DuplicateSequence: If the frame of a Kafka producer repeats sequences that are no longer remembered.
+            OutOfOrderSequence: If the frame of a Kafka producer leaves a gap, also after earlier segments.
+            Fenced: If the producer has a newer epoch.
+            Unavailable: If the frame would be its producer's first one, and ``may_begin`` is False.
+            StaleMetadata: If the frame does not belong to this segment, or no longer does.
             StorageFull: If the storage has less free space than records may take.
-            SeaweedMQError: the segment was closed, can not store anything at the moment, or ``stop`` was called.
+            SeaweedMQError: If the segment is closed, commits nothing at the moment, or ``stop`` was called.
         """
         self._lookup.check_space(self.segment.topic.name)
         if is_checked:
@@ -63,20 +65,22 @@ class Appender:
             self._check(frame)
         self._waiting = True
         try:
-            await self._heritage.learn(frame.header)
+            await self._inherited.learn(frame.header)
             await self.segment.admit(frame.header.frame_bytes)
             return await self._append_admitted(frame, may_begin=may_begin)
         finally:
             self._waiting = False
 
     async def append_announced(self, header: FrameHeader, receive: Callable[[], Awaitable[Frame]]) -> FrameAck:
-        """As ``append``, of a frame whose payload is not here yet: there is memory for it before ``receive`` is called,
-        which gives the frame of this header."""
+        """Append a frame whose payload has not arrived yet. Raises as ``append``.
+
+        Its memory is reserved before ``receive`` is called, which returns the frame with this header.
+        """
         self._lookup.check_space(self.segment.topic.name)
         self._check_header(header)
         self._waiting = True
         try:
-            await self._heritage.learn(header)
+            await self._inherited.learn(header)
             await self.segment.admit(header.frame_bytes)
             try:
                 frame = await receive()
@@ -96,8 +100,8 @@ class Appender:
                 raise fresh(self._stopped)
             if not may_begin and header.producer_id not in segment.log.producers:
                 raise Unavailable(
-                    f"producer {header.producer_id} sent sequence {header.first_sequence} behind one that was refused: "
-                    "send that again first"
+                    f"producer {header.producer_id} sent sequence {header.first_sequence} after one that was rejected: "
+                    "retry that one first"
                 )
             repeated = segment.find_repeat(header)
         except BaseException:
@@ -116,18 +120,20 @@ class Appender:
         segment = self.segment.segment
         if header.frame_bytes > self._frame_bytes_max:
             raise InvalidArgument(
-                f"a frame of {header.frame_bytes} bytes is above the limit of {self._frame_bytes_max}: "
+                f"frame of {header.frame_bytes} bytes is above the limit of {self._frame_bytes_max}: "
                 "send smaller batches, or raise frame_bytes_max on every broker"
             )
         if not segment.slots.covers(header.slot_min, header.slot_max):
             raise StaleMetadata(
-                f"a frame with key slots {header.slot_min} to {header.slot_max} came to segment "
-                f"{segment}, which holds {segment.slots}: refresh the metadata and route by key"
+                f"frame with key slots {header.slot_min} to {header.slot_max} does not belong to segment "
+                f"{segment}, which has {segment.slots}: refresh the metadata and route by key"
             )
 
     async def _schema_decided(self, version: int) -> None:
-        """While the topic may get a schema if it is empty, plain frames wait. Raises if this one may not be appended
-        now, after all waiting: nothing may come between that and the append."""
+        """Wait, with a plain frame, while the topic is adopting a schema; then raise if the frame may not be appended.
+
+        The caller must append without another await, so that the checks still hold.
+        """
         view = self._lookup.view
         while version == 0 and self._topic().adopting is not None:
             await view.wait_change(view.changes)
@@ -135,7 +141,7 @@ class Appender:
         self.segment.check_open()
 
     def _topic(self) -> Topic:
-        """As the metadata have it now."""
+        """Return the topic as it is in the current metadata."""
         mine = self.segment.topic
         topic = self._lookup.view.topics.get(mine.name, mine)
         return topic if topic.uid == mine.uid else mine
@@ -144,18 +150,18 @@ class Appender:
         topic = self._topic()
         if version < topic.schema_version:
             raise InvalidArgument(
-                f"a plain frame came to topic {topic.name}, which has a schema: publish tables that fit it (send_table)"
+                f"plain frame sent to topic {topic.name}, which has a schema: publish tables that fit it (send_table)"
             )
         if version != topic.schema_version:
             raise StaleMetadata(
-                f"a frame with schema version {version} came to topic {topic.name}, which is at version "
-                f"{topic.schema_version}: refresh the metadata and send what fits the topic's schema"
+                f"frame with schema version {version} sent to topic {topic.name}, which is at version "
+                f"{topic.schema_version}: refresh the metadata and send frames of that version"
             )
         return self._lookup.schema(topic)
 
 
 class Acknowledgements:
-    """Appended frames that are not acknowledged yet, in order: all of a stream, or those of one request."""
+    """The appended frames of one stream or one request that are not acknowledged yet, in order."""
 
     def __init__(self, appender: Appender) -> None:
         self._appender = appender
@@ -163,35 +169,38 @@ class Acknowledgements:
         self._ended = False
         self._taken = Signal()
         self._news = Signal()
-        """What concerns these alone, and should wake no others: thousands may share a segment."""
+        """Signal for events of these frames alone. It wakes no others: thousands may wait for one segment."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether none is pending."""
+        """Whether no frame is pending."""
         return not self._pending
 
     async def fewer_than(self, frames: int) -> None:
-        """Wait until fewer than so many are pending."""
+        """Wait until fewer than ``frames`` frames are pending."""
         while len(self._pending) >= frames:
             await self._taken.wait()
 
     def add(self, appended: FrameAck) -> None:
-        """Acknowledge this one, too, once it is durable."""
+        """Add an appended frame, to be acknowledged once it is committed."""
         self._pending.append(appended)
         if appended.end_offset <= self._appender.segment.log.committed:
-            self._news.fire()  # it was appended before: the segment will not say so again
+            self._news.fire()  # a repeated frame: the segment does not fire for it again
 
     def end(self) -> None:
-        """None will be added any more."""
+        """Note that no more frames will be added."""
         self._ended = True
         self._news.fire()
 
     async def next(self) -> tuple[FrameAck, ...]:
-        """Those that became durable, in the order of ``add``, waiting for at least one. Empty: no more will, since all
-        were given, or the segment is closed; then its sealed record tells what is kept.
+        """Wait for committed frames, and return all of them in the order of ``add``.
+
+        Returns:
+            The acknowledgements. Empty if ``end`` was called and all were returned, or if the segment is closed: the
+            record of the sealed segment then shows how much it holds.
 
         Raises:
-            SeaweedMQError: nothing becomes durable at the moment, though some are pending or wait to be appended.
+            SeaweedMQError: If nothing is committed at the moment, while frames are pending or being appended.
         """
         segment = self._appender.segment
         while not (durable := self._take_durable()):

@@ -1,4 +1,4 @@
-"""What any broker tells of topics: their segments as the metadata has them, and how far those are that it serves."""
+"""Topic descriptions and statistics: segments from the metadata, and offsets and rates from their primaries."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -7,18 +7,26 @@ from dataclasses import replace
 
 from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.serve.start_offsets import StartOffsets
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.coordination.description import describe
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import InvalidArgument, Unavailable
-from seaweedmq.model.calls import AWAIT_S_MAX, AWAITED_AT_ONCE_MAX, AwaitedTopic, LocalStats, ToldTopics
-from seaweedmq.model.description import IDS_MAX, OPEN, SegmentStats, TopicDescription, Which
-from seaweedmq.model.topic import Topic, TopicName, created_again
+from seaweedmq.model.description import (
+    IDS_MAX,
+    OPEN,
+    AwaitedTopic,
+    SegmentSelection,
+    SegmentStats,
+    TopicDescription,
+    UpdatedTopics,
+)
+from seaweedmq.model.messages.calls import AWAIT_S_MAX, AWAITED_AT_ONCE_MAX, LocalStats
+from seaweedmq.model.topic import Topic, TopicName, topic_recreated
 from seaweedmq.ports import BrokerApi, MetaStore
 
 
 class Descriptions:
-    """Of every topic, for clients and for other brokers."""
+    """Descriptions and statistics of all topics, for clients and for other brokers."""
 
     def __init__(
         self,
@@ -32,12 +40,17 @@ class Descriptions:
         timeout_s: float,
         frame_bytes_max: int,
     ) -> None:
-        """Make it.
+        """Create the service.
 
         Args:
-            dial: takes a broker id.
-            timeout_s: time that the view may take to follow etcd.
-            frame_bytes_max: limit of one frame at this broker.
+            view: The broker's view of the metadata.
+            meta: The metadata store, for topics that the view lacks.
+            owned: The open segments of this broker.
+            starts: The start offsets of segments.
+            dial: Returns another broker by id.
+            address: The address of this broker, for errors.
+            timeout_s: The time in seconds that the view may take to follow etcd.
+            frame_bytes_max: The size limit of one frame at this broker, in bytes.
         """
         self._view = view
         self._meta = meta
@@ -49,20 +62,22 @@ class Descriptions:
         self._frame_bytes_max = frame_bytes_max
 
     async def topics(self) -> tuple[Topic, ...]:
-        """See ``model.calls.ListTopics``."""
+        """Return all topics, ordered by name: see ``model.calls.ListTopics``."""
         return tuple(sorted(self._view.topics.values(), key=lambda t: t.name))
 
-    async def describe(self, name: TopicName, which: Which, topic_uid: int) -> TopicDescription:
-        """See ``model.calls.DescribeTopic``."""
+    async def describe(self, name: TopicName, which: SegmentSelection, topic_uid: int) -> TopicDescription:
+        """Return a topic with the selected segments: see ``model.calls.DescribeTopic``."""
         if len(which.ids) > IDS_MAX:
-            raise InvalidArgument(f"{len(which.ids)} segments of {name} asked for by id: ask for {IDS_MAX} at a time")
+            raise InvalidArgument(f"request for {len(which.ids)} segments of {name} by id: query at most {IDS_MAX}")
         await self.catch_up(name, topic_uid)
         return replace(describe(self._view, name, which), frame_bytes_max=self._frame_bytes_max)
 
-    async def changed(self, topics: Sequence[AwaitedTopic], patience_s: float) -> ToldTopics:
-        """See ``model.calls.AwaitTopics``."""
+    async def changed(self, topics: Sequence[AwaitedTopic], patience_s: float) -> UpdatedTopics:
+        """Wait up to ``patience_s`` seconds for a change of one of the topics: see ``model.calls.AwaitTopics``."""
         if len(topics) > AWAITED_AT_ONCE_MAX or sum(len(awaited.ids) for awaited in topics) > IDS_MAX:
-            raise InvalidArgument(f"{len(topics)} topics awaited: at most {AWAITED_AT_ONCE_MAX}, {IDS_MAX} ids in all")
+            raise InvalidArgument(
+                f"request to await {len(topics)} topics: await at most {AWAITED_AT_ONCE_MAX}, with {IDS_MAX} ids in all"
+            )
         wanted: dict[TopicName, list[AwaitedTopic]] = {}
         for awaited in topics:
             wanted.setdefault(awaited.name, []).append(awaited)
@@ -73,30 +88,30 @@ class Descriptions:
                     if any(map(self._is_newer, touched)):
                         break
         changed = (describe(self._view, a.name, replace(OPEN, ids=a.ids)) for a in topics if self._is_newer(a))
-        return ToldTopics(tuple(changed), tuple(a.topic_uid for a in topics if not self._is_known(a)))
+        return UpdatedTopics(tuple(changed), tuple(a.topic_uid for a in topics if not self._is_known(a)))
 
     def _is_known(self, awaited: AwaitedTopic) -> bool:
         topic = self._view.topics.get(awaited.name)
         return topic is not None and topic.uid == awaited.topic_uid
 
     def _is_newer(self, awaited: AwaitedTopic) -> bool:
-        """Than what is known to who waits for it."""
+        """Whether the view has a newer version of the topic than the waiting client."""
         return self._is_known(awaited) and self._view.topic_version(awaited.name) > awaited.above
 
     async def stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
-        """See ``model.calls.TopicStats``."""
+        """Return the statistics of a topic's open segments, from all primaries: see ``model.calls.TopicStats``."""
         await self.catch_up(name)
         description = describe(self._view, name, OPEN)
         primaries = sorted({s.primary for s in description.segments if not s.problem})
         gone = [p for p in primaries if p not in description.addresses]
         if gone:
-            raise Unavailable(f"broker {gone[0]} is gone and its segments of {name} are being moved: try again")
+            raise Unavailable(f"broker {gone[0]} is not registered, its segments of {name} are being moved: retry")
         question = LocalStats(name, description.topic.uid)
         parts = await asyncio.gather(*(self._dial(primary).call(question) for primary in primaries))
         return tuple(sorted((s for part in parts for s in part), key=lambda s: s.segment))
 
     async def local_stats(self, name: TopicName, topic_uid: int) -> tuple[SegmentStats, ...]:
-        """See ``model.calls.LocalStats``."""
+        """Return the statistics of a topic's segments on this broker: see ``model.calls.LocalStats``."""
         topic = self._view.topics.get(name)
         if topic is None:
             return ()
@@ -119,28 +134,34 @@ class Descriptions:
         )
 
     async def log_ends(self, name: TopicName, topic_uid: int, revision: int) -> Mapping[int, int]:
-        """See ``model.calls.LogEnds``."""
+        """Return the log end offsets of a topic's segments on this broker, by id: see ``model.calls.LogEnds``."""
         await self._view.wait_revision(revision)
         return {owned.segment.id: owned.log.end for owned in self._owned.of(name) if owned.topic.uid == topic_uid}
 
     async def catch_up(self, name: TopicName, uid: int = 0) -> None:
-        """A client may come straight from creating the topic at another broker: what the view lacks, etcd may have.
+        """Bring the view up to date with a topic that it does not know yet.
+
+        A client may have just created the topic through another broker, so etcd may have what the view lacks.
+
+        Args:
+            name: The topic.
+            uid: The uid that the topic must have; 0 for any.
 
         Raises:
-            NotFound: another topic has the name than the one with this uid, if it is not 0.
-            Unavailable: etcd can not be reached, or the view does not follow in time.
+            NotFound: If the topic of this name has another uid.
+            Unavailable: If etcd is unreachable, or the view does not follow in time.
         """
         if not self._knows(name, uid):
             await self._follow_up(name)
             if name in self._view.topics and not self._knows(name, uid):
-                raise created_again(name)
+                raise topic_recreated(name)
 
     def _knows(self, name: TopicName, uid: int) -> bool:
         topic = self._view.topics.get(name)
         return topic is not None and uid in (0, topic.uid)
 
     async def _follow_up(self, name: TopicName) -> None:
-        """Return once the view shows the topic as etcd has it now."""
+        """Wait until the view shows the topic as it is in etcd now."""
         entry = await self._meta.get(keys.topic_key(name))
         if entry is None:
             return
@@ -148,4 +169,4 @@ class Descriptions:
             async with asyncio.timeout(self._timeout_s):
                 await self._view.wait_revision(entry.mod_revision)
         except TimeoutError:
-            raise Unavailable(f"broker {self._address} lags behind and does not know {name} yet: try another") from None
+            raise Unavailable(f"broker {self._address} lags behind and does not know {name} yet: retry") from None

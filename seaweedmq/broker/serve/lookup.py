@@ -1,4 +1,4 @@
-"""Who serves a segment: this broker as its primary, any broker because it is sealed, or somebody else."""
+"""Lookup of segments: whether this broker serves one, as its primary or because it is sealed, or which broker does."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -13,17 +13,17 @@ from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Corrupt, NotFound, StaleMetadata
 from seaweedmq.model.segment import Segment, SegmentId
-from seaweedmq.model.topic import Topic, TopicName, created_again
+from seaweedmq.model.topic import Topic, TopicName, topic_recreated
 
 METADATA_LAG_S = 2.0
-"""A client may have heard of a new segment before this broker has; wait so long before saying there is none."""
+"""Longest wait in seconds for a segment that the view lacks: clients may learn of a new segment before this broker."""
 SCHEMAS_MAX = 256
-"""So many are kept decoded."""
+"""Number of decoded schemas in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A segment this broker serves. ``open`` is set for the primary of an open one; otherwise it is sealed."""
+class ServedSegment:
+    """A segment that this broker serves: an open one as its primary, with ``open`` set, or a sealed one."""
 
     topic: Topic
     segment: Segment
@@ -31,7 +31,7 @@ class Found:
 
     @property
     def high_watermark(self) -> int:
-        """First offset that is not committed; the end of a sealed segment."""
+        """The first offset that is not committed; the end offset of a sealed segment."""
         if self.open is not None:
             return self.open.log.committed
         assert self.segment.end_offset is not None
@@ -39,12 +39,12 @@ class Found:
 
     @property
     def low_watermark(self) -> int:
-        """What lies below was deleted by hand. May be above the segment's end."""
+        """The offset below which records were deleted manually. It may be above the segment's end."""
         return self.topic.low_watermark(self.segment.slots)
 
 
 class Lookup:
-    """Finds segments in the view and among those this broker owns."""
+    """A lookup of segments in the view and among those that this broker owns."""
 
     def __init__(
         self,
@@ -53,18 +53,23 @@ class Lookup:
         sealed: SealedProducers,
         check_space: Callable[[TopicName], None] = lambda _: None,
     ) -> None:
-        """``check_space`` raises StorageFull while the storage has no room for records of a topic."""
+        """Create a lookup. ``check_space`` raises StorageFull while storage has no room for records of a topic."""
         self.check_space = check_space
         self.view = view
         self.sealed_producers = sealed
         self._owned = owned
 
-    async def segment(self, name: TopicName, number: int, uid: int = 0) -> Found:
-        """The segment, if this broker can serve it. ``uid`` is that of the topic; 0: whichever has the name.
+    async def segment(self, name: TopicName, number: int, uid: int = 0) -> ServedSegment:
+        """Return a segment that this broker serves, waiting up to ``METADATA_LAG_S`` for the view to show it.
+
+        Args:
+            name: The topic.
+            number: The id of the segment.
+            uid: The uid that the topic must have; 0 for any.
 
         Raises:
-            NotFound: no such topic or segment.
-            StaleMetadata: another broker is the primary, or this one has lost it.
+            NotFound: If the topic or segment does not exist, or retention removed the segment.
+            StaleMetadata: If another broker is the primary, or this one has lost the segment.
             Corrupt: If the segment cannot be recovered; names the file.
         """
         try:
@@ -89,21 +94,21 @@ class Lookup:
         segment = self.view.segment(SegmentId(name, number))
         return segment is not None and bool(segment.problem)
 
-    def try_segment(self, name: TopicName, number: int, uid: int = 0) -> Found | None:
-        """As :meth:`segment`, without waiting."""
+    def try_segment(self, name: TopicName, number: int, uid: int = 0) -> ServedSegment | None:
+        """Return what :meth:`segment` returns, without waiting; None if this broker does not serve the segment."""
         topic = self.view.topics.get(name)
         segment = self.view.segment(SegmentId(name, number))
         if topic is None or segment is None or uid not in (0, topic.uid):
             return None
         if not segment.is_open:
-            return Found(topic, segment, None)
+            return ServedSegment(topic, segment, None)
         owned = self._owned.get(SegmentId(name, number))
-        # One that is being closed may be of an earlier topic of this name.
+        # A segment that is being closed may belong to an earlier topic of this name.
         serves = owned is not None and not owned.refusal and owned.topic.uid == topic.uid
-        return Found(topic, segment, owned) if serves else None
+        return ServedSegment(topic, segment, owned) if serves else None
 
     def schema(self, topic: Topic) -> pa.Schema | None:
-        """The topic's Arrow schema."""
+        """Return the topic's Arrow schema; None for a topic of plain records."""
         return None if topic.schema is None else _decoded(topic.schema)
 
     def _missing(self, name: TopicName, number: int, uid: int) -> NotFound | StaleMetadata | Corrupt:
@@ -111,20 +116,20 @@ class Lookup:
         if topic is None:
             return NotFound(f"there is no topic {name}: create it with `seaweedmq topic create {name}`")
         if uid not in (0, topic.uid):
-            return created_again(name)
+            return topic_recreated(name)
         segment = self.view.segment(SegmentId(name, number))
         if self._is_pruned(name, number):
             return NotFound(
                 f"segment {number} of {name} was sealed long ago and its records were removed by retention: "
-                "go on with the segments there are, from the earliest"
+                "continue with the remaining segments, from the earliest"
             )
         if segment is None:
             return NotFound(f"topic {name} has no segment {number}: refresh the metadata")
         if segment.problem:
             return Corrupt(segment.problem)
         primary = self.view.brokers.get(segment.primary)
-        where = f"broker {primary.id} at {primary.address}" if primary else f"broker {segment.primary}, which is gone"
-        return StaleMetadata(f"segment {segment} is served by {where}, not here: refresh the metadata")
+        where = f"broker {primary.id} at {primary.address}" if primary else f"unregistered broker {segment.primary}"
+        return StaleMetadata(f"segment {segment} is served by {where}, not by this one: refresh the metadata")
 
 
 @lru_cache(maxsize=SCHEMAS_MAX)

@@ -1,4 +1,4 @@
-"""The native door for publishers: a stream of one producer's frames to one segment, and acknowledgements back."""
+"""Native publish listener: a stream of one producer's frames to one segment, and acknowledgements back."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -12,8 +12,8 @@ from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.codec.frame import FrameHeader, split_frames
 from seaweedmq.errors import Fenced, ProtocolViolation, ResourceExhausted, SeaweedMQError, StaleMetadata, fresh
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.frames import FrameHead, Frames
-from seaweedmq.model.publish import (
+from seaweedmq.model.messages.frames import FrameHead, Frames
+from seaweedmq.model.messages.publish import (
     PublishAck,
     PublishFrames,
     PublishOpen,
@@ -26,38 +26,38 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 
 IDLE_S = 1.0
-"""A stream that has carried nothing for so long may be ended when another one needs its memory. Its client opens it
+"""Idle time in seconds after which a stream may be ended because another one needs its memory. Its client opens it
 again with the next record."""
 
 
 class PublishService:
-    """Serves publish streams."""
+    """The server side of all publish streams."""
 
     def __init__(self, config: BrokerConfig, lookup: Lookup, intake: MemoryBudget) -> None:
         self._config = config
         self._intake = intake
         self._lookup = lookup
         self.latest: dict[tuple[OpenSegment, int], _Stream] = {}
-        """The stream that appends for a producer to a segment: the newest. Bounded by the streams there are."""
+        """The newest stream of each producer to each segment, the only one that appends."""
         self._idle: dict[_Stream, float] = {}
-        """Streams with nothing under way, and the event loop time since when; the longest idle one first."""
+        """The idle streams, the longest idle first, with the time of the last activity on the event loop's clock."""
 
     def end_idle(self) -> bool:
-        """End the stream that has been idle the longest, if one has been for ``IDLE_S``; return whether one has."""
+        """End the stream that has been idle the longest, if for at least ``IDLE_S``; return whether one was ended."""
         for stream, since_s in self._idle.items():
             if asyncio.get_running_loop().time() - since_s < IDLE_S:
                 return False
             stream.end(
                 ResourceExhausted(
-                    f"the idle publish stream to {stream.segment.segment} was ended for the memory of another one: "
-                    "open it again when there is something to send"
+                    f"idle publish stream to {stream.segment.segment} ended because another one needs its memory: "
+                    "open it again with the next record"
                 )
             )
             return True
         return False
 
     async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
-        """See ``ports.BrokerApi.publish``."""
+        """Serve one publish stream: see ``ports.BrokerApi.publish``."""
         with closing(Intake(self._intake)) as intake:
             async with aclosing(self._serve(requests, intake)) as replies:
                 async for reply in replies:
@@ -68,7 +68,7 @@ class PublishService:
     ) -> AsyncGenerator[PublishReply, None]:
         opening = await anext(requests, None)
         if not isinstance(opening, PublishOpen):
-            raise ProtocolViolation("a publish stream begins with PublishOpen: send that first")
+            raise ProtocolViolation("publish stream does not begin with PublishOpen: send that first")
         found = await self._lookup.segment(opening.topic, opening.segment, opening.topic_uid)
         if opening.epoch != found.segment.epoch:
             raise StaleMetadata(
@@ -95,7 +95,7 @@ class PublishService:
         finally:
             self._close(stream)
         if not segment.is_closed:
-            stream.result()  # the client ended the stream, or sent what was refused
+            stream.result()  # the client ended the stream, or sent a rejected frame
             return
         sealed = self._lookup.try_segment(opening.topic, opening.segment, segment.topic.uid)
         if sealed is None or sealed.segment.is_open:
@@ -104,9 +104,11 @@ class PublishService:
         yield await self._sealed(sealed.topic, sealed.segment, opening, stream.settled)
 
     def _open(self, opening: PublishOpen, segment: OpenSegment, intake: Intake) -> "_Stream":
-        """A stream that appends from now on. In one step with the end of the producer's earlier stream: a client that
-        reconnected numbers its frames from where it is told to begin, and a frame still on its way must not take one of
-        those numbers."""
+        """Open a stream and end the producer's earlier one, in one step without an await.
+
+        A client that reconnects numbers its frames from the sequence in the reply. A frame of the earlier stream that
+        is still on its way must not take one of those sequences.
+        """
         is_new_epoch = segment.log.producers.is_new_epoch(opening.producer_id, opening.producer_epoch)
         next_sequence = segment.open_producer(opening.producer_id, opening.producer_epoch, opening.first_sequence)
         older = self.latest.get((segment, opening.producer_id))
@@ -125,7 +127,7 @@ class PublishService:
         stream.segment.close_producer(stream.opening.producer_id)
 
     async def _sealed(self, topic: Topic, segment: Segment, opening: PublishOpen, first: int) -> PublishSealed:
-        """What a sealed segment holds of this producer, which repeats nothing below ``first``."""
+        """Return what a sealed segment holds of this producer, which repeats nothing below sequence ``first``."""
         assert segment.end_offset is not None
         next_sequence, recent = await self._lookup.sealed_producers.progress(
             topic, segment, opening.producer_id, opening.producer_epoch, first
@@ -146,7 +148,7 @@ def _frames_of(request: PublishRequest | None) -> Frames | None:
 
 
 class _Stream:
-    """One stream's frames between arrival and acknowledgement, in order."""
+    """The frames of one stream between arrival and acknowledgement, in order."""
 
     def __init__(
         self,
@@ -162,30 +164,31 @@ class _Stream:
         self.opening = opening
         self.segment = appender.segment
         self.next_sequence = next_sequence
-        """Where it begins."""
+        """The sequence at which the stream begins."""
         self.is_new_epoch = is_new_epoch
-        """What the client is told."""
+        """Whether the segment remembers only an earlier epoch of the producer, as reported to the client."""
         self.settled = min(opening.first_sequence, next_sequence)
-        """The producer repeats nothing below: it has said so, was told to begin there, or got it acknowledged."""
+        """The sequence below which the producer repeats nothing: by its own request, the start in the reply, or
+        acknowledgements."""
         self._appender = appender
         self._intake = intake
         self._in_flight_frames_max = in_flight_frames_max
         self._pending = Acknowledgements(appender)
-        """Bounded by ``in_flight_frames_max``."""
+        """The frames that wait for their acknowledgement, at most ``in_flight_frames_max``."""
         self._idle = idle
-        """The stream is in it while it is idle."""
+        """The service's idle streams, which include this one while it is idle."""
         self._is_taking = False
-        """Whether a message is being taken in."""
+        """Whether a message is being processed."""
         self._reading: asyncio.Task[None] | None = None
         self._ended_by: SeaweedMQError | None = None
 
     def supersede(self) -> None:
-        """The producer has opened a newer stream: append nothing from now on."""
+        """End the stream because the producer has opened a newer one. Nothing more is appended."""
         text = f"producer {self.opening.producer_id} opened a newer stream to {self.segment.segment}: stop this one"
         self.end(Fenced(text))
 
     def end(self, error: SeaweedMQError) -> None:
-        """Append nothing from now on, and end the stream with this error."""
+        """Append nothing more, and end the stream with this error."""
         self._ended_by = error
         self._idle.pop(self, None)
         self._appender.stop(error)
@@ -193,7 +196,7 @@ class _Stream:
             self._reading.cancel()
 
     async def serve(self, requests: AsyncIterator[PublishRequest]) -> AsyncGenerator[PublishAck, None]:
-        """Append what comes, acknowledge what is committed, until the stream has ended and nothing more will come."""
+        """Append arriving frames and yield acknowledgements, until the stream has ended and all are acknowledged."""
         if self._ended_by:
             return
         self._reading = asyncio.create_task(self._read(requests), name=f"publish to {self.segment.segment}")
@@ -210,26 +213,26 @@ class _Stream:
             await asyncio.wait({self._reading})
 
     def result(self) -> None:
-        """Raise what ended the stream, if the client did not."""
+        """Raise the error that ended the stream; return if the client ended it."""
         if self._ended_by:
             raise fresh(self._ended_by)
         assert self._reading is not None
         self._reading.result()
 
     def _read_all(self, reading: "asyncio.Task[None]") -> None:
-        """Its error matters only while somebody listens: with a lost connection or a sealed segment nobody does."""
+        """Retrieve the error of the reading task: with a lost connection or a sealed segment it has no receiver."""
         if not reading.cancelled():
             reading.exception()
         self._pending.end()
 
     def _note_idle(self) -> None:
-        """What was under way may have ended."""
+        """Mark the stream as idle if nothing is under way."""
         assert self._reading is not None
         if not (self._is_taking or self._ended_by or self._reading.done()) and self._pending.is_empty:
             self._idle[self] = asyncio.get_running_loop().time()
 
     async def _read(self, requests: AsyncIterator[PublishRequest]) -> None:
-        """Append what comes until the client ends the stream. Raises at the first frame that is refused."""
+        """Append arriving frames until the client ends the stream. Raises at the first rejected frame."""
         async for request in requests:
             self._is_taking = True
             self._idle.pop(self, None)
@@ -243,7 +246,7 @@ class _Stream:
             await self._take_large(request, requests)
             return
         if not isinstance(request, PublishFrames):
-            raise ProtocolViolation("a publish stream is opened once: after PublishOpen only frames may follow")
+            raise ProtocolViolation("second PublishOpen in one publish stream: send only frames after the first")
         self._intake.check(request.data)
         for frame in split_frames(request.data):
             await self._pending.fewer_than(self._in_flight_frames_max)
@@ -251,7 +254,7 @@ class _Stream:
             self._pending.add(await self._appender.append(frame))
 
     async def _take_large(self, head: FrameHead, requests: AsyncIterator[PublishRequest]) -> None:
-        """There is memory for the frame before its payload is taken in."""
+        """Append a frame announced by its head: its memory is reserved before its payload is received."""
         header = self._intake.header(head)
         self._check_producer(header)
         self._pending.add(
@@ -262,6 +265,6 @@ class _Stream:
         opening = self.opening
         if (header.producer_id, header.producer_epoch) != (opening.producer_id, opening.producer_epoch):
             raise ProtocolViolation(
-                f"a frame of producer {header.producer_id} epoch {header.producer_epoch} came on the stream of "
+                f"frame of producer {header.producer_id} epoch {header.producer_epoch} in the stream of "
                 f"producer {opening.producer_id} epoch {opening.producer_epoch}: open a stream for each"
             )

@@ -1,7 +1,7 @@
-"""How far a producer got in a sealed segment: as its record says, or its log files.
+"""Producer progress in sealed segments, from the segment's record or its log files.
 
-A producer that neither names has stored nothing that it may repeat, provided that they name everybody who may have.
-Where nobody can tell, that is the answer: a guess would store records twice, or lose them.
+A producer in neither of them stored nothing that it may repeat, provided that they are complete. If they are not, the
+answer is an error: a guess would store records twice or lose them.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from seaweedmq.errors import Corrupt, Fenced, NotFound, OutOfRange, SeaweedMQError, StorageFailed, fresh
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerSequence, ProducerState, ReplicaKey, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
@@ -20,17 +20,17 @@ from seaweedmq.storage.read.recovery import Recovered, recover_segment
 log = logging.getLogger(__name__)
 
 RECOVERED_WEIGHT_MAX = 64_000
-"""Producers and frames of sealed segments that are kept in memory: some 150 bytes each."""
+"""Number of producers and frames from log files of sealed segments in the cache: some 150 bytes each."""
 RECORDED_WEIGHT_MAX = 64_000
-"""Sealed segments, and producers that their records name, that are kept by id: some 100 bytes each."""
+"""Number of sealed segments and producers from their records in the cache: some 100 bytes each."""
 OFFSETS_TIMEOUT_S = 3.0
-"""How long the files may take where only the offsets of the last frames depend on them."""
+"""Longest time in seconds for reading files that only the offsets of the last frames depend on."""
 
 Sequences: TypeAlias = tuple[ProducerSequence, ...]
 
 
 class SealedProducers:
-    """Answers for sealed segments: publishers whose segment it was, and successors in which others go on."""
+    """The producers of sealed segments, for publishers of the segment and for its successors."""
 
     def __init__(self, store: SegmentStore) -> None:
         self._recorded = _Recorded()
@@ -39,13 +39,14 @@ class SealedProducers:
     async def progress(
         self, topic: Topic, segment: Segment, producer_id: int, producer_epoch: int, first_sequence: int
     ) -> tuple[int, tuple[FrameAck, ...]]:
-        """How far the producer, which repeats nothing below ``first_sequence``, got; and its last frames, as far as
-        they are known.
+        """Return the next sequence of a producer that repeats nothing below ``first_sequence``, and its last frames.
+
+        The frames are empty if no acknowledgement is missing, or if their offsets are unknown.
 
         Raises:
-            Fenced: a newer epoch of the producer was here.
-            OutOfRange: neither the record nor the files, of which some are gone, know.
-            SeaweedMQError: the files would know, and can not be read.
+            Fenced: If the segment has a newer epoch of the producer.
+            OutOfRange: If the record is incomplete and some log files are gone.
+            SeaweedMQError: If the record is incomplete and the log files cannot be read.
         """
         recorded = self.recorded(topic, segment).get(producer_id)
         if recorded is not None:
@@ -64,24 +65,27 @@ class SealedProducers:
                 return state.next_sequence, state.recent
         if not found.is_complete:
             raise OutOfRange(
-                f"{segment} is sealed, its record is too short to name producer {producer_id}, and its last log file "
-                f"is gone: what the producer sent from sequence {first_sequence} on may be kept; look for it in the "
-                "topic before you send it again. Log files of such segments stay for producer_idle_s: delete none "
-                "before, and raise it if publishers come back later than that"
+                f"{segment} is sealed, its record has no room for producer {producer_id}, and its last log file "
+                f"is gone. The segment may hold what the producer sent from sequence {first_sequence} on: check the "
+                "topic before you send it again. Log files of such segments are retained for producer_idle_s: delete "
+                "none earlier, and raise the setting if publishers return later"
             )
         return first_sequence, ()
 
     def recorded(self, topic: Topic, segment: Segment) -> Mapping[int, ProducerSequence]:
-        """Producers by id, as the record of the segment names them."""
+        """Return the producers in the segment's record, by id."""
         return self._recorded.of(topic, segment)
 
     def is_new_epoch(self, topic: Topic, segment: Segment, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the record names the producer with an earlier epoch: of this one the segment holds nothing."""
+        """Whether the record names the producer with an earlier epoch: the segment then holds nothing of this one."""
         recorded = self.recorded(topic, segment).get(producer_id)
         return recorded is not None and recorded.producer_epoch < producer_epoch
 
     async def recovered(self, topic: Topic, segment: Segment) -> "FoundProducers":
-        """Producers as the log files have them, read once for all who ask. Raises as ``recover_segment``."""
+        """Return the producers in the segment's log files, which concurrent callers read once.
+
+        Raises as ``recover_segment``.
+        """
         return await self._recovered.of(topic, segment)
 
     async def _with_frames(
@@ -91,7 +95,7 @@ class SealedProducers:
             async with asyncio.timeout(OFFSETS_TIMEOUT_S):
                 found = await self.recovered(topic, segment)
         except (Corrupt, NotFound, StorageFailed, TimeoutError) as error:
-            log.warning("%s: a publisher gets no offsets of its last frames: %s", segment, error or "not in time")
+            log.warning("offset lookup failed: %s, a publisher gets no offsets: %s", segment, error or "timed out")
             return recorded.next_sequence, ()
         state = found.states.get(recorded.producer_id)
         if state is None or state.producer_epoch != recorded.producer_epoch:
@@ -103,20 +107,20 @@ def _check_epoch(segment: Segment, known: ProducerSequence, producer_epoch: int)
     if known.producer_epoch > producer_epoch:
         raise Fenced(
             f"producer {known.producer_id} epoch {producer_epoch} was fenced by epoch {known.producer_epoch} in "
-            f"{segment}: another instance took its identity over; stop this one"
+            f"{segment}: another instance uses its identity: stop this one"
         )
 
 
 class _Recorded:
-    """Producers by id as the records of sealed segments have them: all publishers of a segment come back at once."""
+    """A cache of producers by id from the records of sealed segments, whose publishers all return at once."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[ReplicaKey, tuple[Sequences, dict[int, ProducerSequence]]] = OrderedDict()
-        """The longest unused first."""
+        """The cached segments, the least recently used first."""
         self._weight = 0
 
     def of(self, topic: Topic, segment: Segment) -> Mapping[int, ProducerSequence]:
-        """Of a segment as it is recorded now."""
+        """Return the producers in the current record of a segment."""
         key = ReplicaKey(topic.uid, segment.id)
         known = self._known.get(key)
         if known is not None and known[0] is segment.sequences:
@@ -137,30 +141,32 @@ class _Recorded:
 
 
 class FoundProducers:
-    """Producers of one sealed segment, by id."""
+    """The producers of one sealed segment, from its log files."""
 
     def __init__(self, recovered: Recovered) -> None:
         self.states: dict[int, ProducerState] = {p.producer_id: p for p in recovered.producers}
         self.is_complete = recovered.producers_complete
-        """Whether who is missing has stored nothing that it may still repeat."""
+        """Whether an absent producer has stored nothing that it may still repeat."""
         self.begins_at = recovered.begins_at
-        """Offset below which nothing was read: a producer that stored something only there may be missing."""
+        """The offset below which nothing was read. A producer that stored records only there may be absent."""
         self.weight = sum(1 + len(p.recent) for p in recovered.producers)
 
 
 class _Recovered:
-    """Producers of sealed segments as the log files have them: all publishers of a segment come back at once when it
-    is sealed, and reading the files for each of them costs."""
+    """A cache of producers from the log files of sealed segments.
+
+    All publishers of a segment return at once when it is sealed. Reading its files for each would be expensive.
+    """
 
     def __init__(self, store: SegmentStore) -> None:
         self._store = store
         self._known: OrderedDict[ReplicaKey, FoundProducers] = OrderedDict()
-        """The longest unused first."""
+        """The cached segments, the least recently used first."""
         self._reading: dict[ReplicaKey, asyncio.Task[FoundProducers]] = {}
-        """Goes on when somebody who waits for it has gone: the next one who asks would begin anew."""
+        """The reads under way. They continue when a caller is cancelled: the next one would otherwise start over."""
 
     async def of(self, topic: Topic, segment: Segment) -> FoundProducers:
-        """Raises as ``recover_segment``."""
+        """Return the producers of a segment, joining a read under way. Raises as ``recover_segment``."""
         key = ReplicaKey(topic.uid, segment.id)
         if key not in self._known:
             if key not in self._reading:
@@ -185,4 +191,4 @@ class _Recovered:
     def _done(self, key: ReplicaKey, task: "asyncio.Task[FoundProducers]") -> None:
         del self._reading[key]
         if not task.cancelled():
-            task.exception()  # told to those who wait, if there still are any
+            task.exception()  # retrieved: the waiting callers raise it, if there are any

@@ -1,4 +1,4 @@
-"""Where the segments of a topic begin by now, after retention: for figures, which may be some seconds old."""
+"""Start offsets of segments after retention, for statistics, which may be some seconds old."""
 
 import asyncio
 import logging
@@ -16,23 +16,26 @@ from seaweedmq.ports import SegmentStore
 log = logging.getLogger(__name__)
 
 FRESH_S = 30.0
-"""Retention removes files minutes apart, and listing many of them costs."""
+"""Age in seconds at which a listing is refreshed: retention runs minutes apart, and listing many files is slow."""
 LISTING_WAIT_S_MAX = 1.0
-"""A storage that hangs does not hold up figures that come from memory."""
+"""Longest wait in seconds for a listing: hanging storage must not delay statistics that come from memory."""
 
 
 @dataclass(slots=True)
 class _Listing:
     uid: int
     at: float = -math.inf
-    """Loop time of the last one; -inf before the first."""
+    """The time of the last listing on the event loop's clock, in seconds; -inf before the first."""
     starts: dict[int, int] = field(default_factory=dict)
-    """Segment -> offset below which retention removed its records. It only ever rises."""
+    """Segment -> offset below which retention removed its records. It never decreases."""
     refreshing: asyncio.Task[None] | None = None
 
 
 class StartOffsets:
-    """One listing a topic: only once without retention, since nothing goes away then; else at most every 30 s."""
+    """A cache of start offsets by topic.
+
+    A topic is listed once without retention, because none of its files are removed then, else at most every 30 s.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,8 @@ class StartOffsets:
     async def of(self, topic: Topic) -> Mapping[int, int]:
         """Return segment -> offset below which retention removed its records.
 
-        With retention it has the segments that have files, else those of which it removed records when it was on.
+        With retention the mapping has all segments with files. Without it, it has those whose records were removed
+        while retention was on.
         """
         listing = self._listing(topic)
         if listing.refreshing is not None:
@@ -56,13 +60,15 @@ class StartOffsets:
         return listing.starts
 
     def known(self, topic: Topic) -> Mapping[int, int] | None:
-        """Return what :meth:`of` returned or would have returned some time ago, without a wait; None before the first
-        listing, which this begins."""
+        """Return the last known result of :meth:`of` without waiting.
+
+        None before the first listing, which the call starts.
+        """
         listing = self._listing(topic)
         return None if math.isinf(listing.at) else listing.starts
 
     def _listing(self, topic: Topic) -> _Listing:
-        """Return the listing of a topic, which is being refreshed if it is old."""
+        """Return the listing of a topic, and start a refresh if it is old."""
         listing = self._listings.get(topic.name)
         if listing is None or listing.uid != topic.uid:
             listing = self._listings[topic.name] = _Listing(topic.uid)
@@ -81,7 +87,7 @@ class StartOffsets:
                 starts = _kept_from(await self._store.list_topic_files(topic.name), starts)
             listing.starts, listing.at = starts, asyncio.get_running_loop().time()
         except SeaweedMQError as error:
-            log.info("%s: figures have start offsets of before: %s", topic.name, error)
+            log.info("listing failed: %s, statistics use older start offsets: %s; retrying", topic.name, error)
         finally:
             listing.refreshing = None
             for name in self._listings.keys() - self._view.topics.keys():
@@ -89,7 +95,7 @@ class StartOffsets:
 
 
 def _kept_from(files: Iterable[SegmentFile], removed: Mapping[int, int]) -> dict[int, int]:
-    """Segment -> offset of the first record that is kept, of segments that have files."""
+    """Return segment -> offset of its first retained record, for the segments that have files."""
     lowest: dict[int, int] = {}
     for file in files:
         lowest[file.segment] = min(file.base_offset, lowest.get(file.segment, file.base_offset))

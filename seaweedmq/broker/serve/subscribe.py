@@ -1,13 +1,13 @@
-"""The native door for subscribers: a stream of one segment's frames, never more than the client has credit for."""
+"""Native subscribe listener: a stream of one segment's frames, bounded by the client's credit."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 
+from seaweedmq.broker.memory.broker_memory import BrokerMemory
 from seaweedmq.broker.memory.sending import STALL_S, Sending
-from seaweedmq.broker.memory.shares import BrokerMemory
-from seaweedmq.broker.serve.lookup import Found, Lookup
-from seaweedmq.broker.serve.tail import Standing, Tail, Tails
+from seaweedmq.broker.serve.lookup import Lookup, ServedSegment
+from seaweedmq.broker.serve.tail import Tail, Tails, TailState
 from seaweedmq.codec.frame import HEADER_BYTES, split_payload
 from seaweedmq.errors import (
     Closed,
@@ -17,8 +17,14 @@ from seaweedmq.errors import (
     SeaweedMQError,
     fresh,
 )
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, SENT_PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.messages.frames import (
+    LARGE_MESSAGE_BYTES,
+    SENT_PIECE_BYTES,
+    SMALL_MESSAGE_BYTES,
+    FrameHead,
+    Frames,
+)
+from seaweedmq.model.messages.subscribe import (
     Start,
     StartKind,
     SubscribeCredit,
@@ -31,29 +37,30 @@ from seaweedmq.model.subscribe import (
     SubscribeSkipped,
 )
 from seaweedmq.ports import SegmentStore
-from seaweedmq.rpc.frames import pack_frames
+from seaweedmq.rpc.messages.frames import pack_frames
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.read.recovery import earliest_offset
 from seaweedmq.storage.read.time_search import find_offset_by_time
 
 CREDIT_BYTES_MAX = 256 * 1024 * 1024
+"""Most credit in bytes, per request and in total."""
 
 
 class SubscribeService:
-    """Serves subscribe streams."""
+    """The server side of all subscribe streams."""
 
     def __init__(self, lookup: Lookup, store: SegmentStore, tails: Tails, memory: BrokerMemory) -> None:
         self._lookup = lookup
         self._store = store
         self._tails = tails
         self.sending = Sending(memory.sending, memory.logs)
-        """Memory of what is on its way to subscribers."""
+        """The memory of messages on their way to subscribers."""
 
     async def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
-        """See ``ports.BrokerApi.subscribe``."""
+        """Serve one subscribe stream: see ``ports.BrokerApi.subscribe``."""
         opening = await anext(requests, None)
         if not isinstance(opening, SubscribeOpen):
-            raise ProtocolViolation("a subscribe stream begins with SubscribeOpen: send that first")
+            raise ProtocolViolation("subscribe stream does not begin with SubscribeOpen: send that first")
         found = await self._lookup.segment(opening.topic, opening.segment, opening.topic_uid)
         start = await self._resolve(found, opening.start, skip_missing=opening.skip_missing)
         yield SubscribeReady(start_offset=start, high_watermark=found.high_watermark)
@@ -64,7 +71,7 @@ class SubscribeService:
             async with aclosing(self._deliver(tail, credit, opening)) as replies:
                 async for reply in replies:
                     yield reply
-                    del reply  # a paused stream holds nothing
+                    del reply  # a paused stream must hold no memory
         finally:
             reading.cancel()
             await asyncio.wait({reading})
@@ -73,9 +80,9 @@ class SubscribeService:
         self, tail: Tail, credit: "_Credit", opening: SubscribeOpen
     ) -> AsyncGenerator[SubscribeReply, None]:
         try:
-            while (standing := await tail.look()) is not Standing.ENDED:
+            while (standing := await tail.look()) is not TailState.ENDED:
                 credit.check()
-                if standing is Standing.CAUGHT_UP:
+                if standing is TailState.CAUGHT_UP:
                     await tail.change(credit.broken)
                     continue
                 if credit.bytes <= 0:
@@ -106,9 +113,11 @@ class SubscribeService:
             await tail.close()
 
     async def _memory_for(self, tail: Tail, credit: "_Credit") -> tuple[int, int]:
-        """Bytes of the next frames, and what is held for them: at once as much as credit and one message allow; else
-        small messages go at any time, and a large frame when there is memory. A larger frame than fits one message is
-        alone."""
+        """Return the size of the next frames in bytes and the memory reserved for them.
+
+        With memory available, the size is as much as credit and one large message allow. Otherwise small messages are
+        sent at any time, and a large frame once there is memory. A frame too large for one message is sent alone.
+        """
         size = tail.next_bytes(min(LARGE_MESSAGE_BYTES, credit.bytes))
         held = self.sending.take_now(size)
         if held is None:
@@ -116,8 +125,8 @@ class SubscribeService:
             held = await self.sending.take(size)
         return size, held
 
-    async def _resolve(self, found: Found, start: Start, *, skip_missing: bool) -> int:
-        """Return the offset at which delivery begins, never below what retention left."""
+    async def _resolve(self, found: ServedSegment, start: Start, *, skip_missing: bool) -> int:
+        """Return the offset at which delivery begins, never below the earliest retained record."""
         high_watermark = found.high_watermark
         if start.kind is StartKind.LATEST:
             return high_watermark
@@ -144,10 +153,10 @@ class SubscribeService:
 
 
 def _messages(parts: Sequence[Frames], *, in_pieces: bool) -> Iterator[SubscribeFrames | FrameHead]:
-    """Return one message, or a frame that is too large for one as head and pieces.
+    """Yield one message, or the head and the payload parts of a frame that is too large for one.
 
-    One message is a copy: what was read may go, and the log forget, while it is written. A large frame stays where it
-    is until its last piece is written; the memory that is held for it covers it.
+    One message is a copy, so the chunk or the log may free the frames while the message is written. A large frame stays
+    in place until its last part is written. The memory reserved for it covers it.
     """
     if not in_pieces or sum(map(len, parts)) <= LARGE_MESSAGE_BYTES:
         yield SubscribeFrames(pack_frames(parts))
@@ -161,7 +170,7 @@ def _messages(parts: Sequence[Frames], *, in_pieces: bool) -> Iterator[Subscribe
 
 @contextmanager
 def _passing_on(tail: Tail) -> Iterator[None]:
-    """Around the writing of a message: a subscriber that takes nothing for long offers its turn to others."""
+    """Offer the tail's read permit to others while the writing of a message stalls for ``STALL_S`` or longer."""
     if not tail.reads_files:
         yield
         return
@@ -174,25 +183,28 @@ def _passing_on(tail: Tail) -> Iterator[None]:
 
 
 class _Credit:
-    """Bytes the client is ready to take. The last frame sent may exceed it, so that a small credit does not stall."""
+    """The bytes that the client is ready to receive.
+
+    The last frame sent may exceed the credit, so that a credit smaller than one frame does not stall the stream.
+    """
 
     def __init__(self, credit_bytes: int) -> None:
         self.bytes = 0
         self.broken = Signal()
-        """Fires when the client breaks the protocol: who waits for records, and not for credit, has to know."""
+        """Signal that the client broke the protocol, for a stream that waits for records and not for credit."""
         self._changed = Signal()
         self._end: SeaweedMQError | None = None
         self._add(credit_bytes)
 
     async def read(self, requests: AsyncIterator[SubscribeRequest]) -> None:
-        """Take more credit as it comes."""
+        """Add credit as it arrives, until the client closes its side or breaks the protocol."""
         try:
             async for request in requests:
                 if not isinstance(request, SubscribeCredit):
-                    raise ProtocolViolation("a subscribe stream is opened once: then only credit follows")
+                    raise ProtocolViolation("second SubscribeOpen in one subscribe stream: send only credit")
                 self._add(request.credit_bytes)
                 self._changed.fire()
-            self._end = Closed("the client closed its side of the stream and has no credit left")
+            self._end = Closed("client closed its side of the stream and has no credit left")
         except SeaweedMQError as error:
             self._end = error
             self.broken.fire()
@@ -200,11 +212,11 @@ class _Credit:
             self._changed.fire()
 
     async def change(self) -> None:
-        """Wait for credit.
+        """Wait for more credit.
 
         Raises:
-            ProtocolViolation: the client broke the protocol.
-            Closed: no more can come.
+            ProtocolViolation: If the client broke the protocol.
+            Closed: If the client closed its side of the stream.
         """
         if self._end:
             raise fresh(self._end)
@@ -216,10 +228,10 @@ class _Credit:
             raise fresh(self._end)
 
     def spend(self, size_bytes: int) -> None:
-        """Count what is sent; the balance may go below zero by a part of one frame."""
+        """Subtract the bytes sent. The balance may fall below zero by part of one frame."""
         self.bytes -= size_bytes
 
     def _add(self, credit_bytes: int) -> None:
         if not 0 < credit_bytes <= CREDIT_BYTES_MAX:
-            raise ProtocolViolation(f"credit of {credit_bytes} bytes: give 1 to {CREDIT_BYTES_MAX}")
+            raise ProtocolViolation(f"credit of {credit_bytes} bytes is out of range: grant 1 to {CREDIT_BYTES_MAX}")
         self.bytes = min(self.bytes + credit_bytes, CREDIT_BYTES_MAX)

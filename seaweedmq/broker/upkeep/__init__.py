@@ -1,3 +1,4 @@
-"""What a broker does on the side: files behind the stream, load reports. Imports ``broker.segment`` and
-``broker.memory``.
+"""Background tasks of a broker: maintenance of files, and load reports.
+
+Imports ``broker.segment`` and ``broker.memory``.
 """

@@ -1,4 +1,4 @@
-"""Sealed logs become tables: of the segments this broker serves, and of its share of the sealed ones."""
+"""Conversion of complete log files into tables, in the segments that this broker serves or maintains."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from seaweedmq.broker.segment.primary import OpenSegment
-from seaweedmq.broker.upkeep.share import Share
+from seaweedmq.broker.upkeep.maintained_segments import MaintainedSegments
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.files.conversion import ConversionBounds, Waiting, first_step, next_due
 from seaweedmq.core.files.retention import is_unconverted
@@ -18,22 +18,22 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import SegmentStore, TableConverter
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """Logs of one segment that wait."""
+    """The log files of one segment that wait for conversion."""
 
     waiting: Waiting
     convert: Callable[[], Awaitable["_Work | None"]]
-    """Converts the first of them, and gives what is left to do now."""
+    """Function that converts the first of them and returns the rest; None if no more is to be done now."""
 
 
 class Conversion:
-    """Converts as much as ``core.files.conversion`` lets it, one step after the other."""
+    """A task that converts log files, one step at a time, as far as ``core.files.conversion`` allows."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Conversion:
         segments: Callable[[], Iterable[OpenSegment]],
         cpu_share: Callable[[], float],
     ) -> None:
-        """``cpu_share``: what this process took of one core lately."""
+        """Create the task. ``cpu_share`` returns the recent CPU use of this process, as a share of one core."""
         self._broker_id = broker_id
         self._view = view
         self._store = store
@@ -56,17 +56,17 @@ class Conversion:
         self._bounds = ConversionBounds(
             backlog_bytes_max=config.conversion_backlog_bytes_max, delay_s_max=config.conversion_delay_s_max
         )
-        self._shares: dict[TopicName, Share] = {}
+        self._shares: dict[TopicName, MaintainedSegments] = {}
         self._since_s: dict[str, float] = {}
-        """Path of a log that waits -> event loop time at which it was found."""
+        """Path of a waiting log file -> event loop time, in seconds, at which it was found."""
         self._since_before_s: dict[str, float] = {}
-        """The same as of the last round."""
+        """The same mapping as of the last round."""
         self._converted: set[TopicName] = set()
-        self._complaints = Complaints(log)
+        self._failures_log = OnceLogger(log)
         self._loop = asyncio.get_running_loop()
 
     async def round(self) -> set[TopicName]:
-        """Convert until nothing is due; the topics that got tables."""
+        """Convert until nothing is due, and return the topics that got tables."""
         self._converted = set()
         self._since_before_s, self._since_s = self._since_s, {}
         works = [work async for work in self._backlog()]
@@ -92,16 +92,16 @@ class Conversion:
             try:
                 async for work in self._of_sealed(topic):
                     yield work
-                self._complaints.over(what)
+                self._failures_log.over(what)
             except SeaweedMQError as error:
-                self._complaints.add(what, error)
+                self._failures_log.add(what, error)
 
     def _of_open(self, segment: OpenSegment) -> _Work:
         async def convert() -> _Work | None:
             if segment.log.committed < segment.log.flushed:
-                return None  # the lease is in doubt: what is not committed may never be part of the segment
+                return None  # the lease is in doubt: uncommitted frames may never be part of the segment
             logs = first_step(segment.files.sealed)
-            # What a log holds beyond, if its fsync failed, may still become nobody's.
+            # Only below ``flushed``: after a failed fsync the frames beyond may never be part of the segment.
             if not await self._convert(segment.topic, logs, segment.log.flushed):
                 return None
             del segment.files.sealed[: len(logs)]
@@ -112,11 +112,11 @@ class Conversion:
     async def _of_sealed(self, topic: Topic) -> AsyncIterator[_Work]:
         share = self._shares.get(topic.name)
         if share is None or share.uid != topic.uid:
-            share = self._shares[topic.name] = Share(topic, self._broker_id, self._view)
+            share = self._shares[topic.name] = MaintainedSegments(topic, self._broker_id, self._view)
         mine = share.take()
         if not mine:
             return
-        # Listing each segment apart would go through the folder of all their tables every time.
+        # One listing of the topic: listing by segment would read the shared folder of tables each time.
         files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
         for file in await self._store.list_topic_files(topic.name):
             files[file.segment].append(file)
@@ -128,8 +128,10 @@ class Conversion:
             else:
                 share.settle(segment)
 
-    async def _convert_sealed(self, topic: Topic, segment: Segment, logs: Sequence[SegmentFile], share: Share) -> None:
-        """In one step: files of several writers may need each other, and most of them were converted before."""
+    async def _convert_sealed(
+        self, topic: Topic, segment: Segment, logs: Sequence[SegmentFile], share: MaintainedSegments
+    ) -> None:
+        """Convert all log files in one step: files of several writers may need each other, and most are converted."""
         if await self._convert(topic, logs, segment.end_offset):
             share.settle(segment)
 
@@ -147,14 +149,16 @@ class Conversion:
     async def _convert(self, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None) -> bool:
         now = self._view.topics.get(topic.name)
         if now is None or now.uid != topic.uid:
-            return False  # it was deleted, even if there is another one of its name
+            return False  # the topic was deleted, or recreated
         what = f"conversion of log files of {topic.name}#{logs[0].segment}"
         try:
             tables = await self._converter.convert(now, logs, end_offset)
         except SeaweedMQError as error:
-            self._complaints.add(what, error, logging.ERROR if isinstance(error, Corrupt) else None)
+            self._failures_log.add(what, error, logging.ERROR if isinstance(error, Corrupt) else None)
             return False
-        self._complaints.over(what)
-        log.info("%s: %d log files became %s", topic.name, len(logs), ", ".join(t.path for t in tables) or "nothing")
+        self._failures_log.over(what)
+        log.info(
+            "log files converted: %s, %d to %s", topic.name, len(logs), ", ".join(t.path for t in tables) or "nothing"
+        )
         self._converted.add(topic.name)
         return True

@@ -1,11 +1,11 @@
-"""Rewrite of tables that hold deleted and living records, so that no reader of files finds the deleted ones."""
+"""Rewriting of tables with deleted and live records, so that no reader of files finds the deleted ones."""
 
 import asyncio
 import logging
 from collections.abc import Container, Iterable
 
 from seaweedmq.core.clock_doubt import DueSince
-from seaweedmq.core.files.compaction import Merge, has_log_below, partly_deleted
+from seaweedmq.core.files.compaction import TableMerge, has_log_below, partly_deleted
 from seaweedmq.core.files.retention import Listed
 from seaweedmq.errors import Corrupt, NotFound, Unavailable
 from seaweedmq.model.config import BrokerConfig
@@ -14,49 +14,54 @@ from seaweedmq.ports import TableConverter
 
 log = logging.getLogger(__name__)
 
-REWRITES_PER_LOOK = 8
-"""Tables of a topic that are rewritten before other topics have their turn."""
+REWRITES_PER_ROUND = 8
+"""Most tables of a topic that are rewritten before other topics are checked."""
 DAMAGED_PAUSE_S = 3_600.0
-"""Seconds for which a damaged table is left alone: the error in the log is for an operator."""
+"""Pause in seconds before a damaged table is retried. The logged error needs an operator."""
 
 
 class DeletedRecords:
-    """Tables of the topics that this broker maintains, and since when a low watermark lies in each.
+    """The tables with deleted records in the topics that this broker maintains.
 
-    A table is rewritten once the low watermark has been in it for ``log_grace_s``. The new table begins at the low
-    watermark of that moment, and the next one that lies in it has to wait as long. So each table is rewritten at most
-    once in a grace period, however often records are deleted.
+    A table is rewritten once a low watermark has been within it for ``log_grace_s``. The new table begins at the low
+    watermark of that moment, and a later low watermark within it waits as long. So each table is rewritten at most once
+    in a grace period, regardless of how often records are deleted.
     """
 
     def __init__(self, *, config: BrokerConfig, converter: TableConverter) -> None:
         self._grace_s = config.log_grace_s
         self._converter = converter
         self._due: dict[TopicName, tuple[int, DueSince[str]]] = {}
-        """Uid of the topic, and its tables by path."""
+        """Topic -> its uid, and the paths of its tables with a low watermark within them, with the time since when."""
         self._damaged: dict[str, float] = {}
-        """Path -> event loop time, seconds, until which the table is left alone."""
+        """Path -> event loop time, in seconds, until which the table is skipped."""
         self._loop = asyncio.get_running_loop()
 
     def keep_only(self, names: Container[TopicName]) -> None:
-        """Forget topics that were deleted."""
+        """Drop the state of all topics except ``names``."""
         self._due = {name: due for name, due in self._due.items() if name in names}
 
     def forget(self, name: TopicName) -> None:
-        """Forget a topic that this broker no longer maintains."""
+        """Drop the state of a topic that this broker no longer maintains."""
         self._due.pop(name, None)
 
     async def rewrite(self, topic: Topic, segments: Iterable[Listed]) -> bool:
-        """Rewrite what is due of a topic.
+        """Rewrite the due tables of a topic, at most ``REWRITES_PER_ROUND``.
+
+        Args:
+            topic: The topic.
+            segments: The listed files of its segments.
 
         Returns:
-            Whether more is due now.
+            Whether more tables are due now.
 
         Raises:
-            StorageFailed, DeadlineExceeded: The rest is tried again at the next look.
+            StorageFailed: If storage failed. The next call retries the rest.
+            DeadlineExceeded: If storage did not answer in time. The next call retries the rest.
         """
         now_s = self._loop.time()
         self._damaged = {path: until_s for path, until_s in self._damaged.items() if until_s > now_s}
-        found: dict[str, tuple[Merge, Listed]] = {}
+        found: dict[str, tuple[TableMerge, Listed]] = {}
         for listed in segments:
             merge = partly_deleted(listed.files, listed.low_watermark) if listed.low_watermark else None
             if merge is not None:
@@ -70,22 +75,22 @@ class DeletedRecords:
             for path in since.confirmed(found, now_s, self._grace_s)
             if path not in self._damaged and not has_log_below(found[path][1].files, found[path][1].low_watermark)
         ]
-        for merge in ready[:REWRITES_PER_LOOK]:
+        for merge in ready[:REWRITES_PER_ROUND]:
             await self._rewrite(topic, merge)
-        return len(ready) > REWRITES_PER_LOOK
+        return len(ready) > REWRITES_PER_ROUND
 
-    async def _rewrite(self, topic: Topic, merge: Merge) -> None:
+    async def _rewrite(self, topic: Topic, merge: TableMerge) -> None:
         (table,) = merge.tables
         try:
             made = await self._converter.compact(topic, merge.tables, low_watermark=merge.low_watermark)
         except (NotFound, Unavailable) as error:
-            log.info("deleted records stay in %s for now: %s; retrying", table.path, error)
+            log.info("rewrite failed: deleted records remain in %s: %s; retrying", table.path, error)
         except Corrupt as error:
-            log.error("deleted records stay in %s: %s", table.path, error)
+            log.error("rewrite failed: deleted records remain in %s: %s", table.path, error)
             self._damaged[table.path] = self._loop.time() + DAMAGED_PAUSE_S
         else:
             log.info(
-                "deleted records removed: %d of %s, which became %s",
+                "deleted records removed: %d from %s, rewritten as %s",
                 merge.leaves_out,
                 table.path,
                 ", ".join(t.path for t in made),

@@ -1,4 +1,4 @@
-"""What this broker tells the leader about itself, once an interval."""
+"""Periodic load reports of this broker to the leader."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerLoad, EtcdAccess, SegmentLoad
 from seaweedmq.ports import BrokerApi, Environment
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ REPORTING = "load report"
 
 
 class LoadReporter:
-    """Measures, and streams the measurements to whoever leads."""
+    """A task that measures the load of this broker and streams it to the current leader."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class LoadReporter:
         etcd: Callable[[], EtcdAccess],
         interval_s: float,
     ) -> None:
-        """``dial`` takes a broker id; Unavailable if it is gone."""
-        self._complaints = Complaints(log)
+        """Create the task. ``dial`` returns a broker by id, and raises Unavailable if it is not registered."""
+        self._failures_log = OnceLogger(log)
         self._broker_id = broker_id
         self._view = view
         self._env = env
@@ -44,17 +44,17 @@ class LoadReporter:
         self._etcd = etcd
         self._interval_s = interval_s
         self.cpu_share = 0.0
-        """Of one core, as measured last."""
+        """The last measured CPU use of this process, as a share of one core."""
 
     async def run(self) -> None:
-        """Report until cancelled, to one leader after the other. Whatever goes wrong with it, serving goes on."""
+        """Report to the current leader until cancelled. Failures are retried and never stop the broker."""
         while True:
             pause_s = backoff(self._env.rng, 0.1, self._interval_s)
             await retrying(pause_s, on=SeaweedMQError, told=self._complain)(self._report)
-            self._complaints.over(REPORTING)
+            self._failures_log.over(REPORTING)
 
     async def _report(self) -> None:
-        """To whoever leads now, until somebody else does: a frozen leader would never end the stream."""
+        """Report to the current leader until another broker leads: a frozen leader would never end the stream."""
         reported_to = self._view.leader
         reporting = asyncio.ensure_future(self._leader().report_load(self._reports()))
         moved = asyncio.ensure_future(self._leader_moves(reported_to))
@@ -66,7 +66,7 @@ class LoadReporter:
             await asyncio.wait({reporting, moved})
         if not reporting.cancelled():
             reporting.result()
-            raise Unavailable(f"the leader {reported_to} ended the stream of load reports")
+            raise Unavailable(f"leader {reported_to} ended the stream of load reports")
 
     async def _leader_moves(self, before: str | None) -> None:
         while self._view.leader == before:
@@ -74,7 +74,7 @@ class LoadReporter:
 
     def _leader(self) -> BrokerApi:
         if not self._view.leader:
-            raise Unavailable("no broker leads at the moment")
+            raise Unavailable("cluster has no leader at the moment")
         return self._dial(self._view.leader)
 
     async def _reports(self) -> AsyncGenerator[BrokerLoad, None]:
@@ -83,7 +83,7 @@ class LoadReporter:
             await asyncio.sleep(self._interval_s)
 
     def measure(self) -> BrokerLoad:
-        """This broker's load as of now. Segments without any traffic lately are left out: absent means none."""
+        """Return the current load of this broker. Segments without recent traffic are omitted."""
         now = asyncio.get_running_loop().time()
         self.cpu_share = self._env.cpu_share()
         loads = []
@@ -114,4 +114,4 @@ class LoadReporter:
 
     def _complain(self, _: int, error: BaseException) -> None:
         if isinstance(error, SeaweedMQError) and not error.retryable:
-            self._complaints.add(REPORTING, error)
+            self._failures_log.add(REPORTING, error)

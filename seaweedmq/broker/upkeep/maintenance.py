@@ -1,292 +1,60 @@
-"""Files behind the stream: seal old logs, have them converted, merge small tables, delete what may go by now."""
+"""Maintenance of files: complete old log files, convert them, merge small tables, delete expired files."""
 
 import asyncio
 import logging
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
-from functools import partial
+from collections.abc import Callable, Iterable
 
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.upkeep.compaction import AutoCompaction
 from seaweedmq.broker.upkeep.conversion import Conversion
-from seaweedmq.broker.upkeep.deleted_records import DeletedRecords
-from seaweedmq.broker.upkeep.producer_documents import ProducerDocuments
-from seaweedmq.broker.upkeep.share import is_looked_after
-from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.clock_doubt import WallWatch, doubt_s
-from seaweedmq.core.files.holes import removed_by
-from seaweedmq.core.files.retention import Listed, confirmed_files, retention_policy
+from seaweedmq.broker.upkeep.retention import Retention
 from seaweedmq.core.files.rolling import roll_bounds
-from seaweedmq.core.files.seen_tables import SeenTables
-from seaweedmq.core.lineage.pruning import is_older, prunable
-from seaweedmq.errors import SeaweedMQError, StorageFailed
-from seaweedmq.model.calls import ReportEmptied
+from seaweedmq.errors import StorageFailed
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.ports import SegmentStore, TableConverter
-from seaweedmq.runtime.log_once import Complaints
+from seaweedmq.runtime.log_once import OnceLogger
 
 log = logging.getLogger(__name__)
 
-EMPTIED_PER_REPORT = 1_000
-
 
 class Maintenance:
-    """Looks after the files of the segments this broker owns, and of its share of the sealed ones."""
+    """A task that maintains the files of the segments that this broker owns, and of its share of the sealed ones."""
 
     def __init__(
         self,
         *,
         config: BrokerConfig,
-        broker_id: str,
-        view: ClusterView,
-        store: SegmentStore,
-        converter: TableConverter,
-        conversion: Conversion,
-        compaction: AutoCompaction,
         segments: Callable[[], Iterable[OpenSegment]],
         clock: ConfirmedClock,
-        report_emptied: Callable[[ReportEmptied], Awaitable[None]],
+        conversion: Conversion,
+        compaction: AutoCompaction,
+        retention: Retention,
     ) -> None:
         self._config = config
-        self._pause_s = max(config.maintenance_interval_s, config.log_grace_s / 4)
-        self._broker_id = broker_id
-        self._view = view
-        self._store = store
-        self._converter = converter
-        self._conversion = conversion
-        self._compaction = compaction
-        self._deleted_records = DeletedRecords(config=config, converter=converter)
         self._segments = segments
         self._clock = clock
-        self._report_emptied = report_emptied
-        self._storage_clock = WallWatch()
-        """Clock that dates files. It may step while this broker's clock is wrong as well."""
-        self._storage_clock_due = 0.0
-        """Event loop time, seconds, at which the clock is read even if no file is due."""
-        self._emptied: dict[TopicName, tuple[int, dict[int, float]]] = {}
-        """Uid of the topic; its sealed segments without any file -> event loop time since when."""
-        self._files_due: dict[TopicName, float] = {}
-        """Event loop time, seconds, at which a topic's files are worth a look again. Topics that are not in it are due.
-        Not the wall clock: one that is set back would stop retention until it is there again."""
-        self._seen: dict[TopicName, tuple[int, SeenTables]] = {}
-        """Uid of the topic, and what its listings have shown."""
-        self._published: dict[TopicName, tuple[int, int]] = {}
-        """Topics of this broker's share of which other programs were told which tables count -> uid, and a hash of the
-        names that its tables had. Whoever made or removed others, on whatever broker, may have been killed before it
-        could tell."""
-        self._unrecorded: dict[TopicName, tuple[int, dict[int, int]]] = {}
-        """Uid of the topic, and removals that the storage did not record: segment -> offset. A full storage refuses new
-        files; these wait for room, while the retention of the topic explains what is missing."""
-        self._complaints = Complaints(log)
-        self._producers = ProducerDocuments(store, self._complaints)
-        self._loop = asyncio.get_running_loop()
+        self._conversion = conversion
+        self._compaction = compaction
+        self._retention = retention
+        self._failures_log = OnceLogger(log)
 
     async def run(self) -> None:
-        """Look things over until cancelled, once an interval."""
+        """Maintain all files once per interval, until cancelled."""
         while True:
             await asyncio.sleep(self._config.maintenance_interval_s)
             self._clock.read()
-            if self._storage_clock_due <= self._loop.time():
-                await self._watch_storage_clock()
+            await self._retention.watch_storage_clock()
             for segment in list(self._segments()):
                 segment.files.retire_if_older(roll_bounds(segment.topic, self._config).age_s)
                 segment.forget_older(self._config.cache_age_s)
             converted = await self._conversion.round()
-            for name in converted:
-                self._files_due.pop(name, None)
             await self._compaction.round(converted)
             await self._release_last_logs()
-            for known in (self._emptied, self._files_due, self._seen, self._published, self._unrecorded):
-                for name in known.keys() - self._view.topics.keys():
-                    del known[name]
-            self._producers.forget(self._producers.topics - self._view.topics.keys())
-            self._deleted_records.keep_only(self._view.topics)
-            for name in list(self._view.topics):
-                what = f"upkeep of {name}"
-                try:
-                    await self._look_after(name)
-                    self._complaints.over(what)
-                except SeaweedMQError as error:
-                    self._complaints.add(what, error)
-
-    async def _watch_storage_clock(self) -> None:
-        try:
-            await self._read_storage_clock()
-        except SeaweedMQError as error:
-            self._complaints.add("the clock of the storage is not read", error)
-
-    async def _read_storage_clock(self) -> None:
-        now_us = await self._store.now_us()
-        self._storage_clock.note(now_us, self._clock.read())
-        self._storage_clock_due = self._loop.time() + self._pause_s
+            await self._retention.round(converted)
 
     async def _release_last_logs(self) -> None:
         for segment in list(self._segments()):
             try:
                 await segment.release_last_log()
             except StorageFailed as error:
-                self._complaints.add(f"{segment.segment}: its newest log file stays", error)
-
-    async def _look_after(self, name: TopicName) -> None:
-        """The whole topic's files are one broker's business, since retention by size counts them together."""
-        topic = self._view.topics.get(name)
-        if topic is None:
-            return
-        segments = self._view.segments_of(name)
-        first = next(iter(segments.values()), None)
-        is_mine = first is not None and is_looked_after(first, self._broker_id, self._view)
-        if not is_mine:
-            self._seen.pop(name, None)
-            self._deleted_records.forget(name)
-            self._published.pop(name, None)  # what becomes of its tables from here on is seen by another broker
-            await self._record_removed(topic)
-        elif self._files_due.get(name, 0) <= self._loop.time():
-            await self._expire(topic, list(segments.values()))
-
-    async def _files_of(self, name: TopicName) -> defaultdict[int, list[SegmentFile]]:
-        """By segment."""
-        files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
-        for file in await self._store.list_topic_files(name):
-            files[file.segment].append(file)
-        return files
-
-    def _as_it_is_now(self, topic: Topic) -> Topic | None:
-        """None if it was deleted, even if there is another one of its name."""
-        now = self._view.topics.get(topic.name)
-        return now if now is not None and now.uid == topic.uid else None
-
-    async def _expire(self, topic: Topic, segments: Sequence[Segment]) -> None:
-        files = await self._files_of(topic.name)
-        if self._as_it_is_now(topic) is None:
-            return  # these may be the files of another one
-        seen, steady_s = self._seen_tables(topic), self._clock.read()
-        listed = [
-            Listed(s.end_offset, files[s.id], topic.low_watermark(s.slots), seen.absent(s.id, steady_s))
-            for s in segments
-        ]
-        seen.note({s.id: _tables_end(s, files[s.id]) for s in segments}, steady_s)
-        policy = retention_policy(topic, self._config)
-        watched_s = seen.watched_s(steady_s)
-        expired = confirmed_files(listed, policy, partial(self._confirmed_us, watched_s))
-        if expired:
-            # The storage dates files by a clock of its own. Only what is old by both goes: a clock that is ahead must
-            # not empty every topic.
-            await self._read_storage_clock()
-            needed = {s.id for s in segments if self._is_asked_about(s)}
-            expired = confirmed_files(listed, policy, partial(self._confirmed_by_both_us, watched_s))
-            expired = [f for f in expired if f.segment not in needed]
-        if expired:
-            self._note_removed(topic, removed_by([f for of_segment in files.values() for f in of_segment], expired))
-            await self._record_removed(topic)
-        losing_logs = {f.segment for f in expired if f.kind is FileKind.LOG}
-        await self._producers.write(topic, [s for s in segments if s.id in losing_logs])
-        if expired:
-            await self._store.delete(expired)
-            log.info("%s: deleted %s", topic.name, ", ".join(f.path for f in expired))
-        await self._record_removed(topic)  # what a full storage refused: the deletion made room
-        self._files_due[topic.name] = self._loop.time() + self._pause_s
-        tables = {f.path for of_segment in files.values() for f in of_segment if f.kind is FileKind.TABLE}
-        if tables or topic.name in self._published:
-            await self._publish(topic, tables.difference(f.path for f in expired))
-        kept_s = self._config.table_grace_s
-        await self._store.sweep(topic.name, topic.uid, kept_s=kept_s, now_us=self._clock.confirmed_us(kept_s))
-        # And so it is there, and showed what it has.
-        if self._as_it_is_now(topic) is not None:
-            await self._look_for_emptied(topic, files)
-        await self._remove_deleted_records(topic, listed, {f.path for f in expired})
-
-    async def _remove_deleted_records(self, topic: Topic, listed: Iterable[Listed], expired: Set[str]) -> None:
-        """Rewrite tables of which a part is deleted."""
-        now = self._as_it_is_now(topic)
-        if now is None:
-            return
-        left = [listing._replace(files=[f for f in listing.files if f.path not in expired]) for listing in listed]
-        if await self._deleted_records.rewrite(now, left):
-            self._files_due.pop(topic.name, None)
-
-    def _confirmed_us(self, watched_s: float, period_s: float) -> int:
-        """Return the time that it is at least, for files that are kept for ``period_s``: 0 in a topic that was not
-        watched for the doubt, since a clock that was behind may have dated all that it has."""
-        return self._clock.confirmed_us(period_s) if watched_s >= doubt_s(period_s) else 0
-
-    def _confirmed_by_both_us(self, watched_s: float, period_s: float) -> int:
-        """Return the same by the clocks of this broker and of the storage."""
-        of_storage_us = self._storage_clock.confirmed_us(self._clock.read(), doubt_s(period_s))
-        return min(self._confirmed_us(watched_s, period_s), of_storage_us)
-
-    def _note_removed(self, topic: Topic, removed: Mapping[int, int]) -> None:
-        """Remember how far a deletion removes records, until the storage has recorded it."""
-        uid, noted = self._unrecorded.get(topic.name, (topic.uid, {}))
-        merged = noted if uid == topic.uid else {}
-        merged |= {segment: max(offset, merged.get(segment, 0)) for segment, offset in removed.items()}
-        self._unrecorded[topic.name] = topic.uid, merged
-
-    async def _record_removed(self, topic: Topic) -> None:
-        """Record what was noted, so that no reader takes removed records for lost."""
-        uid, noted = self._unrecorded.get(topic.name, (0, {}))
-        if uid != topic.uid or not noted:
-            return
-        what = f"{topic.name}: the removal of old records is not recorded"
-        try:
-            await self._store.record_removed(topic.name, topic.uid, noted)
-        except StorageFailed as error:
-            # A full storage must not stop retention: while it is on, it explains what it removed by itself.
-            self._complaints.add(what, error)
-        else:
-            del self._unrecorded[topic.name]
-            self._complaints.over(what)
-
-    async def _publish(self, topic: Topic, tables: Set[str]) -> None:
-        """Say for other programs which tables count, if that may not be said yet."""
-        now = self._as_it_is_now(topic)
-        state = topic.uid, hash(frozenset(tables))
-        if now is None or self._published.get(topic.name) == state:
-            return
-        what = f"publishing the list of tables of {topic.name}"
-        try:
-            if await self._converter.reconcile(now):
-                self._published[topic.name] = state
-            self._complaints.over(what)
-        except SeaweedMQError as error:
-            self._complaints.add(what, error)
-
-    def _seen_tables(self, topic: Topic) -> SeenTables:
-        uid, seen = self._seen.get(topic.name, (topic.uid, SeenTables()))
-        if uid != topic.uid:
-            seen = SeenTables()
-        self._seen[topic.name] = topic.uid, seen
-        return seen
-
-    def _is_asked_about(self, segment: Segment) -> bool:
-        """Whether publishers may still come to learn from its log files how far they got: more of them than its record
-        names were at work when it was sealed. By the steady clock: stamps of the lineage are of several clocks."""
-        if segment.is_open or segment.sequences_complete or segment.start_offset == segment.end_offset:
-            return False
-        return self._view.sealed_for_s(segment) < self._config.producer_idle_s
-
-    async def _look_for_emptied(self, topic: Topic, files: Mapping[int, Sequence[SegmentFile]]) -> None:
-        """Sealed segments without files are reported, once they were without them for a while."""
-        known = self._view.segments_of(topic.name)
-        now = self._loop.time()
-        uid, before = self._emptied.get(topic.name, (topic.uid, {}))
-        emptied = {
-            n: before.get(n, now) if uid == topic.uid else now
-            for n, s in known.items()
-            if not s.is_open and not files.get(n)
-        }
-        self._emptied[topic.name] = topic.uid, emptied
-        retention_s = self._config.segment_retention_s
-        ready = [n for n, since in emptied.items() if since + doubt_s(retention_s) <= now]
-        is_old = is_older(known, self._clock.before_us(retention_s), self._view.sealed_for_s, retention_s)
-        going = prunable(topic, known, ready, is_old, EMPTIED_PER_REPORT)
-        if going:
-            numbers = tuple(segment.id for segment in going)
-            await self._report_emptied(ReportEmptied(topic=topic.name, topic_uid=topic.uid, segments=numbers))
-
-
-def _tables_end(segment: Segment, files: Iterable[SegmentFile]) -> int:
-    return max((f.end_offset or 0 for f in files if f.kind is FileKind.TABLE), default=segment.start_offset)
+                self._failures_log.add(f"release of the newest log file of {segment.segment}", error)

@@ -1,3 +1,4 @@
-"""One module a command: what users type, and what they are told.
-Imports the other folders of the command line but the demo.
+"""Commands of the command line, one module each.
+
+Imports the other folders of the command line except the demo.
 """

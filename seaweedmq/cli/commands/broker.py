@@ -1,4 +1,4 @@
-"""`seaweedmq broker`: what it is given. ``servers.broker`` runs it."""
+"""Command `seaweedmq broker`: its options. ``servers.broker`` runs the broker."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,46 +14,55 @@ from seaweedmq.rpc.address import WILDCARD_HOSTS, Address, parse_address
 
 
 def broker(
-    etcd: Annotated[str, typer.Option(metavar="HOST:PORT[,...]", help="etcd endpoints.")],
-    storage: Annotated[str, typer.Option(metavar="URI", help="Folder that all brokers share: a path or file:///path.")],
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen.")] = "127.0.0.1:17777",
+    etcd: Annotated[str, typer.Option(metavar="HOST:PORT[,...]", help="Set the etcd endpoints.")],
+    storage: Annotated[
+        str, typer.Option(metavar="URI", help="Set the folder that all brokers share: a path or file:///path.")
+    ],
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Set the address to listen on.")] = "127.0.0.1:17777",
     advertise: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where clients and brokers find it (as --listen).", show_default=False),
+        typer.Option(
+            metavar="HOST:PORT", help="Set the address that clients and brokers dial (as --listen).", show_default=False
+        ),
     ] = None,
     lease_ttl: Annotated[
         float | None,
-        typer.Option(metavar="S", min=1, help="Seconds after which a silent broker is gone (5).", show_default=False),
+        typer.Option(
+            metavar="S", min=1, help="Set the seconds after which a silent broker is removed (5).", show_default=False
+        ),
     ] = None,
     etcd_timeout: Annotated[
-        float, typer.Option(metavar="S", min=1, help="Seconds to wait for etcd at the start.")
+        float, typer.Option(metavar="S", min=1, help="Set the seconds to wait for etcd at the start.")
     ] = 30,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="TOML file of settings.", exists=True, dir_okay=False, show_default=False),
+        typer.Option(
+            metavar="FILE", help="Read settings from a TOML file.", exists=True, dir_okay=False, show_default=False
+        ),
     ] = None,
     kafka_listen: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help='Where to listen for Kafka clients (nowhere). Needs the package\'s extra "kafka".',
+            help='Listen for Kafka clients on this address (none). Needs the package\'s extra "kafka".',
             show_default=False,
         ),
     ] = None,
     kafka_advertise: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT", help="What Kafka clients are told to dial (as --kafka-listen).", show_default=False
+            metavar="HOST:PORT", help="Set the address that Kafka clients dial (as --kafka-listen).", show_default=False
         ),
     ] = None,
     kafka_namespace: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Kafka clients see topics NAME/TOPIC, and call them TOPIC (kafka).", show_default=False
+            metavar="NAME", help="Show Kafka clients the topics NAME/TOPIC as TOPIC (kafka).", show_default=False
         ),
     ] = None,
     log_level: Annotated[
-        LogLevel, typer.Option(case_sensitive=False, help="What to log on stderr.", envvar="SEAWEEDMQ_LOG")
+        LogLevel,
+        typer.Option(case_sensitive=False, help="Set the lowest level to log on stderr.", envvar="SEAWEEDMQ_LOG"),
     ] = LogLevel.INFO,
     parent_pid: Annotated[int | None, typer.Option(hidden=True, help="Stop when this parent process ends.")] = None,
 ) -> None:
@@ -71,7 +80,7 @@ def broker(
     )
     address = parse_address(listen)
     check_kafka(settings)
-    # Here, so that commands that only talk to brokers do not load one.
+    # Lazy import: commands that only query brokers need no broker.
     from seaweedmq.cli.servers.broker import run_broker
 
     uvloop.run(until_signal(run_broker(etcd, etcd_timeout, storage, address, _reachable(address, advertise), settings)))
@@ -81,5 +90,5 @@ def _reachable(listen: Address, advertise: str | None) -> str:
     if advertise is not None:
         return str(parse_address(advertise))
     if listen.host in WILDCARD_HOSTS or listen.port == 0:
-        raise InvalidArgument(f"{listen} is no address that others can dial: name one with --advertise HOST:PORT")
+        raise InvalidArgument(f"{listen} is not an address that others can dial: name one with --advertise HOST:PORT")
     return str(listen)

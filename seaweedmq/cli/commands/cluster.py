@@ -1,4 +1,4 @@
-"""`seaweedmq cluster ...`: the state of the cluster as its leader has it, and the recovery of its etcd."""
+"""Commands `seaweedmq cluster ...`: the state of the cluster as its leader has it, and the recovery of its etcd."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seaweedmq.broker.recovery.plan import Plan
     from seaweedmq.cli.servers.recovery import Ends
 
-app = typer.Typer(help="Look at the cluster, drain brokers, balance, recover etcd.", no_args_is_help=True)
+app = typer.Typer(help="Show the cluster, drain brokers, rebalance, recover etcd.", no_args_is_help=True)
 
 COLUMNS = [
     "broker",
@@ -45,7 +45,7 @@ def status(
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Show the cluster, its brokers and what the leader decided last."""
+    """Show the cluster, its brokers and the leader's last decisions."""
     common = Common.of(context, bootstrap, output)
     if watching:
         with common.connect() as client:
@@ -74,7 +74,7 @@ def brokers(context: typer.Context, bootstrap: BootstrapOption = None, output: O
 
 @app.command()
 def leader(context: typer.Context, bootstrap: BootstrapOption = None, output: OutputOption = None) -> None:
-    """Say which broker leads."""
+    """Show which broker leads."""
     common = Common.of(context, bootstrap, output)
     found = _status(common)
     address = next((b.info.address for b in found.brokers if b.info.id == found.leader), None)
@@ -84,7 +84,7 @@ def leader(context: typer.Context, bootstrap: BootstrapOption = None, output: Ou
 @app.command()
 def drain(
     context: typer.Context,
-    broker: Annotated[str, typer.Argument(metavar="BROKER", help="Id, or HOST:PORT.")],
+    broker: Annotated[str, typer.Argument(metavar="BROKER", help="Name the broker by its id or HOST:PORT.")],
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
@@ -98,7 +98,7 @@ def drain(
 
 @app.command()
 def rebalance(context: typer.Context, bootstrap: BootstrapOption = None, output: OutputOption = None) -> None:
-    """Split, merge and move segments now, as the balancer would in time."""
+    """Split, merge and move segments now instead of at the balancer's next turn."""
     common = Common.of(context, bootstrap, output)
     with common.connect() as client:
         rows = [decision_fields(decision) for decision in client.admin.rebalance()]
@@ -109,28 +109,29 @@ def rebalance(context: typer.Context, bootstrap: BootstrapOption = None, output:
 def recover(
     context: typer.Context,
     storage: Annotated[
-        str, typer.Option(metavar="URI", help="Storage of the cluster: a path or file:///path.", show_default=False)
+        str,
+        typer.Option(metavar="URI", help="Set the storage of the cluster: a path or file:///path.", show_default=False),
     ],
     etcd: Annotated[
-        str, typer.Option(metavar="HOST:PORT[,...]", help="etcd endpoints of the cluster.", show_default=False)
+        str, typer.Option(metavar="HOST:PORT[,...]", help="Set the etcd endpoints of the cluster.", show_default=False)
     ],
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Carry the plan out; without it nothing changes.", show_default=False)
-    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Carry the plan out (no).", show_default=False)] = False,
     lease_ttl: Annotated[
         float,
-        typer.Option(metavar="S", min=1, help="Longest lease of a broker: seconds to wait before anything is written."),
+        typer.Option(
+            metavar="S", min=1, help="Set the longest lease of a broker: seconds to wait before the first write."
+        ),
     ] = LEASE_TTL_S,
-    etcd_timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds to wait for etcd.")] = 30,
+    etcd_timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Set the seconds to wait for etcd.")] = 30,
     output: OutputOption = None,
 ) -> None:
     """Rebuild a lost or restored etcd from the storage: print the plan, and carry it out with --apply.
 
-    Brokers that refuse to serve may run meanwhile, and serve by themselves afterwards. A second run has nothing to do;
-    one that was interrupted is run again.
+    Brokers that reject calls for that reason may run meanwhile, and serve by themselves afterwards. A second run has
+    nothing to do; repeat a run that was interrupted.
     """
     common = Common.of(context, None, output)
-    # Imported here: commands that only query brokers need no client of etcd.
+    # Lazy import: commands that only query brokers need no client of etcd.
     from seaweedmq.cli.plans import TOPIC_COLUMNS, plan_fields, plan_lines, plan_row
     from seaweedmq.cli.servers.recovery import run_recovery
 
@@ -166,7 +167,7 @@ def recover(
         if common.output is Output.TABLE:
             say(f"nothing to do: etcd and storage {storage} are in step, cluster {plan.cluster_id}")
     elif plan.problems:
-        fail(f"{len(plan.problems)} problems keep etcd from being recovered, and nothing was changed: mend them first")
+        fail(f"{len(plan.problems)} problems prevent the recovery of etcd, nothing was changed: resolve them first")
     elif is_applied:
         if common.output is Output.TABLE:
             say(f"recovered: etcd has cluster {plan.cluster_id}, generation {plan.generation}; brokers serve it")

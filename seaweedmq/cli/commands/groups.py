@@ -1,4 +1,4 @@
-"""`seaweedmq group ...`: list, describe, reset, delete, of both kinds of groups."""
+"""Commands `seaweedmq group ...`: list, describe, reset and delete groups of both kinds."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
@@ -10,20 +10,22 @@ from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicAr
 from seaweedmq.cli.output import Output, note, say, show_done, show_fields, show_json, show_rows
 from seaweedmq.client.blocking.client import Client
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
-from seaweedmq.model.kafka_group_admin import GroupKind
+from seaweedmq.model.kafka.group_admin import GroupKind
 from seaweedmq.model.topic import check_name
 
 R = TypeVar("R")
 
 app = typer.Typer(
-    help="List, describe, reset and delete groups, of subscribers and of Kafka's consumers.", no_args_is_help=True
+    help="List, describe, reset and delete groups of subscribers and of Kafka consumers.", no_args_is_help=True
 )
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
-ForceOption = Annotated[bool, typer.Option("--force", help="Also while the group has members. Not of Kafka's groups.")]
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Name the group.", show_default=False)]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Proceed even if the group has members (no); not for Kafka groups.")
+]
 KindOption = Annotated[
     GroupKind | None,
-    typer.Option(help="Whose group, if there are two of that name: without it the native one.", show_default=False),
+    typer.Option(help="Choose between two groups of that name (native).", show_default=False),
 ]
 
 LIST_COLUMNS = ["group", "kind", "topic", "members", "generation", "state"]
@@ -35,14 +37,14 @@ KAFKA_OFFSET_COLUMNS = ["topic", "partition", "owner", "committed", "end_offset"
 
 @app.command("list")
 def list_(context: typer.Context, bootstrap: BootstrapOption = None, output: OutputOption = None) -> None:
-    """List the groups: those of subscribers with the topics they read, and those of Kafka's consumers."""
+    """List the groups: those of subscribers with their topics, and those of Kafka consumers."""
     common = Common.of(context, bootstrap, output)
     with common.connect() as client:
         rows = [summary_fields(summary) for summary in client.admin.list_groups()]
         try:
             rows += [kafka_summary_fields(summary) for summary in client.admin.list_kafka_groups()]
-        except Unavailable as error:  # the rest is worth knowing just then
-            note(f"the groups of Kafka's consumers are not known: {error}")
+        except Unavailable as error:  # the rest is useful without them
+            note(f"Kafka groups are unknown: {error}")
     show_rows(rows, LIST_COLUMNS, common.output, empty="no groups")
 
 
@@ -54,15 +56,15 @@ def describe(
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Show a group's members, what each owns, and how far it lags."""
+    """Show a group's members, their segments or partitions, and its lag."""
     common = Common.of(context, bootstrap, output)
 
     def native(client: Client) -> None:
         found = client.admin.describe_group(group)
         try:
             lags_s = client.admin.group_lag_seconds(group)
-        except Unavailable as error:  # the rest is worth knowing just then
-            note(f"the lag in seconds is not known: {error}")
+        except Unavailable as error:  # the rest is useful without it
+            note(f"the lag in seconds is unknown: {error}")
             lags_s = {}
         fields = group_fields(found, lags_s)
         if common.output is Output.JSON:
@@ -97,7 +99,7 @@ def reset(
         str,
         typer.Option(
             metavar="earliest|latest|offset:N|time:ISO8601",
-            help="Where it reads from then on; times without zone are UTC.",
+            help="Set the next offset to read; times without zone are UTC.",
             show_default=False,
         ),
     ],
@@ -106,7 +108,7 @@ def reset(
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Have a group read a topic from another place; members that there are go on from there."""
+    """Reset a group's offsets in a topic; its members continue from there."""
     common = Common.of(context, bootstrap, output)
     begin = parse_start(to)
     name = checked_topic(topic)
@@ -129,7 +131,7 @@ def delete(
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Forget a group and all its offsets."""
+    """Delete a group and all its offsets."""
     common = Common.of(context, bootstrap, output)
     _of_kind(
         common,
@@ -144,14 +146,14 @@ def delete(
 def _of_kind(
     common: Common, group: str, kind: GroupKind | None, native: Callable[[Client], R], kafka: Callable[[Client], R]
 ) -> R:
-    """What is done with the group of that name: of the kind that is named, else the native one, else Kafka's."""
+    """Call the function of the group's kind: the named kind, else native, else Kafka."""
     with common.connect() as client:
         kind = kind or _kind_of(client, group)
         return kafka(client) if kind is GroupKind.KAFKA else native(client)
 
 
 def _kind_of(client: Client, group: str) -> GroupKind:
-    """Of a group of which nobody says: not what can be done with it decides, but which groups there are."""
+    """Return the kind of a group if the user names none; depends on existing groups, not on the command."""
     if not _may_be_native(group):
         return GroupKind.KAFKA
     try:

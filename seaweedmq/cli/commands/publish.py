@@ -1,4 +1,4 @@
-"""`seaweedmq publish`: records from a file or stdin into a topic."""
+"""Command `seaweedmq publish`: records from a file or stdin into a topic."""
 
 import contextlib
 import time
@@ -14,8 +14,9 @@ from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicAr
 from seaweedmq.cli.output import Bar, progress, show_done
 from seaweedmq.cli.records.reading import InputFormat, check, check_table, tables
 from seaweedmq.cli.records.source import Source, open_source
-from seaweedmq.client.publish.sent import SentTable
-from seaweedmq.codec.csv_tables import Types, separator_of
+from seaweedmq.client.publish.futures import TableFuture
+from seaweedmq.codec.imports.csv_columns import Types
+from seaweedmq.codec.imports.csv_text import separator_of
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 
@@ -26,33 +27,38 @@ GIVE_UP_TIMEOUT_S = 2.0
 def publish(
     context: typer.Context,
     topic: TopicArgument,
-    source: Annotated[str, typer.Option("--from", metavar="FILE|-", help="Where records come from; - is stdin.")] = "-",
+    source: Annotated[
+        str, typer.Option("--from", metavar="FILE|-", help="Read records from a file, or - for stdin.")
+    ] = "-",
     format_: Annotated[
-        InputFormat, typer.Option("--format", help="lines: one record a line. The others name their columns.")
+        InputFormat,
+        typer.Option(
+            "--format", help="Set the format of the input; lines is one record per line, the others name columns."
+        ),
     ] = InputFormat.LINES,
     key: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Field or column that is the key.", show_default=False)
+        str | None, typer.Option(metavar="FIELD", help="Use this field or column as the key.", show_default=False)
     ] = None,
     separator: Annotated[
         str | None,
         typer.Option(
             metavar="CHARACTER",
-            help="Between the columns of CSV (default: a comma), like ';' or tab.",
+            help="Set the separator of CSV columns, like ';' or tab (comma).",
             show_default=False,
         ),
     ] = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Publish records and wait until all are acknowledged. A file is read to its end before its first record goes out.
+    """Publish records and wait until all are acknowledged.
 
-    A pipe is published as it comes.
+    A file is checked to its end before its first record is published. A pipe is published as it comes.
     """
     common = Common.of(context, bootstrap, output)
     if key is not None and format_ is InputFormat.LINES:
         raise typer.BadParameter("lines have no fields: use --format jsonl, csv, parquet or arrow", param_hint="--key")
     if separator is not None and format_ is not InputFormat.CSV:
-        raise typer.BadParameter("it is for --format csv", param_hint="--separator")
+        raise typer.BadParameter("it needs --format csv", param_hint="--separator")
     separator = None if separator is None else separator_of(separator)
     name = checked_topic(topic)
     began_s = time.monotonic()
@@ -87,7 +93,7 @@ def _checked(
     frame_bytes_max: int,
     bar: Bar,
 ) -> Types | None:
-    """Call ``reading.check``; its error also says that nothing is published."""
+    """Call ``reading.check``, and add to its error that nothing is published."""
     try:
         return check(
             kind,
@@ -110,9 +116,9 @@ def _fitting(
     key: str | None,
     frame_bytes_max: int,
 ) -> Iterator[pa.Table]:
-    """The tables of a pipe, each of them checked before it is sent. Raises InvalidArgument as ``reading.check_table``.
+    """Yield the tables of a pipe, each checked before it is sent; raises InvalidArgument as ``reading.check_table``.
 
-    A table that is smaller than a frame may be is not looked at: publishing checks all but the size.
+    Tables too small to exceed the frame limit are not checked: publishing checks everything except the size.
     """
     records = 0
     for table in parts:
@@ -125,50 +131,50 @@ def _fitting(
 def send(
     publisher: "seaweedmq.Publisher", parts: Iterable[pa.Table], key: str | None, at: Callable[[int], None]
 ) -> int:
-    """Publish tables, and wait until all are acknowledged; ``at`` is called with the number of records sent so far.
+    """Publish tables, and wait until all are acknowledged; ``at`` gets the number of records sent so far.
 
     Returns:
         The number of records.
 
     Raises:
-        InvalidArgument: If a table or a record is rejected; names how many records before it are published, and how to
-            continue.
+        InvalidArgument: If a table or a record is rejected; the message has the number of published records,
+            and how to continue.
     """
     records = 0
-    sent: deque[tuple[int, SentTable]] = deque()
-    """The tables that may still fail, with the number of records before each."""
+    sent: deque[tuple[int, TableFuture]] = deque()
+    """Tables that may still fail, with the number of records before each."""
     try:
         for table in parts:
             sent.append((records, publisher.send_table(table, key=key)))
             records += table.num_rows
             at(records)
             while sent and sent[0][1].done():
-                sent[0][1].result()  # raises what it failed with: the rest of a pipe is not read in vain
+                sent[0][1].result()  # raises its error, before the rest of a pipe is read in vain
                 sent.popleft()
         publisher.flush(timeout=FLUSH_TIMEOUT_S)
     except InvalidArgument as error:
-        # What came before the bad record is sent already: say how far it got.
+        # The records before the bad one are already sent: report how many.
         with contextlib.suppress(SeaweedMQError):
             publisher.flush(timeout=FLUSH_TIMEOUT_S)
         raise InvalidArgument(f"{error} ({_published(records, sent)})") from error
     return records
 
 
-def _published(records: int, sent: Iterable[tuple[int, SentTable]]) -> str:
-    """Say how many records are published and how to continue."""
+def _published(records: int, sent: Iterable[tuple[int, TableFuture]]) -> str:
+    """Return a sentence about how many records are published, and how to continue."""
     whole = next((before for before, each in sent if not each.done() or each.exception() is not None), records)
     if whole < records:
         return (
-            f"the first {whole} records are published, and of the next {records - whole} not all: look which are "
-            "missing, and publish these and what follows once it is corrected"
+            f"the first {whole} records are published, and only some of the next {records - whole}: find those that "
+            "are missing, correct the record, and publish these and the rest"
         )
-    rest = "publish what follows them once it is corrected" if records else "publish all once it is corrected"
+    rest = "correct the next one and publish the rest" if records else "correct the input and publish it all"
     return f"the first {records} records are published: {rest}"
 
 
 @contextlib.contextmanager
 def _given_up_soon(publisher: "seaweedmq.Publisher") -> Iterator[None]:
-    """After Ctrl-C or a failure, wait only a moment for the acknowledgements that closing would wait for in full."""
+    """Wait only briefly for acknowledgements after Ctrl-C or a failure; closing would wait for all."""
     try:
         yield
     except BaseException:

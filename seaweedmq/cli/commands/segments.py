@@ -1,4 +1,4 @@
-"""`seaweedmq segment ...`: list the segments of a topic, and change them by hand."""
+"""Commands `seaweedmq segment ...`: list the segments of a topic, and change them manually."""
 
 from typing import Annotated
 
@@ -26,9 +26,7 @@ COLUMNS = [
     "successors",
 ]
 
-SegmentArgument = Annotated[
-    int, typer.Argument(metavar="ID", min=0, help="A segment that is open.", show_default=False)
-]
+SegmentArgument = Annotated[int, typer.Argument(metavar="ID", min=0, help="Name an open segment.", show_default=False)]
 
 
 @app.command("list")
@@ -50,12 +48,14 @@ def split(
     segment: SegmentArgument,
     at: Annotated[
         int | None,
-        typer.Option(metavar="SLOT", help="First slot of the upper part (where the load halves).", show_default=False),
+        typer.Option(
+            metavar="SLOT", help="Set the first slot of the upper part (where the load halves).", show_default=False
+        ),
     ] = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Cut a segment in two."""
+    """Split a segment in two."""
     common = Common.of(context, bootstrap, output)
     name = checked_topic(topic)
     with common.connect() as client:
@@ -72,7 +72,7 @@ def merge(
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Make one segment of two neighbours."""
+    """Merge two neighboring segments into one."""
     common = Common.of(context, bootstrap, output)
     name = checked_topic(topic)
     with common.connect() as client:
@@ -88,7 +88,7 @@ def seal(
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Close a segment; a successor of the same range goes on."""
+    """Seal a segment; a successor of the same range continues."""
     common = Common.of(context, bootstrap, output)
     name = checked_topic(topic)
     with common.connect() as client:
@@ -103,12 +103,14 @@ def move(
     segment: SegmentArgument,
     brokers: Annotated[
         list[str],
-        typer.Argument(metavar="BROKER", help="Ids or HOST:PORT, the primary first.", show_default=False),
+        typer.Argument(
+            metavar="BROKER", help="Name brokers by id or HOST:PORT, the primary first.", show_default=False
+        ),
     ],
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Give a segment's range to these brokers."""
+    """Move a segment's range to these brokers."""
     common = Common.of(context, bootstrap, output)
     name = checked_topic(topic)
     with common.connect() as client:
@@ -117,10 +119,10 @@ def move(
 
 
 def _show(common: Common, done: str, found: TopicDescription, *changed: int) -> None:
-    """Say what became of the changed segments, whose successors are the same; none if there was nothing to do."""
+    """Print the successors of the changed segments, which they share; none if nothing had to change."""
     successors = next(s.successors for s in found.segments if s.id == changed[0])
     rows = [row for row in segments_fields(found) if row["id"] in successors]
     parts = [f"{row['id']} [{row['slots'][0]}, {row['slots'][1]}) at {', '.join(row['brokers'])}" for row in rows]
     fields = {"topic": str(found.topic.name), "segments": changed, "successors": rows}
-    sentence = f"{done} {' and '.join(parts)}" if parts else f"segment {changed[0]} is there already"
+    sentence = f"{done} {' and '.join(parts)}" if parts else f"segment {changed[0]} is already there"
     show_done(fields, sentence, common.output)

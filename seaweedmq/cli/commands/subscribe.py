@@ -1,4 +1,4 @@
-"""`seaweedmq subscribe`: records of a topic to stdout."""
+"""Command `seaweedmq subscribe`: records of a topic to stdout."""
 
 import signal
 import sys
@@ -24,7 +24,7 @@ from seaweedmq.cli.records import json_out
 
 
 class PrintFormat(StrEnum):
-    """How records are printed."""
+    """The format of printed records."""
 
     JSONL = "jsonl"
     RAW = "raw"
@@ -37,7 +37,7 @@ def subscribe(
         str | None,
         typer.Option(
             metavar="GROUP",
-            help="Share the topic with the other members of this group, and go on where it stopped.",
+            help="Share the topic with the other members of this group, and resume where it stopped.",
             show_default=False,
         ),
     ] = None,
@@ -45,28 +45,28 @@ def subscribe(
         str,
         typer.Option(
             metavar="earliest|latest|offset:N|time:ISO8601",
-            help="Where to begin (a group: the first time); times without zone are UTC.",
+            help="Set the first offset to read (of a group: only at its creation); times without zone are UTC.",
         ),
     ] = "earliest",
-    limit: Annotated[int | None, typer.Option(min=1, help="End after so many records.", show_default=False)] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after N records.", show_default=False)] = None,
     format_: Annotated[
         PrintFormat,
         typer.Option(
             "--format",
-            help="jsonl: all fields, and the texts NaN, Infinity, -Infinity for numbers that JSON lacks; raw: each "
-            "value and a newline.",
+            help="Set the format of records. jsonl: all fields, with NaN, Infinity and -Infinity as texts, which JSON "
+            "lacks; raw: each value and a newline.",
         ),
     ] = PrintFormat.JSONL,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Wait for new records instead of ending at the last.")
+        bool, typer.Option("--follow", help="Wait for new records instead of stopping at the last (no).")
     ] = False,
     on_missing: OnMissingOption = OnMissing.FAIL,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Print the records of a topic, those that are there now or (--follow) as they come.
+    """Print the records of a topic: the existing ones or, with --follow, also new ones as they come.
 
-    A member of a group acknowledges what it has printed, and commits that at the end, however it ends.
+    A member of a group acknowledges the printed records, and commits them when it ends in any way.
     """
     common = Common.of(context, bootstrap, output)
     begin = parse_start(start)
@@ -75,7 +75,7 @@ def subscribe(
     if group is not None:
         signal.signal(signal.SIGTERM, _leave)
     with common.connect() as client:
-        # Records that scroll by on a terminal are progress enough.
+        # Records on a terminal are progress enough.
         shown = False if sys.stdout.isatty() else None
         records = 0
         with (
@@ -98,7 +98,7 @@ def subscribe(
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """A member that is stopped commits and leaves, so that others need not wait until it is given up."""
+    """Exit by SystemExit, so that a stopped member commits and leaves, and others need not wait for its timeout."""
     raise SystemExit(128 + number)
 
 

@@ -1,4 +1,4 @@
-"""`seaweedmq table ...`: jobs on the Parquet files of a topic, on Spark; no broker is needed, but for `import`."""
+"""Commands `seaweedmq table ...`: jobs on a topic's Parquet files, on Spark; only `import` needs a broker."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +20,11 @@ from seaweedmq.cli.options import (
 )
 from seaweedmq.cli.output import EXIT_FAILED, Output, note, progress, say, show_done, show_json, show_rows
 from seaweedmq.cli.spark_session import spark_session
-from seaweedmq.codec.csv_tables import separator_of
+from seaweedmq.codec.imports.csv_text import separator_of
 from seaweedmq.core.files.compaction import TARGET_BYTES
 from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.topic import TopicName
-from seaweedmq.runtime.local_folder import LOCAL_STORAGE
+from seaweedmq.runtime.process.local_folder import LOCAL_STORAGE
 from seaweedmq.storage.snapshot import list_topics
 from seaweedmq.storage.store.files import open_store
 
@@ -35,20 +35,20 @@ app = typer.Typer(help="Compact, rebuild, verify, import and export the tables o
 
 MIB = 1024 * 1024
 Progress = Callable[[int, int], None]
-"""Is told how many bytes of how many are done."""
+"""Callback with the bytes that are done, and the total."""
 SHOWN_MAX = 20
-"""Problems and differences in a table; JSON has all of them."""
+"""Maximum number of problems and differences in a printed table; JSON has all of them."""
 
 
 def _local_storage() -> str:
-    """The storage of a `seaweedmq up` that was started in this folder.
+    """Return the storage of a `seaweedmq up` that was started in this folder.
 
     Raises:
-        typer.BadParameter: there is none.
+        typer.BadParameter: If there is none.
     """
     if not LOCAL_STORAGE.is_dir():
         raise typer.BadParameter(
-            f"missing, and there is no {LOCAL_STORAGE} here: give the root that the brokers were started with, or set "
+            f"missing, and there is no {LOCAL_STORAGE} here: give the root that the brokers use, or set "
             "SEAWEEDMQ_STORAGE"
         )
     return str(LOCAL_STORAGE.absolute())
@@ -59,13 +59,13 @@ StorageOption = Annotated[
     typer.Option(
         metavar="URI",
         envvar="SEAWEEDMQ_STORAGE",
-        help=f"Root of the storage, as the brokers were started with. Else {LOCAL_STORAGE}, as `up` makes it here.",
+        help=f"Set the root of the storage that the brokers use (SEAWEEDMQ_STORAGE, else {LOCAL_STORAGE} of `up`).",
         show_default=False,
         default_factory=_local_storage,
     ),
 ]
 MasterOption = Annotated[
-    str, typer.Option(metavar="URL", help="Where Spark runs; its executors need SeaweedMQ and the storage.")
+    str, typer.Option(metavar="URL", help="Set Spark's master; its executors need SeaweedMQ and the storage.")
 ]
 
 
@@ -74,11 +74,14 @@ def compact(
     context: typer.Context,
     topic: TopicArgument,
     storage: StorageOption,
-    target: Annotated[str, typer.Option(metavar="SIZE", help="Of the tables that are made, about.")] = "256MiB",
+    target: Annotated[str, typer.Option(metavar="SIZE", help="Set the target size of the tables.")] = "256MiB",
     master: MasterOption = "local[*]",
     output: OutputOption = None,
 ) -> None:
-    """Merge small tables into large ones. Brokers may go on, and so may readers; it may be stopped at any time."""
+    """Merge small tables into large ones.
+
+    Brokers and readers may run meanwhile, and the command may be stopped at any time.
+    """
     common = Common.of(context, None, output)
     target_bytes = size_bytes(target) or TARGET_BYTES
     with _tables("compact", topic, storage, master) as tables:
@@ -112,7 +115,7 @@ def verify(
     master: MasterOption = "local[*]",
     output: OutputOption = None,
 ) -> None:
-    """Prove that tables are sound and logs hold the same records. Exit status 1 if they do not."""
+    """Verify that tables are sound and log files hold the same records; exit with status 1 otherwise."""
     common = Common.of(context, None, output)
     with _tables("verify", topic, storage, master) as tables:
         from seaweedmq.spark import jobs
@@ -133,7 +136,7 @@ def verify(
         show_rows(differences[:SHOWN_MAX], ["path", "offset", "column", "difference"], common.output)
     else:
         records = f"{found.records:,} records in {found.tables:,} tables"
-        say(f"{found.topic} is sound: {records}, and {found.compared:,} records in logs are the same")
+        say(f"{found.topic} is sound: {records}, and {found.compared:,} records in log files are the same")
     if differences:
         note(f"error: {len(differences)} files of {found.topic} differ, the first is {differences[0]['path']}")
         raise typer.Exit(EXIT_FAILED)
@@ -147,7 +150,7 @@ def rebuild(
     master: MasterOption = "local[*]",
     output: OutputOption = None,
 ) -> None:
-    """Make missing and damaged tables again from the logs that are there, and the Delta log from the tables."""
+    """Rebuild missing and damaged tables from the existing log files, and the Delta log from the tables."""
     common = Common.of(context, None, output)
     with _tables("rebuild", topic, storage, master) as tables:
         from seaweedmq.spark import jobs
@@ -160,8 +163,8 @@ def rebuild(
         "problems": [str(error) for error in found.problems],
         "delta_version": found.version,
     }
-    done = f"{found.topic}: {len(found.made):,} tables were made again"
-    show_done(fields, f"{done}, {len(found.replaced):,} in the place of damaged ones", common.output)
+    done = f"{found.topic}: {len(found.made):,} tables were rebuilt"
+    show_done(fields, f"{done}, {len(found.replaced):,} of them to replace damaged ones", common.output)
     _end(found.problems)
 
 
@@ -171,16 +174,16 @@ def history(
     topic: TopicArgument,
     storage: StorageOption,
     master: Annotated[
-        str, typer.Option(metavar="URL", help="Taken as by the other jobs; Spark is not needed here.")
+        str, typer.Option(metavar="URL", help="Accept Spark's master, like the other jobs; unused here.")
     ] = "local[*]",
     output: OutputOption = None,
 ) -> None:
-    """Show the versions of the topic's Delta table, the newest first."""
+    """Show the versions of the topic's Delta table, newest first."""
     common = Common.of(context, None, output)
     root = _topic_folder(storage, topic)
-    from seaweedmq.storage.tables import delta_versions
+    from seaweedmq.storage.tables.delta import versions
 
-    rows = [asdict(version) for version in reversed(delta_versions.history(root, TopicName.parse(topic)))]
+    rows = [asdict(version) for version in reversed(versions.history(root, TopicName.parse(topic)))]
     columns = list(rows[0]) if rows else []
     show_rows(rows, columns, common.output, empty="no versions")
 
@@ -189,20 +192,22 @@ def history(
 def import_(
     context: typer.Context,
     topic: TopicArgument,
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files or folders.", show_default=False)],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Name files or folders.", show_default=False)],
     storage: StorageOption,
     format_: Annotated[
-        str, typer.Option("--format", metavar="parquet|csv|json", help="What the files are.")
+        str, typer.Option("--format", metavar="parquet|csv|json", help="Set the format of the files.")
     ] = "parquet",
-    key: Annotated[str | None, typer.Option(metavar="COLUMN", help="What becomes the key.", show_default=False)] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Use this column as the key.", show_default=False)
+    ] = None,
     timestamp: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="What becomes the timestamp.", show_default=False)
+        str | None, typer.Option(metavar="COLUMN", help="Use this column as the timestamp.", show_default=False)
     ] = None,
     separator: Annotated[
         str | None,
         typer.Option(
             metavar="CHARACTER",
-            help="Between the columns of CSV (default: a comma), like ';' or tab.",
+            help="Set the separator of CSV columns, like ';' or tab (comma).",
             show_default=False,
         ),
     ] = None,
@@ -212,13 +217,13 @@ def import_(
 ) -> None:
     """Publish the rows of files to a topic, as fast as its brokers take them.
 
-    Of a folder of folders like day=1, day is a column.
+    In a folder with subfolders like day=1, day is a column.
     """
     common = Common.of(context, bootstrap, output)
     if format_ not in ("parquet", "csv", "json"):
         raise typer.BadParameter(f"format {format_!r} is not parquet, csv or json")
     if separator is not None and format_ != "csv":
-        raise typer.BadParameter("it is for --format csv", param_hint="--separator")
+        raise typer.BadParameter("it needs --format csv", param_hint="--separator")
     options = {} if separator is None else {"sep": separator_of(separator)}
     with _tables("import", topic, storage, master) as tables:
         from seaweedmq.spark import jobs
@@ -240,12 +245,14 @@ def import_(
 def export(
     context: typer.Context,
     topic: TopicArgument,
-    iceberg: Annotated[str, typer.Option(metavar="CATALOG", help="Where to register them.", show_default=False)],
+    iceberg: Annotated[
+        str, typer.Option(metavar="CATALOG", help="Name the catalog to register them in.", show_default=False)
+    ],
     storage: StorageOption,
     on_missing: OnMissingOption = OnMissing.FAIL,
     output: OutputOption = None,
 ) -> None:
-    """Register the topic's Parquet files with a catalog of Iceberg; nothing is copied."""
+    """Register the topic's Parquet files with an Iceberg catalog; nothing is copied."""
     common = Common.of(context, None, output)
     name = checked_topic(topic)
     root = _topic_folder(storage, name)
@@ -259,21 +266,22 @@ def export(
 
 
 def _topic_folder(storage: str, topic: str) -> Path:
-    """Root of the storage, before Spark is started in vain.
+    """Return the root of the storage, checked before Spark is started in vain.
 
     Raises:
-        InvalidArgument: there is no such directory. NotFound: no such topic.
+        InvalidArgument: If the storage is not a directory.
+        NotFound: If no such topic exists.
     """
     root = open_store(storage).root
     if not root.is_dir():
-        raise InvalidArgument(f"storage {root} is not a directory: give the root that the brokers were started with")
+        raise InvalidArgument(f"storage {root} is not a directory: give the root that the brokers use")
     if TopicName.parse(topic) not in list_topics(root):
         raise NotFound(f"no topic {topic} in {root}")
     return root
 
 
 class _Tables(TypedDict):
-    """Arguments of a job of ``seaweedmq.spark.jobs``."""
+    """The arguments of a job of ``seaweedmq.spark.jobs``."""
 
     spark: "SparkSession"
     storage: str
@@ -283,10 +291,13 @@ class _Tables(TypedDict):
 
 @contextlib.contextmanager
 def _tables(what: str, topic: str, storage: str, master: str) -> Iterator[_Tables]:
-    """The tables of a topic that is there, Spark to work on them, and a bar.
+    """Yield the arguments of a job on an existing topic, with a Spark session and a progress bar.
 
     Raises:
-        InvalidArgument, NotFound: as ``_topic_folder``. Unsupported, SeaweedMQError: as ``spark_session``.
+        InvalidArgument: If the storage is not a directory.
+        NotFound: If no such topic exists.
+        Unsupported: If PySpark or Java is missing or too old.
+        SeaweedMQError: If Spark fails in the block.
     """
     name = checked_topic(topic)
     _topic_folder(storage, name)
@@ -301,7 +312,7 @@ def _tables(what: str, topic: str, storage: str, master: str) -> Iterator[_Table
 
 
 def _end(problems: Sequence[Exception]) -> None:
-    """Exit status 1 if there are some, with the first of them."""
+    """Exit with status 1 if there are problems, and print the first of them."""
     if problems:
         more = f" (and {len(problems) - 1} more: --output json shows all)" if len(problems) > 1 else ""
         note(f"error: {problems[0]}{more}")

@@ -1,4 +1,4 @@
-"""`seaweedmq topic ...`: create, list, describe, alter, delete, delete-records."""
+"""Commands `seaweedmq topic ...`: create, list, describe, alter, delete, delete-records."""
 
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -29,38 +29,41 @@ app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_ar
 DurabilityOption = Annotated[
     Durability | None,
     typer.Option(
-        help="When a record counts as kept (stored with one replica, replicated with more).", show_default=False
+        help="Set when a record is acknowledged (stored with one replica, replicated with more).", show_default=False
     ),
 ]
 ScalingOption = Annotated[
-    Scaling | None, typer.Option(help="May the cluster split and merge its segments (auto)?", show_default=False)
+    Scaling | None, typer.Option(help="Let the cluster split and merge segments (auto).", show_default=False)
 ]
 RetentionOption = Annotated[
     str | None,
-    typer.Option(metavar="DURATION", help="Keep records this long, like 7d; none: for ever.", show_default=False),
+    typer.Option(metavar="DURATION", help="Keep records this long, like 7d; none: no limit.", show_default=False),
 ]
 RetentionBytesOption = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="Keep this much a topic, like 10GiB; none: no limit.", show_default=False),
+    typer.Option(
+        metavar="SIZE", help="Keep this many bytes of a topic, like 10GiB; none: no limit.", show_default=False
+    ),
 ]
 TargetBytesOption = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="What one segment should carry a second, like 16MiB; twice as much is split. none: as the cluster's "
-        "settings say.",
+        help="Set the target bytes per second of a segment, like 16MiB; twice as much is split. none: the cluster's "
+        "setting.",
         show_default=False,
     ),
 ]
 TargetRecordsOption = Annotated[
-    str | None, typer.Option(metavar="N", help="The same in records a second.", show_default=False)
+    str | None,
+    typer.Option(metavar="N", help="Set the target records per second of a segment, likewise.", show_default=False),
 ]
 ConfigOption = Annotated[
     list[str] | None,
     typer.Option(
         "--config",
         metavar="NAME=VALUE",
-        help="A setting by the name it has in Kafka, like segment.ms=60000; NAME= removes it. May be given many times.",
+        help="Set a Kafka setting by name, like segment.ms=60000; NAME= removes it. May be repeated.",
         show_default=False,
     ),
 ]
@@ -68,7 +71,7 @@ AutoCompactOption = Annotated[
     bool | None,
     typer.Option(
         "--auto-compact/--no-auto-compact",
-        help="Brokers merge its small Parquet files into larger ones, on the side (no).",
+        help="Let brokers merge small Parquet files into larger ones in the background (no).",
         show_default=False,
     ),
 ]
@@ -89,19 +92,23 @@ SEGMENT_COLUMNS = [
 @app.command()
 def create(
     context: typer.Context,
-    topics: Annotated[list[str], typer.Argument(metavar="NAMESPACE/NAME...", help="The topics.", show_default=False)],
-    segments: Annotated[int, typer.Option(min=1, help="Key ranges to begin with.")] = 1,
+    topics: Annotated[
+        list[str], typer.Argument(metavar="NAMESPACE/NAME...", help="Name the topics.", show_default=False)
+    ],
+    segments: Annotated[int, typer.Option(min=1, help="Set the initial number of key ranges.")] = 1,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, help="Partitions as Kafka has them, instead of key ranges.", show_default=False),
+        typer.Option(min=1, help="Set the number of Kafka partitions, instead of key ranges.", show_default=False),
     ] = None,
-    replicas: Annotated[int, typer.Option(min=1, help="Brokers that hold each record until it is a file.")] = 1,
+    replicas: Annotated[
+        int, typer.Option(min=1, help="Set the number of brokers that hold each record until it is in a file.")
+    ] = 1,
     durability: DurabilityOption = None,
     scaling: ScalingOption = None,
     schema: Annotated[
         Path | None,
         typer.Option(
-            help='Columns of its records: a Parquet or Arrow file, or JSON like {"id": "int64", "name": "string"}.',
+            help='Read the columns from a Parquet or Arrow file, or JSON like {"id": "int64", "name": "string"}.',
             show_default=False,
         ),
     ] = None,
@@ -114,7 +121,7 @@ def create(
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Create a topic, or several that are alike."""
+    """Create a topic, or several with the same settings."""
     common = Common.of(context, bootstrap, output)
     names = [checked_topic(topic) for topic in topics]
     arrow_schema = read_schema(schema) if schema else None
@@ -192,14 +199,14 @@ def alter(
     target_records: TargetRecordsOption = None,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, help="How many there are to be: some are added, none is taken away.", show_default=False),
+        typer.Option(min=1, help="Set the number of partitions; it can only grow.", show_default=False),
     ] = None,
     auto_compact: AutoCompactOption = None,
     config: ConfigOption = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Change a topic; what is not named stays as it is."""
+    """Change the named settings of a topic; others stay."""
     common = Common.of(context, bootstrap, output)
     changes = with_auto_compact(config, auto_compact)
     named = (durability, scaling, retention, retention_bytes, target_bytes, target_records, partitions)
@@ -210,7 +217,7 @@ def alter(
         )
     name = checked_topic(topic)
     limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
-    changed_configs({}, changes)  # what is no NAME=VALUE is refused before anything is dialled
+    changed_configs({}, changes)  # rejects a malformed NAME=VALUE before a connection is opened
     with common.connect() as client:
         configs = None
         if changes:
@@ -245,17 +252,20 @@ def delete(
 def delete_records(
     context: typer.Context,
     topic: TopicArgument,
-    partition: Annotated[int, typer.Option(min=0, help="Its number.", show_default=False)],
+    partition: Annotated[int, typer.Option(min=0, help="Set the number of the partition.", show_default=False)],
     before: Annotated[
         int,
         typer.Option(
-            min=0, metavar="OFFSET", help="The first offset that is kept, at most the end.", show_default=False
+            min=0, metavar="OFFSET", help="Set the first offset to keep, at most the end.", show_default=False
         ),
     ],
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Delete the records of a partition before an offset. Nobody is given them any more; their files go by and by."""
+    """Delete the records of a partition before an offset.
+
+    They are never delivered again; their files are removed later.
+    """
     common = Common.of(context, bootstrap, output)
     name = checked_topic(topic)
     with common.connect() as client:
@@ -265,13 +275,13 @@ def delete_records(
 
 
 def with_auto_compact(config: list[str] | None, auto_compact: bool | None) -> list[str]:
-    """It is a setting by name; not to have it is to leave it out."""
+    """Return the settings with auto-compact, which is a setting by name; without it, the setting is left out."""
     own = {None: [], True: [f"{AUTO_COMPACT}=true"], False: [f"{AUTO_COMPACT}="]}
     return [*(config or ()), *own[auto_compact]]
 
 
 class _Limits(NamedTuple):
-    """None: not named; 0: no limit, or no target of its own."""
+    """The limits that the user named: None is not named, and 0 removes the limit or the topic's own target."""
 
     retention_s: float | None
     retention_bytes: int | None
@@ -282,6 +292,7 @@ class _Limits(NamedTuple):
     def read(
         cls, retention: str | None, retention_bytes: str | None, target_bytes: str | None, target_records: str | None
     ) -> "_Limits":
+        """Parse the limits; raises typer.BadParameter."""
         return cls(
             None if retention is None else duration_s(retention),
             None if retention_bytes is None else size_bytes(retention_bytes),

@@ -1,4 +1,4 @@
-"""`seaweedmq up`: a whole local cluster in the foreground."""
+"""Command `seaweedmq up`: a whole local cluster in the foreground."""
 
 import asyncio
 from pathlib import Path
@@ -10,42 +10,49 @@ from seaweedmq.cli.output import note, say
 from seaweedmq.cli.servers.config_file import read_config
 from seaweedmq.cli.servers.kafka import check_packages
 from seaweedmq.cli.servers.process import LogLevel, die_with_parent, until_signal
-from seaweedmq.runtime.local_folder import LOCAL_DATA
+from seaweedmq.runtime.process.local_folder import LOCAL_DATA
 
 
 def up(
-    brokers: Annotated[int, typer.Option(min=1, max=64, help="How many brokers.")] = 3,
+    brokers: Annotated[int, typer.Option(min=1, max=64, help="Set the number of brokers.")] = 3,
     data: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where etcd and the brokers keep everything; a restart serves it again.")
+        Path, typer.Option(metavar="DIR", help="Set the folder of etcd and the storage; a restart serves it again.")
     ] = LOCAL_DATA,
     port: Annotated[
-        int, typer.Option(min=0, max=65_000, help="Of the first broker; the others follow. 0: any free ports.")
+        int, typer.Option(min=0, max=65_000, help="Set the first broker's port; others follow. 0: any free ports.")
     ] = 17777,
     kafka_port: Annotated[
         int | None,
         typer.Option(
             min=0,
             max=65_000,
-            help="Listen for Kafka clients, too: the first broker here, the others follow. 0: any free ports.",
+            help="Set the first broker's port for Kafka clients; others follow. 0: any free ports (none).",
             show_default=False,
         ),
     ] = None,
     etcd: Annotated[
         str | None,
-        typer.Option(metavar="ENDPOINTS", help="A running etcd instead of one of its own.", show_default=False),
+        typer.Option(metavar="ENDPOINTS", help="Use a running etcd instead of starting one.", show_default=False),
     ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="TOML settings of the brokers.", exists=True, dir_okay=False, show_default=False
+            metavar="FILE",
+            help="Read the brokers' settings from a TOML file.",
+            exists=True,
+            dir_okay=False,
+            show_default=False,
         ),
     ] = None,
     log_level: Annotated[
-        LogLevel, typer.Option(case_sensitive=False, help="What brokers log on stderr.", envvar="SEAWEEDMQ_LOG")
+        LogLevel,
+        typer.Option(
+            case_sensitive=False, help="Set the lowest level that brokers log on stderr.", envvar="SEAWEEDMQ_LOG"
+        ),
     ] = LogLevel.WARNING,
     parent_pid: Annotated[int | None, typer.Option(hidden=True, help="Stop when this parent process ends.")] = None,
 ) -> None:
-    """Run etcd and brokers on 127.0.0.1 until Ctrl-C or SIGTERM, then stop all of it cleanly."""
+    """Run etcd and brokers on 127.0.0.1 until Ctrl-C or SIGTERM, then stop them cleanly."""
     if parent_pid is not None:
         die_with_parent(parent_pid)
     options = ["--log-level", log_level]
@@ -55,7 +62,7 @@ def up(
     if kafka_port is not None:
         check_packages()
 
-    # Here, so that commands that only talk to brokers do not load etcd's client.
+    # Lazy import: commands that only query brokers need no client of etcd.
     from seaweedmq.cli.servers.local_cluster import local_cluster
 
     async def run() -> None:

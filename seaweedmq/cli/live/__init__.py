@@ -1,3 +1,4 @@
-"""Live views: the same question again every second (``watch``), and what the answers look like (``views``).
+"""Live views: a query repeated every second (``watch``), and the layout of its results (``views``).
+
 Imports no other folder of the command line.
 """

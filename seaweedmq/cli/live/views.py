@@ -1,4 +1,4 @@
-"""What the live views look like: values in, rich renderables out."""
+"""Layout of the live views: values in, rich renderables out."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ from seaweedmq.model.topic import Topic
 
 DECISIONS_SHOWN_MAX = 8
 SEGMENTS_SHOWN_MAX = 24
-"""Rows of the legend; of a topic with more segments those with the highest rates."""
+"""Maximum number of rows of the legend: the segments with the highest rates."""
 COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "bright_red", "bright_green", "bright_yellow")
 KIND_STYLES: Mapping[str, str] = {
     DecisionKind.SPLIT: "green",
@@ -32,7 +32,7 @@ FULL_CPU_SHARE = 0.9
 
 
 def cluster_view(status: ClusterStatus, now_us: int) -> RenderableType:
-    """The brokers with their load, and what the leader decided last."""
+    """Return the view of the brokers with their load, and of the leader's last decisions."""
     lacking, broken = status.under_replicated_segments, status.unrecoverable_segments
     head = Text.assemble(
         ("cluster", "bold"),
@@ -77,7 +77,7 @@ def topic_view(
     now_us: int,
     width: int,
 ) -> RenderableType:
-    """The ring of a topic as a bar of ``width`` cells with its legend, rates, and the decisions about it."""
+    """Return the view of a topic: its ring as a bar of ``width`` cells with a legend, rates, and decisions about it."""
     rates = {s.segment: s for s in stats}
     open_segments = sorted((s for s in found.segments if s.is_open), key=lambda s: s.slots)
     colours = colours_of(open_segments)
@@ -101,7 +101,7 @@ def topic_view(
 
 
 def colours_of(open_segments: Sequence[Segment]) -> dict[int, str]:
-    """A colour for each segment, in ring order: by its id, so that it keeps it, unless the one before has the same."""
+    """Return a stable color for each segment, by its id unless its neighbor in ring order has the same."""
     colours: dict[int, str] = {}
     before = ""
     for segment in open_segments:
@@ -113,9 +113,12 @@ def colours_of(open_segments: Sequence[Segment]) -> dict[int, str]:
 
 
 def ring_bar(ring: KeyRange, open_segments: Sequence[Segment], colours: Mapping[int, str], width: int) -> Text:
-    """One line of ``width`` cells for the whole ring. Each segment begins with a line and has its id in it where there
-    is room. It has as many cells as its share of the slots, and one more, so that the narrowest, which may carry the
-    most, is seen; only of a ring with more segments than cells some are not."""
+    """Return one line of ``width`` cells for the whole ring.
+
+    Each segment begins with a line and shows its id if there is room. It has as many cells as its share of the slots
+    and one more, so that the narrowest, which may have the highest load, is visible. Segments are hidden only if there
+    are more of them than cells.
+    """
     extra = 1 if len(open_segments) <= width else 0
     shared = width - extra * len(open_segments)
 
@@ -170,7 +173,7 @@ def _settings(topic: Topic) -> str:
         targets.append(_bytes_per_s(topic.target_bytes_per_s))
     if topic.target_records_per_s is not None:
         targets.append(f"{topic.target_records_per_s:,.0f} records/s")
-    aim = f", {' and '.join(targets)} a segment" if targets else ""
+    aim = f", {' and '.join(targets)} per segment" if targets else ""
     return f"{topic.durability.value}, {_count(topic.replicas, 'replica')}, scaling {topic.scaling.value}{aim}"
 
 
@@ -178,7 +181,7 @@ def _settings(topic: Topic) -> str:
 
 
 def _decisions(decisions: Sequence[Decision], now_us: int) -> RenderableType:
-    """The last ones, the newest first."""
+    """Return the last decisions, newest first."""
     if not decisions:
         return Text("no decisions of this leader yet", style="dim")
     table = _table("decided", "what", "segments")
@@ -188,7 +191,7 @@ def _decisions(decisions: Sequence[Decision], now_us: int) -> RenderableType:
             f"{_age(now_us - decision.at_us)} ago",
             Text(decision.kind, style=KIND_STYLES.get(decision.kind, "")),
             f"{decision.topic}#{','.join(map(str, decision.segments))}",
-            Text(decision.reason),  # not markup, whatever it holds
+            Text(decision.reason),  # no markup: it may hold any text
         )
     return table
 

@@ -1,6 +1,6 @@
-"""Live views: the same question again every second, until Ctrl-C.
+"""Loop of the live views, which repeats a query every second until Ctrl-C.
 
-On a terminal the picture is drawn over the last one; in a pipe one plain picture, or JSON line, follows the other.
+On a terminal each view replaces the last one; in a pipe plain views, or JSON lines, follow one another.
 """
 
 import logging
@@ -45,20 +45,22 @@ def topic(admin: "seaweedmq.Admin", name: str, output: Output) -> None:
 
 
 def read_topic(admin: "seaweedmq.Admin", name: str) -> TopicFacts:
-    """All that is known of a topic now, and of the leader's decisions. Raises NotFound."""
+    """Return a topic's description and statistics, and the leader's decisions; raises NotFound."""
     return admin.describe_topic(name), read_stats(admin, name), admin.cluster_status().decisions
 
 
 def read_stats(admin: "seaweedmq.Admin", name: str) -> tuple[SegmentStats, ...]:
-    """Return the figures of the topic's open segments; none while a primary does not answer, which hides nothing else.
+    """Return the statistics of the topic's open segments; none while a primary does not answer.
+
+    The caller shows everything else meanwhile.
 
     Raises:
-        NotFound: If there is no such topic.
+        NotFound: If no such topic exists.
     """
     try:
         return admin.topic_stats(name)
     except Unavailable as error:
-        log.debug("no figures of %s: %s", name, error)
+        log.debug("statistics unavailable: %s: %s", name, error)
         return ()
 
 
@@ -75,7 +77,7 @@ def _watch(
         else:
             _every_second(lambda: _print_plain(view(read(), BAR_WIDTH_IN_PIPE)))
     except KeyboardInterrupt:
-        return  # the way to end it
+        return  # the regular end of a watch
 
 
 def _print_plain(view: RenderableType) -> None:

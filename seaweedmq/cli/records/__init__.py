@@ -1,3 +1,4 @@
-"""Records in and out as text and files: CSV, JSON lines, Parquet, schemas.
+"""Conversion of records from and to text and files: CSV, JSON lines, Parquet, schemas.
+
 Imports no other folder of the command line.
 """

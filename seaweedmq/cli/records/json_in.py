@@ -1,4 +1,7 @@
-"""JSON lines in: `publish --format jsonl` takes back what `subscribe --format jsonl` prints. ``json_out`` says what."""
+"""Reader of JSON lines: `publish --format jsonl` accepts the lines that `subscribe --format jsonl` prints.
+
+``json_out`` defines their format.
+"""
 
 import base64
 import binascii
@@ -14,7 +17,7 @@ import pyarrow.json
 
 from seaweedmq.cli.records.json_out import BASE64, NOT_FINITE
 from seaweedmq.cli.records.source import Source, line_blocks
-from seaweedmq.codec.foreign_text import text_of
+from seaweedmq.codec.imports.foreign_text import text_of
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.errors import InvalidArgument
 
@@ -32,13 +35,13 @@ Row = dict[str, Any]
 
 
 def read(source: Source, schema: pa.Schema | None, key: str | None) -> Iterator[pa.Table]:
-    """Tables of the lines of a source; blank lines are passed over, and blanks around an object.
+    """Yield tables of a source's lines; skips blank lines, and blanks around an object.
 
-    On a plain topic each line is a record as above, or with ``key`` any object: its text is the value and that field
-    the key. On a topic with a schema each line is a row, or a record whose ``value`` is a row.
+    On a plain topic each line is a record as in ``json_out``, or with ``key`` any object: its text is the value and
+    that field the key. On a topic with a schema each line is a row, or a record whose ``value`` is a row.
 
     Raises:
-        InvalidArgument: a line is not JSON or does not fit; the message says which.
+        InvalidArgument: If a line is not JSON or does not fit; the message has its number.
     """
     first_line = 1
     as_records: bool | None = None if schema is not None and "value" not in schema.names else False
@@ -59,7 +62,7 @@ def read(source: Source, schema: pa.Schema | None, key: str | None) -> Iterator[
 
 
 def _line_numbers(lines: Sequence[bytes], row_count: int, first_line: int) -> Sequence[int]:
-    """The number of each line that is a row."""
+    """Return the line number of each row."""
     if row_count == len(lines):
         return range(first_line, first_line + len(lines))
     return [first_line + index for index, line in enumerate(lines) if line]
@@ -67,12 +70,12 @@ def _line_numbers(lines: Sequence[bytes], row_count: int, first_line: int) -> Se
 
 def _parse(lines: Sequence[bytes], first_line: int) -> list[Row]:
     try:
-        # One call for all lines is three times as fast as a call a line.
+        # One call for all lines is three times as fast as a call per line.
         rows = json.loads(b"[" + b",".join(line for line in lines if line) + b"]")
         if len(rows) == sum(1 for line in lines if line) and all(isinstance(row, dict) for row in rows):
             return list(rows)
     except ValueError:
-        pass  # the slow way finds the line and says what is wrong with it
+        pass  # the slow way finds the line and the reason
     return [_parse_line(line, first_line + index) for index, line in enumerate(lines) if line]
 
 
@@ -108,8 +111,8 @@ def _explain_plain(rows: list[Row], numbers: Sequence[int]) -> None:
         if unknown or "value" not in row:
             wrong = f"has a field {unknown[0]!r}" if unknown else 'has no "value"'
             raise InvalidArgument(
-                f'line {number} {wrong}: on a topic without schema a line is {{"key", "value", "headers"}}; '
-                "to publish whole objects name the field that is their key with --key, or use --format lines"
+                f'line {number} {wrong}: on a topic without a schema a line is {{"key", "value", "headers"}}; '
+                "to publish whole objects, name their key field with --key, or use --format lines"
             )
 
 
@@ -123,7 +126,7 @@ def _keyed_table(lines: Sequence[bytes], rows: list[Row], key: str, numbers: Seq
 
 
 def _envelope(rows: list[Row], numbers: Sequence[int]) -> dict[str, pa.Array]:
-    """The columns `_key`, `_timestamp` and `_headers`, those that any row has."""
+    """Return the columns `_key`, `_timestamp` and `_headers`, if any row has them."""
     present = set().union(*rows)
     columns: dict[str, pa.Array] = {}
     pairs = list(zip(rows, numbers, strict=True))
@@ -138,7 +141,7 @@ def _envelope(rows: list[Row], numbers: Sequence[int]) -> dict[str, pa.Array]:
 
 
 def _bytes(value: Any, encoding: str | None, what: str, number: int) -> bytes | None:
-    """Bytes of a JSON value: text as UTF-8, base64 if so marked, anything else as JSON text."""
+    """Return the bytes of a JSON value: UTF-8 of text, decoded base64 if so marked, otherwise JSON text."""
     if value is None:
         return None
     if encoding is None:
@@ -146,15 +149,15 @@ def _bytes(value: Any, encoding: str | None, what: str, number: int) -> bytes | 
             return (value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))).encode()
         except UnicodeEncodeError as error:
             raise InvalidArgument(
-                f"line {number}: {what} has half a pair of surrogates ({error.object[error.start]!a}), which no text "
-                "has: correct it, or give the bytes as base64"
+                f"line {number}: {what} has a lone surrogate ({error.object[error.start]!a}), which text cannot "
+                "hold: correct it, or give the bytes as base64"
             ) from None
     if encoding != BASE64 or not isinstance(value, str):
-        raise InvalidArgument(f'line {number}: {what}_encoding {encoding!r} is not known: leave it out or say "base64"')
+        raise InvalidArgument(f'line {number}: {what}_encoding {encoding!r} is unknown: leave it out or set "base64"')
     try:
         return base64.b64decode(value, validate=True)
     except binascii.Error as error:
-        raise InvalidArgument(f"line {number}: {what} is marked as base64 and is not: {error}") from None
+        raise InvalidArgument(f"line {number}: {what} is marked as base64 but is not: {error}") from None
 
 
 def _moment(value: Any, number: int) -> datetime:
@@ -208,7 +211,7 @@ def _typed_records(rows: list[Row], schema: pa.Schema, numbers: Sequence[int]) -
 
 
 def _typed_rows(rows: list[Row], schema: pa.Schema, numbers: Sequence[int]) -> pa.Table:
-    """Rows by the schema, with the conversions of Arrow's JSON reader: times, decimals and bytes are text."""
+    """Return rows as a table, converted as by Arrow's JSON reader: times, decimals and bytes are text."""
     wire = pa.schema([pa.field(f.name, pa.string() if _is_text_in_json(f.type) else f.type) for f in schema])
     try:
         return _convert(rows, wire, schema)
@@ -240,7 +243,7 @@ def _convert(rows: list[Row], wire: pa.Schema, schema: pa.Schema) -> pa.Table:
 
 
 def _not_finite(rows: list[Row], schema: pa.Schema) -> dict[str, pa.Array]:
-    """The columns of floats with a value that Arrow's JSON reader takes for none."""
+    """Return the float columns with a value that Arrow's JSON reader rejects."""
     columns: dict[str, pa.Array] = {}
     for field in schema:
         if _has_floats(field.type) and any(_is_special(row.get(field.name)) for row in rows):
@@ -263,7 +266,7 @@ def _has_floats(kind: pa.DataType) -> bool:
 
 
 def _floats(value: Any, kind: pa.DataType) -> Any:
-    """The same value, with numbers for the names of numbers where the type has numbers."""
+    """Return the value with floats in place of the names of special numbers."""
     if pa.types.is_floating(kind):
         return float(value) if isinstance(value, str) and value in _NOT_FINITE else value
     if isinstance(value, list) and kind.num_fields == 1:
@@ -280,13 +283,13 @@ def _floats(value: Any, kind: pa.DataType) -> Any:
 def _read_json(rows: list[Row], schema: pa.Schema) -> pa.Table:
     text = "\n".join(map(json.dumps, rows)).encode()
     options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
-    # One block, so that one object may be as long as a line may.
+    # One block, so that one object may be as long as a line.
     whole = pa.json.ReadOptions(block_size=len(text) + 1, use_threads=False)
     return pa.json.read_json(io.BytesIO(text), read_options=whole, parse_options=options)
 
 
 def _lacking(wire: pa.Schema, error: Exception) -> str:
-    """The column that Arrow's JSON reader does not read, and why."""
+    """Return the column that Arrow's JSON reader cannot read, with its reason."""
     for field in wire:
         try:
             _read_json([{}], pa.schema([field]))

@@ -1,11 +1,11 @@
-"""JSON lines out: how `subscribe --format jsonl` prints records. ``json_in`` reads them back.
+"""Writer of JSON lines for `subscribe --format jsonl`; ``json_in`` reads them back.
 
 A record of a plain topic is `{"segment", "offset", "timestamp", "key", "value", "headers"}`; in topics with partitions
-`"partition"` follows the segment. Bytes that are not UTF-8
-are base64, and a field `key_encoding`, `value_encoding` or `headers_encoding` says `"base64"` (of headers: an object
-naming those concerned). Headers are an object, and where a name is repeated a list of `[name, value]`, in their order,
-with `[name, value, "base64"]` for bytes that are not UTF-8. A record of a topic with a schema has its columns as an
-object in `value`. JSON has no numbers that are none: they are the texts `"NaN"`, `"Infinity"` and `"-Infinity"`.
+`"partition"` follows the segment. Bytes that are not UTF-8 are base64, and a field `key_encoding`, `value_encoding` or
+`headers_encoding` is `"base64"` (for headers an object with the encoded names). Headers are an object. If a name is
+repeated they are a list of `[name, value]` in their order, with `[name, value, "base64"]` for bytes that are not UTF-8.
+A record of a topic with a schema has its columns as an object in `value`. JSON lacks special numbers: they are the
+texts `"NaN"`, `"Infinity"` and `"-Infinity"`.
 """
 
 import base64
@@ -20,17 +20,17 @@ from seaweedmq.codec.python_values import python_rows
 
 BASE64 = "base64"
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")
-"""In place of numbers that JSON has not, and as JavaScript, Java and protobuf write them."""
+"""Texts for numbers that JSON lacks, as JavaScript, Java and protobuf write them."""
 
 _quote = json.encoder.encode_basestring
 
 
 def lines(batch: pa.RecordBatch) -> bytes:
-    """Lines of a batch of records, in their order.
+    """Return the lines of a batch of records, in their order.
 
     Args:
-        batch: columns `_segment, _offset, _timestamp, _key, _headers` and `_value` or those of the topic's schema;
-            `_partition` if there are partitions.
+        batch: Columns `_segment, _offset, _timestamp, _key, _headers` and `_value` or those of the topic's schema; also
+            `_partition` in a topic with partitions.
     """
     values = _texts(batch.column("_value"), "value") if is_plain(batch) else row_texts(batch, marked=True)
     columns = (
@@ -50,7 +50,7 @@ def lines(batch: pa.RecordBatch) -> bytes:
 
 
 def _places(batch: pa.RecordBatch) -> list[Any]:
-    """Each record's segment, and then its partition if it has one."""
+    """Return the text of each record's segment, followed by its partition if it has one."""
     segments: list[Any] = batch.column("_segment").to_pylist()
     if "_partition" not in batch.schema.names:
         return segments
@@ -64,7 +64,7 @@ def is_plain(batch: pa.RecordBatch) -> bool:
 
 
 def row_texts(batch: pa.RecordBatch, *, marked: bool) -> list[str]:
-    """Each row's columns of the schema as a JSON object; ``marked`` adds `,"value_encoding":{...}` where base64 is."""
+    """Return each row's columns as a JSON object; ``marked`` adds `,"value_encoding":{...}` for base64."""
     texts = []
     for row in python_rows(batch.select([n for n in batch.schema.names if not n.startswith("_")])):
         encoded: list[str] = []
@@ -76,7 +76,7 @@ def row_texts(batch: pa.RecordBatch, *, marked: bool) -> list[str]:
 
 
 def _plain(value: Any, name: str, encoded: list[str]) -> Any:
-    """A value as JSON has it; ``encoded`` collects the columns in which bytes had to be base64."""
+    """Return a value as JSON can hold it; ``encoded`` collects the columns with bytes in base64."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
@@ -99,11 +99,11 @@ def _name_of(value: float) -> str:
 
 
 def _texts(column: pa.Array, what: str) -> list[str]:
-    """A binary column as JSON: quoted text, null, or base64 followed by the field that says so."""
+    """Return a binary column as JSON: quoted text, null, or base64 followed by its encoding field."""
     if column.null_count == len(column):
         return ["null"] * len(column)
     try:
-        texts = column.cast(pa.string()).to_pylist()  # checks UTF-8 for all at once
+        texts = column.cast(pa.string()).to_pylist()  # checks the UTF-8 of all at once
     except pa.ArrowInvalid:
         return [_text(value, what) for value in column.to_pylist()]
     if column.null_count:
@@ -121,7 +121,7 @@ def _text(value: bytes | None, what: str) -> str:
 
 
 def _times(column: pa.Array) -> list[str]:
-    """Each distinct time is formatted once: most records of a batch share theirs."""
+    """Format each distinct time once: most records of a batch share theirs."""
     coded = column.dictionary_encode()
     texts = [f'"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"' for moment in coded.dictionary.to_pylist()]
     return [texts[index] for index in coded.indices.to_pylist()]

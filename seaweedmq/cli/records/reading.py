@@ -1,7 +1,7 @@
-"""Input formats of `publish`: each turns a source into Arrow tables, in bounded memory.
+"""Readers of the input formats of `publish`, which turn a source into Arrow tables in bounded memory.
 
 For a plain topic the tables have `_value` and, where given, `_key`, `_timestamp` and `_headers`; for a topic with a
-schema the schema's columns in place of `_value`.
+schema they have the schema's columns in place of `_value`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,9 +12,10 @@ import pyarrow.parquet
 
 from seaweedmq.cli.records import json_in
 from seaweedmq.cli.records.source import Source, line_blocks, pieces, seekable
-from seaweedmq.client.publish.framing import first_over_limit, over_limit
-from seaweedmq.client.publish.tables import as_table, fit, is_plain, schema_to_adopt
-from seaweedmq.codec import csv_tables
+from seaweedmq.client.publish.batches.framing import first_over_limit, over_limit
+from seaweedmq.client.publish.batches.tables import as_table, fit, is_plain, schema_to_adopt
+from seaweedmq.codec.imports import csv_tables
+from seaweedmq.codec.imports.csv_columns import Types
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import BrokerConfig
 
@@ -22,11 +23,11 @@ BATCH_ROWS = 65_536
 ARROW_FILE_MAGIC = b"ARROW1"
 FRAME_BYTES_MAX = BrokerConfig().frame_bytes_max
 _COLUMN_BYTES = 256
-"""A column takes at most so much of the frame of a record, beside the bytes of its value as text."""
+"""Maximum bytes that a column adds to a record's frame, beside its value as text."""
 
 
 class InputFormat(StrEnum):
-    """How records are written in the input."""
+    """The format of the input."""
 
     LINES = "lines"
     JSONL = "jsonl"
@@ -44,22 +45,26 @@ def check(
     *,
     frame_bytes_max: int = FRAME_BYTES_MAX,
     at: Callable[[], None] = lambda: None,
-) -> csv_tables.Types | None:
-    """Read a file to its end and back to its beginning: every record of it can be published.
+) -> Types | None:
+    """Read a file to its end and rewind it, to check that every record can be published.
 
     Args:
-        kind, source, schema, separator: as in :func:`tables`.
-        key: field or column that holds the key.
-        frame_bytes_max: limit of one frame at the brokers.
-        at: called after each table, once the source stands behind it.
+        kind: Format of the source.
+        source: Open input, as in :func:`tables`.
+        schema: Schema of the topic, as in :func:`tables`.
+        key: Field or column that holds the key.
+        separator: Separator of CSV columns; a comma by default.
+        frame_bytes_max: Limit of one frame at the brokers, in bytes.
+        at: Callback after each table, when the source is positioned behind it.
 
     Returns:
-        The types of its columns, for :func:`tables`, if it is CSV and they are not the topic's.
+        The column types for :func:`tables`, if the source is CSV and the topic does not set them.
 
     Raises:
-        InvalidArgument: as :func:`tables`, or a table does not fit the topic, or a record is larger than brokers take.
+        InvalidArgument: If the source is not in this format, a table does not fit the topic, or a record exceeds the
+            brokers' limit.
     """
-    types: csv_tables.Types | None = None
+    types: Types | None = None
     parts: Iterable[pa.Table] = ()
     if kind is InputFormat.CSV and schema is None:
         largest = 0
@@ -99,13 +104,16 @@ def check_table(
     """Check that a table can be published.
 
     Args:
-        kind, source, schema: as in :func:`tables`.
-        key: column that holds the key.
-        before: number of records of the source before the table.
-        frame_bytes_max: limit of one frame at the brokers.
+        kind: Format of the source.
+        source: Open input.
+        table: Table to check.
+        schema: Schema of the topic, as in :func:`tables`.
+        key: Column that holds the key.
+        before: Number of records of the source before the table.
+        frame_bytes_max: Limit of one frame at the brokers, in bytes.
 
     Raises:
-        InvalidArgument: If it does not fit the topic, or a record is larger than brokers take: names its line or
+        InvalidArgument: If the table does not fit the topic, or a record exceeds the limit; the message has its line or
             number.
     """
     given = as_table(table)
@@ -126,20 +134,20 @@ def tables(
     schema: pa.Schema | None,
     key: str | None,
     separator: str | None = None,
-    types: csv_tables.Types | None = None,
+    types: Types | None = None,
 ) -> Iterator[pa.Table]:
-    """The records of a source, table by table, in order.
+    """Yield the records of a source, table by table, in order.
 
     Args:
-        kind: how the source is written.
-        source: open input.
-        schema: of the topic; None for a plain topic, or one that will get the schema of the first table.
-        key: field that holds the key. Only JSON lines of a plain topic use it here; tables name it when they are sent.
-        separator: of the columns of CSV; a comma by default.
-        types: of the columns of CSV, as :func:`check` found them.
+        kind: Format of the source.
+        source: Open input.
+        schema: Schema of the topic; None for a plain topic, or one that will adopt the schema of the first table.
+        key: Field that holds the key. Only JSON lines of a plain topic use it here; the sender names it for tables.
+        separator: Separator of CSV columns; a comma by default.
+        types: Types of CSV columns, as :func:`check` found them.
 
     Raises:
-        InvalidArgument: the input is not in this format, or does not fit the topic.
+        InvalidArgument: If the input is not in this format, or does not fit the topic.
     """
     readers: dict[InputFormat, Callable[[], Iterator[pa.Table]]] = {
         InputFormat.LINES: lambda: _lines(source, schema),
@@ -170,7 +178,7 @@ def _parquet(source: Source) -> Iterator[pa.Table]:
 
 
 def _arrow(source: Source) -> Iterator[pa.Table]:
-    """An IPC file or an IPC stream; their first bytes tell which."""
+    """Yield the batches of an IPC file or stream, which the first bytes distinguish."""
     if source.file.peek(len(ARROW_FILE_MAGIC))[: len(ARROW_FILE_MAGIC)] != ARROW_FILE_MAGIC:
         for batch in pa.ipc.open_stream(source.file):
             yield pa.Table.from_batches([batch])

@@ -1,4 +1,4 @@
-"""Schemas that users give as files."""
+"""Reader of schemas that users give as files."""
 
 import json
 import re
@@ -14,10 +14,10 @@ PARQUET_MAGIC = b"PAR1"
 
 
 def read_schema(path: Path) -> pa.Schema:
-    """Schema of a Parquet file, an Arrow IPC file or stream, or a JSON object of column names and type names.
+    """Read the schema of a Parquet file, an Arrow IPC file or stream, or a JSON object of column names and types.
 
     Raises:
-        InvalidArgument: the file is none of these.
+        InvalidArgument: If the file is in another format.
     """
     content = path.read_bytes()[: 1 << 20] if path.is_file() else b""
     try:
@@ -30,7 +30,7 @@ def read_schema(path: Path) -> pa.Schema:
         return pa.ipc.open_stream(path.read_bytes()).schema
     except pa.ArrowInvalid as error:
         raise InvalidArgument(
-            f"{path} holds no schema: give a Parquet file, an Arrow file, or JSON like "
+            f"{path} does not hold a schema: give a Parquet file, an Arrow file, or JSON like "
             f'{{"id": "int64", "at": "timestamp[us, UTC]"}} ({error})'
         ) from error
 
@@ -44,7 +44,7 @@ def _from_json(path: Path, content: bytes) -> pa.Schema:
 
 
 def _type(path: Path, name: str, kind: object) -> pa.DataType:
-    """The type Arrow calls by this name, and the two whose parameters its aliases leave out."""
+    """Return Arrow's type of this name, including two types whose parameters Arrow's aliases leave out."""
     if isinstance(kind, str):
         if match := re.fullmatch(r"timestamp\[(s|ms|us|ns), *(?:tz=)?([^\]]+)\]", kind):
             return pa.timestamp(match[1], tz=match[2])

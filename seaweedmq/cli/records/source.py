@@ -1,4 +1,4 @@
-"""Where `publish` reads from: a file or stdin, in pieces of bounded size."""
+"""Input of `publish`: a file or stdin, in pieces of bounded size."""
 
 import contextlib
 import fcntl
@@ -16,9 +16,9 @@ from seaweedmq.errors import InvalidArgument
 
 PIECE_BYTES = 1 << 20
 LINGER_S = 0.02
-"""Longest time a piece is held back in the hope of more, so that a slow writer's lines go out as they come."""
+"""Longest time in seconds to wait for more input, so that a slow writer's lines are published as they come."""
 LINE_BYTES_MAX = 64 << 20
-"""Longest line. Longer ones are rejected while reading, so that any input takes bounded memory."""
+"""Longest line in bytes. Longer ones are rejected while reading, so that any input takes bounded memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +34,27 @@ class Source:
 
     @property
     def interactive(self) -> bool:
+        """Whether the input is a terminal."""
         return self.file.isatty()
 
     def position(self) -> int:
-        """Bytes read so far; meaningful for a regular file only."""
+        """Return the bytes read so far; 0 unless the input is a regular file."""
         return os.lseek(self.file.fileno(), 0, os.SEEK_CUR) if self.size_bytes is not None else 0
 
     def rewind(self) -> None:
-        """Read a regular file from its beginning again."""
+        """Return a regular file to its beginning."""
         self.file.seek(self.begin)
 
 
 @contextlib.contextmanager
 def open_source(name: str) -> Iterator[Source]:
-    """Open a file, or stdin for ``-``."""
+    """Open a file, or stdin for ``-``.
+
+    Raises:
+        InvalidArgument: If ``name`` is a folder.
+    """
     if name == "-":
-        # Not sys.stdin: that one's buffer would be closed or read ahead by whoever is given it.
+        # Not sys.stdin: consumers close its buffer or read ahead.
         file, name = open(0, "rb", closefd=False), "stdin"  # noqa: SIM115
         # A larger pipe means fewer, larger reads; not every pipe may be enlarged.
         with contextlib.suppress(OSError):
@@ -67,7 +72,7 @@ def open_source(name: str) -> Iterator[Source]:
 
 
 def pieces(file: io.BufferedReader) -> Iterator[bytes]:
-    """The input in pieces of about PIECE_BYTES, or what came within LINGER_S."""
+    """Yield the input in pieces of about PIECE_BYTES, or as much as arrives within LINGER_S."""
     fd = file.fileno()
     while data := os.read(fd, PIECE_BYTES):
         parts, size = [data], len(data)
@@ -82,10 +87,10 @@ def pieces(file: io.BufferedReader) -> Iterator[bytes]:
 
 
 def line_blocks(source: Source) -> Iterator[list[bytes]]:
-    """The lines of the input, without their newline, many at a time; the last needs no newline.
+    """Yield the lines of the input without their newline, many at a time; the last needs no newline.
 
     Raises:
-        InvalidArgument: a line is longer than LINE_BYTES_MAX.
+        InvalidArgument: If a line is longer than LINE_BYTES_MAX.
     """
     rest: list[bytes] = []
     rest_bytes = 0
@@ -109,7 +114,7 @@ def line_blocks(source: Source) -> Iterator[list[bytes]]:
 
 @contextlib.contextmanager
 def seekable(source: Source) -> Iterator[io.BufferedReader]:
-    """The input as a file that can be read from any position: a pipe is copied to a temporary file first."""
+    """Yield the input as a seekable file; a pipe is first copied to a temporary file."""
     if source.size_bytes is not None:
         yield source.file
         return

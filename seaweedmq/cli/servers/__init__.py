@@ -1,3 +1,4 @@
-"""Processes that stay: a broker, a local cluster, what each does about signals, limits and its log.
+"""Long-running processes, a broker and a local cluster, with their signals, limits and logs.
+
 Imports no other folder of the command line.
 """

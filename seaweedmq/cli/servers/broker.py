@@ -1,4 +1,4 @@
-"""One broker process, put together from its parts."""
+"""Assembly of one broker process."""
 
 import contextlib
 import random
@@ -7,7 +7,8 @@ import time
 from dataclasses import replace
 
 from seaweedmq.broker.broker import Broker
-from seaweedmq.broker.memory.shares import heap_bytes
+from seaweedmq.broker.membership import Endpoints
+from seaweedmq.broker.memory.broker_memory import heap_bytes
 from seaweedmq.broker.readiness import KAFKA
 from seaweedmq.cli.servers.etcd import wait_for_etcd
 from seaweedmq.cli.servers.kafka import open_gateway, start_gateway
@@ -21,22 +22,22 @@ from seaweedmq.ports import Environment
 from seaweedmq.rpc.address import Address
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
-from seaweedmq.runtime.boot_clock import boot_s
 from seaweedmq.runtime.loop_watch import LoopWatch
-from seaweedmq.runtime.open_files import PART, files_max, within_open_files
+from seaweedmq.runtime.process.boot_clock import boot_s
+from seaweedmq.runtime.process.open_files import PART, files_max, within_open_files
 from seaweedmq.storage.store.files import open_store
 from seaweedmq.storage.tables.converter import ProcessTableConverter
 
 STOP_GRACE_S = 2.0
-"""How long open calls may end by themselves when the broker stops."""
+"""Time in seconds for open calls to end by themselves when the broker stops."""
 
 
 READERS_PART = 4 * PART
-"""Readers of files, and those that are kept for Kafka's consumers, take one part in so many of the files each."""
+"""Divisor of the open-file limit for readers of files, and for those retained for Kafka consumers."""
 
 
 def within_its_files(config: BrokerConfig) -> BrokerConfig:
-    """Return the settings within the files that this process may open."""
+    """Return the settings reduced to the number of files that this process may open."""
     limit = files_max()
     return replace(
         config,
@@ -54,18 +55,19 @@ async def run_broker(
     """Serve until cancelled.
 
     Raises:
-        StorageFailed: the storage can not be written.
-        Unavailable: etcd did not answer a read in time; out of space it answers, and the broker waits to register.
-        AlreadyExists: the port or the address is taken.
+        StorageFailed: If the storage cannot be written.
+        Unavailable: If etcd does not answer a read in time. An etcd out of space answers, and the broker waits to
+            register.
+        AlreadyExists: If the port or the address is taken.
     """
     config = within_its_files(config)
-    keep_memory(heap_bytes(config))  # what is freed and kept is part of the bound
+    keep_memory(heap_bytes(config))  # freed but retained memory is part of the bound
     async with contextlib.AsyncExitStack() as stack:
         rng = random.Random(secrets.randbits(64))
         process = OwnProcess()
         store = open_store(storage)
         stack.push_async_callback(store.close)
-        await store.read_marker()  # a missing folder is found out before anything is waited for
+        await store.read_marker()  # a missing folder fails before any wait
         meta = EtcdMetaStore(etcd, timeout_s=min(2.0, config.lease_ttl_s / 4), rng=rng)
         stack.push_async_callback(meta.close)
         await wait_for_etcd(meta, etcd, etcd_timeout_s, rng)
@@ -96,24 +98,23 @@ async def run_broker(
                 boot_s=boot_s,
                 resident_bytes=process.resident_bytes,
                 cpu_share=process.cpu_share,
+                loop_holds=lambda: watch.holds,
             ),
             store=store,
             meta=meta,
             dialer=dialer,
             converter=converter,
-            address=address,
-            kafka_address="" if gateway is None else gateway.address,
+            endpoints=Endpoints(address, "" if gateway is None else gateway.address),
             standby=standby,
-            loop_holds=lambda: watch.holds,
         )
         server = await serve(one.api, str(listen), config, memory=one.stream_memory, readiness=one.readiness)
         stack.push_async_callback(server.stop, STOP_GRACE_S)
         stack.push_async_callback(one.stop)
         if gateway is not None:
-            one.readiness.refuse(KAFKA, f"broker {address} does not listen for Kafka clients yet; retry")
+            one.readiness.refuse(KAFKA, f"broker {address} does not listen for Kafka clients yet: retry")
         await one.start()
         one.watch_storage()
         if gateway is not None:
-            await start_gateway(gateway, one.local, stack)
+            await start_gateway(gateway, one.ports, stack)
             one.readiness.allow(KAFKA)
         await one.failed

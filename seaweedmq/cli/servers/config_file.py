@@ -1,57 +1,47 @@
-"""Broker settings from a TOML file."""
+"""Reader of broker settings from a TOML file."""
 
 import tomllib
-from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.config import DELIVERY_TIMEOUT_S_MAX, PRODUCER_IDLE_S_MAX, BrokerConfig
-
-REMEMBERED = ("producer_idle_s", "producer_retention_s", "segment_retention_s")
-"""How long brokers remember what publishers may still repeat, or ask for."""
+from seaweedmq.model.config import DELIVERY_TIMEOUT_S_MAX, SETTINGS, BrokerConfig, Setting
 
 
 def read_config(path: Path | None, **overrides: float | str | None) -> BrokerConfig:
-    """The settings in a TOML file (None: the defaults), with the overrides that are not None on top.
+    """Read the settings from a TOML file (None: the defaults), and apply the overrides that are not None.
 
     Raises:
-        InvalidArgument: not TOML, an unknown setting, a value that is not of the right type or a number not above 0, or
-            one that does not fit what clients may do.
+        InvalidArgument: If the file is not TOML, a setting is unknown, or a value has the wrong type or is out of
+            range.
     """
-    found = dict[str, object]()
+    found = dict[str, Any]()
     if path is not None:
         try:
             found = tomllib.loads(path.read_text())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidArgument(f"config {path} is not TOML: {error}") from None
-    known = {field.name: field.type for field in fields(BrokerConfig)}
     where = "settings" if path is None else f"config {path}"
     for name, value in found.items():
-        if name not in known:
-            raise InvalidArgument(f"{where}: unknown setting {name!r}; the known ones are {', '.join(sorted(known))}")
-        if known[name] in (bool, str):
-            if not isinstance(value, known[name]):  # type: ignore[arg-type]
-                rule = "true or false" if known[name] is bool else "a text"
-                raise InvalidArgument(f"{where}: {name} = {value!r} is not {rule}")
-            continue
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or (known[name] is int and not isinstance(value, int)) or not value > 0:  # type: ignore[operator]
-            rule = "a whole number" if known[name] is int else "a number"
-            raise InvalidArgument(f"{where}: {name} = {value!r} is not {rule} above 0")
+        if name not in SETTINGS:
+            raise InvalidArgument(f"{where}: unknown setting {name!r}: choose one of {', '.join(sorted(SETTINGS))}")
+        if not SETTINGS[name].has_type_of(value):
+            raise InvalidArgument(f"{where}: {name} = {value!r} is not {SETTINGS[name].type_rule}")
     settings = found | {name: value for name, value in overrides.items() if value is not None}
     try:
-        config = BrokerConfig(**settings)  # type: ignore[arg-type]
+        for name, value in settings.items():
+            if SETTINGS[name].outlasts_clients:
+                _check_outlasts_clients(SETTINGS[name], value)
+        return BrokerConfig(**settings)
     except InvalidArgument as error:
         raise InvalidArgument(f"{where}: {error}") from None
-    for name in REMEMBERED:
-        value = getattr(config, name)
-        if value <= DELIVERY_TIMEOUT_S_MAX:
-            raise InvalidArgument(
-                f"{where}: {name} = {value:g} is too short: give more than {DELIVERY_TIMEOUT_S_MAX:g}, the seconds "
-                "that a client may go on delivering (delivery_timeout_s)"
-            )
-    if config.producer_idle_s > PRODUCER_IDLE_S_MAX:
+
+
+def _check_outlasts_clients(setting: Setting, value_s: float) -> None:
+    if value_s <= DELIVERY_TIMEOUT_S_MAX:
         raise InvalidArgument(
-            f"{where}: producer_idle_s = {config.producer_idle_s:g} is too long: give at most {PRODUCER_IDLE_S_MAX:g}"
+            f"{setting.name} = {value_s:g} is too short: give more than {DELIVERY_TIMEOUT_S_MAX:g}, the seconds "
+            "that a client may retry a delivery (delivery_timeout_s)"
         )
-    return config
+    if value_s > setting.most:
+        raise InvalidArgument(f"{setting.name} = {value_s:g} is too long: give at most {setting.most}")

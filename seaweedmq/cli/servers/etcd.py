@@ -4,7 +4,7 @@ import asyncio
 import random
 
 from seaweedmq.cli.output import note
-from seaweedmq.codec.keys import LEADER
+from seaweedmq.codec.state.keys import LEADER
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.errors import Unavailable
 from seaweedmq.runtime.retrying import after_s, backoff, retrying

@@ -1,4 +1,4 @@
-"""Kafka's door to a broker, if there is to be one. What it needs is loaded only then."""
+"""Kafka listener of a broker; its packages are loaded only if it is configured."""
 
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
@@ -9,19 +9,19 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.rpc.address import WILDCARD_HOSTS, parse_address
 
 if TYPE_CHECKING:
-    from seaweedmq.broker.local import LocalBroker
+    from seaweedmq.broker.ports import GatewayPorts
     from seaweedmq.kafka.gateway import Gateway
 
 PACKAGES = ("aiokafka", "cramjam", "google_crc32c", "kafka")
-"""Of the extra ``seaweedmq[kafka]``."""
+"""Packages of the extra ``seaweedmq[kafka]``."""
 
 
 def check_kafka(config: BrokerConfig) -> None:
-    """Whether Kafka clients can be listened for, as the settings say.
+    """Check that this process can listen for Kafka clients as configured.
 
     Raises:
-        InvalidArgument: an address is none, or none that others can dial.
-        Unsupported: packages are not installed.
+        InvalidArgument: If an address is invalid, or cannot be dialed by others.
+        Unsupported: If packages are not installed.
     """
     if not config.kafka_listen:
         return
@@ -30,13 +30,17 @@ def check_kafka(config: BrokerConfig) -> None:
         parse_address(config.kafka_advertise)
     elif listen.host in WILDCARD_HOSTS:
         raise InvalidArgument(
-            f"{listen} is no address that Kafka clients can dial: name one with --kafka-advertise HOST:PORT"
+            f"{listen} is not an address that Kafka clients can dial: name one with --kafka-advertise HOST:PORT"
         )
     check_packages()
 
 
 def check_packages() -> None:
-    """Unsupported if the packages that Kafka's protocol needs are not installed."""
+    """Check that the packages for Kafka's protocol are installed.
+
+    Raises:
+        Unsupported: If one is missing.
+    """
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise Unsupported(
@@ -46,11 +50,11 @@ def check_packages() -> None:
 
 
 def open_gateway(config: BrokerConfig) -> "Gateway | None":
-    """Bound to its address, and not listening yet; None if Kafka clients are not to be listened for.
+    """Return a gateway that is bound to its address and does not listen yet; None without a Kafka listener.
 
     Raises:
-        AlreadyExists: the port is taken.
-        InvalidArgument: the host is none of this machine.
+        AlreadyExists: If the port is taken.
+        InvalidArgument: If the host is not an address of this machine.
     """
     if not config.kafka_listen:
         return None
@@ -60,11 +64,13 @@ def open_gateway(config: BrokerConfig) -> "Gateway | None":
     return Gateway(config, parse_address(config.kafka_listen), advertise)
 
 
-async def start_gateway(gateway: "Gateway", local: "LocalBroker", stack: AsyncExitStack) -> None:
-    """Have Kafka clients heard, now that the broker is in the cluster. What is begun is ended with the stack, and the
-    listener itself after the broker: clients are told where to go on while its segments move."""
-    from seaweedmq.kafka.rooms import Rooms
+async def start_gateway(gateway: "Gateway", ports: "GatewayPorts", stack: AsyncExitStack) -> None:
+    """Start the Kafka listener, once the broker is in the cluster; ``stack`` stops its handlers.
 
-    rooms = Rooms(local)
+    The listener itself stops after the broker: clients learn new addresses while the broker's segments move.
+    """
+    from seaweedmq.kafka.handlers import Handlers
+
+    rooms = Handlers(ports)
     stack.push_async_callback(rooms.close)
-    await gateway.start(rooms.all, local.memory.in_flight_bytes)
+    await gateway.start(rooms.all, ports.runtime.memory.in_flight_bytes)

@@ -1,4 +1,4 @@
-"""A whole cluster as child processes of this one: etcd and brokers on 127.0.0.1."""
+"""Local cluster of child processes: etcd and brokers on 127.0.0.1."""
 
 import asyncio
 import contextlib
@@ -14,17 +14,20 @@ from seaweedmq.cli.output import note
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.errors import AlreadyExists, InvalidArgument, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.runtime.free_ports import HOST, ReservedPort
-from seaweedmq.runtime.local_folder import STORAGE
+from seaweedmq.runtime.process.free_ports import HOST, ReservedPort
+from seaweedmq.runtime.process.local_folder import STORAGE
 
 START_TIMEOUT_S = 60.0
 ETCD_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 60.0
-"""A broker that has not stopped by then is killed. Above LEAVE_TIMEOUT_S + REPLICAS_TIMEOUT_S of ``broker.broker``: so
-long it may write out what it follows of others, as long as storage or etcd fail."""
+"""Time in seconds after which a stopping broker is killed.
+
+Above LEAVE_TIMEOUT_S + REPLICAS_TIMEOUT_S of ``broker.broker``: while storage or etcd fail, a broker may spend that
+long writing out its replicas.
+"""
 LOOK_INTERVAL_S = 1.0
 PROBE_TIMEOUT_S = 1.0
-"""Of a question to a broker that starts: ask again soon rather than wait long."""
+"""Timeout in seconds of a query to a starting broker: repeating it soon is better than a long wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +44,24 @@ class LocalCluster:
     def __init__(self, brokers: Sequence[Child], etcd: LocalEtcd | None, kafka_addresses: Sequence[str] = ()) -> None:
         self._brokers = tuple(brokers)
         self.kafka_addresses = tuple(kafka_addresses)
-        """Where Kafka clients are listened for, in the brokers' order; none if they are not."""
+        """Addresses of the Kafka listeners, in the brokers' order; empty if there are none."""
         self._etcd = etcd
 
     @property
     def addresses(self) -> tuple[str, ...]:
+        """The addresses of the brokers, ``host:port``."""
         return tuple(child.address for child in self._brokers)
 
     @property
     def pids(self) -> tuple[int, ...]:
+        """The process ids of the brokers."""
         return tuple(child.process.pid for child in self._brokers)
 
     async def watch(self) -> None:
-        """Say on stderr which process ends, as long as any broker lives.
+        """Report on stderr each process that ends, while any broker runs.
 
         Raises:
-            Unavailable: the last one ended.
+            Unavailable: If the last broker ended.
         """
         alive = {asyncio.create_task(child.process.wait()): child for child in self._brokers}
         etcd_lives = self._etcd is not None
@@ -68,11 +73,11 @@ class LocalCluster:
                     note(f"broker {child.address} pid {child.process.pid} ended: {_how(child)}")
                 if etcd_lives and self._etcd is not None and self._etcd.pid is None:
                     etcd_lives = False
-                    note("etcd ended: topics and brokers can not change until the cluster is started again")
+                    note("etcd ended: topics and brokers cannot change until the cluster is started again")
         finally:
             for task in alive:
                 task.cancel()
-        raise Unavailable("no broker is left: start the cluster again, it serves what was stored")
+        raise Unavailable("no broker is left: start the cluster again, it serves the stored records")
 
 
 @contextlib.asynccontextmanager
@@ -86,23 +91,24 @@ async def local_cluster(
     broker_options: Sequence[str] = (),
     lease_ttl_s: float = BrokerConfig().lease_ttl_s,
 ) -> AsyncIterator[LocalCluster]:
-    """Start etcd (unless one is named) and brokers on the ports from ``port`` on; stop them all in the end.
+    """Start etcd (unless one is named) and brokers on the ports from ``port``, and stop them at the end.
 
     If its own etcd has lost data that the storage has, the cluster recovers it; brokers serve nothing before that.
 
     Args:
-        brokers: how many.
-        data: folder for ``etcd`` and ``storage``; a cluster started on it again serves what it stored.
-        port: of the first broker, 0 for any that are free.
-        kafka_port: of the first broker for Kafka clients, 0 for any that are free; None: they are not listened for.
+        brokers: Number of brokers.
+        data: Folder for ``etcd`` and ``storage``; a cluster that is started on it again serves the stored records.
+        port: Port of the first broker; 0 for any free ports.
+        kafka_port: Port of the first broker's Kafka listener; 0 for any free ports, None for no listeners.
         etcd_endpoints: ``host:port[,host:port]`` of a running etcd.
-        broker_options: handed to every broker.
-        lease_ttl_s: longest lease of a broker, also of one of an earlier start: a recovery waits for it.
+        broker_options: Command-line options of every broker.
+        lease_ttl_s: Longest lease of a broker in seconds, including brokers of an earlier start: a recovery waits for
+            it.
 
     Raises:
-        AlreadyExists: a port or the data folder is in use.
-        StorageFailed: the data folder can not be made.
-        Unavailable: a process ended while starting, or they did not find each other in time.
+        AlreadyExists: If a port or the data folder is in use.
+        StorageFailed: If the data folder cannot be created.
+        Unavailable: If a process ended while starting, or the brokers did not find each other in time.
         InvalidArgument: If etcd and storage belong to different clusters, or the port ranges overlap.
         Conflict: If etcd is lost or behind the storage and cannot be recovered, or is not the cluster's own.
     """
@@ -112,7 +118,7 @@ async def local_cluster(
             f"choose ports that are at least {brokers} apart"
         )
     async with contextlib.AsyncExitStack() as stack:
-        # Reserved until all has stopped: the brokers listen there soon, and no other process is given such a port.
+        # Reserved until all has stopped: the brokers listen there soon, and no other process may get such a port.
         addresses = [stack.enter_context(_reserved(port and port + i, "--port")).address for i in range(brokers)]
         kafka: list[str] = []
         if kafka_port:
@@ -130,8 +136,8 @@ async def local_cluster(
             options = (*broker_options, "--kafka-listen", kafka[i]) if kafka else broker_options
             await _spawn(children, address, str(etcd_endpoints), storage, options)
         if etcd is not None:
-            await etcd.start()  # after the brokers, which wait for it, and take longer to begin
-        # Imported here: it loads while the brokers start.
+            await etcd.start()  # after the brokers, which wait for it and take longer to load
+        # Lazy import: it loads while the brokers start.
         from seaweedmq.cli.servers.recovery import recover_local
 
         is_own = etcd is not None
@@ -144,17 +150,17 @@ def _reserved(port: int, option: str) -> ReservedPort:
     try:
         return ReservedPort(port)
     except OSError as error:
-        raise AlreadyExists(f"port {port} is not free ({error.strerror}): choose others with {option}") from None
+        raise AlreadyExists(f"port {port} is not free ({error.strerror}): choose another with {option}") from None
 
 
 @contextlib.contextmanager
 def _exclusive_folder(data: Path) -> Iterator[Path]:
-    """Make the folder, hold it against a second cluster, and yield its absolute path."""
+    """Create the folder, lock it against a second cluster, and yield its absolute path."""
     try:
         (data / "storage").mkdir(parents=True, exist_ok=True)
         lock = (data / "lock").open("w")
     except OSError as error:
-        raise StorageFailed(f"data folder {data} can not be used: {error.strerror}") from None
+        raise StorageFailed(f"data folder {data} cannot be used: {error.strerror}") from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -171,7 +177,7 @@ async def _spawn(children: list[Child], address: str, etcd: str, storage: Path, 
         *options,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
-        process_group=0,  # Ctrl-C in the terminal is for us; we stop the brokers in order
+        process_group=0,  # Ctrl-C in the terminal is for this process, which stops the brokers in order
     )
     children.append(Child(address, process))
 
@@ -179,7 +185,8 @@ async def _spawn(children: list[Child], address: str, etcd: str, storage: Path, 
 async def _until_ready(children: Sequence[Child]) -> Mapping[int, str]:
     """Wait until every broker is registered, answers for the cluster by itself, and serves both kinds of clients.
 
-    Return their addresses for Kafka clients by their pids.
+    Returns:
+        The addresses of the Kafka listeners by the brokers' process ids.
     """
     pids = {child.process.pid for child in children}
     found: Mapping[int, str] = {}
@@ -198,14 +205,14 @@ async def _until_ready(children: Sequence[Child]) -> Mapping[int, str]:
 
 
 async def _is_serving(child: Child) -> bool:
-    from seaweedmq.rpc.health import is_serving  # here, as the client below
+    from seaweedmq.rpc.health import is_serving  # lazy, as the client below
 
     return await is_serving(child.address, PROBE_TIMEOUT_S)
 
 
 async def _known(child: Child) -> Mapping[int, str]:
-    """The brokers that one knows: pids, and addresses for Kafka clients."""
-    # Here, so that a client is loaded while the brokers start, and not before.
+    """Return the process ids and Kafka addresses of the brokers that one broker knows."""
+    # Lazy import: a client is loaded while the brokers start, not before.
     from seaweedmq import ClientConfig, aio
 
     probe = ClientConfig(connect_timeout_s=PROBE_TIMEOUT_S, admin_timeout_s=PROBE_TIMEOUT_S)
@@ -232,7 +239,7 @@ def _how(child: Child) -> str:
 
 async def _stop(children: Sequence[Child]) -> None:
     for child in children:
-        for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process hears SIGTERM when it goes on
+        for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process gets SIGTERM after SIGCONT
             with contextlib.suppress(ProcessLookupError):
                 child.process.send_signal(number)
     waits = [asyncio.create_task(child.process.wait()) for child in children]
@@ -240,6 +247,6 @@ async def _stop(children: Sequence[Child]) -> None:
         await asyncio.wait(waits, timeout=STOP_TIMEOUT_S)
     for child in children:
         if child.process.returncode is None:
-            note(f"broker {child.address} did not stop within {STOP_TIMEOUT_S:.0f} s and is killed")
+            note(f"broker {child.address} did not stop within {STOP_TIMEOUT_S:.0f} s, killing it")
             child.process.kill()
             await child.process.wait()

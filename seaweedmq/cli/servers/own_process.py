@@ -1,4 +1,4 @@
-"""Measurements of the broker's own process: memory and processor time, also while it can open no file."""
+"""Measurements of the broker's own process: memory and processor time, even if it can open no file."""
 
 import contextlib
 import time

@@ -1,4 +1,4 @@
-"""What every long-running process of ours does about signals, its parent, limits and its log."""
+"""Signals, parent, limits and log of a long-running process."""
 
 import asyncio
 import contextlib
@@ -20,26 +20,27 @@ M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 TRIM_THRESHOLD_BYTES = 128 * 1024 * 1024
 MMAP_THRESHOLD_BYTES = 32 * 1024 * 1024
-"""The largest that glibc takes: above it, memory is mapped and unmapped by the system every time."""
+"""Largest value that glibc accepts: the system maps and unmaps larger blocks every time."""
 THREAD_SWITCH_INTERVAL_S = 0.00005
-"""A thread that waits for the interpreter gets it after this time; Python's default is 5 ms.
+"""Time after which a waiting thread gets the interpreter; Python's default is 5 ms.
 
-It has to be well below ``turns.TURN_S``. The event loop lets go of the interpreter in each iteration, to look at its
-sockets, and takes it back before a thread has woken up; a thread that woke up counts its wait from the beginning. With
-an interval as long as an iteration, threads that write log files waited for a hundred of them.
+It has to be well below ``turns.TURN_S``. The event loop releases the interpreter in each iteration, to poll its
+sockets, and takes it back before a thread has woken up. A thread that woke up restarts its wait. With an interval as
+long as an iteration, threads that write log files waited for a hundred of them.
 """
 
 
 GARBAGE_THRESHOLDS = (1_000, 4, 1_000)
-"""Objects until the first of three generations is looked through for cycles, and how often until each of the others is.
+"""Objects until the first of three garbage generations is collected, and collections until each of the others is.
 
-Python's 700 let a broker with 1,800 segments spend a fifth of its time on that while it opens or loses many. The first
-two together are the objects that are looked through at once: 5,000 hold the event loop for 0.6 ms, 20,000 for 3.
+With Python's 700, a broker with 1,800 segments spent a fifth of its time on that while it opened or lost many. The
+product of the first two is the number of objects that are scanned at once: 5,000 block the event loop for 0.6 ms,
+20,000 for 3 ms.
 """
 
 
 class LogLevel(StrEnum):
-    """What a process logs: this and all that is worse."""
+    """The lowest severity that a process logs."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -48,14 +49,14 @@ class LogLevel(StrEnum):
 
 
 async def until_signal(work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work`` until it ends, or SIGINT or SIGTERM cancels it; what it does then to clean up is not disturbed."""
+    """Run ``work`` until it ends, or SIGINT or SIGTERM cancels it; its cleanup is not disturbed."""
     loop = asyncio.get_running_loop()
     task = asyncio.create_task(work)
     stopping = False
 
     def stop() -> None:
         nonlocal stopping
-        if not stopping:  # a second signal must not cancel the clean-up, which has deadlines of its own
+        if not stopping:  # a second signal must not cancel the cleanup, which has its own deadlines
             stopping = True
             task.cancel()
 
@@ -69,30 +70,30 @@ async def until_signal(work: Coroutine[Any, Any, None]) -> None:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel end this process (SIGTERM) when its parent ends, even by SIGKILL. Nothing but on Linux."""
+    """Make the kernel send SIGTERM to this process when its parent ends, even by SIGKILL. Works only on Linux."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent_pid:  # it was gone before the kernel was asked
+    if os.getppid() != parent_pid:  # the parent ended before the call
         raise SystemExit(1)
 
 
 def tune() -> None:
-    """Allow as many open files as the system lets us, quick turns between threads, and memory kept for reuse."""
+    """Raise the limit of open files, shorten thread switches, tune the garbage collector, and retain memory."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard) if soft != hard else (soft, hard))
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
-    gc.freeze()  # what was imported stays
+    gc.freeze()  # imported objects stay
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     keep_memory()
 
 
 def keep_memory(trim_bytes: int = TRIM_THRESHOLD_BYTES) -> None:
-    """Have glibc keep freed memory, up to ``trim_bytes`` at the end of the heap, for the next message of a mebibyte.
+    """Make glibc retain freed memory, up to ``trim_bytes`` at the end of the heap, for the next large message.
 
-    Memory that goes back to the system costs page faults when it is needed again: a gRPC stream of such messages loses
-    up to half its speed.
+    Memory that returns to the system costs page faults when it is needed again: a gRPC stream of messages of one
+    mebibyte loses up to half its speed.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -101,8 +102,9 @@ def keep_memory(trim_bytes: int = TRIM_THRESHOLD_BYTES) -> None:
 
 
 class _OneLine(logging.Formatter):
-    """One line an event; the traceback of an unforeseen error follows in the same line. Names that clients choose may
-    hold what moves a terminal's cursor.
+    """A formatter that prints one line per event, including the traceback of an unforeseen error.
+
+    Names that clients choose may hold control characters of terminals, so lines are made printable.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -110,7 +112,7 @@ class _OneLine(logging.Formatter):
 
 
 def log_to_stderr(level: LogLevel) -> None:
-    """Send the log to stderr, a line an event."""
+    """Send the log to stderr, one line per event."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     root = logging.getLogger()

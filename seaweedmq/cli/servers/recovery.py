@@ -1,4 +1,4 @@
-"""A recovery of etcd from the storage, put together from its parts."""
+"""Assembly of a recovery of etcd from the storage."""
 
 import contextlib
 import random
@@ -19,10 +19,10 @@ from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.store.files import open_store
 
 CALL_TIMEOUT_S = 5.0
-"""Time for one call of etcd: a listing may be large."""
+"""Timeout in seconds of one etcd call: a listing may be large."""
 
 Ends = Mapping[TopicName, Mapping[int, int | str]]
-"""End offsets by topic and segment, or why there is none."""
+"""End offsets by topic and segment, or the reason why one is missing."""
 
 
 async def run_recovery(
@@ -37,7 +37,7 @@ async def run_recovery(
     """Plan a recovery, report the plan to ``planned``, and carry it out if ``apply`` is set and it has no problems.
 
     Raises:
-        SeaweedMQError: See :func:`recover_cluster`.
+        SeaweedMQError: If it fails; see :func:`recover_cluster`.
     """
     async with _opened(storage, etcd, etcd_timeout_s) as (store, meta, rng):
         return await recover_cluster(
@@ -54,12 +54,12 @@ async def run_recovery(
 async def recover_local(storage: str, etcd: str, etcd_timeout_s: float, *, is_own: bool, lease_ttl_s: float) -> None:
     """Recover the etcd of a local cluster if that is due.
 
-    An etcd that the cluster runs itself, beside the storage, is that of the storage, so nothing is lost by a recovery:
-    the storage is the newer of the two. One that the user named may be the wrong one, and is left to the user.
+    An etcd that the cluster runs itself belongs to the storage, so a recovery loses nothing: the storage is the newer
+    of the two. One that the user named may be the wrong one, and is left to the user.
 
     Raises:
         Conflict: If the recovery has problems, or etcd is not the cluster's own.
-        SeaweedMQError: See :func:`recover_cluster`.
+        SeaweedMQError: If it fails; see :func:`recover_cluster`.
     """
     async with _opened(storage, etcd, etcd_timeout_s) as (store, meta, _):
         if not await is_recovery_due(store, meta):
@@ -78,7 +78,7 @@ async def recover_local(storage: str, etcd: str, etcd_timeout_s: float, *, is_ow
     plan = await run_recovery(storage, etcd, etcd_timeout_s, apply=True, planned=report, lease_ttl_s=lease_ttl_s)
     if plan.problems:
         raise Conflict(
-            f"etcd cannot be recovered from storage {storage}, and nothing was changed: {'; '.join(plan.problems)}"
+            f"etcd cannot be recovered from storage {storage}, nothing was changed: {'; '.join(plan.problems)}"
         )
     note(f"etcd recovered: cluster {plan.cluster_id}, generation {plan.generation}")
 

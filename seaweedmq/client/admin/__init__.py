@@ -1,1 +1,4 @@
-"""Topics, groups and the cluster, for programs; how far a group is behind (``lag``). Imports ``cluster``."""
+"""Administration of the cluster (``admin``) with its topics, segments and groups, and group lag in seconds (``lag``).
+
+Imports ``cluster``.
+"""

@@ -1,19 +1,19 @@
-"""How far a group lags in time: the age of the first record of each segment that it has not dealt with."""
+"""Group lag in seconds: the age of the first record of each segment above the committed offset."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
+from seaweedmq.client.cluster.broker_stream import broker_stream
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.client.cluster.conversation import conversation
 from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.assembler import FrameAssembler
 from seaweedmq.codec.frame import FLAG_TIMESTAMP, Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import NotFound, OutOfRange, Unavailable
-from seaweedmq.model.description import TopicDescription, Which
-from seaweedmq.model.groups import GroupDescription, GroupTopic, SegmentLag
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.description import SegmentSelection, TopicDescription
+from seaweedmq.model.messages.groups import GroupDescription, GroupTopic, SegmentLag
+from seaweedmq.model.messages.subscribe import (
     EARLIEST,
     Start,
     StartKind,
@@ -28,19 +28,22 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import deadline
 
 READS_AT_ONCE_MAX = 16
+"""Limit of segments that are read concurrently."""
 CREDIT_BYTES = 1
-"""Asks for one message and no more."""
+"""Credit for exactly one message."""
 
 Lags = dict[str, dict[int, float]]
 """Topic -> segment -> seconds."""
 
 
 async def lag_seconds(cluster: Cluster, group: GroupDescription) -> Lags:
-    """Age of the first record that the group has not committed, of every segment it has not finished; 0 where it has
-    read everything.
+    """Return the age in seconds of the first record above the committed offset, for every unfinished segment.
+
+    Returns:
+        Topic -> segment -> seconds; 0 where the group has read everything.
 
     Raises:
-        Unavailable: a segment could not be reached in time.
+        Unavailable: If a segment could not be reached within ``admin_timeout_s``.
     """
     slots = asyncio.Semaphore(READS_AT_ONCE_MAX)
     tasks = {
@@ -53,7 +56,7 @@ async def lag_seconds(cluster: Cluster, group: GroupDescription) -> Lags:
             await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
         lags: Lags = {str(topic.topic): {} for topic in group.topics}
         for (name, segment), task in tasks.items():
-            if task.done():  # all are, unless one that failed comes later
+            if task.done():  # False only if a later task has failed
                 lags[name][segment] = task.result()
         return lags
     finally:
@@ -73,13 +76,17 @@ async def _lag_s(cluster: Cluster, topic: GroupTopic, lag: SegmentLag, slots: as
 
 
 async def _first_timestamp_us(cluster: Cluster, name: TopicName, segment: int, start: Start) -> int | None:
-    """Of the first record from ``start`` on; None if there is none, or retention removed the segment."""
-    which = Which(open=False, sealed_above=None, ids=(segment,))
+    """Return the timestamp of the first record from ``start`` on.
+
+    Returns:
+        Microseconds since 1970; None if there is no record, or retention removed the segment.
+    """
+    which = SegmentSelection(open=False, sealed_above=None, ids=(segment,))
     async for attempt in retrying(cluster.config, cluster.env.rng, deadline(cluster.config.admin_timeout_s)):
         with attempt:
             try:
                 return await _read(cluster, await cluster.describe(name, which), segment, start)
-            except OutOfRange:  # retention removed what comes next
+            except OutOfRange:  # retention removed the next record
                 return await _read(cluster, await cluster.describe(name, which), segment, EARLIEST)
             except NotFound:
                 return None
@@ -89,7 +96,7 @@ async def _first_timestamp_us(cluster: Cluster, name: TopicName, segment: int, s
 async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: Start) -> int | None:
     segment = topic.segment(number)
     if segment is None:
-        raise NotFound(f"segment {number} of {topic.topic.name} is gone: retention removed it")
+        raise NotFound(f"segment {number} of {topic.topic.name} does not exist: retention removed it")
     address = cluster.address_of(topic, segment)
     opening = SubscribeOpen(
         topic=topic.topic.name,
@@ -99,7 +106,7 @@ async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: S
         topic_uid=topic.topic.uid,
         takes_pieces=True,
     )
-    async with conversation(cluster, address, lambda api: api.subscribe(_only(opening)), str(segment)) as talk:
+    async with broker_stream(cluster, address, lambda api: api.subscribe(_only(opening)), str(segment)) as talk:
         talk.expect(cluster.config.rpc_timeout_s)
         return await _read_first(talk.replies, topic)
 
@@ -122,13 +129,13 @@ async def _read_first(replies: AsyncIterator[SubscribeReply], topic: TopicDescri
 
 
 async def _only(opening: SubscribeOpen) -> AsyncIterator[SubscribeRequest]:
-    """One request, and then an open stream, which the reader closes."""
+    """Yield one request, then keep the stream open until the reader closes it."""
     yield opening
     await asyncio.Event().wait()
 
 
 def _timestamp_us(frame: Frame, offset: int, topic: TopicDescription) -> int:
-    """Of the frame's first record at or above ``offset``."""
+    """Return the timestamp of the frame's first record at or above ``offset``, in microseconds since 1970."""
     header = frame.header
     if not header.flags & FLAG_TIMESTAMP:
         return header.timestamp_min

@@ -1,3 +1,5 @@
-"""The synchronous face: the same for threads. ``client`` has what users call, ``derive`` makes it of the asyncio
-methods, and ``background`` is the thread they run in. Imports all rooms of the client; none imports it.
+"""The synchronous API, for threads.
+
+``client``, ``publisher``, ``subscriber`` and ``admin`` have the public classes. ``derive`` makes their methods from the
+asyncio ones, and ``background`` is the thread they run in. Imports all other packages of the client; none imports it.
 """

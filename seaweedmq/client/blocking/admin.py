@@ -1,4 +1,4 @@
-"""The synchronous face of administration."""
+"""Synchronous administration."""
 
 from seaweedmq.client.admin import admin as aio
 from seaweedmq.client.blocking.background import Background
@@ -6,7 +6,10 @@ from seaweedmq.client.blocking.derive import blocking
 
 
 class Admin:
-    """Administration over any broker. Every method raises Unavailable when no broker answers in time."""
+    """Administration of a cluster, through any broker.
+
+    Every method raises ``Unavailable`` if no broker answers within ``admin_timeout_s``.
+    """
 
     def __init__(self, core: aio.Admin, background: Background) -> None:
         self._core = core

@@ -1,4 +1,4 @@
-"""The thread behind the synchronous face: one event loop per client, and what it takes to leave it in any way."""
+"""The thread behind the synchronous API: one event loop per client, with its end by close, exit or fork."""
 
 import asyncio
 import atexit
@@ -12,18 +12,18 @@ from typing import Any, TypeVar
 import uvloop
 
 from seaweedmq.errors import Closed, InvalidArgument, fresh
-from seaweedmq.runtime.forking import inherited, leave_alone_in_children
+from seaweedmq.runtime.process.forking import inherited, leave_alone_in_children
 
 T = TypeVar("T")
 _running: "weakref.WeakSet[Background]" = weakref.WeakSet()
 
 
 class Background:
-    """Runs coroutines in a thread of its own.
+    """A thread with an event loop that runs coroutines.
 
     Args:
-        on_exit: called when the interpreter ends before :meth:`stop`.
-        on_fork: called in a child process, where neither the thread nor the connections exist.
+        on_exit: Called when the interpreter ends before :meth:`stop`.
+        on_fork: Called in a child process, where neither the thread nor the connections exist.
     """
 
     def __init__(self, on_exit: Callable[[], None], on_fork: Callable[[Closed], None]) -> None:
@@ -31,7 +31,7 @@ class Background:
         self.on_fork = on_fork
         self._closed: Closed | None = None
         self._starting = threading.Lock()
-        """Held while a coroutine is handed over, so that none comes after the end."""
+        """The lock held while a coroutine is passed to the loop, so that none arrives after the end."""
         self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._main, name="seaweedmq", daemon=True)
         self._thread.start()
@@ -49,17 +49,17 @@ class Background:
             self.loop.close()
 
     def _run_loop(self) -> bool:
-        """Run until :meth:`stop`. False: a callback of the user raised what ends a loop, which others still need."""
+        """Run until :meth:`stop`. Return False if a user's callback raised an exception that ends a loop too early."""
         try:
             self.loop.run_forever()
         except (SystemExit, KeyboardInterrupt) as error:
-            message = f"a callback raised {type(error).__name__}, which ends nothing in the client's thread"
+            message = f"a callback raised {type(error).__name__}, which has no effect in the client's thread"
             self.loop.call_exception_handler({"message": message, "exception": error})
             return self._closed is not None
         return True
 
     def _cancel_everything(self) -> None:
-        """Whoever waits for what still runs is told."""
+        """Cancel all tasks, so that their waiters get an error."""
         tasks = asyncio.all_tasks(self.loop)
         for task in tasks:
             task.cancel()
@@ -68,15 +68,15 @@ class Background:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether :meth:`stop` was called, or this is a child process: nothing runs any more."""
+        """Whether the loop has ended: :meth:`stop` was called, or this is a child process."""
         return self._closed is not None
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Begin to run a coroutine.
 
         Raises:
-            Closed: the client was closed, or this is a child process.
-            InvalidArgument: see :meth:`check_thread`.
+            Closed: If the client was closed, or this is a child process.
+            InvalidArgument: As :meth:`check_thread`.
         """
         try:
             with self._starting:
@@ -89,7 +89,10 @@ class Background:
             raise
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end; an interrupt (Ctrl-C) cancels it."""
+        """Run a coroutine to its end, and return its result. An interrupt (Ctrl-C) cancels it.
+
+        Raises as :meth:`start`.
+        """
         future = self.start(coroutine)
         try:
             return self.wait(future)
@@ -98,7 +101,11 @@ class Background:
             raise
 
     def wait(self, future: Future[T]) -> T:
-        """The result of what was started; an interrupt leaves it running. Raises Closed if :meth:`stop` ended it."""
+        """Wait for a started coroutine, and return its result. An interrupt (Ctrl-C) leaves it running.
+
+        Raises:
+            Closed: If :meth:`stop` ended it.
+        """
         try:
             return future.result()
         except CancelledError:
@@ -109,15 +116,19 @@ class Background:
             raise carried.error from None
 
     def check_thread(self) -> None:
-        """Raises InvalidArgument in the loop's own thread, where waiting would wait for itself."""
+        """Check that this is not the loop's thread, which would wait for itself.
+
+        Raises:
+            InvalidArgument: If it is.
+        """
         if threading.current_thread() is self._thread:
             raise InvalidArgument(
-                "a callback of a future and a coroutine handler may not wait for the client, whose thread they run in: "
-                "use another thread"
+                "callbacks of futures and coroutine handlers run in the client's thread and must not wait for the "
+                "client: use another thread"
             )
 
     def stop(self) -> None:
-        """Cancel what still runs and end the thread. Idempotent."""
+        """Cancel all tasks and end the thread. Idempotent."""
         with self._starting:
             if self._closed is not None:
                 return
@@ -127,15 +138,17 @@ class Background:
         self._thread.join()
 
     def after_fork(self) -> None:
-        """In a child process: everything raises from now on."""
-        self._starting = threading.Lock()  # a thread that is not in this process may have held the other
+        """Make every call raise ``Closed`` in a child process."""
+        self._starting = threading.Lock()  # A thread of the parent may have held the old one.
         self._closed = Closed(inherited(os.getppid()))
         self.on_fork(self._closed)
 
 
 class _Exit(Exception):
-    """A SystemExit or KeyboardInterrupt of the user's code on its way to the thread that called. A task that raised it
-    would end the loop."""
+    """A carrier of a user's SystemExit or KeyboardInterrupt to the calling thread.
+
+    A task that raised the original would end the loop.
+    """
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)

@@ -1,8 +1,10 @@
-"""Blocking methods derived from coroutine methods: one signature and one docstring for both faces."""
+"""Blocking classes and methods, derived from those of the asyncio API: one signature and one docstring for both."""
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from seaweedmq.client.blocking.background import Background
 
@@ -12,9 +14,28 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class BlockingContext(ABC):
+    """A context manager that closes at the end of the block."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close."""
+        ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
 def blocking(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
-    """``method`` of a core as the method of its face, which has the core in ``_core`` and the client's thread in
-    ``_background``. It returns when the work is done; an interrupt cancels that."""
+    """Derive a blocking method from a coroutine method of the core.
+
+    The class has the core in ``_core`` and the client's thread in ``_background``. An interrupt cancels the coroutine.
+    """
 
     @functools.wraps(method)
     def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -25,7 +46,7 @@ def blocking(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Cal
 
 
 def documented_as(method: Callable[..., Any]) -> Callable[[F], F]:
-    """Gives a method of the face that is written by hand the docstring of the core's ``method``."""
+    """Copy the docstring of the core's ``method`` to a blocking method that is not derived."""
 
     def document(own: F) -> F:
         own.__doc__ = method.__doc__

@@ -1,4 +1,5 @@
-"""The client's view of the cluster: whom to ask, what was said last (``cluster``, ``topic_view``, ``news``), one
-``conversation`` with a broker.
-Imports no other room of the client, only its ``config`` and ``retry``.
+"""The client's view of the cluster.
+
+``cluster`` finds brokers and calls them, ``topic_view`` caches one topic, ``topic_updates`` keeps caches current, and
+``broker_stream`` is one stream with one broker. Imports only ``config`` and ``retry`` of the client.
 """

@@ -1,4 +1,4 @@
-"""The client's view of the cluster: which brokers to ask, and what they said last."""
+"""Calls to any broker of a cluster, with retries and the known addresses of its brokers."""
 
 import asyncio
 import math
@@ -9,53 +9,53 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from seaweedmq.client.cluster.news import TopicNews
+from seaweedmq.client.cluster.topic_updates import TopicUpdates
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import pauses, retrying
 from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import (
     Closed,
+    ConnectionRefused,
     DeadlineExceeded,
     InvalidArgument,
-    Refused,
     SeaweedMQError,
     Unavailable,
     Unsupported,
 )
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus, ToldTopics
-from seaweedmq.model.description import ALL, IDS_MAX, TopicDescription, Which
+from seaweedmq.model.description import ALL, IDS_MAX, SegmentSelection, TopicDescription, UpdatedTopics
+from seaweedmq.model.messages.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import TopicName, created_again
+from seaweedmq.model.topic import TopicName, topic_recreated
 from seaweedmq.ports import BrokerApi, Dialer, Environment
-from seaweedmq.runtime.forking import inherited
+from seaweedmq.runtime.process.forking import inherited
 from seaweedmq.runtime.retrying import deadline, is_retryable
 
 T = TypeVar("T")
 
 AVOID_S = 5.0
-"""How long a broker that did not answer is asked last: a frozen one costs every call some seconds."""
+"""Time for which a broker that did not answer is queried last: a frozen one costs every call some seconds."""
 AVOIDED_ANSWER_S = 0.5
-"""How long such a broker's first answer on a stream is waited for, doubled with every further failure: its segments
-probably move elsewhere meanwhile."""
+"""Deadline of such a broker's first reply on a stream, doubled with every further failure: its segments probably move
+elsewhere meanwhile."""
 AWAITED_ANSWER_S = 2.0
-"""How long a broker may take to say that nothing has changed, beyond the time it was told to wait."""
+"""Time that a broker may take to report no change, beyond the wait that the call asks for."""
 CONNECT_PAUSE_S_MAX = 0.2
-"""Between two rounds of a client that connects: brokers that start just now are found once they listen."""
+"""Limit of the pause between two rounds over all brokers while a client connects: starting brokers are found early."""
 REFUSED, NO_ANSWER = "connection refused", "no answer"
-"""Reasons that are told in our own words; brokers' errors tell theirs, and what to do."""
+"""Reasons that the client words. Brokers' errors word their own, with the remedy."""
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[str, ...]:
-    """``host:port[,host:port]`` or a sequence of ``host:port`` as a tuple.
+    """Parse ``host:port[,host:port]`` or a sequence of ``host:port``.
 
     Raises:
-        InvalidArgument: empty, or an entry is not ``host:port``.
+        InvalidArgument: If there is no entry, or an entry is not ``host:port``.
     """
     entries = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
     addresses = tuple(entry.strip() for entry in entries if entry.strip())
     if not addresses:
-        raise InvalidArgument("no bootstrap broker given: write HOST:PORT[,HOST:PORT], such as 127.0.0.1:17777")
+        raise InvalidArgument("no bootstrap broker is given: write HOST:PORT[,HOST:PORT], such as 127.0.0.1:17777")
     for address in addresses:
         host, colon, port = address.rpartition(":")
         if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
@@ -64,48 +64,48 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[str, ...]:
 
 
 class Cluster:
-    """Asks any broker that answers, in random order, and remembers where brokers are."""
+    """Access to the brokers of a cluster: calls any of them in random order and remembers their addresses."""
 
     def __init__(self, bootstrap: Sequence[str], dialer: Dialer, env: Environment, config: ClientConfig) -> None:
         self._bootstrap = tuple(bootstrap)
         self._live: tuple[str, ...] = ()
         self._avoided: dict[str, tuple[float, int]] = {}
-        """Address -> loop time until which it is asked last, and how often it failed since it was asked first."""
+        """Address -> loop time until which it is queried last, and its failures since it was last queried normally."""
         self._dialer = dialer
         self.env = env
         self.config = config
-        self.news = TopicNews(self._await_topics, env.rng)
-        """What brokers tell of topics that somebody waits for."""
+        self.news = TopicUpdates(self._await_topics, env.rng)
+        """Updates of the topics that have subscribers."""
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        """That in which it was connected."""
+        """The loop in which the client connected."""
         self._process = os.getpid()
 
     def check_loop(self) -> None:
-        """Check that the event loop is that of the connections: in another one, waiting might not end.
+        """Check that the running event loop owns the connections: in another one, waiting might not end.
 
         Raises:
-            InvalidArgument: If it is another.
-            Closed: If this is a child of the process that has the connections.
+            InvalidArgument: If it is another loop.
+            Closed: If this process is a child of the process that owns the connections.
         """
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
             if self._process != os.getpid():
                 raise Closed(inherited(self._process))
             raise InvalidArgument(
-                "the client belongs to the event loop in which it was connected, and this is another: connect in this "
-                "one, or use one asyncio.run for both; with pytest-asyncio, the same loop_scope"
+                "the client belongs to the event loop in which it was connected, and this is another one: connect in "
+                "this one, or use one asyncio.run for both; with pytest-asyncio, use the same loop_scope"
             )
 
     def described(self) -> str:
-        """The addresses it was given, for messages."""
+        """Return the bootstrap addresses, for messages."""
         return ",".join(self._bootstrap)
 
     async def connect(self) -> ClusterStatus:
-        """Find one broker that answers for the cluster.
+        """Find a broker that answers, and return the status of the cluster.
 
         Raises:
-            Unavailable: none did within ``connect_timeout_s``, or within ``connect_refused_s`` if nobody listens at any
-                of them; names every address and why.
+            Unavailable: If none answers within ``connect_timeout_s``, or all refuse the connection for
+                ``connect_refused_s``. The message names every address and reason.
         """
         self._loop = asyncio.get_running_loop()
         config = self.config
@@ -120,7 +120,7 @@ class Cluster:
         return status
 
     async def call(self, what: str, request: Call[T], timeout_s: float | None = None) -> T:
-        """Make the call at one broker after another until one answers: see :meth:`ask`."""
+        """Call one broker after another until one answers: see :meth:`ask`."""
         return await self.ask(what, lambda api: api.call(request), timeout_s)
 
     async def ask(
@@ -132,13 +132,18 @@ class Cluster:
         refused_s: float | None = None,
         pause_s_max: float = math.inf,
     ) -> T:
-        """Ask one broker after another until one answers, yes or no, with pauses up to the client's ``backoff_s_max``
-        or ``pause_s_max``.
+        """Query one broker after another until one answers or rejects the request.
+
+        Args:
+            what: The operation, for error messages: completes "could not ...".
+            request: Makes the call at a broker.
+            timeout_s: The deadline. Default: ``admin_timeout_s``.
+            refused_s: The deadline while all brokers refuse the connection. Default: ``timeout_s``.
+            pause_s_max: The upper limit of a pause, besides ``backoff_s_max``.
 
         Raises:
-            Unavailable: none answered in ``timeout_s`` (default ``admin_timeout_s``), or all refused the connection for
-                ``refused_s``; names every address and why.
-            SeaweedMQError: the refusal of a broker, if repeating the request would not help.
+            Unavailable: If no broker answers before a deadline. The message names every address and reason.
+            SeaweedMQError: If a broker rejects the request and a retry would not help.
         """
         if timeout_s is None:
             timeout_s = self.config.admin_timeout_s
@@ -151,7 +156,7 @@ class Cluster:
 
         try:
             async with asyncio.timeout(timeout_s):
-                try:  # the rule, without machinery for what is not
+                try:  # The common case, without the cost of a retry object.
                     return await self._round(what, request, reasons)
                 except SeaweedMQError as error:
                     if not is_retryable(error) or stop():
@@ -177,7 +182,7 @@ class Cluster:
                         return await request(self.dial(address))
             except TimeoutError:
                 reasons[address] = f"{NO_ANSWER} within {self.config.rpc_timeout_s:g} s"
-            except Refused:
+            except ConnectionRefused:
                 reasons[address] = REFUSED
             except Unsupported as error:
                 # Another service may have the address by now, or its broker may be older than the others.
@@ -197,7 +202,7 @@ class Cluster:
 
     @contextmanager
     def reaching(self, address: str) -> Iterator[None]:
-        """If the block finds that the broker is out of reach, others are asked first for a while."""
+        """Query other brokers first for a while if the block finds the broker unreachable."""
         began = asyncio.get_running_loop().time()
         try:
             yield
@@ -205,20 +210,22 @@ class Cluster:
             now = asyncio.get_running_loop().time()
             self._avoided = {a: entry for a, entry in self._avoided.items() if entry[0] > now}
             until, failures = self._avoided.get(address, (began, 0))
-            if until - AVOID_S <= began:  # else this is one failure that several noticed
+            if until - AVOID_S <= began:  # Otherwise several callers noticed the same failure.
                 failures += 1
             self._avoided[address] = now + AVOID_S, failures
             raise
 
     def answer_timeout_s(self, address: str) -> float:
-        """How long to wait for the first answer on a stream."""
+        """Return the deadline of the first reply on a stream, in seconds."""
         if not self._is_avoided(address):
             return self.config.rpc_timeout_s
         return min(self.config.rpc_timeout_s, AVOIDED_ANSWER_S * 2.0 ** min(self._avoided[address][1] - 1, 30))
 
     def addresses(self) -> list[str]:
-        """Every address worth trying: live brokers in random order, then the other bootstrap brokers likewise, then
-        those that did not answer lately."""
+        """Return all addresses to try, best first.
+
+        Live brokers come first in random order, then other bootstrap brokers, then brokers that did not answer lately.
+        """
         live = list(self._live)
         others = [address for address in self._bootstrap if address not in self._live]
         self.env.rng.shuffle(live)
@@ -232,8 +239,8 @@ class Cluster:
         """Return the broker at an address.
 
         Raises:
-            Closed: If it was closed.
-            InvalidArgument, Closed: See :meth:`check_loop`.
+            Closed: If the client was closed, or as :meth:`check_loop`.
+            InvalidArgument: As :meth:`check_loop`.
         """
         self.check_loop()
         if self._closed:
@@ -241,26 +248,40 @@ class Cluster:
         return self._dialer.dial(address)
 
     async def describe(
-        self, name: TopicName, which: Which = ALL, timeout_s: float | None = None, uid: int = 0
+        self, name: TopicName, which: SegmentSelection = ALL, timeout_s: float | None = None, uid: int = 0
     ) -> TopicDescription:
-        """The topic as the cluster knows it now, with all segments that are asked for.
+        """Return the current description of a topic.
+
+        Args:
+            name: The topic.
+            which: The segments to include.
+            timeout_s: The deadline of each call. Default: ``admin_timeout_s``.
+            uid: The uid of the expected topic; 0 accepts any.
 
         Raises:
-            NotFound: no such topic, or another one has the name than the one with this uid, if it is not 0.
+            NotFound: If the topic does not exist, or the topic of this name has another uid.
         """
         first = replace(which, ids=which.ids[:IDS_MAX])
         description = await self.call(f"describe {name}", DescribeTopic(name, first, uid), timeout_s)
         rest = [which.ids[at : at + IDS_MAX] for at in range(IDS_MAX, len(which.ids), IDS_MAX)]
-        return await self.whole(description, [Which(open=False, sealed_above=None, ids=ids) for ids in rest], timeout_s)
+        return await self.whole(
+            description, [SegmentSelection(open=False, sealed_above=None, ids=ids) for ids in rest], timeout_s
+        )
 
     async def whole(
-        self, first: TopicDescription, further: Sequence[Which] = (), timeout_s: float | None = None
+        self, first: TopicDescription, further: Sequence[SegmentSelection] = (), timeout_s: float | None = None
     ) -> TopicDescription:
-        """A description with what was too much for one answer, as of the first answer: of later changes none is in it,
-        but that segments may be missing that were pruned meanwhile.
+        """Complete a description that did not fit one reply, as of the first reply.
+
+        It contains no later change, except that segments pruned meanwhile may be missing.
+
+        Args:
+            first: The first reply.
+            further: Selections of segments to add.
+            timeout_s: The deadline of each call. Default: ``admin_timeout_s``.
 
         Raises:
-            NotFound: the topic was deleted meanwhile, be it that another one has its name now.
+            NotFound: If the topic was deleted or recreated meanwhile.
         """
         if first.addresses:
             self._live = tuple(first.addresses.values())
@@ -269,7 +290,7 @@ class Cluster:
         name, segments = first.topic.name, first.by_id()
         more, pages = first.more_above, list(further)
         while pages or more is not None:
-            which = pages.pop() if pages else Which(open=False, sealed_above=more)
+            which = pages.pop() if pages else SegmentSelection(open=False, sealed_above=more)
             page = await self.ask(f"describe {name}", partial(_page, first, which), timeout_s)
             for segment in page.segments:
                 if segment.id < first.topic.next_segment:
@@ -279,36 +300,40 @@ class Cluster:
         ordered = tuple(segments[number] for number in sorted(segments))
         return replace(first, segments=ordered, more_above=None)
 
-    async def _await_topics(self, call: AwaitTopics) -> ToldTopics:
-        """Of one broker, which is avoided for a while if it does not answer in time, which raises Unavailable."""
+    async def _await_topics(self, call: AwaitTopics) -> UpdatedTopics:
+        """Await topic updates from one broker.
+
+        Raises:
+            Unavailable: If it does not answer in time. It is avoided for a while.
+        """
         address = self.addresses()[0]
         try:
             with self.reaching(address):
                 async with asyncio.timeout(call.patience_s + AWAITED_ANSWER_S):
                     told = await self.dial(address).call(call)
         except TimeoutError:
-            raise Unavailable(f"broker {address} does not tell of changes of topics") from None
+            raise Unavailable(f"broker {address} does not report topic changes: retry") from None
         for description in told.changed:
             self._live = tuple(description.addresses.values()) or self._live
         return told
 
     def address_of(self, description: TopicDescription, segment: Segment) -> str:
-        """Where to reach a segment: an open one at its primary, a sealed one anywhere.
+        """Return the address that serves a segment: its primary if it is open, any broker if it is sealed.
 
         Raises:
-            Unavailable: its primary is not alive, or no broker is.
-            Corrupt: If it cannot be recovered; names the file.
+            Unavailable: If the primary, or every broker, is unreachable.
+            Corrupt: If the segment cannot be recovered. The message names the file.
         """
         check_recoverable(segment)
         if segment.is_open:
             address = description.addresses.get(segment.primary)
             if address is None:
                 raise Unavailable(
-                    f"the primary of {segment}, broker {segment.primary}, is gone: its segment moves soon"
+                    f"the primary of {segment}, broker {segment.primary}, is not registered: its segment moves soon"
                 )
             return address
         if not description.addresses:
-            raise Unavailable(f"no live broker is known to serve {segment}")
+            raise Unavailable(f"no live broker is known to serve {segment}: retry")
         known = sorted(description.addresses.values())
         return self.env.rng.choice([a for a in known if not self._is_avoided(a)] or known)
 
@@ -321,7 +346,7 @@ class Cluster:
 
 
 def _tried(reasons: Mapping[str, str]) -> str:
-    """Who was asked, what came of it, and what to do, said once: errors of brokers say it themselves."""
+    """Return the addresses that were tried, with reasons, and the remedy unless brokers' errors contain it."""
     if not reasons:
         return "no answer yet: check that brokers run there"
     tried = "tried " + "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
@@ -329,17 +354,17 @@ def _tried(reasons: Mapping[str, str]) -> str:
     return f"{tried}. Check that brokers run there" if is_silent else tried
 
 
-async def _page(first: TopicDescription, which: Which, api: BrokerApi) -> TopicDescription:
-    """More of a description.
+async def _page(first: TopicDescription, which: SegmentSelection, api: BrokerApi) -> TopicDescription:
+    """Fetch a further page of a description.
 
     Raises:
-        NotFound: the topic was deleted, also if another one has its name now.
-        Unavailable: the broker's view is older than what was there at the first answer.
+        NotFound: If the topic was deleted or recreated.
+        Unavailable: If the broker's view is older than the first page.
     """
     name, uid = first.topic.name, first.topic.uid
     page = await api.call(DescribeTopic(name, which, uid))
     if page.topic.uid != uid:
-        raise created_again(name)
+        raise topic_recreated(name)
     if page.revision < first.revision:
-        raise Unavailable(f"the broker lags behind what was said of {name} a moment ago")
+        raise Unavailable(f"the broker's view of {name} is older than the first page of its description: retry")
     return page

@@ -1,5 +1,8 @@
-"""A member of a consumer group: ``subscriber`` (what users call) reads what ``membership`` is given over the ``stream``
-to the coordinator, as long as it has ``contact``. ``dispatcher`` hands out, to iteration or to ``handlers``; what is
-given up goes to ``dead_letter``, and ``finish`` sees when the group has read all. What is decided is in
-``core.member``. Imports ``cluster``, ``publish`` (dead letters) and ``subscribe``.
+"""A member of a consumer group.
+
+``subscriber`` is the public class, with its ``options``. It is a ``member_reader``, which reads the segments that
+``membership`` receives over ``member_stream`` from the coordinator while its ``assignment_lease`` is valid.
+``dispatcher`` delivers records, to iteration or to ``handler_runner``, and ``origin`` carries their acknowledgements.
+``dead_letter`` publishes dead letters, and ``completion`` reports when the group has read all records. The decisions
+are in ``core.member``. Imports ``cluster``, ``publish`` (dead letters) and ``subscribe``.
 """

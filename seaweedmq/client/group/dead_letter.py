@@ -1,4 +1,4 @@
-"""Records that could not be dealt with, however often they were delivered, go to a topic of their own."""
+"""Dead letters: records that exceed ``max_deliveries`` go to a separate topic."""
 
 import asyncio
 import logging
@@ -12,52 +12,62 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group.origin import row_of
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.retry import retrying
-from seaweedmq.client.subscribe.messages import Arrived, Message, record_batch_of
+from seaweedmq.client.subscribe.messages import FetchedRows, Message, record_batch_of
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
-from seaweedmq.core.member.dispatch import GivenUp
+from seaweedmq.core.member.record_dispatch import DeadRecord
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound
-from seaweedmq.model.calls import CreateTopics
 from seaweedmq.model.config import KIB
 from seaweedmq.model.description import OPEN, TopicDescription
+from seaweedmq.model.messages.calls import CreateTopics
 from seaweedmq.model.topic import TOPIC_NAME_LENGTH_MAX, TopicName, TopicSpec
 from seaweedmq.runtime.retrying import deadline
 
 log = logging.getLogger(__name__)
 
 PREFIX = "dead-letter-"
+"""Prefix of the headers that describe a dead letter."""
 REASON_LENGTH_MAX = 1_000
+"""Limit of the reason in the header, in characters."""
 PLACE = frozenset({"_segment", "_partition", "_offset"})
-"""Columns that say where a record was, and not what it is."""
+"""Columns with the location of a record, which are not part of it."""
 LARGE_BYTES = 64 * KIB
-"""Columns of more than this are left out of a letter that cannot be kept whole."""
+"""Size above which a column is left out of a dead letter that cannot be stored whole."""
 _HEADERS = PLAIN_SCHEMA.field("_headers")
 
 
 def default_topic(topic: TopicName, group: str) -> TopicName:
-    """``<topic>.<group>.dead-letter``. Raises InvalidArgument: too long for a name; then the user gives one."""
+    """Return ``<topic>.<group>.dead-letter``.
+
+    Raises:
+        InvalidArgument: If it is too long for a name. The user must name a topic.
+    """
     name = f"{topic.name}.{group}.dead-letter"
     if len(name) > TOPIC_NAME_LENGTH_MAX:
         raise InvalidArgument(
-            f"{name!r:.150} has more than {TOPIC_NAME_LENGTH_MAX} characters: give a shorter topic as dead_letter="
+            f"{name!r:.150} has more than {TOPIC_NAME_LENGTH_MAX} characters: set a shorter topic with dead_letter="
         )
     return TopicName(topic.namespace, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """One record, as it arrived, and why it is given up."""
+    """A record as it arrived, with the reason why it is dead."""
 
-    rows: Arrived
+    rows: FetchedRows
     """A single row."""
     group: str
+    """The group that read it."""
     deliveries: int
+    """The number of its deliveries."""
     reason: str
+    """The reason of the last failure."""
 
     def tables(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The record in forms of falling size, each with the parts that it leaves out: a record that just fits a frame
-        does not with more headers, and one of Kafka's clients may be unpacked larger than any frame.
+        """Yield the record in forms of decreasing size, each with the name of the parts that it leaves out.
 
-        The first has the record's own columns, key and timestamp, and headers ``dead-letter-...`` beside its own.
+        A record that just fits a frame does not fit with more headers, and a decompressed record of a Kafka client may
+        exceed any frame. The first form has the record's columns, key and timestamp, and headers ``dead-letter-...``
+        besides its own.
         """
         row = record_batch_of(self.rows)
         told = self._told()
@@ -85,7 +95,7 @@ class DeadLetter:
         }
 
     def _table(self, row: pa.RecordBatch, told: Mapping[str, object]) -> pa.RecordBatch:
-        """Columns that are null of every plain record are left out, as publishers do."""
+        """Build the table without null ``_key`` and ``_headers`` columns, as publishers do."""
         headers = [item for item in row.column("_headers")[0].as_py() or () if not item[0].startswith(PREFIX)]
         headers += [(PREFIX + name, str(value).encode()) for name, value in told.items()]
         columns = {name: row.column(name) for name in row.schema.names if name not in PLACE}
@@ -109,13 +119,13 @@ def _emptied(row: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def letter_of(given_up: GivenUp[Message], group: str) -> DeadLetter:
-    """A record that a group gives up. Requires that it is not acknowledged."""
+def letter_of(given_up: DeadRecord[Message], group: str) -> DeadLetter:
+    """Make the dead letter of a record. Requires that the record is not acknowledged."""
     return DeadLetter(rows=row_of(given_up.record), group=group, deliveries=given_up.deliveries, reason=given_up.reason)
 
 
 class DeadLetters:
-    """Publishes to the dead-letter topic, which is created when the first record goes there."""
+    """A publisher to the dead-letter topic, which is created for the first dead letter."""
 
     def __init__(
         self,
@@ -124,7 +134,14 @@ class DeadLetters:
         name: TopicName,
         source: Callable[[], Awaitable[TopicDescription]],
     ) -> None:
-        """``source()`` awaits the description of the topic that is read."""
+        """Make a publisher that opens on first use.
+
+        Args:
+            cluster: The cluster.
+            config: The client's settings.
+            name: The dead-letter topic.
+            source: Returns the description of the topic that the group reads.
+        """
         self._cluster = cluster
         self._config = config
         self._name = name
@@ -132,11 +149,11 @@ class DeadLetters:
         self._opening: asyncio.Task[Publisher] | None = None
 
     async def keep(self, letter: DeadLetter) -> None:
-        """Return when the record is kept there.
+        """Publish a dead letter, and return when it is acknowledged.
 
         Raises:
-            SeaweedMQError: it can not be kept, such as for want of a column in a topic the user gave, or for want of
-                brokers for ``read_retry_timeout_s`` and ``delivery_timeout_s``.
+            SeaweedMQError: If it cannot be published. For example, a topic named by the user lacks a column, or brokers
+                are unreachable for ``read_retry_timeout_s`` and ``delivery_timeout_s``.
         """
         publisher = await self._publisher()
         tried = list(letter.tables())
@@ -148,11 +165,11 @@ class DeadLetters:
                 # Too large for a frame: columns that do not fit the topic are rejected by send_table.
                 if number == len(tried):
                     raise
-                log.info("%s does not fit into %s whole: %s", letter, self._name, error)
+                log.info("dead letter too large: %s in %s: %s; retrying without a part", letter, self._name, error)
                 continue
             if left_out:
                 reason = letter.reason[:REASON_LENGTH_MAX]
-                log.warning("%s is in %s without %s: given up for: %s", letter, self._name, left_out, reason)
+                log.warning("dead letter incomplete: %s is in %s without %s: %s", letter, self._name, left_out, reason)
             return
 
     async def _publisher(self) -> Publisher:
@@ -179,10 +196,10 @@ class DeadLetters:
         try:
             await self._cluster.call(f"create topic {self._name}", CreateTopics((spec,)))
         except AlreadyExists:
-            log.info("another member created %s meanwhile", self._name)
+            log.info("dead-letter topic exists: another member created %s", self._name)
 
     async def close(self) -> None:
-        """Idempotent. What is being kept meanwhile is cancelled by its owner."""
+        """Close the publisher. Idempotent. The owner cancels calls of :meth:`keep`."""
         opening, self._opening = self._opening, None
         if opening is None:
             return

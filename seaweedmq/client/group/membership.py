@@ -1,4 +1,4 @@
-"""A membership: carry out what is assigned, commit what is dealt with, and let go of what is withdrawn."""
+"""A membership: reads assigned segments, commits acknowledged offsets, and releases withdrawn segments."""
 
 import asyncio
 import contextlib
@@ -8,12 +8,12 @@ from typing import Protocol
 
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group.dispatcher import Dispatcher
+from seaweedmq.client.group.member_stream import MemberStream, ended
 from seaweedmq.client.group.origin import AssignedSegment
-from seaweedmq.client.group.stream import MemberStream, ended
-from seaweedmq.client.subscribe.messages import Arrived, Message
+from seaweedmq.client.subscribe.messages import FetchedRows, Message
 from seaweedmq.core.member.holdings import Instructions
 from seaweedmq.errors import Closed, SeaweedMQError, fresh
-from seaweedmq.model.groups import GroupAssignment, GroupCommitted
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommitted
 
 log = logging.getLogger(__name__)
 
@@ -21,22 +21,26 @@ log = logging.getLogger(__name__)
 class GroupMembershipOwner(Protocol):
     """The subscriber, as its membership sees it."""
 
-    def start_reading(self, assigned: AssignedSegment) -> None: ...
+    def start_reading(self, assigned: AssignedSegment) -> None:
+        """Begin to read a segment."""
+        ...
 
-    def stop_reading(self, assigned: AssignedSegment) -> None: ...
+    def stop_reading(self, assigned: AssignedSegment) -> None:
+        """Stop reading a segment."""
+        ...
 
     def begun_at(self, segment: int) -> int | None:
-        """The offset at which reading of a segment began; None: that is not known, or the segment is not read."""
+        """Return the offset at which reading of a segment began; None if unknown, or if it is not read."""
 
     def fail(self, error: SeaweedMQError) -> None:
-        """The membership is over."""
+        """Handle the end of the membership."""
 
 
 class GroupMembership:
-    """Between the stream to the coordinator and the dispatcher: what is decided, ``core.member.holdings`` decides."""
+    """The link between the stream to the coordinator and the dispatcher. ``core.member.holdings`` decides."""
 
     def __init__(self, owner: GroupMembershipOwner, dispatcher: Dispatcher, config: ClientConfig, what: str) -> None:
-        """``what``: the group, for people."""
+        """Make a membership that has not joined; ``what`` is the group, for messages."""
         self._owner = owner
         self._dispatcher = dispatcher
         self._config = config
@@ -45,15 +49,15 @@ class GroupMembership:
         self._task: asyncio.Task[None] | None = None
         self._joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_resting = True
-        """Nothing changes without notice."""
+        """Whether no commit can become due without a notice."""
         self._commit_at = 0.0
 
     async def join(self, stream: MemberStream, timeout_s: float) -> None:
-        """Become a member, and be told what to read.
+        """Join the group, and return after the first assignment.
 
         Raises:
-            TimeoutError: nobody answered in time.
-            SeaweedMQError: the coordinator refused.
+            TimeoutError: If no coordinator answers within ``timeout_s``.
+            SeaweedMQError: If the coordinator rejects the member.
         """
         self._stream = stream
         self._task = asyncio.create_task(stream.run(), name=f"membership in {self._what}")
@@ -63,13 +67,13 @@ class GroupMembership:
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug: nothing more would be assigned or committed, so whoever waits is told.
-            broken = Closed(f"the membership in {self._what} broke down: {error!r}; open another and report this")
+            # A bug: nothing more would be assigned or committed, so every waiter gets the error.
+            broken = Closed(f"the membership in {self._what} failed: {error!r}: open another one and report this")
             broken.__cause__ = error
             self.on_failed(broken)
 
     async def keep(self) -> None:
-        """Commit now and then while there is anything to commit, and at once what others wait for. Cancel to stop."""
+        """Commit every ``group_commit_interval_s``, and at once offsets that others wait for. Cancel to stop."""
         loop = asyncio.get_running_loop()
         attention = self._dispatcher.attention
         while True:
@@ -79,57 +83,64 @@ class GroupMembership:
                 async with asyncio.timeout(wait_s):
                     await attention.wait()
             attention.clear()
-            self._look_after()
+            self._commit_and_release()
 
     def on_rows(self) -> None:
-        """Rows arrived: positions may change from here on."""
+        """Handle the arrival of rows: positions may change from now on."""
         if self._is_resting:
             self._dispatcher.attention.set()
 
     async def commit(self, timeout_s: float) -> None:
-        """Return when what was acknowledged is kept. Raises as ``MemberStream.committed``."""
+        """Commit acknowledged offsets, and return when the coordinator has stored them.
+
+        Raises as ``MemberStream.committed``.
+        """
         if self._stream is None:
-            raise AssertionError("join() comes first")
+            raise AssertionError("join() must be called first")
         self._commit_at = 0.0
-        self._look_after()
+        self._commit_and_release()
         await self._stream.committed(timeout_s)
 
     async def leave(self, timeout_s: float) -> None:
-        """Commit what was acknowledged, and end the membership."""
+        """Commit acknowledged offsets, and end the membership."""
         if self._task is not None and self._stream is not None:
             try:
                 if not self._dispatcher.is_over and self._joined.done():
                     self._commit_at = 0.0
-                    self._look_after()
+                    self._commit_and_release()
                     self._stream.leave()
                     await ended(self._task, timeout_s)
                     if not self._dispatcher.commits.is_empty:
-                        log.warning("%s: the last commit was not answered: its records are delivered again", self._what)
+                        log.warning("last commit not answered: %s: its records are redelivered", self._what)
             finally:
                 self._task.cancel()
                 await asyncio.wait({self._task})
         self._joined.cancel()
 
     def end(self) -> None:
-        """Read no more; nothing can be committed, either."""
+        """End reading and committing."""
         self._carry_out(self._dispatcher.end())
 
     # --- for the stream ---------------------------------------------------------------------------------------------
 
     def held(self) -> Mapping[int, int]:
+        """Return segment -> generation, of segments that are read or whose last commit is open."""
         return self._dispatcher.held
 
     def on_assignment(self, assignment: GroupAssignment) -> None:
+        """Carry out an assignment. The first one completes :meth:`join`."""
         self._carry_out(self._dispatcher.assign(assignment))
         if not self._joined.done():
             self._joined.set_result(None)
 
     def on_committed(self, committed: GroupCommitted) -> None:
+        """Handle the reply to a commit."""
         for why in committed.refused.values():
-            log.warning("%s: a commit was refused: %s", self._what, why)
+            log.warning("commit rejected: %s: %s", self._what, why)
         self._carry_out(self._dispatcher.answered(committed))
 
     def on_failed(self, error: SeaweedMQError) -> None:
+        """End the membership with an error, which the subscriber raises."""
         if not self._joined.done():
             self._joined.set_exception(fresh(error))
         self.end()
@@ -137,17 +148,17 @@ class GroupMembership:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _look_after(self) -> None:
+    def _commit_and_release(self) -> None:
         if self._stream is None or self._dispatcher.is_over:
             return
         now = asyncio.get_running_loop().time()
         is_time = now >= self._commit_at
         if is_time:
             self._commit_at = now + self._config.group_commit_interval_s
-        self._carry_out(self._dispatcher.look_after(is_time, self._owner.begun_at))
+        self._carry_out(self._dispatcher.commit_and_release(is_time, self._owner.begun_at))
         self._stream.wake()
 
-    def _carry_out(self, instructions: Instructions[Arrived, Message]) -> None:
+    def _carry_out(self, instructions: Instructions[FetchedRows, Message]) -> None:
         for assigned in instructions.stop:
             self._owner.stop_reading(assigned)
         if self._stream is not None and instructions.release:

@@ -1,4 +1,4 @@
-"""What users choose of a member of a group, checked."""
+"""The checked options of a group member."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,15 @@ from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName, check_name
 
 MAX_UNACKED = 100_000
+"""Default limit of a member's unacknowledged records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
-    """Of which group, and how it acknowledges: see :class:`GroupSubscriber`.
+    """The group and acknowledgement options of a member: see :class:`GroupSubscriber`.
 
     Raises:
-        InvalidArgument: a value that is not allowed.
+        InvalidArgument: If a value is not allowed.
     """
 
     group: str
@@ -25,11 +26,15 @@ class GroupOptions:
 
     def __post_init__(self) -> None:
         if self.max_unacked < 1:
-            raise InvalidArgument(f"max_unacked={self.max_unacked} is below 1: nothing could be delivered")
+            raise InvalidArgument(
+                f"max_unacked={self.max_unacked} is below 1: set how many records may be unacknowledged"
+            )
         if self.max_deliveries is not None and self.max_deliveries < 1:
-            raise InvalidArgument(f"max_deliveries={self.max_deliveries} is below 1: give how often a record is tried")
+            raise InvalidArgument(
+                f"max_deliveries={self.max_deliveries} is below 1: set how often a record is delivered"
+            )
         if self.dead_letter is not None and self.max_deliveries is None:
-            raise InvalidArgument("dead_letter= needs max_deliveries=: after how many deliveries a record goes there")
+            raise InvalidArgument("dead_letter= needs max_deliveries=: set the deliveries before a record goes there")
         check_name("group", self.group)
         if self.member is not None:
             check_name("member", self.member)

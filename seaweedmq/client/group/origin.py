@@ -1,33 +1,36 @@
-"""What the messages of one frame share that a member of a group handed out: where they are acknowledged and refused."""
+"""The shared origin of delivered messages of one frame, through which a group member acknowledges and rejects them."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from seaweedmq.client.subscribe.messages import Arrived, Message, MessageRun, Origin
-from seaweedmq.core.member.acks import ACKED, Span
-from seaweedmq.core.member.assigned import Assigned
+from seaweedmq.client.subscribe.messages import FetchedRows, Message, MessageRun, Origin
+from seaweedmq.core.member.acks import ACKED, RowSpan
+from seaweedmq.core.member.held_segment import HeldSegment
 
-AssignedSegment: TypeAlias = Assigned[Arrived, Message]
+AssignedSegment: TypeAlias = HeldSegment[FetchedRows, Message]
 
 
 class OriginOwner(Protocol):
-    """The dispatcher, as the records it handed out see it. From any thread."""
+    """The dispatcher, as its delivered records see it. Any thread may call it."""
 
     def on_acked(self) -> None:
-        """Something that is watched may be dealt with now."""
+        """Handle an acknowledgement in a watched segment."""
 
     def refuse(self, messages: Sequence[Message], delay_s: float, reason: str) -> None:
-        """Those that are out go out again, all at one time."""
+        """Redeliver messages that are in flight, all at the same time."""
 
 
 class GroupOrigin(Origin):
-    """A ``Place`` of the core, too. Acknowledging takes no lock: it sets one byte, and looks whether somebody waits for
-    that.
+    """The origin of a group's messages, also an ``AckSource`` of the core.
+
+    An acknowledgement takes no lock: it sets one byte and notifies the dispatcher if the segment is watched.
     """
 
     __slots__ = ("_first", "_owner", "_states", "assigned", "span")
 
-    def __init__(self, origin: Origin, assigned: AssignedSegment, span: Span[Arrived], owner: OriginOwner) -> None:
+    def __init__(
+        self, origin: Origin, assigned: AssignedSegment, span: RowSpan[FetchedRows], owner: OriginOwner
+    ) -> None:
         super().__init__(origin.topic, assigned.segment, origin.partition)
         self.assigned = assigned
         self.span = span
@@ -36,27 +39,30 @@ class GroupOrigin(Origin):
         self._owner = owner
 
     def ack(self, offset: int) -> None:
+        """Acknowledge a record."""
         self._states[offset - self._first] = ACKED
         if self.assigned.is_watched:
             self._owner.on_acked()
 
     def nack(self, message: Message, delay_s: float) -> None:
+        """Redeliver a record after ``delay_s`` seconds."""
         self._owner.refuse([message], delay_s, "nack")
 
     def deliveries(self, offset: int) -> int:
+        """Return the number of deliveries of a record, including the current one."""
         return self.assigned.ledger.refused.get(offset, 0) + 1
 
 
-def messages_at(rows: Arrived, offsets: list[int]) -> list[Message]:
-    """Some rows of a frame as messages. ``offsets`` ascend and are not empty."""
+def messages_at(rows: FetchedRows, offsets: list[int]) -> list[Message]:
+    """Return some rows of a frame as messages. ``offsets`` ascend and are not empty."""
     wanted = set(offsets)
     part = rows.slice(offsets[0] - rows.first_offset, offsets[-1] + 1 - offsets[0])
     return [message for message in MessageRun(part) if message.offset in wanted]
 
 
-def row_of(message: Message) -> Arrived:
-    """A record as it arrived. Requires that it was handed out and is not acknowledged."""
-    rows: Arrived | None = message.origin.span.rows
+def row_of(message: Message) -> FetchedRows:
+    """Return a record as it arrived. Requires that it was delivered and is not acknowledged."""
+    rows: FetchedRows | None = message.origin.span.rows
     if rows is None:
         raise AssertionError("a record that is not acknowledged has no rows")
     return rows.slice(message.offset - rows.first_offset, 1)

@@ -1,15 +1,14 @@
-"""Where ``send`` puts records, and where it waits when there are too many. Filled by any thread, drained by the loop.
+"""The buffer of sent records: any thread fills it, the event loop drains it, and ``send`` waits while it is full.
 
-``send`` must cost well under a microsecond, so it appends to lists and nothing else; a whole batch is handed to the
-loop at once. Two bounds make it wait: the bytes that are not acknowledged, and the batches the loop has not encoded
-yet. The second is for the GIL: a thread that never waits would keep it for 5 ms at every turn of the loop, while one
-that waits for the loop hands it over at once.
+``send`` must cost well under a microsecond, so it only appends to lists; the loop receives whole batches. Two limits
+make ``send`` wait: unacknowledged bytes, and batches that the loop has not encoded yet. The second exists for the GIL.
+A thread that never waits would keep it for 5 ms at every iteration of the loop; a waiting thread releases it at once.
 
-A lock would be a third of what ``send`` costs, so as long as one thread alone sends it appends without it. Others, the
-loop among them, only cut the batch, under the lock, in two steps: they close it, then count its records. The thread
-appends, then looks whether the batch is closed; if it is, the lock tells whether the record was counted. (One of the
-two sees the other, since Python's threads see each other's steps in one order: that of the GIL.) When a second thread
-sends, or a signal handler in the middle of a ``send``, the batch is cut, and from then on all take the lock.
+A lock would be a third of the cost of ``send``, so while only one thread sends, it appends without the lock. Other
+threads, including the loop's, only cut the batch, under the lock, in two steps: close it, then count its records. The
+sending thread appends, then checks whether the batch is closed; if so, the lock decides whether the record was counted.
+One of the two sees the other, because the GIL gives the steps of all threads one order. When a second thread sends, or
+a signal handler during a ``send``, the batch is cut, and all threads take the lock from then on.
 """
 
 import asyncio
@@ -17,104 +16,82 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
-from typing import Protocol, TypeAlias
 
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.publish.arguments import HeaderPairs, Headers, as_bytes, as_headers
-from seaweedmq.client.publish.batch import Batch
-from seaweedmq.client.publish.framing import FRAME_BYTES_MAX
+from seaweedmq.client.publish.batches.arguments import HeaderPairs, Headers, as_bytes, as_headers
+from seaweedmq.client.publish.batches.batch import Batch
+from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX
+from seaweedmq.client.publish.batches.tables import TableJob
+from seaweedmq.client.publish.futures import RecordFuture
 from seaweedmq.client.publish.promise import BatchPromise
-from seaweedmq.client.publish.sent import Sent
-from seaweedmq.client.publish.tables import TableJob
+from seaweedmq.client.publish.send_room import SendRoom
+from seaweedmq.client.publish.unreported_errors import UnreportedErrors
+from seaweedmq.client.publish.unsettled_work import UnsettledWork, Work
 from seaweedmq.client.start import Timestamp, to_us
 from seaweedmq.codec.frame import HEADER_BYTES
-from seaweedmq.errors import DeadlineExceeded, InvalidArgument, SeaweedMQError, fresh
+from seaweedmq.errors import InvalidArgument, SeaweedMQError, fresh
 
 RECORD_OVERHEAD_BYTES = 32
-"""Counted for every record beside its bytes, so that a million empty ones count too."""
+"""Size added to the bytes of every record, so that a million empty ones also count."""
 FRAME_OVERHEAD_BYTES = HEADER_BYTES + 1024
-"""More than a frame with one record takes beside the record's bytes."""
-BACKLOG_MAX = 2
-"""Batches and tables handed over and not yet encoded."""
+"""Upper bound of the size of a frame with one record, without the record's bytes."""
 
-Work: TypeAlias = Batch | TableJob
-
-_NOBODY, _MANY = -1, -2
-"""In place of a thread's identity, which is positive."""
-_new_sent = Sent.__new__
+_NO_THREAD_YET, _MANY = -1, -2
+"""Values in place of a thread's identity, which is positive."""
+_new_sent = RecordFuture.__new__
 _NO_BATCH = Batch(-1, 0, 0.0, lambda _: None)
 
 
-class NoRoom(DeadlineExceeded):
-    """A callback of a future sent a record when there was no room, and may not wait: it runs in the client's thread."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__("there is no room to send now, and a callback may not wait for it: send from another thread")
-        self.size_bytes = size
-        """Bytes that room is needed for."""
-
-
-class BufferOwner(Protocol):
-    """The publisher, as its buffer sees it."""
-
-    def on_open(self) -> None:
-        """A batch got its first record; work may be waiting, too. In the loop."""
-
-    def on_work(self) -> None:
-        """Work is waiting. In the loop."""
-
-    def on_settled(self, work: Work) -> None:
-        """Work has its whole outcome."""
-
-    def on_refused(self, promise: BatchPromise) -> None:
-        """Of one record, which is too long. In the sender's thread."""
-
-
 class RecordBuffer:
-    """Open batch and finished work of one publisher.
+    """The open batch and the waiting work of one publisher.
 
     Args:
-        post: runs a function in the loop soon, from any thread.
-        clock: the loop's time, seconds. wall_us: microseconds since 1970.
+        unsettled: The work that the loop has taken.
+        failures: The failures to be reported by flushes.
+        post: Schedules a function in the loop, from any thread.
+        clock: Returns the loop's time in seconds.
+        wall_us: Returns microseconds since 1970.
+        config: The limits.
     """
 
     def __init__(
         self,
         *,
-        owner: BufferOwner,
+        unsettled: UnsettledWork,
+        failures: UnreportedErrors,
         post: Callable[[Callable[[], None]], object],
         clock: Callable[[], float],
         wall_us: Callable[[], int],
         config: ClientConfig,
     ) -> None:
-        self._owner = owner
+        self._unsettled = unsettled
+        self._failures = failures
         self._post = post
         self._clock = clock
         self._wall_us = wall_us
-        self._bytes_max = config.buffer_bytes_max
+        self._linger_s = config.linger_s
         self._delivery_timeout_s = config.delivery_timeout_s
-        self.batch_bytes = min(config.batch_bytes, config.buffer_bytes_max)
         self.frame_bytes_max = FRAME_BYTES_MAX
         self._loop_thread = get_ident()
-        self._thread = _NOBODY
-        """The only one that has sent so far."""
+        self._thread = _NO_THREAD_YET
+        """The only thread that has sent so far."""
         self._is_sending = False
-        """It is in the middle of that without the lock, or was interrupted there."""
+        """Whether that thread is inside ``send`` without the lock, or was interrupted there."""
         self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
-        self._threads_waiting = 0
-        self._tasks_waiting: list[asyncio.Future[None]] = []
+        bytes_max = config.buffer_bytes_max
+        self.room = SendRoom(self._lock, bytes_max, min(config.batch_bytes, bytes_max))
+        """The room for further records."""
         self._batch = _NO_BATCH
-        self._reserved_bytes = 0
-        self.used_bytes = 0
-        """Bytes taken in and not settled; the open batch counts with its limit."""
         self.work: deque[Work] = deque()
-        self._backlog = 0
+        """The work that the loop has not taken yet."""
+        self.work_added = asyncio.Event()
+        """An event of the loop that is set when there is work."""
         self.cut_at_s = -math.inf
-        """When a batch was handed over last."""
+        """Loop time at which the last batch was passed to the loop."""
         self.refusal: SeaweedMQError | None = None
-        """Why the topic takes no single records."""
+        """The reason why the topic rejects single records; None if it does not."""
         self._closed: SeaweedMQError | None = None
 
     def send(
@@ -125,14 +102,22 @@ class RecordBuffer:
         headers: Headers | None = None,
         timestamp: Timestamp | None = None,
         timeout: float | None = None,
-    ) -> Sent:
-        """Take a record in, blocking up to ``timeout`` seconds while there is no room.
+    ) -> RecordFuture:
+        """Take in a record, blocking while the buffer is full.
+
+        Args:
+            value: The value.
+            key: The key, if any.
+            headers: The headers, if any.
+            timestamp: The timestamp. Default: now.
+            timeout: The longest wait in seconds. Default: unlimited.
 
         Raises:
-            InvalidArgument: an argument has the wrong type.
-            DeadlineExceeded: there was no room in time.
-            NoRoom: there is none now, and this is the loop's thread: a task awaits :meth:`room` and tries again.
-            Closed: the publisher was closed.
+            InvalidArgument: If an argument has the wrong type.
+            DeadlineExceeded: If the buffer is full for ``timeout`` seconds.
+            NoRoom: If the buffer is full and this is the loop's thread. A task awaits ``room.available`` and
+                retries.
+            Closed: If the publisher was closed.
         """
         if type(value) is not bytes:
             value = as_bytes("value", value)
@@ -147,7 +132,7 @@ class RecordBuffer:
             return self._append(value, key, None, None, size, timeout)
         self._is_sending = True
         batch = self._batch
-        values = batch.values  # before the limit is looked at: one that is not cut yet has not forgotten them
+        values = batch.values  # Read before the limit: a batch that is not cut yet still has its lists.
         total = batch.filled_bytes + size
         if total > batch.limit_bytes or batch.has_extras:
             self._is_sending = False
@@ -156,22 +141,22 @@ class RecordBuffer:
         keys = batch.keys
         if keys is not None:
             if len(keys) != index:
-                del keys[index:]  # an interrupt (Ctrl-C) came between a key and its value
+                del keys[index:]  # An interrupt (Ctrl-C) came between a key and its value.
             keys.append(key)
         elif key is not None:
             batch.keys = [*[None] * index, key]
         batch.filled_bytes = total
-        values.append(value)  # last: who counts values has their keys
+        values.append(value)  # Last: the count of values implies their keys.
         self._is_sending = False
         if batch.limit_bytes < 0 and not self._was_counted(batch, index):
             return self._append(value, key, None, None, size, timeout)
-        sent = _new_sent(Sent)
-        sent._promise = batch.promise  # noqa: SLF001 - a constructor call a record is what this saves
+        sent = _new_sent(RecordFuture)
+        sent._promise = batch.promise  # noqa: SLF001 - saves a constructor call per record
         sent._position = index  # noqa: SLF001
         return sent
 
     def _was_counted(self, batch: Batch, index: int) -> bool:
-        """Whether the batch, which was cut meanwhile, has the record."""
+        """Whether the batch, which was cut meanwhile, contains the record."""
         with self._lock:
             return index < batch.promise.count
 
@@ -183,7 +168,7 @@ class RecordBuffer:
         timestamp: Timestamp | None,
         size: int,
         timeout: float | None,
-    ) -> Sent:
+    ) -> RecordFuture:
         checked, headers_bytes = as_headers(headers)
         time_us = None if timestamp is None else to_us(timestamp)
         return self._append(value, key, checked, time_us, size + headers_bytes, timeout)
@@ -196,62 +181,70 @@ class RecordBuffer:
         time_us: int | None,
         size: int,
         timeout: float | None,
-    ) -> Sent:
-        """Every record for which :meth:`send` needs more than room in its own batch."""
+    ) -> RecordFuture:
+        """Take in a record that does not fit the fast path of :meth:`send`."""
         if size - RECORD_OVERHEAD_BYTES + FRAME_OVERHEAD_BYTES > self.frame_bytes_max:
             return self._refused(size - RECORD_OVERHEAD_BYTES)
         while True:
             with self._lock:
                 if get_ident() != self._thread or self._is_sending:
-                    self._let_in(get_ident())
+                    self._register_thread(get_ident())
                 batch = self._batch
                 if batch.filled_bytes + size <= batch.limit_bytes:
                     return _put(batch, value, key, headers, time_us, size)
                 opened = self._next_batch(size)
                 if opened is not None:
                     return _put(opened, value, key, headers, time_us, size)
-            self.wait(size, timeout)
+            self.room.wait(size, timeout)
 
-    def _let_in(self, thread: int) -> None:
-        """A thread sends that is not the only one: it is the first, or from now on there are many. So is a signal
-        handler that sends in the middle of the ``send`` that it interrupted."""
-        if self._thread == _NOBODY:
+    def _register_thread(self, thread: int) -> None:
+        """Register a sending thread: the first one, or a further one, after which all threads take the lock.
+
+        A signal handler that sends during a ``send`` counts as a further thread.
+        """
+        if self._thread == _NO_THREAD_YET:
             self._thread = thread
         elif self._thread != _MANY:
             self._thread = _MANY
             if self._cut():
-                self._post(self._owner.on_work)
+                self._post(self.work_added.set)
 
     def add_table(self, job: TableJob) -> bool:
-        """Put a table behind the records sent before it; False if there is no room now. A table over the whole bound
-        is let in alone: its memory is the caller's.
+        """Queue a table after the records sent before it. Return False if there is no room now.
+
+        A table larger than the whole limit is accepted alone: the caller owns its memory.
+
+        Raises:
+            Closed: If the publisher was closed.
         """
         with self._lock:
             if self._closed is not None:
                 raise fresh(self._closed)
-            if not self._has_room(job.size_bytes):
+            if not self.room.has(job.size_bytes):
                 return False
             self._cut()
+            job.promise.on_settled = partial(self._settled, job)
             job.promise.deadline_s = self._clock() + self._delivery_timeout_s
-            self.used_bytes += job.size_bytes
-            self._hand_over(job)
-        self._post(self._owner.on_work)
+            self.room.add(job.size_bytes)
+            self.work.append(job)
+        self._post(self.work_added.set)
         return True
 
     def cut(self, batch: Batch | None = None) -> None:
-        """Hand the open batch over; if one is given, only if it is that. In the loop."""
+        """Pass the open batch to the loop; with ``batch``, only if it is the open one. Called in the loop."""
         with self._lock:
             has_work = (batch is None or batch is self._batch) and self._cut()
         if has_work:
-            self._owner.on_work()
+            self.work_added.set()
 
     def waiting_work(self) -> list[Work]:
-        """What was handed over and not taken by the loop yet."""
+        """Return the work that the loop has not taken yet."""
         with self._lock:
             return list(self.work)
 
     @property
     def open_batch(self) -> Batch | None:
+        """The batch that takes records; None if there is none."""
         return None if self._batch is _NO_BATCH else self._batch
 
     @property
@@ -259,75 +252,28 @@ class RecordBuffer:
         """Number of records in the open batch."""
         return len(self._batch.values)
 
-    def encoded(self) -> None:
-        """One piece of work has become frames."""
-        with self._lock:
-            self._backlog -= 1
-        self._wake()
-
-    def release(self, size: int) -> None:
-        """Bytes are settled."""
-        with self._lock:
-            self.used_bytes -= size
-        self._wake()
+    def _settled(self, work: Work) -> None:
+        """Release work that has its outcome, and record its failure. Called in the loop."""
+        self.room.release(work.size_bytes)
+        work.forget()
+        self._failures.add(work.promise)
+        self._unsettled.settle(work)
 
     def close(self, error: SeaweedMQError) -> None:
-        """Whatever is sent from now on raises ``error``; what was sent stays."""
+        """Raise ``error`` for every later ``send``; records sent before stay."""
         with self._lock:
             self._closed = error
+            self.room.is_closed = True
         self.cut()
-        self._wake()
+        self.room.wake()
 
     def after_fork(self, error: SeaweedMQError) -> None:
-        """In a child process: nothing works, and no lock of the parent may be trusted."""
+        """Reset in a child process: every call raises ``error``, and the parent's locks are replaced."""
         self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
+        self.room = SendRoom(self._lock, 0, 0)
+        self.room.is_closed = True
         self._batch = _NO_BATCH
         self._closed = error
-
-    def wait(self, size: int, timeout_s: float | None) -> None:
-        """Block until a record or table of ``size`` bytes may fit.
-
-        Raises:
-            DeadlineExceeded: it did not within ``timeout_s``; nothing was sent.
-            NoRoom: this is the loop's own thread, which would wait for itself.
-        """
-        if get_ident() == self._loop_thread:
-            raise NoRoom(size)
-        with self._room:
-            self._threads_waiting += 1
-            try:
-                if not self._room.wait_for(lambda: self._may_pass(size), timeout_s):
-                    raise DeadlineExceeded(
-                        f"no room to send within {timeout_s:g} s: {self.used_bytes} of {self._bytes_max} bytes wait "
-                        "for their acknowledgement; slow down, or raise buffer_bytes_max"
-                    )
-            finally:
-                self._threads_waiting -= 1
-
-    async def room(self, size: int) -> None:
-        """As :meth:`wait`, for tasks of the loop; bound it with ``asyncio.timeout``."""
-        while not self._may_pass(size):
-            waiting = asyncio.get_running_loop().create_future()
-            self._tasks_waiting.append(waiting)
-            await waiting
-
-    def _may_pass(self, size: int) -> bool:
-        return self._closed is not None or self._has_room(size)
-
-    def _has_room(self, size: int) -> bool:
-        free = self.used_bytes + max(self.batch_bytes, size) - self._reserved_bytes <= self._bytes_max
-        return self._backlog < BACKLOG_MAX and (free or self.used_bytes == self._reserved_bytes)
-
-    def _wake(self) -> None:
-        if self._threads_waiting:
-            with self._room:
-                self._room.notify_all()
-        if self._tasks_waiting:
-            waiting, self._tasks_waiting = self._tasks_waiting, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
 
     def _next_batch(self, size: int) -> Batch | None:
         if self._closed is not None:
@@ -335,37 +281,44 @@ class RecordBuffer:
         if self.refusal is not None:
             raise fresh(self.refusal)
         has_work = self._cut()
-        if not self._has_room(size):
+        if not self.room.has(size):
             if has_work:
-                self._post(self._owner.on_work)
+                self._post(self.work_added.set)
             return None
-        limit = max(self.batch_bytes, size)
+        limit = max(self.room.batch_bytes, size)
         deadline_s = self._clock() + self._delivery_timeout_s
-        batch = Batch(limit, self._wall_us(), deadline_s, self._owner.on_settled, self._loop_thread)
-        self._reserved_bytes = limit
-        self.used_bytes += limit
+        batch = Batch(limit, self._wall_us(), deadline_s, self._settled, self._loop_thread)
+        self.room.reserve(limit)
         self._batch = batch
-        self._post(self._owner.on_open)
+        self._post(self._linger)
         return batch
 
+    def _linger(self) -> None:
+        """Pass the open batch to the loop now, or ``linger_s`` after the previous one. Called in the loop."""
+        if self.work:
+            self.work_added.set()
+        batch = self.open_batch
+        if batch is None:
+            return
+        due_s = self.cut_at_s + self._linger_s
+        if due_s > self._clock():
+            asyncio.get_running_loop().call_at(due_s, self.cut, batch)
+        else:
+            self.cut(batch)
+
     def _cut(self) -> bool:
-        """Whether there was an open batch, which is handed over now: the loop has to be told."""
+        """Pass the open batch to the loop's queue. Return whether there was one, so that the loop must be notified."""
         batch = self._batch
         if batch is _NO_BATCH:
             return False
         self._batch = _NO_BATCH
         batch.cut()
-        self.used_bytes += batch.size_bytes - self._reserved_bytes
-        self._reserved_bytes = 0
+        self.room.fill(batch.size_bytes)
         self.cut_at_s = self._clock()
-        self._hand_over(batch)
+        self.work.append(batch)
         return True
 
-    def _hand_over(self, work: Work) -> None:
-        self._backlog += 1
-        self.work.append(work)
-
-    def _refused(self, size: int) -> Sent:
+    def _refused(self, size: int) -> RecordFuture:
         limit = self.frame_bytes_max - FRAME_OVERHEAD_BYTES
         error = InvalidArgument(
             f"a record of {size} bytes is over the limit of {limit} bytes (key, value and headers): split it, or raise "
@@ -374,18 +327,18 @@ class RecordBuffer:
         promise = BatchPromise(0.0, lambda: None)
         promise.begin(1)
         promise.failed(range(1), error)
-        self._owner.on_refused(promise)
-        return Sent(promise, 0)
+        self._failures.add(promise)
+        return RecordFuture(promise, 0)
 
 
 RecordBuffer.send.__qualname__ = "Publisher.send"
-# Python names a function in the errors it raises itself, and the synchronous publisher gives this one out as its own.
+# Python's own errors name the function, and the synchronous publisher exposes this one as its method.
 
 
 def _put(
     batch: Batch, value: bytes, key: bytes | None, headers: HeaderPairs | None, time_us: int | None, size: int
-) -> Sent:
-    """Requires the lock."""
+) -> RecordFuture:
+    """Append a record to a batch. Requires the lock."""
     batch.filled_bytes += size
     index = len(batch.values)
     batch.values.append(value)
@@ -395,4 +348,4 @@ def _put(
         batch.keys = [*[None] * index, key]
     if batch.has_extras or headers is not None or time_us is not None:
         batch.put_extras(index, headers, time_us)
-    return Sent(batch.promise, index)
+    return RecordFuture(batch.promise, index)

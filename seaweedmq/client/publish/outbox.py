@@ -1,8 +1,9 @@
-"""All that one publisher has under way: the routes to the open segments, and a window for each. Pure.
+"""The unacknowledged rows of one publisher: routes to the open segments, and a send window for each. Pure.
 
-What happens is told to a window, or here if it changes the routes; what comes of it are actions, which the publisher
-does. Nothing here awaits, so between the end of a segment and the first frame to its successors no record of a key can
-slip in: the order of the calls is the order of the records.
+The outbox owns the windows: every event of a segment's stream goes to it. Events result in actions, which the publisher
+executes.
+Nothing here awaits, so no record of a key can slip in between the end of a segment and the first frame to its
+successors: the order of the calls is the order of the records.
 """
 
 import random
@@ -11,52 +12,57 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from seaweedmq.client.publish.framing import FRAME_BYTES_MAX, by_segment, frames_of, rows_of_frame
-from seaweedmq.client.publish.outgoing import Acked, Again, Failed, Left, OutFrame
-from seaweedmq.client.publish.routing import Routes, Trail
-from seaweedmq.client.publish.rows import Rows
-from seaweedmq.client.publish.window import Window
+from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX, by_segment, frames_of, renumbered, rows_of_frame
+from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
+from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
+from seaweedmq.core.publish.routing import Routes, Trail
+from seaweedmq.core.publish.send_window import SendWindow
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
 from seaweedmq.model.config import MIB
-from seaweedmq.model.publish import PublishReady, PublishSealed
+from seaweedmq.model.messages.frames import Frames
+from seaweedmq.model.messages.publish import FrameAck, PublishReady, PublishSealed
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 
 SEGMENTS_PER_BATCH_MAX = 8
-"""A batch is made larger for more segments, up to this, so that the frames it is split into do not get small."""
+"""Limit of the factor by which a batch grows with the number of segments, so that its frames do not become small."""
 AHEAD_BYTES = 4 * MIB
-"""Frames encoded ahead of an open stream: enough to keep it busy, few enough to stay in the processor's cache."""
+"""Limit of frames encoded ahead of an open stream: enough to keep it busy, few enough for the processor's cache."""
 
 
 class Deliver(NamedTuple):
-    """The segment's window has something new."""
+    """An action: the segment's window has changed."""
 
     segment: int
 
 
 class Reopen(NamedTuple):
-    """The segment's stream is over: another one is needed."""
+    """An action: the segment's stream is over and another one is needed."""
 
     segment: int
 
 
 class SendLimits(NamedTuple):
-    """What ``send`` is to keep to from now on."""
+    """An action: new limits for ``send``."""
 
     frame_bytes_max: int
     batch_bytes: int
 
 
-Action: TypeAlias = Acked | Failed | Deliver | Reopen | SendLimits
+Action: TypeAlias = FrameAcked | FrameFailed | Deliver | Reopen | SendLimits
 
 
 class Outbox:
-    """Rows of one producer, from their routing to what becomes of them.
+    """The rows of one producer, from routing to outcome.
 
     Args:
-        frame_bytes: a frame aims for. bytes_max: all frames that are not acknowledged.
+        topic: The topic.
+        producer_id: The producer.
+        rng: Draws the slots of rows without a key.
+        frame_bytes: The target size of a frame.
+        bytes_max: The limit of all unacknowledged frames.
     """
 
     def __init__(
@@ -69,39 +75,42 @@ class Outbox:
         self._frame_bytes_max = FRAME_BYTES_MAX
         self._bytes_max = bytes_max
         self.schema: pa.Schema | None = None
-        """The topic's, as known now; None for a plain topic."""
+        """The topic's latest known schema; None for a plain topic."""
         self._routes: Routes | None = None
-        self._heirs: dict[int, Segment] = {}
-        """The segments of the routes, as they were described when records began to go there."""
-        self._windows: dict[int, Window] = {}
+        self._successors: dict[int, Segment] = {}
+        """The segments of the routes, as described when the first records were routed there."""
+        self._windows: dict[int, SendWindow] = {}
         self._trail = Trail()
-        """Segments whose window was handed over -> to whom. None of them gets a window again: it would number from 0
-        on, and what the segment has of the first window would pass for what the second one sent."""
+        """Segments whose window was handed over, with their successors. None gets a window again: it would number
+        from 0, and the segment's frames of the first window would pass for those of the second."""
 
-    # --- what it is asked ------------------------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------------------------------
 
     @property
     def segments(self) -> Iterable[int]:
-        """With a window."""
+        """The segments with a window."""
         return self._windows.keys()
 
-    def window(self, segment: int) -> Window:
-        """Of a segment that rows went to, and that was not handed over yet."""
+    def window(self, segment: int) -> SendWindow:
+        """Return the window of a segment, for queries: its events go to the outbox.
+
+        Requires that rows were routed there, and that it was not handed over.
+        """
         return self._windows[segment]
 
     def follow(self, segments: Iterable[int]) -> set[int]:
-        """These segments, and in place of those that were handed over the ones that came after them."""
+        """Return the segments, with those handed over replaced by their current successors."""
         return self._trail.follow(segments)
 
     @property
     def rows_bytes(self) -> int:
-        """To be routed together."""
+        """The target size of the rows that are routed together."""
         segments = len(self._current_routes().segments)
         return self._frame_bytes * min(SEGMENTS_PER_BATCH_MAX, max(1, segments))
 
     @property
     def is_crowded(self) -> bool:
-        """Whether more rows are to wait before they become frames."""
+        """Whether further rows must wait before they become frames."""
         windows = self._windows.values()
         if sum(window.queued_bytes for window in windows) > self._bytes_max:
             return True
@@ -109,50 +118,79 @@ class Outbox:
 
     @property
     def refusal(self) -> InvalidArgument | None:
-        """Why the topic takes no plain records."""
+        """The reason why the topic rejects plain records; None if it does not."""
         if self.schema is None:
             return None
         return InvalidArgument(f"{self.topic} has a schema: publish tables of its columns with send_table")
 
     def last_errors(self) -> str:
-        """What went wrong on the way, to be added to an error's text."""
+        """Return the last errors of the windows, as a suffix for an error message."""
         errors = [str(window.last_error) for window in self._windows.values() if window.last_error is not None]
         return f"; last: {'; '.join(errors[:3])}" if errors else ""
 
-    # --- what happens ----------------------------------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------------------------
 
     def begin(self, ring: KeyRange, segments: Iterable[Segment]) -> list[Action]:
-        """These are the topic's ring and segments. Raises Unavailable: the open ones do not cover the ring."""
+        """Set the topic's ring and segments.
+
+        Raises:
+            Unavailable: If the open segments do not cover the ring.
+        """
         heirs = {segment.id: segment for segment in segments if segment.is_open}
         self._routes = Routes.to_open(ring, heirs.values())
-        self._heirs = heirs
+        self._successors = heirs
         return [self._limits()]
 
     def grow(self, ring: KeyRange, segments: Sequence[Segment]) -> None:
-        """Partitions were added: what is sent from now on goes there, too. Raises Unavailable: not all are known."""
+        """Route later rows also to partitions that were added.
+
+        Raises:
+            Unavailable: If not all of them are known.
+        """
         routes = self._routes
-        if routes is not None and ring.hi > routes.ring.hi:  # several looks may be under way, and an older one end last
+        if routes is not None and ring.hi > routes.ring.hi:  # Of concurrent queries, an older one may end last.
             self._routes = routes.grow(ring, segments)
-            self._heirs.update({s.id: s for s in segments if s.is_open and s.slots.lo >= routes.ring.hi})
+            self._successors.update({s.id: s for s in segments if s.is_open and s.slots.lo >= routes.ring.hi})
 
     def add(self, rows: Rows) -> list[Action]:
         """Route and encode rows, and queue their frames."""
         if not rows.flags >> SCHEMA_VERSION_SHIFT and (refusal := self.refusal) is not None:
-            return [Failed(rows.positions, rows.promise, refusal)]
+            return [FrameFailed(rows.positions, rows.promise, refusal)]
         return self._queue(rows)
 
     def opened(self, segment: int, ready: PublishReady) -> list[Action]:
-        """The segment's stream is open. Raises Corrupt: as :meth:`Window.opened`."""
+        """Handle the opening of a segment's stream. Raises as :meth:`SendWindow.opened`."""
         left = self._windows[segment].opened(ready)
-        # Whoever said it first, this window may have held frames that were cut before.
+        # Another stream may have reported the limit first; this window may still hold frames encoded before that.
         self._frame_bytes_max = min(self._frame_bytes_max, ready.frame_bytes_max)
         return [self._limits(), *self._actions_of(left)]
 
+    def take(self, segment: int, message_bytes: int) -> list[Frames]:
+        """Take the frames of a segment's next message, as :meth:`SendWindow.take`."""
+        return self._windows[segment].take(message_bytes)
+
+    def acked(self, segment: int, ack: FrameAck) -> list[Action]:
+        """Handle the acknowledgement of a segment's first frame. Raises as :meth:`SendWindow.acked`."""
+        return [self._windows[segment].acked(ack)]
+
+    def refused(self, segment: int, error: SeaweedMQError) -> list[Action]:
+        """Handle the rejection of one of a segment's frames in flight."""
+        return [*self._windows[segment].refused(error)]
+
+    def lost(self, segment: int, error: SeaweedMQError) -> None:
+        """Handle a lost stream, or a failed attempt to open one. A window that was handed over has no frames."""
+        if segment in self._windows:
+            self._windows[segment].lost(error)
+
+    def give_up(self, segment: int, error: SeaweedMQError) -> list[Action]:
+        """Fail all frames of a segment: no stream can be opened. A window that was handed over has no frames."""
+        return [*self._windows[segment].give_up(error)] if segment in self._windows else []
+
     def sealed(self, segment: int, sealed: PublishSealed, successors: Iterable[Segment]) -> list[Action]:
-        """The segment takes no more: what it did not keep goes to its successors.
+        """Handle the seal of a segment: frames that it does not hold go to its successors.
 
         Raises:
-            Unavailable: they do not cover it, or one came before it; nothing has changed.
+            Unavailable: If the successors do not cover it, or one is older. Nothing has changed.
         """
         heirs = list(successors)
         self._check_later(segment, heirs)
@@ -161,10 +199,10 @@ class Outbox:
         return [*self._hand_over(segment, heirs, routes), *self._actions_of(left)]
 
     def forgotten(self, segment: int, heirs: Iterable[Segment]) -> list[Action]:
-        """As ``sealed``, when nobody knows the segment any more: it goes on with the heirs.
+        """Handle a pruned segment: later rows go to ``heirs``.
 
         Raises:
-            Unavailable: they do not cover it, or one came before it; nothing has changed.
+            Unavailable: If they do not cover it, or one is older. Nothing has changed.
         """
         heirs = list(heirs)
         self._check_later(segment, heirs)
@@ -173,7 +211,7 @@ class Outbox:
         return [*self._hand_over(segment, heirs, routes), *self._actions_of(left)]
 
     def expire(self, now: float) -> list[Action]:
-        """Fail what is overdue."""
+        """Fail overdue frames."""
         actions: list[Action] = []
         for segment, window in self._windows.items():
             overdue, was_open = window.expire(now)
@@ -183,7 +221,7 @@ class Outbox:
         return actions
 
     def clear(self, error: SeaweedMQError) -> list[Action]:
-        """Deliver nothing any more."""
+        """Fail all frames with ``error``."""
         return [failed for window in self._windows.values() for failed in window.give_up(error)]
 
     # --- inside ----------------------------------------------------------------------------------------------------
@@ -195,7 +233,7 @@ class Outbox:
         for segment, part in by_segment(rows, routes, keyless_slot):
             window = self._windows.get(segment)
             if window is None:
-                window = self._windows[segment] = Window(self._heirs[segment])
+                window = self._windows[segment] = SendWindow(self._successors[segment], renumbered)
             for frame in frames_of(
                 part,
                 segment_slots=window.segment.slots,
@@ -205,47 +243,50 @@ class Outbox:
                 frame_bytes=self._frame_bytes,
                 frame_bytes_max=self._frame_bytes_max,
             ):
-                if isinstance(frame, Failed):
+                if isinstance(frame, FrameFailed):
                     actions.append(frame)
                 else:
                     window.add(frame)
             actions.append(Deliver(segment))
         return actions
 
-    def _actions_of(self, left: Iterable[Left]) -> list[Action]:
-        """Whatever left a window, with what is to be routed anew in other windows."""
+    def _actions_of(self, left: Iterable[FrameOutcome]) -> list[Action]:
+        """Return the actions of frames that left a window, after rerouting those that need it."""
         actions: list[Action] = []
         for each in left:
-            if isinstance(each, Again):
+            if isinstance(each, FrameRerouted):
                 actions += self._again(each.frame)
             else:
                 actions.append(each)
         return actions
 
-    def _again(self, frame: OutFrame) -> list[Action]:
+    def _again(self, frame: OutgoingFrame) -> list[Action]:
         try:
             rows = rows_of_frame(frame, self.schema, self._current_routes().ring)
         except SeaweedMQError as error:
-            return [Failed(frame.positions, frame.promise, error)]  # it is in no window: nobody else would say so
+            return [FrameFailed(frame.positions, frame.promise, error)]  # No window holds it: nothing else reports it.
         return self.add(rows)
 
     def _check_later(self, segment: int, heirs: Iterable[Segment]) -> None:
-        """Raise Unavailable if one of the heirs is the segment itself or came before it.
+        """Check that no successor is the segment itself or older.
 
-        Its seal was lost with etcd, so a recovered one has it as open. A window of it was handed over, and another one
-        would begin with the same sequences. The leader seals it again, and then its successors are known.
+        Such a seal was lost with etcd, so the recovered etcd has the segment as open. Its window was handed over, and
+        another one would begin with the same sequences. The leader seals it again, which makes its successors known.
+
+        Raises:
+            Unavailable: If one is.
         """
         slots = self._windows[segment].segment.slots
-        for heir in heirs:
-            if heir.id <= segment and heir.slots.overlaps(slots):
-                raise Unavailable(f"{heir} was sealed, and is open in a recovered etcd: retry")
+        for successor in heirs:
+            if successor.id <= segment and successor.slots.overlaps(slots):
+                raise Unavailable(f"{successor} was sealed, and is open in a recovered etcd: retry")
 
     def _hand_over(self, segment: int, heirs: Iterable[Segment], routes: Routes) -> list[Action]:
-        """End the window. The routes were made before it was emptied: that fails while metadata is changing."""
-        known = self._heirs | {heir.id: heir for heir in heirs}
+        """End the window. The caller makes the routes before it empties the window, since that may fail."""
+        known = self._successors | {successor.id: successor for successor in heirs}
         self._routes = routes
-        self._heirs = {number: known[number] for number in routes.segments}
-        self._trail.leave(segment, (heir.id for heir in heirs), routes)
+        self._successors = {number: known[number] for number in routes.segments}
+        self._trail.leave(segment, (successor.id for successor in heirs), routes)
         del self._windows[segment]
         return [self._limits()]
 
@@ -254,5 +295,5 @@ class Outbox:
 
     def _current_routes(self) -> Routes:
         if self._routes is None:
-            raise AssertionError("begin() comes first")
+            raise AssertionError("begin() must be called first")
         return self._routes

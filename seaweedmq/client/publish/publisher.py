@@ -1,45 +1,47 @@
-"""The publisher: records and tables in, receipts out, over one lane per open segment."""
+"""The publisher: sends records and tables of one topic, over one stream per open segment."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 
+from seaweedmq.client.background_tasks import BackgroundTasks
 from seaweedmq.client.closing import Closing
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.publish.arguments import Headers
-from seaweedmq.client.publish.buffer import NoRoom, RecordBuffer, Work
-from seaweedmq.client.publish.failures import Failures
-from seaweedmq.client.publish.lane import Lane
+from seaweedmq.client.publish.batches.arguments import Headers
+from seaweedmq.client.publish.batches.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
+from seaweedmq.client.publish.buffer import RecordBuffer
+from seaweedmq.client.publish.futures import RecordFuture, TableFuture
 from seaweedmq.client.publish.outbox import Action, Deliver, Outbox, Reopen, SendLimits
-from seaweedmq.client.publish.outgoing import Acked, Failed
-from seaweedmq.client.publish.promise import BatchPromise
-from seaweedmq.client.publish.sent import Sent, SentTable
-from seaweedmq.client.publish.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
+from seaweedmq.client.publish.segment_sender import SegmentSender
+from seaweedmq.client.publish.send_room import NoRoom
+from seaweedmq.client.publish.unreported_errors import UnreportedErrors
+from seaweedmq.client.publish.unsettled_work import UnsettledWork, Work
 from seaweedmq.client.start import Timestamp
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
+from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed
 from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailable
-from seaweedmq.model.calls import AdoptSchema
 from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.messages.calls import AdoptSchema
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
 from seaweedmq.model.topic import TopicName
 
-OVERDUE_LOOK_S = 0.5
-"""How often is looked for what is overdue and can not leave its queue yet."""
+OVERDUE_CHECK_S = 0.5
+"""Interval at which overdue frames that cannot leave their window yet are checked again."""
 
 
 class Publisher:
-    """Publishes to one topic. Safe for any number of tasks of one event loop.
+    """A publisher to one topic. Any number of tasks of one event loop may use it.
 
-    Records of one key are kept in the order of the calls. A record is stored once, however often its frame had to be
-    sent. With ``async with``, leaving the block delivers everything.
+    Records of one key keep the order of the calls. A record is stored once, however often its frame is sent. With
+    ``async with``, the end of the block delivers all records.
     """
 
     def __init__(
@@ -63,49 +65,57 @@ class Publisher:
             bytes_max=config.buffer_bytes_max,
         )
         self._view = TopicView(cluster, topic, self._on_description, lambda: self._outbox.segments)
-        self._lanes: dict[int, Lane] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._work = asyncio.Event()
+        self._senders: dict[int, SegmentSender] = {}
+        self._tasks = BackgroundTasks(f"of {topic}", self._on_task_failed)
         self._progress = asyncio.Event()
-        self._unsettled: dict[Work, None] = {}
-        self._flushes: list[tuple[set[Work], asyncio.Future[None]]] = []
-        self._failures = Failures()
+        self._unsettled = UnsettledWork()
+        self._failures = UnreportedErrors()
         self._closing = Closing()
         self._deadline: asyncio.TimerHandle | None = None
-        """Set while something waits for its outcome, and sometimes for a while after."""
+        """The timer of the next deadline; set while work is unsettled, and sometimes for a while after."""
         self.buffer = RecordBuffer(
-            owner=self, post=post, clock=self._loop.time, wall_us=cluster.env.wall_us, config=config
+            unsettled=self._unsettled,
+            failures=self._failures,
+            post=post,
+            clock=self._loop.time,
+            wall_us=cluster.env.wall_us,
+            config=config,
         )
 
     @property
     def topic(self) -> str:
+        """The topic, ``namespace/name``."""
         return str(self._topic)
 
     @property
     def is_closed(self) -> bool:
-        """Closed for good, with everything delivered or failed."""
+        """Whether the publisher is closed and every record has an outcome."""
         return self._closing.is_done
 
     @property
     def is_close_reported(self) -> bool:
-        """Whether it is closed, and a :meth:`close` has returned or raised how that ended."""
+        """Whether the publisher is closed, and a :meth:`close` has returned or raised the outcome."""
         return self._closing.is_reported
 
     def described(self) -> str:
-        """Kind, topic, and the records without an outcome, for messages."""
+        """Return the kind, the topic, and the number of unacknowledged records, for messages."""
         works = {*self._unsettled, *self.buffer.waiting_work()}
         records = self.buffer.open_records + sum(work.promise.pending for work in works)
         return f"publisher of {self._topic} ({records} records not acknowledged)"
 
     async def start(self) -> None:
-        """Learn the topic's segments. Raises NotFound."""
+        """Query the topic's segments and begin to work.
+
+        Raises:
+            NotFound: If the topic does not exist.
+        """
         description = await self._view.description(True)
         self._report(self._outbox.begin(description.topic.ring, description.segments))
-        self._spawn(self._pump(), "publisher pump")
+        self._tasks.spawn(self._pump(), "publisher pump")
         if description.topic.partitions is not None:
-            self._view.keep_looking(self._config.metadata_max_age_s)
+            self._view.refresh_periodically(self._config.metadata_max_age_s)
 
-    # --- what users call -------------------------------------------------------------------------------------------
+    # --- public methods --------------------------------------------------------------------------------------------
 
     async def send(
         self,
@@ -114,51 +124,59 @@ class Publisher:
         key: bytes | None = None,
         headers: Headers | None = None,
         timestamp: Timestamp | None = None,
-    ) -> Sent:
-        """Take a record in, waiting while ``buffer_bytes_max`` is reached, and return the future of its receipt.
+    ) -> RecordFuture:
+        """Send a record, and return the future of its receipt. Waits while ``buffer_bytes_max`` is reached.
 
         Args:
-            key: records of one key stay in order; without one the record goes anywhere.
-            headers: names with their bytes or None, as a mapping, or as pairs where a name is repeated.
-            timestamp: aware datetime or microseconds since 1970; now by default.
+            value: The value.
+            key: The key. Records of one key stay in order; a record without a key goes to any segment.
+            headers: Names with bytes or None, as a mapping, or as pairs, which may repeat a name.
+            timestamp: A datetime with a time zone, or microseconds since 1970. Default: now.
 
         Raises:
-            InvalidArgument: an argument has the wrong type, or the topic has a schema (use ``send_table``).
-            Closed: the publisher is closed.
+            InvalidArgument: If an argument has the wrong type, the topic has a schema (use ``send_table``), or this is
+                not the client's event loop.
+            Closed: If the publisher is closed.
         """
         self._cluster.check_loop()
         while True:
             try:
                 return self.buffer.send(value, key=key, headers=headers, timestamp=timestamp)
             except NoRoom as full:
-                await self.buffer.room(full.size_bytes)
+                await self.buffer.room.available(full.size_bytes)
 
     async def send_table(
         self, table: pa.Table | pa.RecordBatch, key: str | None = None, timestamp: str | None = None
-    ) -> SentTable:
-        """Publish every row, without touching one in Python, and return the future of a ``TableReceipt``.
+    ) -> TableFuture:
+        """Publish every row of a table, and return the future of a ``TableReceipt``. No row becomes a Python object.
 
-        The topic's schema decides which columns the table has. A topic without one takes tables of ``_value`` and,
-        if wanted, ``_key, _timestamp, _headers``; given another table while still empty, it adopts its schema.
+        The topic's schema determines the table's columns. A topic without a schema takes tables of ``_value`` and
+        optionally ``_key``, ``_timestamp`` and ``_headers``. An empty topic adopts the schema of any other table.
+        Waits while ``buffer_bytes_max`` is reached.
 
         Args:
-            key, timestamp: columns to take them from. Keys are text as UTF-8, bytes, or integers as decimal text.
-                Timestamps without a time zone are UTC.
+            table: The rows.
+            key: The column of the keys: text (as UTF-8), bytes, or integers (as decimal text). Default: ``_key``.
+            timestamp: The column of the timestamps; UTC if it has no time zone. Default: ``_timestamp``.
 
         Raises:
-            InvalidArgument: names the column that does not fit.
+            InvalidArgument: If a column does not fit. The message names it.
+            Closed: If the publisher is closed.
         """
         job = await self.prepare(table, key, timestamp)
         while not self.buffer.add_table(job):
-            await self.buffer.room(job.size_bytes)
+            await self.buffer.room.available(job.size_bytes)
         return job.promise
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Return when everything sent so far is acknowledged.
+        """Wait until all records sent so far have an outcome.
+
+        Args:
+            timeout: The longest wait in seconds. Default: unlimited; each record fails after ``delivery_timeout_s``.
 
         Raises:
-            DeadlineExceeded: it is not within ``timeout`` seconds.
-            SeaweedMQError: the first failure since the last flush.
+            DeadlineExceeded: If records have no outcome after ``timeout``. They are still being sent.
+            SeaweedMQError: If a record failed since the last flush: the first failure.
         """
         self._cluster.check_loop()
         await self._until_settled(timeout)
@@ -167,34 +185,36 @@ class Publisher:
             raise error
 
     async def _until_settled(self, timeout_s: float | None) -> None:
-        """Everything sent so far has an outcome. Raises DeadlineExceeded."""
+        """Wait until everything sent so far has an outcome.
+
+        Raises:
+            DeadlineExceeded: If it has not after ``timeout_s``.
+        """
         self.buffer.cut()
         pending: set[Work] = {*self._unsettled, *self.buffer.waiting_work()}
         if pending:
-            done: asyncio.Future[None] = self._loop.create_future()
-            entry = (pending, done)
-            self._flushes.append(entry)
             try:
                 async with asyncio.timeout(timeout_s):
-                    await done
+                    await self._unsettled.wait(pending)
             except TimeoutError:
                 raise DeadlineExceeded(
-                    f"flush of {self._topic}: {len(pending)} batches are not acknowledged after {timeout_s:g} s; "
+                    f"flush of {self._topic}: {len(pending)} batches are not acknowledged after {timeout_s:g} s: "
                     f"they are still being sent{self._outbox.last_errors()}"
                 ) from None
-            finally:
-                self._flushes.remove(entry)
 
     async def close(self, timeout: float | None = None) -> None:
-        """Deliver everything, then stop. What could not be delivered in time fails with Closed. Idempotent; a call that
-        is cancelled leaves closing under way, and the next awaits the same, or raises what it failed with.
+        """Deliver all records, then stop. Idempotent.
+
+        Records without an outcome after ``timeout`` fail with ``Closed``. If the call is cancelled, closing continues,
+        and the next call awaits it and raises its error.
 
         Args:
-            timeout: seconds; ``close_timeout_s`` by default.
+            timeout: The longest wait in seconds. Default: ``close_timeout_s``.
 
         Raises:
-            SeaweedMQError: something failed since the last flush, and nobody has asked its future; or, as
-                :meth:`flush`, it took too long. The publisher is closed all the same.
+            DeadlineExceeded: If records have no outcome after ``timeout``. The publisher is closed nevertheless.
+            SeaweedMQError: If a record failed since the last flush, and its future has not reported it. The publisher
+                is closed nevertheless.
         """
         if not self._closing.is_reported:
             self._cluster.check_loop()
@@ -202,7 +222,7 @@ class Publisher:
         try:
             await self._closing.once(partial(self._close, timeout_s), f"close the publisher of {self._topic}")
         finally:
-            if self._closing.is_reported:  # until then the client has it, to report a failure when it is closed
+            if self._closing.is_reported:  # Until then the client holds it, to report a failure when it is closed.
                 self._on_close(self)
 
     async def __aenter__(self) -> Self:
@@ -218,105 +238,70 @@ class Publisher:
         self.buffer.close(closed)
         try:
             await self._until_settled(timeout_s)
-            error = self._failures.untold()
+            error = self._failures.first_unreported()
             if error is not None:
                 raise error
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*list(self._tasks), return_exceptions=True)
+            await self._tasks.stop()
             if self._deadline is not None:
                 self._deadline.cancel()
             self._view.close()
             self._fail_everything(Closed(f"the publisher of {self._topic} was closed before this was acknowledged"))
 
-    # --- for the synchronous face ----------------------------------------------------------------------------------
+    # --- for the synchronous API -----------------------------------------------------------------------------------
 
     async def prepare(self, table: pa.Table | pa.RecordBatch, key: str | None, timestamp: str | None) -> TableJob:
-        """A table made to fit the topic. Raises InvalidArgument."""
+        """Convert a table to the topic's columns. Arguments as in :meth:`send_table`.
+
+        Raises:
+            InvalidArgument: If a column does not fit.
+        """
         self._cluster.check_loop()
         table = as_table(table)
         description = await self._view.description(False)
         if description.topic.schema is None and not is_plain(table.schema):
             suggested = schema_to_adopt(table)
-            fit(table, suggested, key, timestamp)  # before anything is changed: a topic keeps what it adopted
+            fit(table, suggested, key, timestamp)  # Before the topic changes: it keeps an adopted schema.
             data, uid = schema_to_bytes(suggested), description.topic.uid
-            description = await self._cluster.call(f"give {self._topic} a schema", AdoptSchema(self._topic, data, uid))
+            description = await self._cluster.call(
+                f"set the schema of {self._topic}", AdoptSchema(self._topic, data, uid)
+            )
             self._view.know(description)
         batches, flags = fit(table, self._outbox.schema, key, timestamp)
-        promise = SentTable(sum(b.num_rows for b in batches), get_ident())
-        job = TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
-        promise.on_settled = lambda: self.on_settled(job)
-        return job
-
-    # --- for the buffer --------------------------------------------------------------------------------------------
-
-    def on_open(self) -> None:
-        if self.buffer.work:
-            self.on_work()
-        batch = self.buffer.open_batch
-        if batch is None:
-            return
-        due_s = self.buffer.cut_at_s + self._config.linger_s
-        if due_s > self._loop.time():
-            self._loop.call_at(due_s, self.buffer.cut, batch)
-        else:
-            self.buffer.cut(batch)
-
-    def on_work(self) -> None:
-        self._work.set()
-
-    def on_settled(self, work: Work) -> None:
-        self._unsettled.pop(work, None)
-        self.buffer.release(work.size_bytes)
-        work.forget()
-        self._failures.add(work.promise)
-        for pending, done in self._flushes:
-            pending.discard(work)
-            if not pending and not done.done():
-                done.set_result(None)
-
-    def on_refused(self, promise: BatchPromise) -> None:
-        self._failures.add(promise)
+        promise = TableFuture(sum(b.num_rows for b in batches), get_ident())
+        return TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(coroutine, name=f"{name} of {self._topic}")
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_done)
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug: nothing more would be delivered, so everybody who waits is told.
-            fatal = Closed(f"the publisher of {self._topic} broke down: {error!r}; open another and report this")
-            fatal.__cause__ = error
-            self.buffer.close(fatal)
-            self._fail_everything(fatal)
+    def _on_task_failed(self, name: str, error: BaseException) -> None:
+        # A bug: nothing more would be delivered, so every waiter gets the error.
+        fatal = Closed(f"the publisher of {self._topic} failed: {error!r}: open another one and report this")
+        fatal.__cause__ = error
+        self.buffer.close(fatal)
+        self._fail_everything(fatal)
 
     def _on_description(self, description: TopicDescription) -> None:
         schema = description.topic.schema
         self._outbox.schema = None if schema is None else schema_from_bytes(schema)
         self.buffer.refusal = self._outbox.refusal
-        with suppress(Unavailable):  # a cluster shows only in passing that not all of them are open
+        with suppress(Unavailable):  # Transient: some new partitions are not open yet.
             self._outbox.grow(description.topic.ring, description.segments)
-        for lane in self._lanes.values():
-            lane.told()
+        for sender in self._senders.values():
+            sender.told()
 
     async def _pump(self) -> None:
         while True:
             while not self.buffer.work:
-                self._work.clear()
-                await self._work.wait()
+                self.buffer.work_added.clear()
+                await self.buffer.work_added.wait()
             work = self.buffer.work.popleft()
-            self._unsettled[work] = None
+            self._unsettled.add(work)
             self._watch(work.promise.deadline_s)
-            await self._put_out(work)
-            self.buffer.encoded()
+            await self._encode(work)
+            self.buffer.room.encoded()
 
-    async def _put_out(self, work: Work) -> None:
-        """Work into frames, as there is room for them."""
+    async def _encode(self, work: Work) -> None:
+        """Turn work into frames, as room permits."""
         put_out = 0
         error: SeaweedMQError | None = None
         try:
@@ -331,18 +316,26 @@ class Publisher:
             work.promise.settle_from(put_out, error)
 
     async def _until_room(self, deadline_s: float) -> None:
-        """Raises DeadlineExceeded: there was none in time."""
+        """Wait for room in the outbox.
+
+        Raises:
+            DeadlineExceeded: If there is none before ``deadline_s``.
+        """
         try:
             async with asyncio.timeout_at(deadline_s):
                 while self._outbox.is_crowded:
                     self._progress.clear()
                     await self._progress.wait()
         except TimeoutError:
-            raise DeadlineExceeded(f"not sent within delivery_timeout_s{self._outbox.last_errors()}") from None
+            raise DeadlineExceeded(
+                f"the record was not sent within delivery_timeout_s{self._outbox.last_errors()}"
+            ) from None
 
     def _watch(self, deadline_s: float) -> None:
-        """See then what is overdue. One timer at a time, so that an acknowledgement costs none: what comes later is due
-        later, or hardly sooner."""
+        """Check for overdue work at ``deadline_s``.
+
+        One timer at a time, so that an acknowledgement costs none: later work is due later, or hardly sooner.
+        """
         if self._deadline is None:
             self._deadline = self._loop.call_at(deadline_s, self._expire)
 
@@ -351,36 +344,37 @@ class Publisher:
         self._report(self._outbox.expire(self._loop.time()))
         if self._unsettled:
             soonest_s = min(work.promise.deadline_s for work in self._unsettled)
-            self._watch(max(soonest_s, self._loop.time() + OVERDUE_LOOK_S))
+            self._watch(max(soonest_s, self._loop.time() + OVERDUE_CHECK_S))
 
     def _report(self, actions: Iterable[Action]) -> None:
-        """Do what comes of an event: the only place where rows get their outcome while the publisher works."""
+        """Execute the actions of an event: the only place where rows get outcomes while the publisher works."""
         for action in actions:
-            match action:  # without patterns for the fields, which take as long as all the rest
-                case Acked():
+            match action:  # Without patterns for the fields, which would double the cost.
+                case FrameAcked():
                     action.promise.acked(action.positions, action.segment, action.base_offset)
-                case Failed():
+                case FrameFailed():
                     action.promise.failed(action.positions, action.error)
                 case Deliver():
-                    self._lane(action.segment).wake()
+                    self._sender(action.segment).wake()
                 case Reopen():
-                    self._lanes[action.segment].reopen()
+                    self._senders[action.segment].reopen()
                 case SendLimits():
                     self.buffer.frame_bytes_max = action.frame_bytes_max
-                    self.buffer.batch_bytes = action.batch_bytes
+                    self.buffer.room.batch_bytes = action.batch_bytes
         self._progress.set()
 
-    def _lane(self, segment: int) -> Lane:
-        lane = self._lanes.get(segment)
-        if lane is None:
-            window = self._outbox.window(segment)
-            lane = self._lanes[segment] = Lane(self._cluster, self._view, self._outbox, window, self._report)
-            self._spawn(self._run_lane(segment, lane), f"lane {segment}")
-        return lane
+    def _sender(self, segment: int) -> SegmentSender:
+        sender = self._senders.get(segment)
+        if sender is None:
+            sender = self._senders[segment] = SegmentSender(
+                self._cluster, self._view, self._outbox, segment, self._report
+            )
+            self._tasks.spawn(self._run_sender(segment, sender), f"segment sender {segment}")
+        return sender
 
-    async def _run_lane(self, segment: int, lane: Lane) -> None:
-        await lane.run()
-        del self._lanes[segment]
+    async def _run_sender(self, segment: int, sender: SegmentSender) -> None:
+        await sender.run()
+        del self._senders[segment]
 
     def _fail_everything(self, error: SeaweedMQError) -> None:
         self._report(self._outbox.clear(error))

@@ -1,19 +1,20 @@
-"""What a publisher hands back."""
+"""Receipts of acknowledged records and tables."""
 
 from typing import NamedTuple
 
 
 class Receipt(NamedTuple):
-    """Where a record is kept."""
+    """The location of an acknowledged record."""
 
     segment: int
+    """The id of the segment."""
     offset: int | None
-    """None in one rare case: the record is kept, but the acknowledgement was lost with the broker that sent it and no
-    other broker could repeat it."""
+    """The offset in the segment. None in one rare case: the record is committed, but the acknowledgement was lost with
+    its broker, and no other broker could repeat it."""
 
 
 class OffsetRange(NamedTuple):
-    """Records ``[first_offset, end_offset)`` of a segment."""
+    """The records ``[first_offset, end_offset)`` of a segment."""
 
     segment: int
     first_offset: int
@@ -21,9 +22,10 @@ class OffsetRange(NamedTuple):
 
 
 class TableReceipt(NamedTuple):
-    """Where the rows of a table are kept."""
+    """The locations of the acknowledged rows of a table."""
 
     records: int
-    """Rows of the table."""
+    """The number of rows."""
     ranges: tuple[OffsetRange, ...]
-    """By segment and offset, adjoining ones joined. Rows of other publishers may lie between, never inside."""
+    """The offset ranges by segment and offset, with adjacent ones joined. Rows of other publishers may lie between
+    ranges, never inside."""

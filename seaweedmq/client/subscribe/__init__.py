@@ -1,4 +1,6 @@
-"""A record's way in: one ``reader`` a segment, which has a ``cursor`` and gives ``credit``; ``reading`` takes from all
-in turn, ``messages`` hands out what arrived, and ``subscriber`` (what users call) follows the lineage, with its
-``options``. Imports ``cluster``.
+"""Reading of records.
+
+A ``reader`` per segment has an ``offset_tracker`` and grants ``receive_credit``; ``assembler`` joins large frames.
+``topic_reader`` takes from all readers in turn, ``messages`` converts received rows, and ``iteration`` yields them.
+``subscriber`` and ``range_reader`` are the public classes, with their ``options``. Imports ``cluster``.
 """

@@ -1,30 +1,38 @@
-"""Assembly of large frames, which a broker sends as a head and pieces of the payload.
+"""Assembly of large frames, which a broker sends as a head and parts of the payload.
 
 One assembler serves one subscribe stream. A frame whose stream ends in the middle is received again from its beginning.
 """
 
 from seaweedmq.codec.frame import HEADER_BYTES, decode_header
 from seaweedmq.errors import ProtocolViolation
-from seaweedmq.model.frames import FrameHead
-from seaweedmq.model.subscribe import SubscribeEnd, SubscribeFrames, SubscribeReady, SubscribeReply, SubscribeSkipped
+from seaweedmq.model.messages.frames import FrameHead
+from seaweedmq.model.messages.subscribe import (
+    SubscribeEnd,
+    SubscribeFrames,
+    SubscribeReady,
+    SubscribeReply,
+    SubscribeSkipped,
+)
 from seaweedmq.runtime.buffers import allocate_buffer
 
 
 class FrameAssembler:
-    """The replies of a stream with large frames whole."""
+    """An assembler of the replies of one stream."""
 
     def __init__(self) -> None:
         self._frame: memoryview | None = None
         """The frame that is being received; None between frames."""
         self._received_bytes = 0
-        """Bytes of it, header included."""
+        """The bytes of it that have arrived, header included."""
 
     def add(self, reply: SubscribeReply) -> SubscribeReady | SubscribeFrames | SubscribeSkipped | SubscribeEnd | None:
-        """Return the reply, or the frame that it completes; None while pieces of a frame are missing.
+        """Return the reply, or the frame that it completes; None while parts of a frame are missing.
 
         Raises:
-            Corrupt, Truncated, Unsupported: If the bytes of a head are not the header of a frame.
-            ProtocolViolation: If what follows a head is not the payload of its frame.
+            Corrupt: If a head is not the header of a frame.
+            Truncated: If a head is too short.
+            Unsupported: If a head has an unknown format version.
+            ProtocolViolation: If a head is not followed by the payload of its frame.
         """
         if isinstance(reply, FrameHead):
             self._begin(reply)
@@ -36,7 +44,7 @@ class FrameAssembler:
         end = self._received_bytes + len(reply.data)
         if end > len(self._frame):
             raise ProtocolViolation(
-                f"a piece ends {end - len(self._frame)} bytes beyond the payload of its frame: {_REMEDY}"
+                f"a message ends {end - len(self._frame)} bytes beyond the payload of its frame: {_REMEDY}"
             )
         self._frame[self._received_bytes : end] = reply.data
         self._received_bytes = end

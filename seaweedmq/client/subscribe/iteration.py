@@ -1,7 +1,6 @@
-"""Asynchronous iteration that survives the cancellation of a step, such as by ``asyncio.wait_for(anext(it), 1)``.
+"""Asynchronous iteration that survives the cancellation of a step, as by ``asyncio.wait_for(anext(it), 1)``.
 
-An async generator does not: an exception that passes through it ends it, and the next step reports the end of what has
-not ended.
+An async generator does not: an exception that passes through it ends it, and the next step reports a false end.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -11,11 +10,11 @@ T = TypeVar("T", covariant=True)
 
 
 class Iteration(AsyncIterator[T], Generic[T]):
-    """Items that arrive in runs. One task takes from it at a time.
+    """An asynchronous iterator of items that arrive in runs. One task takes from it at a time.
 
     Args:
-        fetch: waits until there is a run; False at the end. Repeating it, or cancelling it, loses nothing.
-        pop: the run that there is.
+        fetch: Waits for a run; returns False at the end. A repeated or cancelled call loses nothing.
+        pop: Returns the run.
     """
 
     __slots__ = ("_fetch", "_is_closed", "_pop", "_run")
@@ -36,6 +35,6 @@ class Iteration(AsyncIterator[T], Generic[T]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End iteration here; another may continue behind the last item."""
+        """End this iteration; another one may continue after the last item."""
         self._is_closed = True
         self._run = iter(())

@@ -1,4 +1,4 @@
-"""What arrived, as users see it: messages, or Arrow batches."""
+"""Conversion of received rows to messages and Arrow batches."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -14,16 +14,16 @@ import pyarrow as pa
 
 from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
-from seaweedmq.codec.moment import EPOCH
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, TIMESTAMP
 from seaweedmq.codec.python_values import python_values
+from seaweedmq.codec.timestamps import EPOCH
 from seaweedmq.core.member.acks import Offsets, offsets_of
 from seaweedmq.errors import InvalidArgument
 
 _KEY, _HEADERS = PLAIN_SCHEMA.field("_key"), PLAIN_SCHEMA.field("_headers")
 _SEGMENT = pa.field("_segment", pa.int32(), nullable=False)
 _PARTITION = pa.field("_partition", pa.int32(), nullable=False)
-"""Of topics that have some."""
+"""The column of topics with partitions."""
 _LEADING = [
     pa.field("_offset", pa.int64(), nullable=False),
     pa.field("_timestamp", TIMESTAMP, nullable=False),
@@ -33,7 +33,7 @@ _LEADING = [
 
 
 class Origin:
-    """Shared by messages: where they come from, and who is told what became of them. This one tells nobody."""
+    """The shared origin of messages, which receives their acknowledgements. Without a group it ignores them."""
 
     __slots__ = ("partition", "segment", "topic")
 
@@ -43,104 +43,120 @@ class Origin:
         self.partition = partition
 
     def ack(self, offset: int) -> None:
-        """A record was dealt with."""
+        """Handle an acknowledged record."""
 
     def nack(self, message: "Message", delay_s: float) -> None:
-        """A record was not dealt with and is to be delivered again."""
+        """Handle a rejected record, to be redelivered after ``delay_s`` seconds."""
 
     def deliveries(self, offset: int) -> int:
-        """How often a record was delivered, this time included."""
+        """Return the number of deliveries of a record, including the current one."""
         return 1
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class FetchedRows:
     """Rows of one frame, as stored: the columns that ``flags`` name, then ``_value`` or the topic's columns."""
 
     origin: Origin
     batch: pa.RecordBatch
     flags: int
+    """The flags of the frame."""
     first_offset: int
+    """The offset of the first row."""
     timestamp: int
-    """Microseconds, of every row if there is no ``_timestamp`` column."""
+    """The timestamp of every row if there is no ``_timestamp`` column, in microseconds since 1970."""
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
 
-    def cut(self, count: int) -> "tuple[Arrived, Arrived | None]":
-        """The first ``count`` rows and the rest, if there is one."""
+    def cut(self, count: int) -> "tuple[FetchedRows, FetchedRows | None]":
+        """Return the first ``count`` rows, and the rest if there is one."""
         left = len(self) - count
         return (self, None) if left <= 0 else (self.slice(0, count), self.slice(count, left))
 
-    def slice(self, at: int, count: int) -> "Arrived":
-        """Rows ``[at, at + count)``, zero-copy."""
+    def slice(self, at: int, count: int) -> "FetchedRows":
+        """Return rows ``[at, at + count)``, zero-copy."""
         part = self.batch.slice(at, count)
-        return Arrived(self.origin, part, self.flags, self.first_offset + at, self.timestamp)
+        return FetchedRows(self.origin, part, self.flags, self.first_offset + at, self.timestamp)
 
 
 class _Fields(NamedTuple):
-    """What a message is made of. A named tuple, because making one costs a fifth of making an object with ``__init__``,
-    and reading a field a third of calling a property."""
+    """The fields of a message.
+
+    A named tuple is made at a fifth of the cost of an object with ``__init__``, and a field read at a third of the cost
+    of a property.
+    """
 
     origin: Any
-    """An :class:`Origin`; that of a group can more."""
+    """The :class:`Origin`, which has more attributes for a group."""
     offset: int
-    """Position in the segment's lineage; rises along it."""
+    """The offset, which rises along the segment's lineage."""
     timestamp_us: int
-    """When the record was published, or what its publisher said: microseconds since 1970."""
+    """The time of publishing, or the time set by the publisher, in microseconds since 1970."""
     key: bytes | None
+    """The key; None for a record without one."""
     value: Any
-    """Bytes, or None: so Kafka's clients say that a key is gone. For a topic with a schema a dict of the row's
-    columns; a date that Python lacks is the stored number, or in UTC if only its local time is out of range."""
+    """The value as bytes, or None, with which Kafka clients mark a deleted key. For a topic with a schema, a dict of
+    the columns. A date that Python cannot represent is the stored number, or in UTC if only its local time is out of
+    range."""
     header_pairs: list[tuple[str, bytes | None]] | None
-    """In their order. A name may come again, and a header may have no value, as Kafka's clients send them."""
+    """The headers in order; None if there are none. A name may be repeated, and a value may be None, as Kafka clients
+    send them."""
 
 
 class Message(_Fields):
-    """One record as delivered: ``offset``, ``timestamp_us``, ``key``, ``value``, and what follows."""
+    """A delivered record: ``offset``, ``timestamp_us``, ``key``, ``value``, ``header_pairs`` and further properties."""
 
     __slots__ = ()
 
     @property
     def topic(self) -> str:
-        """``namespace/name``."""
+        """The topic, ``namespace/name``."""
         return str(self.origin.topic)
 
     @property
     def segment(self) -> int:
+        """The id of the segment."""
         return int(self.origin.segment)
 
     @property
     def partition(self) -> int | None:
-        """None of a topic without partitions."""
+        """The partition; None for a topic without partitions."""
         partition: int | None = self.origin.partition
         return partition
 
     @property
     def timestamp(self) -> datetime:
-        """When the record was published, or what its publisher said; UTC."""
+        """The time of publishing, or the time set by the publisher, in UTC."""
         return EPOCH + timedelta(microseconds=self.timestamp_us)
 
     @property
     def headers(self) -> dict[str, bytes | None]:
-        """Empty if there are none. Of a name that comes again, the last; ``header_pairs`` has all."""
+        """The headers by name, with the last value of a repeated name; ``header_pairs`` has all."""
         return dict(self.header_pairs) if self.header_pairs else {}
 
     @property
     def deliveries(self) -> int:
-        """How often the record was delivered to the group, this time included; 1 without a group."""
+        """The number of deliveries to the group, including the current one; 1 without a group."""
         return int(self.origin.deliveries(self.offset))
 
     def ack(self) -> None:
-        """Say that the record is dealt with. That moves the position of a group; without a group nothing keeps one,
-        and this does nothing. From any thread.
+        """Acknowledge the record, which may advance the group's position. Any thread may call it.
+
+        Without a group this does nothing.
         """
         self.origin.ack(self.offset)
 
     def nack(self, delay: "float | timedelta" = 0.0) -> None:
-        """Say that the record is not dealt with: the group gets it again, here or at another member, after ``delay``
-        (seconds or timedelta). Later records of its key wait for that. Without a group this does nothing. From any
-        thread. Raises InvalidArgument: a negative delay.
+        """Reject the record: the group redelivers it, here or at another member. Any thread may call it.
+
+        Later records of its key wait for it. Without a group this does nothing.
+
+        Args:
+            delay: The time before redelivery, in seconds or as a timedelta.
+
+        Raises:
+            InvalidArgument: If the delay is negative.
         """
         self.origin.nack(self, delay_s(delay))
 
@@ -152,42 +168,46 @@ class Message(_Fields):
 
 
 def delay_s(delay: "float | timedelta") -> float:
-    """Seconds. Raises InvalidArgument: not a number or timedelta from 0 up."""
+    """Convert a delay to seconds.
+
+    Raises:
+        InvalidArgument: If it is not a finite number or timedelta from 0 up.
+    """
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
-        raise InvalidArgument(f"delay={delay!r:.100} is not allowed: give seconds from 0 up, or a timedelta")
+        raise InvalidArgument(f"delay={delay!r:.100} is not allowed: use seconds from 0 up, or a timedelta")
     return float(seconds)
 
 
 class MessageRun:
-    """The rows of a frame as messages, each made when it is asked for.
+    """The rows of a frame as messages, each made on demand.
 
-    One that is dropped before the next is made costs half of one of a list: its memory is used again, and the garbage
-    collector, which counts what is made and not dropped, never starts.
+    A message that is dropped before the next is made costs half of one in a list: its memory is reused, and the garbage
+    collector, which counts objects that are made and not dropped, never starts.
     """
 
-    def __init__(self, arrived: Arrived) -> None:
+    def __init__(self, arrived: FetchedRows) -> None:
         self._arrived = arrived
         self._offsets = iter(range(arrived.first_offset, arrived.first_offset + len(arrived)))
         self._messages = map(tuple.__new__, repeat(Message), _fields(arrived, self._offsets))
 
     def __iter__(self) -> Iterator[Message]:
-        """Always the same: who begins again goes on."""
+        """Return the same iterator every time: a new iteration continues."""
         return self._messages
 
     def __len__(self) -> int:
-        """Of those that were not asked for."""
+        """Return the number of messages that were not made yet."""
         return length_hint(self._offsets)
 
-    def rest(self) -> Arrived:
-        """The rows that were not asked for, which are no messages from here on. Requires that there are some."""
+    def rest(self) -> FetchedRows:
+        """Return the remaining rows, and end the run. Requires that there are some."""
         left = len(self)
         deque(self._offsets, maxlen=0)
         return self._arrived.slice(len(self._arrived) - left, left)
 
 
-def _fields(arrived: Arrived, offsets: Iterator[int]) -> Iterator[tuple[Any, ...]]:
-    """Those of ``_Fields``, of every row. Columns are turned into Python at once."""
+def _fields(arrived: FetchedRows, offsets: Iterator[int]) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of ``_Fields`` for every row. Columns are converted to Python at once."""
     batch, flags = arrived.batch, arrived.flags
     at = 0
     keys: Any = repeat(None)
@@ -212,24 +232,32 @@ def _fields(arrived: Arrived, offsets: Iterator[int]) -> Iterator[tuple[Any, ...
 
 
 def columns_of(schema: pa.Schema | None, has_partitions: bool) -> list[str]:
-    """Names of the columns of :func:`record_batch_of` for a topic with this schema (None: plain)."""
+    """Return the names of the columns of :func:`record_batch_of` for a topic with this schema (None for plain)."""
     return [f.name for f in _leading(has_partitions)] + (["_value"] if schema is None else list(schema.names))
 
 
 def check_columns(columns: Sequence[str] | None, schema: pa.Schema | None, has_partitions: bool) -> None:
-    """Raises InvalidArgument if a name is not a column of the topic."""
+    """Check that all names are columns of the topic.
+
+    Raises:
+        InvalidArgument: If one is not.
+    """
     known = columns_of(schema, has_partitions)
     for name in columns or ():
         if name not in known:
             raise InvalidArgument(f"the topic has no column {name!r}: choose from {', '.join(known)}")
 
 
-def record_batch_of(arrived: Arrived, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-    """All rows with ``_segment, _offset, _timestamp, _key, _headers`` and ``_value`` or the topic's columns; those of a
-    topic with partitions have ``_partition`` behind the segment.
+def record_batch_of(arrived: FetchedRows, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    """Convert rows to a batch, without copying the stored columns.
 
-    The stored columns are not copied. A chosen column that is not there is null: plain records may be in a topic that
-    has a schema.
+    The columns are ``_segment``, ``_partition`` for a topic with partitions, ``_offset``, ``_timestamp``, ``_key``,
+    ``_headers``, and ``_value`` or the topic's columns.
+
+    Args:
+        arrived: The rows.
+        columns: The columns to select. Default: all. A missing one is null: a topic with a schema may have plain
+            records.
     """
     batch, flags = arrived.batch, arrived.flags
     count = batch.num_rows
@@ -265,14 +293,14 @@ def record_batch_of(arrived: Arrived, columns: Sequence[str] | None = None) -> p
 
 
 def rows_of(batch: pa.RecordBatch | pa.Table) -> list[tuple[int, Offsets]]:
-    """Segments of a delivered batch, or of any rows of it, with the offsets.
+    """Return the segments of a delivered batch, or of any rows of it, with the offsets.
 
     Raises:
-        InvalidArgument: it has no columns ``_segment`` and ``_offset``.
+        InvalidArgument: If it has no columns ``_segment`` and ``_offset``.
     """
     if not isinstance(batch, pa.RecordBatch | pa.Table) or not {"_segment", "_offset"} <= set(batch.schema.names):
         raise InvalidArgument(
-            "ack and nack take a message or a delivered batch with its columns _segment and _offset: "
+            "ack and nack need a message, or a delivered batch with its columns _segment and _offset: "
             "name these two in columns="
         )
     segments, offsets = (batch.column(name).to_numpy(zero_copy_only=False) for name in ("_segment", "_offset"))

@@ -1,4 +1,4 @@
-"""What users choose of a subscriber, checked."""
+"""The checked options of a subscriber."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from seaweedmq.client.start import StartAt
 from seaweedmq.errors import InvalidArgument
 
 OnMissing: TypeAlias = Literal["fail", "skip"]
-"""Behavior of a reader where records are lost: raise ``DataLoss``, or continue behind them with a warning."""
+"""Behavior of a reader where records are lost: raise ``DataLoss``, or continue after them with a warning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """Where a subscriber begins, when it ends, and what its batches hold: see :class:`Subscriber`.
+    """The start, the end and the columns of a subscriber: see :class:`Subscriber`.
 
     Raises:
-        InvalidArgument: a value that is not allowed.
+        InvalidArgument: If a value is not allowed.
     """
 
     start: StartAt = "latest"
@@ -28,8 +28,8 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         if self.stop_at not in (None, "latest"):
-            raise InvalidArgument(f'stop_at={self.stop_at!r} is unknown: use "latest" or leave it out')
+            raise InvalidArgument(f'stop_at={self.stop_at!r} is unknown: use "latest" or omit it')
         if self.on_missing not in ("fail", "skip"):
             raise InvalidArgument(f'on_missing={self.on_missing!r} is unknown: use "fail" or "skip"')
         if self.limit is not None and self.limit < 0:
-            raise InvalidArgument(f"limit={self.limit} is negative: give the number of records to read")
+            raise InvalidArgument(f"limit={self.limit} is negative: set the number of records to read")

@@ -1,6 +1,6 @@
-"""One subscriber's stream from one segment: open, receive, give credit, reconnect at the next offset, end.
+"""A subscriber's stream from one segment: opens, receives, grants credit, reconnects at the next offset, ends.
 
-``cursor`` says which records are wanted, ``credit`` how much may come: both survive the stream.
+The offset tracker has the wanted offsets, the receive credit the amount that may arrive. Both outlive a stream.
 """
 
 import asyncio
@@ -11,19 +11,18 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from seaweedmq.client.cluster.broker_stream import BrokerStream, broker_stream
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.client.cluster.conversation import Conversation, conversation
 from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.assembler import FrameAssembler
-from seaweedmq.client.subscribe.credit import Credit
-from seaweedmq.client.subscribe.cursor import Cursor
-from seaweedmq.client.subscribe.messages import Arrived, Origin
+from seaweedmq.client.subscribe.messages import FetchedRows, Origin
+from seaweedmq.client.subscribe.offset_tracker import OffsetTracker
+from seaweedmq.client.subscribe.receive_credit import ReceiveCredit
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import NotFound, OutOfRange, SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import (
+from seaweedmq.model.messages.subscribe import (
     LATEST,
     Start,
     SubscribeCredit,
@@ -34,6 +33,7 @@ from seaweedmq.model.subscribe import (
     SubscribeRequest,
     SubscribeSkipped,
 )
+from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import is_retryable
 
@@ -42,30 +42,34 @@ class ReaderOwner(Protocol):
     """The subscriber, as its readers see it."""
 
     @property
-    def schema(self) -> pa.Schema | None: ...
+    def schema(self) -> pa.Schema | None:
+        """The topic's latest known schema; None for a plain topic."""
+        ...
 
-    async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription: ...
+    async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription:
+        """Return the topic with the given segments, refreshed or cached."""
+        ...
 
     def share_bytes(self) -> int:
-        """A reader's part of the buffer."""
+        """Return a reader's share of the buffer in bytes."""
 
     @property
     def has_partitions(self) -> bool:
-        """Whether the topic does."""
+        """Whether the topic has partitions."""
 
     def on_arrived(self, reader: "SegmentReader") -> None:
-        """The reader has something to take, has ended, or has failed."""
+        """Handle a reader that has rows, has ended, or has failed."""
 
     @property
     def skips_missing(self) -> bool:
-        """Whether readers continue behind records that are lost."""
+        """Whether readers continue after lost records."""
 
     def on_skipped(self, segment: Segment, offsets: range) -> None:
-        """Records of these offsets are lost, and the reader continues behind them."""
+        """Handle lost records, which the reader skips."""
 
 
 class SegmentReader:
-    """Delivers a segment from a start to its end, or to ``stop_offset``."""
+    """A reader of one segment from a start to its end, or to ``stop_offset``."""
 
     def __init__(
         self,
@@ -80,46 +84,47 @@ class SegmentReader:
         self._cluster = cluster
         self._topic = topic
         self._origin = Origin(str(topic), segment.id, segment.slots.lo if owner.has_partitions else None)
-        self._cursor = Cursor(segment, start, stop_offset)
-        self._credit = Credit(cluster.config.credit_bytes_min)
+        self._cursor = OffsetTracker(segment, start, stop_offset)
+        self._credit = ReceiveCredit(cluster.config.credit_bytes_min)
         self._arrived: deque[tuple[Frame, range]] = deque()
-        """Frames as received, and the offsets that are wanted of each. They stay packed until they are taken: those of
-        Kafka's clients may be a hundred times larger unpacked."""
+        """The received frames, with the wanted offsets of each. They stay compressed until they are taken: those of
+        Kafka clients may be a hundred times larger decompressed."""
         self._give_credit = asyncio.Event()
         self._refresh = False
         self._reached_at = 0.0
         self._got_frames = False
         self.queued = False
-        """In the subscriber's round."""
+        """Whether the reader is in the subscriber's queue of readers with rows."""
         self.error: SeaweedMQError | None = None
+        """The error that ended the reader; None if there is none."""
 
     @property
     def segment(self) -> Segment:
-        """As described last."""
+        """The segment, as described last."""
         return self._cursor.segment
 
     @property
     def ended(self) -> bool:
-        """Nothing more will arrive."""
+        """Whether no more rows will arrive."""
         return self._cursor.ended
 
     @property
     def successors(self) -> tuple[int, ...]:
-        """Of a segment that was delivered to its end."""
+        """The successors of a segment that was delivered to its end."""
         return self._cursor.successors
 
     @property
     def begin_offset(self) -> int | None:
-        """Where delivery began; None until the broker said it, or if records in front of the start are skipped."""
+        """The first offset of delivery; None until the broker reports it, or if offsets below the start are skipped."""
         return self._cursor.begin_offset
 
     @property
     def end_offset(self) -> int:
-        """Where delivery ended. Requires ``ended``."""
+        """The offset after the last delivered one. Requires ``ended``."""
         return self._cursor.end_offset
 
-    def take(self) -> Arrived | None:
-        """The oldest rows not taken, if there are any."""
+    def take(self) -> FetchedRows | None:
+        """Take the oldest rows, if any. An undecodable frame sets ``error``."""
         if not self._arrived:
             return None
         frame, wanted = self._arrived.popleft()
@@ -132,17 +137,22 @@ class SegmentReader:
             self._arrived.clear()
             return None
 
-    def _decoded(self, frame: Frame, wanted: range) -> Arrived:
-        """Raises Corrupt, Unsupported."""
+    def _decoded(self, frame: Frame, wanted: range) -> FetchedRows:
+        """Decode the wanted rows of a frame.
+
+        Raises:
+            Corrupt: If the frame is damaged.
+            Unsupported: If its encoding is unknown.
+        """
         header = frame.header
         batch = decode_frame(frame, self._owner.schema if header.schema_version else None)
-        arrived = Arrived(self._origin, batch, header.flags, header.base_offset, header.timestamp_min)
+        arrived = FetchedRows(self._origin, batch, header.flags, header.base_offset, header.timestamp_min)
         if len(wanted) < len(arrived):
             arrived = arrived.slice(wanted.start - header.base_offset, len(wanted))
         return arrived
 
     async def run(self) -> None:
-        """Until the end or an error, which both show in the attributes. Cancel to stop."""
+        """Read until the end or an error, which both show in the attributes. Cancel to stop."""
         loop = asyncio.get_running_loop()
         config = self._cluster.config
         self._reached_at = loop.time()
@@ -171,7 +181,7 @@ class SegmentReader:
         try:
             await self._stream(self._cluster.address_of(description, found), topic_uid)
         except NotFound as error:
-            # the description had the segment a moment ago: it will say whether the topic is gone
+            # The description had the segment just now: the next one shows whether the topic was deleted.
             raise StaleMetadata(str(error)) from error
         except OutOfRange as error:
             if not cursor.may_be_beyond:
@@ -182,24 +192,29 @@ class SegmentReader:
                 raise
 
     async def _begin_beyond(self, address: str, topic_uid: int, refusal: OutOfRange) -> None:
-        """The start offset was refused. If it lies beyond the end, begin at the end and skip what is below it."""
+        """Handle a rejected start offset: if it is beyond the end, begin at the end and skip offsets below it.
+
+        Raises:
+            OutOfRange: If it is not beyond the end: the broker's rejection.
+            Unavailable: If the broker does not report the end.
+        """
         async with self._conversation(address, self._requests(LATEST, topic_uid, asyncio.Event())) as talk:
             first = await anext(talk.replies, None)
         if not isinstance(first, SubscribeReady):
-            raise Unavailable(f"broker {address} did not say where {self.segment} ends")
+            raise Unavailable(f"broker {address} did not report the end of {self.segment}: retry")
         if not self._cursor.begin_beyond(first.start_offset):
             raise refusal
 
     def _conversation(
         self, address: str, requests: AsyncIterator[SubscribeRequest]
-    ) -> AbstractAsyncContextManager[Conversation[SubscribeReply]]:
-        return conversation(self._cluster, address, lambda api: api.subscribe(requests), str(self.segment))
+    ) -> AbstractAsyncContextManager[BrokerStream[SubscribeReply]]:
+        return broker_stream(self._cluster, address, lambda api: api.subscribe(requests), str(self.segment))
 
     async def _stream(self, address: str, topic_uid: int) -> None:
-        """Receive until the end, or until enough was received.
+        """Receive until the end of the segment, or until ``stop_offset``.
 
         Raises:
-            SeaweedMQError: the stream broke.
+            SeaweedMQError: If the stream breaks.
         """
         loop = asyncio.get_running_loop()
         cursor = self._cursor
@@ -231,14 +246,14 @@ class SegmentReader:
         finally:
             if ready:
                 self._reached_at = loop.time()
-        raise Unavailable(f"broker {address} ended the stream from {self.segment}")
+        raise Unavailable(f"broker {address} ended the stream from {self.segment}: retry")
 
     def _receive(self, reply: SubscribeFrames) -> None:
-        """Take frames in.
+        """Take in frames.
 
         Raises:
-            StaleMetadata: the topic got a schema meanwhile. The next session asks for it, outside of this stream,
-                whose broker is not to blame if nobody answers.
+            StaleMetadata: If the topic adopted a schema meanwhile. The next session queries it outside of this stream,
+                so that its broker is not blamed for a missing answer.
         """
         self._credit.received(len(reply.data))
         try:
@@ -255,7 +270,7 @@ class SegmentReader:
         wanted = self._cursor.wanted(header.base_offset, header.end_offset)
         if wanted:
             if header.schema_version and self._owner.schema is None:
-                raise StaleMetadata(f"{self.segment} has records of a schema that is not known here yet")
+                raise StaleMetadata(f"{self.segment} has records of a schema that is not known here yet: retry")
             if self.error is None:
                 self._credit.hold(header.frame_bytes)
                 self._arrived.append((frame, wanted))

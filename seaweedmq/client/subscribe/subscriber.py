@@ -1,4 +1,4 @@
-"""The subscriber: all segments of a topic, each key's records in order, within a bounded buffer."""
+"""The subscriber: reads all segments of a topic, each key's records in order, within a bounded buffer."""
 
 import asyncio
 from collections import deque
@@ -10,36 +10,37 @@ import pyarrow as pa
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import retrying
-from seaweedmq.client.subscribe.messages import Arrived, Message, MessageRun, check_columns, record_batch_of
+from seaweedmq.client.subscribe.messages import FetchedRows, Message, MessageRun, check_columns, record_batch_of
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
-from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, TopicReading
+from seaweedmq.client.subscribe.topic_reader import MESSAGES_AT_ONCE, TopicReader
 from seaweedmq.core.lineage.lineage import LineageWalk, before_open, below_offset
 from seaweedmq.errors import Unavailable, fresh
 from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.messages.subscribe import EARLIEST, StartKind
 from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import EARLIEST, StartKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import deadline
 
 FETCHED_BYTES = 4 * 1024 * 1024
-"""About so much of what has arrived is fetched at once: the synchronous face waits for each fetch in another thread."""
+"""Approximate limit of one fetch of arrived rows: the synchronous API waits for each fetch in another thread."""
 
 
-class Subscriber(TopicReading):
-    """Reads one topic. One task takes from it at a time.
+class Subscriber(TopicReader):
+    """A subscriber to one topic. One task takes from it at a time.
 
-    Args:
-        start: "earliest": what retention kept. "latest": what is committed from now on. An int: every record whose
-            offset is at least that, in every segment, as far as retention kept them. A datetime: in every segment, the
-            first record with at least that timestamp and all that follow it.
-        limit: end after this many records.
-        stop_at: "latest": end when everything committed at the time of opening was delivered.
-        timeout: end when nothing arrived for this many seconds.
-        columns: of the batches; all by default.
-        on_missing: "fail": raise ``DataLoss`` where records are lost. "skip": continue behind them, with a warning and
-            an entry in ``skipped``.
+    ``Client.subscriber`` takes these options:
+
+    - ``start``: ``"earliest"`` reads all records that retention has not removed, ``"latest"`` those committed from now
+      on. An int reads every record at or above that offset, in every segment. A datetime with a time zone reads, in
+      every segment, the first record with at least that timestamp and all that follow it. Default: ``"latest"``.
+    - ``limit``: The number of records after which iteration ends. Default: unlimited.
+    - ``stop_at``: ``"latest"`` ends iteration when all records committed at the time of opening were delivered.
+    - ``timeout``: The time without records after which iteration ends, in seconds. Default: unlimited.
+    - ``columns``: The columns of the batches. Default: all.
+    - ``on_missing``: ``"fail"`` raises ``DataLoss`` where records are lost. ``"skip"`` continues after them, with a
+      warning and an entry in ``skipped``. Default: ``"fail"``.
     """
 
     def __init__(
@@ -54,18 +55,23 @@ class Subscriber(TopicReading):
         self._left = options.limit
         self._walk = LineageWalk(())
         self._from_start: set[int] = set()
-        self._rows: deque[Arrived] = deque()
-        """Fetched and not popped."""
+        self._rows: deque[FetchedRows] = deque()
+        """The rows fetched and not yet taken."""
         self._messages: MessageRun | None = None
         self._ring_at_first = RING_SLOTS_MAX
-        """Slots of the ring when it was opened: partitions that were added since are wanted from their begin."""
+        """The size of the ring at the opening: partitions added since are read from their beginning."""
         self._ring_known: KeyRange | None = None
-        """The topic's ring, so far as its segments were learned."""
+        """The part of the topic's ring whose segments are known or in ``_added``."""
         self._added: set[int] = set()
-        """Segments of partitions that were added since, which are still to be learned."""
+        """The segments of partitions added since, which the walk does not know yet."""
 
     async def open(self) -> None:
-        """Find the segments and begin to read. Raises NotFound, InvalidArgument."""
+        """Find the segments and begin to read.
+
+        Raises:
+            NotFound: If the topic does not exist.
+            InvalidArgument: If a column is unknown.
+        """
         latest = self._start.kind is StartKind.LATEST
         description = await (self.description(True) if latest else self._view.whole())
         check_columns(self._columns, self.schema, self.has_partitions)
@@ -84,21 +90,23 @@ class Subscriber(TopicReading):
         if self._stops is None and self.has_partitions:
             self._ring_known = description.topic.ring
             self._ring_at_first = self._ring_known.hi
-            self._view.keep_looking(self._config.metadata_max_age_s)
+            self._view.refresh_periodically(self._config.metadata_max_age_s)
 
     def ack(self, delivered: Message | pa.RecordBatch | pa.Table) -> None:
-        """Without a group nothing keeps a position, and this does nothing."""
+        """Do nothing: without a group there is no position."""
 
     def nack(self, delivered: Message | pa.RecordBatch | pa.Table, delay: float | timedelta = 0.0) -> None:
-        """Without a group nothing is delivered again, and this does nothing."""
+        """Do nothing: without a group there is no redelivery."""
 
-    # --- for the synchronous face ----------------------------------------------------------------------------------
+    # --- for the synchronous API -----------------------------------------------------------------------------------
 
     @property
     def has_rows(self) -> bool:
+        """Whether ``pop_messages`` or ``pop_batch`` may be called."""
         return not self._closed and (bool(self._rows) or bool(self._messages))
 
     async def fetch(self) -> bool:
+        """Wait for rows. Return False at the end."""
         if not self.has_rows and not self._closed:
             rows = await self._take()
             size_bytes = 0
@@ -109,6 +117,7 @@ class Subscriber(TopicReading):
         return self.has_rows
 
     def pop_messages(self) -> Iterator[Message]:
+        """Return some messages. Requires ``has_rows``."""
         if not self._messages:
             part, rest = self._pop_rows().cut(MESSAGES_AT_ONCE)
             if rest is not None:
@@ -117,15 +126,16 @@ class Subscriber(TopicReading):
         return iter(self._messages)
 
     def pop_batch(self) -> pa.RecordBatch:
+        """Return the rest of the messages, or the next batch. Requires ``has_rows``."""
         rows = self._messages.rest() if self._messages else self._pop_rows()
         return record_batch_of(rows, self._columns)
 
-    def _pop_rows(self) -> Arrived:
+    def _pop_rows(self) -> FetchedRows:
         if not self._rows:
-            raise AssertionError("fetch() comes first")
+            raise AssertionError("fetch() must be called first")
         return self._rows.popleft()
 
-    async def _take(self) -> Arrived | None:
+    async def _take(self) -> FetchedRows | None:
         try:
             async with asyncio.timeout(self._timeout):
                 arrived = await self._next()
@@ -134,18 +144,18 @@ class Subscriber(TopicReading):
             return None
         return None if arrived is None else self._limited(arrived)
 
-    def _take_at_once(self) -> Arrived | None:
-        """What is there already, if the limit is not reached."""
+    def _take_at_once(self) -> FetchedRows | None:
+        """Return rows that have arrived already, unless the limit is reached."""
         pulled = None if self._left == 0 or self._ended else self._pull()
         if pulled is None:
             return None
         reader, arrived = pulled
         if arrived is None:
-            self.on_arrived(reader)  # it ended or failed: that is for whoever waits
+            self.on_arrived(reader)  # It ended or failed: ``_next`` handles that.
             return None
         return self._limited(arrived)
 
-    def _limited(self, arrived: Arrived) -> Arrived:
+    def _limited(self, arrived: FetchedRows) -> FetchedRows:
         if self._left is not None:
             arrived = arrived if len(arrived) <= self._left else arrived.slice(0, self._left)
             self._left -= len(arrived)
@@ -153,7 +163,7 @@ class Subscriber(TopicReading):
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
-    async def _next(self) -> Arrived | None:
+    async def _next(self) -> FetchedRows | None:
         while not self._ended:
             if self._left == 0 or (self._stops is not None and not self._readers and not self._open_due()):
                 self._end()
@@ -189,7 +199,7 @@ class Subscriber(TopicReading):
             self._news.set()
 
     async def _finish(self, reader: SegmentReader) -> None:
-        """A segment was delivered to the end: go on to successors that waited for it."""
+        """Handle a segment that was delivered to its end: continue with its successors."""
         if self._stops is None:
             await self._learn(reader.successors)
         self._walk.finish(reader.segment.id)
@@ -198,10 +208,10 @@ class Subscriber(TopicReading):
         self._open_due()
 
     async def _learn(self, successors: Iterable[int]) -> None:
-        """Have the walk know these, and all that comes before them.
+        """Add successors and all their predecessors to the walk.
 
-        One that was delivered to its end and is open again was sealed shortly before etcd was lost, and the recovered
-        etcd does not know that. Its brokers are gone, so the leader seals it again: its successors are wanted then.
+        A segment that was delivered to its end and is open again was sealed shortly before etcd was lost, and the
+        recovered etcd has no seal. Its brokers are lost, so the leader seals it again: then its successors are read.
         """
         wanted = set(successors)
         async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.read_retry_timeout_s)):
@@ -218,7 +228,7 @@ class Subscriber(TopicReading):
                     found = description.by_id()
                     if unknown - found.keys() and max(unknown) >= description.topic.next_segment:
                         await self.description(True)
-                        raise Unavailable(f"segments {sorted(unknown)} of {self._topic} are not known yet")
+                        raise Unavailable(f"segments {sorted(unknown)} of {self._topic} are not known yet: retry")
                     self._walk.learn(found[number] for number in unknown & found.keys())
                     if unknown - found.keys():
                         self._walk.pruned(unknown - found.keys())
@@ -227,7 +237,11 @@ class Subscriber(TopicReading):
                         wanted |= self._walk.finished(opened)
 
     async def _successors(self, segments: Iterable[int]) -> set[int]:
-        """Return the successors of these segments. Raises Unavailable: one of them is not sealed yet."""
+        """Return the successors of segments.
+
+        Raises:
+            Unavailable: If one of the segments is not sealed yet.
+        """
         numbers = frozenset(segments)
         description = await self.description(True, numbers)
         found = [segment for segment in description.segments if segment.id in numbers]

@@ -1,11 +1,13 @@
-"""What a consumer was assigned by its group's leader: the beginning of Kafka's ``ConsumerProtocolAssignment``."""
+"""Parser of a consumer's assignment: the beginning of Kafka's ``ConsumerProtocolAssignment``."""
 
 import struct
 
 
 def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...]:
-    """Topics and partitions, in order: int16 version, then an array of topics, each a string and an array of int32.
-    Empty if it is nothing like that: of another kind of group than of consumers."""
+    """Return topics and partitions in order; empty if the bytes are of a group other than of consumers.
+
+    Format: int16 version, then an array of topics, each a string and an array of int32.
+    """
     found: list[tuple[str, int]] = []
     try:
         _version, topics = struct.unpack_from(">hi", assignment)

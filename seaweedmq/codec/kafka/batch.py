@@ -1,6 +1,6 @@
-"""The door for batches of Kafka's clients: everything behind it trusts the bytes, and passes them on as they are.
+"""Validation of Kafka clients' batches: all later code trusts the bytes, and passes them on unchanged.
 
-A batch becomes a frame whose payload is the batch, and then zeros up to a multiple of 8 bytes. One batch is one frame.
+A batch becomes a frame whose payload is the batch, padded with zeros to a multiple of 8 bytes. One batch is one frame.
 """
 
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import COLUMN_FLAGS, ENCODING_KAFKA, RECORDS_MAX, Frame, FrameHeader, encode_header
+from seaweedmq.codec.kafka.batch_errors import BatchErrorCode, InvalidBatch, RecordError
 from seaweedmq.codec.kafka.columns import (
     UNSOUND,
     US_PER_MS,
@@ -20,18 +21,17 @@ from seaweedmq.codec.kafka.compression import check_readable
 from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, batch_bytes, check_crc, patched_head, read_header
 from seaweedmq.codec.kafka.header import with_append_time as _with_append_time
 from seaweedmq.codec.kafka.records import HEADERS_OF_RECORD_MAX, find_records
-from seaweedmq.codec.kafka.refusals import BatchRefused, RecordError, Refusal
-from seaweedmq.codec.moment import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
+from seaweedmq.codec.timestamps import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.model.config import KAFKA_UNPACKED_BYTES_MAX
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 
 __all__ = [
     "ALIGNMENT",
     "UNPACKED_BYTES_MAX",
-    "BatchRefused",
+    "BatchErrorCode",
     "CheckedBatch",
-    "Refusal",
+    "InvalidBatch",
     "batch_bytes",
     "check_batch",
     "frame_of_batch",
@@ -42,16 +42,16 @@ __all__ = [
 
 ALIGNMENT: Final = 8
 UNPACKED_BYTES_MAX: Final = KAFKA_UNPACKED_BYTES_MAX
-"""Of the records of one batch: more is not read anywhere."""
+"""Maximum bytes of the unpacked records of one batch, for all readers."""
 CALENDAR_MS: Final = TIMESTAMP_MIN_US // US_PER_MS, TIMESTAMP_MAX_US // US_PER_MS
 """Earliest and latest timestamp of any record."""
 RECORD_ERRORS_MAX: Final = 1_000
-"""Records named when a batch is refused for some of its records: a million would be a reply of 100 MB."""
+"""Maximum number of records named when a batch is rejected: a million would be a reply of 100 MB."""
 _NO_TIMESTAMP: Final = -1
-"""Kafka's clients send it for a record without a time."""
+"""Timestamp that Kafka clients send for a record without a time."""
 _NOT_COUNTED: Final = (0,) * HISTOGRAM_BUCKETS
 _NO_PRODUCER: Final = 0
-"""In a frame's header."""
+"""Producer id in a frame's header without a producer."""
 
 
 class CheckedBatch(NamedTuple):
@@ -63,6 +63,7 @@ class CheckedBatch(NamedTuple):
 
     @property
     def record_count(self) -> int:
+        """The number of records."""
         return self.header.record_count
 
 
@@ -76,29 +77,32 @@ def check_batch(
     times_ms: tuple[int, int] = CALENDAR_MS,
     record_headers_max: int = HEADERS_OF_RECORD_MAX,
 ) -> CheckedBatch:
-    """Make sure that whoever reads the batch later finds what its header says. ``data``: exactly one batch.
+    """Validate exactly one batch, so that later readers find what its header says.
 
-    Takes some 0.3 us a record, and what it takes to unpack them: more than 1 MiB is work for a thread.
+    Takes some 0.3 us per record, plus the time to unpack them: run it in a thread for more than 1 MiB.
 
     Args:
-        unpacked_bytes_max: of its records; those above ``UNPACKED_BYTES_MAX`` are refused in any case.
-        compacted: the topic keeps the last record of each key, so each has one.
-        bytes_max: of the batch, as the topic is configured; None: any.
-        has_append_time: ``with_append_time`` may have made it, and not a client.
+        data: Exactly one batch.
+        unpacked_bytes_max: Maximum bytes of the unpacked records; ``UNPACKED_BYTES_MAX`` is another limit.
+        compacted: Whether the topic retains the last record of each key, so that each needs one.
+        bytes_max: Maximum bytes of the batch, as the topic is configured; None for no limit.
+        has_append_time: Whether ``with_append_time`` may have made the batch, instead of a client.
         times_ms: Earliest and latest timestamp that the topic takes. A record without a time is always taken.
-        record_headers_max: Headers that a record may have.
+        record_headers_max: Maximum number of headers of a record.
 
     Raises:
-        BatchRefused: it breaks a rule, which the error and its message name. Too many headers are its cause as
-            ``TooManyHeaders``.
+        InvalidBatch: If it breaks a rule, which the error and its message name. Its cause is ``TooManyHeaders`` for too
+            many headers.
     """
     header = read_header(data)
     if header.size_bytes != len(data):
-        raise _invalid(f"a batch of {len(data)} bytes says that it has {header.size_bytes}: send one for a partition")
+        raise _invalid(
+            f"a batch of {len(data)} bytes has a length of {header.size_bytes}: send one batch per partition"
+        )
     if bytes_max is not None and len(data) > bytes_max:
-        raise BatchRefused(
-            Refusal.MESSAGE_TOO_LARGE,
-            f"a batch of {len(data)} bytes: here are taken up to {bytes_max} (max.message.bytes of the topic, and "
+        raise InvalidBatch(
+            BatchErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {len(data)} bytes exceeds {bytes_max} (max.message.bytes of the topic, and "
             "frame_bytes_max of the brokers): send smaller ones",
         )
     check_crc(header, data)
@@ -111,19 +115,21 @@ def check_batch(
 
 
 def with_append_time(data: Frames, checked: CheckedBatch, timestamp_ms: int) -> tuple[bytes, CheckedBatch]:
-    """A batch that was checked, with one timestamp for all of its records: Kafka's ``LogAppendTime``."""
+    """Return a checked batch with one timestamp for all of its records: Kafka's ``LogAppendTime``."""
     stamped = _with_append_time(data, timestamp_ms)
     return stamped, CheckedBatch(read_header(stamped), timestamp_ms * US_PER_MS, timestamp_ms * US_PER_MS)
 
 
 def padded(size_bytes: int) -> int:
-    """Bytes of the payload of a batch of so many."""
+    """Return the bytes of the payload of a batch of this size."""
     return size_bytes + -size_bytes % ALIGNMENT
 
 
 def frame_of_batch(data: Frames, slot: int, checked: CheckedBatch) -> Frame:
-    """The frame of a batch that was checked. ``slot``: its partition. The payload is a copy, which keeps nothing else
-    alive of what the batch came in."""
+    """Return the frame of a checked batch; ``slot`` is its partition.
+
+    The payload is a copy, so that it does not keep the received message alive.
+    """
     batch = checked.header
     payload = memoryview(b"".join((data, bytes(padded(len(data)) - len(data)))))
     is_anonymous = batch.producer_id < 0
@@ -147,12 +153,13 @@ def frame_of_batch(data: Frames, slot: int, checked: CheckedBatch) -> Frame:
 
 def _check_header(header: BatchHeader, has_append_time: bool) -> None:
     if header.is_control:
-        raise _invalid("a batch says that it is a control batch: brokers alone write those")
+        raise _invalid("a batch is marked as a control batch: only brokers write those")
     if header.is_transactional:
-        raise BatchRefused(Refusal.INVALID_TXN_STATE, "a batch of a transaction, of which none is open")
+        raise InvalidBatch(BatchErrorCode.INVALID_TXN_STATE, "a batch of a transaction, but no transaction is open")
     if header.has_append_time and not has_append_time:
-        raise BatchRefused(
-            Refusal.INVALID_TIMESTAMP, "a batch says that its time is the broker's: send the time of its creation"
+        raise InvalidBatch(
+            BatchErrorCode.INVALID_TIMESTAMP,
+            "a batch is marked with the broker's time: send the time of its creation",
         )
     if not 1 <= header.record_count <= RECORDS_MAX or header.last_offset_delta != header.record_count - 1:
         raise _invalid(
@@ -162,14 +169,14 @@ def _check_header(header: BatchHeader, has_append_time: bool) -> None:
     if header.producer_id < -1 or (header.producer_id >= 0 and min(header.producer_epoch, header.base_sequence) < 0):
         raise _invalid(
             f"batch of producer {header.producer_id}, epoch {header.producer_epoch}, sequence {header.base_sequence}: "
-            "none is negative, or the first is -1, no producer"
+            "send none negative, or -1 as the first for no producer"
         )
 
 
 def _check_records(
     header: BatchHeader, unpacked: memoryview, compacted: bool, times_ms: tuple[int, int], record_headers_max: int
 ) -> tuple[int, int]:
-    """Lowest and highest timestamp, milliseconds."""
+    """Return the lowest and highest timestamp in milliseconds."""
     deltas: list[int] = []
     lacks_key = False
     try:
@@ -188,15 +195,17 @@ def _check_records(
 
 
 def _refuse_records(header: BatchHeader, unpacked: memoryview, compacted: bool, times_ms: tuple[int, int]) -> None:
-    """Raise BatchRefused if a rule for single records is broken, as Apache Kafka's ``LogValidator`` has them."""
+    """Raise InvalidBatch if a rule for single records is broken, as in Apache Kafka's ``LogValidator``."""
     found = list(islice(_record_errors(header, unpacked, compacted, times_ms), RECORD_ERRORS_MAX))
     if not found:  # only records without a time are out of range
         return
     refusals = {refusal for refusal, _ in found}
     records = [error for _, error in found]
-    raise BatchRefused(
-        Refusal.INVALID_TIMESTAMP if Refusal.INVALID_TIMESTAMP in refusals else Refusal.INVALID_RECORD,
-        f"{len(records)} of {header.record_count} records of a batch are at fault, the first with number "
+    raise InvalidBatch(
+        BatchErrorCode.INVALID_TIMESTAMP
+        if BatchErrorCode.INVALID_TIMESTAMP in refusals
+        else BatchErrorCode.INVALID_RECORD,
+        f"{len(records)} of {header.record_count} records of a batch are invalid, the first with number "
         f"{records[0].number}: {records[0].text}",
         records,
     )
@@ -204,25 +213,25 @@ def _refuse_records(header: BatchHeader, unpacked: memoryview, compacted: bool, 
 
 def _record_errors(
     header: BatchHeader, unpacked: memoryview, compacted: bool, times_ms: tuple[int, int]
-) -> Iterator[tuple[Refusal, RecordError]]:
+) -> Iterator[tuple[BatchErrorCode, RecordError]]:
     number = 0
     for block in find_records(unpacked, header.record_count):
         for key_length, delta in zip(block.key_length.tolist(), block.timestamp_delta.tolist(), strict=True):
             time_ms = header.max_timestamp_ms if header.has_append_time else header.first_timestamp_ms + delta
             if compacted and key_length < 0:
-                text = "it has no key, and the topic keeps the last record of each key: give it one"
-                yield Refusal.INVALID_RECORD, RecordError(number, text)
+                text = "it has no key, and the topic retains the last record of each key: give it one"
+                yield BatchErrorCode.INVALID_RECORD, RecordError(number, text)
             elif time_ms != _NO_TIMESTAMP and not times_ms[0] <= time_ms <= times_ms[1]:
-                yield Refusal.INVALID_TIMESTAMP, RecordError(number, _bad_time(time_ms, times_ms))
+                yield BatchErrorCode.INVALID_TIMESTAMP, RecordError(number, _bad_time(time_ms, times_ms))
             number += 1
 
 
 def _bad_time(time_ms: int, times_ms: tuple[int, int]) -> str:
     return (
         f"its timestamp is {time_ms} ms: give milliseconds since 1970, here from {times_ms[0]} to {times_ms[1]} (of "
-        "the years 1 to 9999, and as far as message.timestamp.before.max.ms and message.timestamp.after.max.ms allow)"
+        "the years 1 to 9999, within message.timestamp.before.max.ms and message.timestamp.after.max.ms)"
     )
 
 
-def _invalid(text: str) -> BatchRefused:
-    return BatchRefused(Refusal.INVALID_RECORD, text)
+def _invalid(text: str) -> InvalidBatch:
+    return InvalidBatch(BatchErrorCode.INVALID_RECORD, text)

@@ -1,6 +1,6 @@
-"""Columns as record batches, for Kafka's clients: what native publishers sent, and what is in tables.
+"""Builder of record batches for Kafka clients, from columns of native publishers and of tables.
 
-Some 4 M records of 100 bytes a second, by aiokafka's builder, a record at a time: for a thread.
+Builds some 4 M records of 100 bytes per second, with aiokafka's builder and one record at a time: run it in a thread.
 """
 
 import struct
@@ -20,30 +20,32 @@ from seaweedmq.codec.kafka.varints import Longs
 Row: TypeAlias = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 """Timestamp in milliseconds, key, value, headers."""
 _ROWS_AT_ONCE: Final = 4_096
-"""That are Python objects."""
+"""Number of rows that are Python objects at a time."""
 _TIMESTAMPS: Final = struct.Struct(">qq")
 
 
 def batches_of(rows: pa.RecordBatch, base_offset: int, leader_epoch: int, bytes_max: int) -> list[bytes]:
-    """The rows as batches of at most ``bytes_max`` each, or of one record, uncompressed, of no producer.
+    """Return the rows as uncompressed batches of no producer, of at most ``bytes_max`` each or of one record.
 
     Args:
-        rows: with ``_key, _timestamp, _headers, _value``, of consecutive offsets. Timestamps lose their microseconds,
-            downwards.
-        base_offset: of the first row.
+        rows: Rows with ``_key, _timestamp, _headers, _value``, of consecutive offsets. Timestamps are rounded down to
+            milliseconds.
+        base_offset: Offset of the first row.
+        leader_epoch: Leader epoch of the batches.
+        bytes_max: Maximum bytes of a batch of several records.
     """
     return batches_of_rows(_rows_of(rows), base_offset, leader_epoch, bytes_max)
 
 
 def batches_of_rows(rows: Iterable[Row], base_offset: int, leader_epoch: int, bytes_max: int) -> list[bytes]:
-    """As :func:`batches_of`, of rows that are not in columns."""
+    """Return the same as :func:`batches_of` for rows that are not in columns."""
     done: list[bytes] = []
     builder = _builder(bytes_max)
     count = first_ms = 0
     for timestamp_ms, key, value, headers in rows:
         if not count:
             first_ms = timestamp_ms
-        # Timestamps begin with 0, since the builder takes -1 for none; ``_finish`` puts that right.
+        # Timestamps begin with 0, since the builder treats -1 as absent; ``_finish`` adds the first one.
         if builder.append(count, timestamp_ms - first_ms, key, value, headers) is None:
             done.append(_finish(builder, first_ms, base_offset, leader_epoch))
             base_offset += count
@@ -75,7 +77,7 @@ def _milliseconds_of(timestamps: pa.Array) -> Longs:
 
 
 def _builder(bytes_max: int) -> Any:
-    # It keeps below its limit, but for a first record.
+    # The builder stays below its limit, except for a first record.
     return DefaultRecordBatchBuilder(MAGIC, NONE, 0, NO_PRODUCER, -1, -1, bytes_max + 1)
 
 

@@ -1,4 +1,4 @@
-"""A batch as columns: keys, timestamps, headers and values, cut out of its bytes by Arrow."""
+"""Conversion of a batch to columns: keys, timestamps, headers and values, sliced from its bytes by Arrow."""
 
 from typing import Final, NamedTuple
 
@@ -6,22 +6,22 @@ import numpy as np
 import pyarrow as pa
 
 from seaweedmq.codec.arrays import array_of
+from seaweedmq.codec.kafka.batch_errors import BatchErrorCode, InvalidBatch
 from seaweedmq.codec.kafka.compression import unpack
 from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, read_header
 from seaweedmq.codec.kafka.records import Records, find_records, joined
-from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
 from seaweedmq.codec.kafka.varints import Longs
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 US_PER_MS: Final = 1_000
 UNSOUND: Final = (ValueError, IndexError, pa.ArrowInvalid)
-"""What records that are not as the format says raise."""
+"""Exceptions of reading records that break the format."""
 _DELTA_MAX_MS: Final = 1 << 60
-"""So that sums fit 64 bits. Times of years 1 to 9999 lie far below."""
+"""Limit that keeps sums within 64 bits; times of the years 1 to 9999 lie far below."""
 
 
 class Columns(NamedTuple):
-    """An item a record."""
+    """The columns of a batch, with one item per record."""
 
     key: pa.Array
     timestamp_us: Longs
@@ -31,12 +31,16 @@ class Columns(NamedTuple):
 
 
 def unpacked_records(header: BatchHeader, data: Frames, bytes_max: int) -> memoryview:
-    """Those of a batch. ``data``: exactly the batch. Raises BatchRefused: not sound, or more than ``bytes_max``."""
+    """Return the unpacked records of exactly one batch.
+
+    Raises:
+        InvalidBatch: If they are not sound, or exceed ``bytes_max``.
+    """
     return unpack(header.compression, data[HEADER_BYTES:], bytes_max)
 
 
 def timestamps_of(header: BatchHeader, records: Records) -> Longs:
-    """Milliseconds, of every record. Raises as ``timestamps_between``."""
+    """Return the timestamps of all records in milliseconds; raises like ``timestamps_between``."""
     delta = records.timestamp_delta
     timestamps_between(header, int(delta.min()), int(delta.max()))
     if header.has_append_time:
@@ -45,24 +49,24 @@ def timestamps_of(header: BatchHeader, records: Records) -> Longs:
 
 
 def timestamps_between(header: BatchHeader, delta_min: int, delta_max: int) -> tuple[int, int]:
-    """Lowest and highest timestamp of records with these lowest and highest deltas, milliseconds.
+    """Return the lowest and highest timestamp in milliseconds of records with these lowest and highest deltas.
 
     Raises:
-        BatchRefused: beyond any calendar.
+        InvalidBatch: If they exceed any calendar.
     """
     if header.has_append_time:
         return header.max_timestamp_ms, header.max_timestamp_ms
     reach = max(abs(delta_min), abs(delta_max), abs(header.first_timestamp_ms))
     if reach > _DELTA_MAX_MS:
-        raise BatchRefused(Refusal.INVALID_TIMESTAMP, f"timestamps of a batch are up to {reach} ms apart")
+        raise InvalidBatch(BatchErrorCode.INVALID_TIMESTAMP, f"timestamps of a batch are up to {reach} ms apart")
     return header.first_timestamp_ms + delta_min, header.first_timestamp_ms + delta_max
 
 
 def columns_of(data: Frames, *, unpacked_bytes_max: int) -> Columns:
-    """The records of a batch.
+    """Return the columns of a batch.
 
     Raises:
-        BatchRefused: they can not be read; what ``batch.check_batch`` let in can.
+        InvalidBatch: If they cannot be read; a batch that passed ``batch.check_batch`` can.
     """
     header = read_header(data)
     unpacked = unpacked_records(header, data, unpacked_bytes_max)
@@ -79,16 +83,16 @@ def columns_of(data: Frames, *, unpacked_bytes_max: int) -> Columns:
         raise not_sound(error) from error
 
 
-def not_sound(error: Exception) -> BatchRefused:
-    """What is said of records that can not be read."""
+def not_sound(error: Exception) -> InvalidBatch:
+    """Return the error for records that cannot be read."""
     why = "they end in the middle of one" if isinstance(error, IndexError) else error
-    return BatchRefused(Refusal.INVALID_RECORD, f"the records of a batch are not sound: {why}")
+    return InvalidBatch(BatchErrorCode.INVALID_RECORD, f"the records of a batch are not sound: {why}")
 
 
 def _cut(buffer: pa.Buffer, at: Longs, length: Longs) -> pa.Array:
-    """The pieces of the buffer as a binary column, null where the length is -1.
+    """Return pieces of the buffer as a binary column, null where the length is -1.
 
-    All of the buffer is taken as one column, of pieces and of what lies between them, of which Arrow takes every other.
+    The whole buffer becomes one column of pieces and the gaps between them, and Arrow takes every other item.
     """
     count = len(at)
     edges = np.empty(2 * count, np.int32)
@@ -116,7 +120,7 @@ def _headers(buffer: pa.Buffer, records: Records) -> pa.Array:
 
 
 def _names(buffer: pa.Buffer, records: Records) -> pa.Array:
-    """Names of headers, as Java's client reads them: with U+FFFD for what is not UTF-8."""
+    """Return the names of headers as Java's client reads them: with U+FFFD for bytes that are not UTF-8."""
     octets = _cut(buffer, records.name_at, records.name_length)
     names = octets.view(pa.string())
     try:

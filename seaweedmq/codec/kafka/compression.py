@@ -1,4 +1,4 @@
-"""Kafka's four codecs, unpacked into a buffer whose size is bounded: 8 KiB of zstd may stand for gigabytes.
+"""Decompression of Kafka's four codecs into a buffer of bounded size: 8 KiB of zstd may unpack to gigabytes.
 
 Snappy comes in the blocks of snappy-java ("xerial") from Java clients and as one raw block from some others; LZ4 is the
 frame format.
@@ -10,29 +10,29 @@ from typing import Any, Final
 import cramjam
 import numpy as np
 
+from seaweedmq.codec.kafka.batch_errors import BatchErrorCode, InvalidBatch
 from seaweedmq.codec.kafka.lz4_frame import check_frame
-from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _MODULES: Final = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
-"""Version, and the lowest that can read it: no others were ever written, and readers disagree about them."""
+"""Header with version and lowest compatible version: no others were ever written, and readers disagree about them."""
 _BLOCK_LENGTH = struct.Struct(">i")
 
 
 def unpack(compression: int, data: Frames, bytes_max: int) -> memoryview:
-    """The records of a batch.
+    """Return the records of a batch.
 
     Raises:
-        BatchRefused: an unknown codec, damaged data, or more than ``bytes_max`` bytes.
+        InvalidBatch: If the codec is unknown, the data is damaged, or the records exceed ``bytes_max`` bytes.
     """
     if compression >= len(NAMES):
-        raise BatchRefused(
-            Refusal.UNSUPPORTED_COMPRESSION_TYPE,
-            f"a batch is compressed by codec {compression}, which is not known here: use one of {', '.join(NAMES)}",
+        raise InvalidBatch(
+            BatchErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"a batch is compressed by codec {compression}, which is unknown: use one of {', '.join(NAMES)}",
         )
     try:
         if compression == NONE:
@@ -41,42 +41,43 @@ def unpack(compression: int, data: Frames, bytes_max: int) -> memoryview:
             return _unpack_snappy(memoryview(data), bytes_max)
         return _unpack_whole(_MODULES[compression], memoryview(data), bytes_max)
     except (cramjam.DecompressionError, ValueError, struct.error) as error:
-        raise BatchRefused(
-            Refusal.INVALID_RECORD,
+        raise InvalidBatch(
+            BatchErrorCode.INVALID_RECORD,
             f"{len(data)} bytes of a batch are not sound {NAMES[compression]} of at most {bytes_max} bytes of records: "
             f"{error}",
         ) from error
 
 
 def check_readable(compression: int, data: Frames) -> None:
-    """Check, before the records of a batch are unpacked, that other clients than this one can unpack them.
+    """Check, before the records of a batch are unpacked, that other clients can unpack them.
 
     Raises:
-        BatchRefused: If they cannot.
+        InvalidBatch: If they cannot.
     """
     if compression == LZ4:
         try:
             check_frame(memoryview(data))
         except ValueError as error:
-            raise BatchRefused(
-                Refusal.INVALID_RECORD, f"{len(data)} bytes of a batch are not lz4 that every client can read: {error}"
+            raise InvalidBatch(
+                BatchErrorCode.INVALID_RECORD,
+                f"{len(data)} bytes of a batch are not lz4 that every client can read: {error}",
             ) from error
 
 
 def _unpack_whole(module: Any, data: memoryview, bytes_max: int) -> memoryview:
-    # Not a bytearray: that is filled with zeros, and of 64 MiB only what is written becomes memory.
+    # Not a bytearray, which is filled with zeros: of 64 MiB only the written part becomes memory.
     unpacked = np.empty(bytes_max, np.uint8)
     try:
         size: int = module.decompress_into(data, unpacked)
     except (cramjam.DecompressionError, ValueError):
-        del unpacked  # this frame lives as long as the error
+        del unpacked  # the traceback of the error keeps this frame alive
         raise
     return unpacked.data[:size]
 
 
 def _within(data: memoryview, bytes_max: int) -> memoryview:
     if len(data) > bytes_max:
-        raise ValueError(f"they are {len(data)}")
+        raise ValueError(f"they have {len(data)}")
     return data
 
 
@@ -100,12 +101,12 @@ def _unpack_snappy(data: memoryview, bytes_max: int) -> memoryview:
 def _unpack_blocks(blocks: list[memoryview], bytes_max: int) -> memoryview:
     sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
     if sum(sizes) > bytes_max:
-        raise ValueError(f"it says {sum(sizes)} bytes")
+        raise ValueError(f"it has a length of {sum(sizes)} bytes")
     unpacked = np.empty(sum(sizes), np.uint8)
     at = 0
     for block, size in zip(blocks, sizes, strict=True):
         written = cramjam.snappy.decompress_raw_into(block, unpacked.data[at : at + size])
         if written != size:
-            raise ValueError(f"a block has {written} bytes and says {size}")
+            raise ValueError(f"a block has {written} bytes instead of {size}")
         at += size
     return unpacked.data

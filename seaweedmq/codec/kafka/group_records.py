@@ -1,6 +1,7 @@
-"""Keys and values of Kafka's ``__consumer_offsets``, byte for byte: whatever reads Kafka's reads ours.
+"""Conversion of the records of Kafka's ``__consumer_offsets``, byte for byte.
 
-A key or value begins with its version, an int16; integers are big-endian.
+Programs that read Kafka's records can read these. A key or value begins with its version, an int16; integers are
+big-endian.
 
 | key | version | fields |
 |---|---|---|
@@ -17,8 +18,8 @@ time, int64 expiry (1 only), tag 0: topic id (4), tag 10000: int64 expiry (4, of
 subscription, assignment |
 
 Strings have an int16 length, bytes and arrays an int32 one, -1 is null. Version 4 has the compact forms of KIP-482 (an
-unsigned varint, one more than the length) and tagged fields, of which unknown ones are skipped. A value that is null is
-a tombstone. An offset without a topic id is written in version 3, or 1 if it expires by itself.
+unsigned varint, one more than the length) and tagged fields, of which unknown ones are skipped. A null value is a
+tombstone. An offset without a topic id is written in version 3, or 1 if it expires by itself.
 """
 
 import struct
@@ -26,7 +27,7 @@ from functools import lru_cache
 from typing import Final
 
 from seaweedmq.errors import Corrupt, Unsupported
-from seaweedmq.model.kafka_groups import (
+from seaweedmq.model.kafka.groups import (
     GroupMetadataRecord,
     GroupValue,
     MemberValue,
@@ -41,13 +42,13 @@ OFFSET_VALUE_VERSION: Final = 3
 EXPIRING_OFFSET_VALUE_VERSION: Final = 1
 GROUP_VALUE_VERSION: Final = 3
 VALUE_VERSION_MAX: Final = 4
-"""The first one with compact forms."""
+"""First version with compact forms."""
 
 TOPIC_ID_TAG: Final = 0
-"""Kafka's own, since 4.1."""
+"""Kafka's tag of the topic id, since 4.1."""
 TOPIC_ID_BYTES: Final = 16
 EXPIRY_TAG: Final = 10_000
-"""A tag of SeaweedMQ alone: Kafka has no version with both an expiry and a topic id, and skips it."""
+"""SeaweedMQ's own tag: Kafka has no version with both an expiry and a topic id, and skips it."""
 
 _INT16, _INT32, _INT64 = (struct.Struct(f">{code}") for code in "hiq")
 _OFFSET_HEAD, _EXPIRING_OFFSET_HEAD = struct.Struct(">hqi"), struct.Struct(">hq")
@@ -56,7 +57,7 @@ _GROUP_KEY: Final = _INT16.pack(GROUP_KEY_VERSION)
 
 
 def partition_of_group(group: str, partitions: int) -> int:
-    """Where all Kafka clients and tools look for the group: Java's ``String.hashCode``, its sign dropped."""
+    """Return the partition where all Kafka clients and tools expect the group, by Java's ``String.hashCode``."""
     signed = _hash_code(group) if len(group) > _REMEMBERED_LENGTH_MAX else _remembered_hash_code(group)
     return (0 if signed == -(1 << 31) else abs(signed)) % partitions
 
@@ -71,14 +72,14 @@ def _hash_code(text: str) -> int:
 
 _remembered_hash_code = lru_cache(maxsize=4_096)(_hash_code)
 _REMEMBERED_LENGTH_MAX: Final = 249
-"""Longer names are rare, and what is remembered of others is no more than some megabytes."""
+"""Longest cached name; longer ones are rare, and the cache stays within some megabytes."""
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
 def encode_record(record: ShardRecord) -> tuple[bytes, bytes | None]:
-    """Key and value; no value: a tombstone."""
+    """Return key and value; a value of None is a tombstone."""
     if isinstance(record, OffsetRecord):
         key = b"".join((_OFFSET_KEY, _string(record.group), _string(record.topic), _INT32.pack(record.partition)))
         return key, None if record.value is None else _offset_bytes(record.value)
@@ -152,9 +153,11 @@ def _string(text: str | None) -> bytes:
 
 
 def decode_record(key: bytes, value: bytes | None) -> ShardRecord | None:
-    """None: of another kind, which a classic coordinator skips as Kafka's does.
+    """Return the record of a key and value; None for other kinds, which a classic coordinator skips as Kafka's does.
 
-    Raises Corrupt for bytes that are not what they begin like, Unsupported for a value of a later version.
+    Raises:
+        Corrupt: If the bytes do not match their version.
+        Unsupported: If a value has a later version.
     """
     reader = _Reader("key", key)
     version = reader.int16()
@@ -233,7 +236,7 @@ def _read_member(reader: "_Reader", version: int) -> MemberValue:
 
 
 class _Reader:
-    """Takes one field after another, and never more than there is."""
+    """A reader of one field after another, within the bounds of the data."""
 
     def __init__(self, what: str, data: bytes) -> None:
         self._what = what
@@ -242,30 +245,36 @@ class _Reader:
         self._is_compact = False
 
     def value_version(self) -> int:
+        """Read the version of a value; raises Unsupported for a later one."""
         version = self.int16()
         if not 0 <= version <= VALUE_VERSION_MAX:
             raise Unsupported(
-                f"a {self._what} of version {version} in __consumer_offsets: up to {VALUE_VERSION_MAX} can be read"
+                f"a {self._what} of version {version} in __consumer_offsets: this build reads up to {VALUE_VERSION_MAX}"
             )
         self._is_compact = version == VALUE_VERSION_MAX
         return version
 
     def int16(self) -> int:
+        """Read an int16."""
         return int.from_bytes(self._take(2), "big", signed=True)
 
     def int32(self) -> int:
+        """Read an int32."""
         return int.from_bytes(self._take(4), "big", signed=True)
 
     def int64(self) -> int:
+        """Read an int64."""
         return int.from_bytes(self._take(8), "big", signed=True)
 
     def string(self) -> str:
+        """Read a string that is not null."""
         text = self.nullable_string()
         if text is None:
             raise self._corrupt("a string that must be there is null")
         return text
 
     def nullable_string(self) -> str | None:
+        """Read a string or null."""
         length = self._uvarint() - 1 if self._is_compact else self.int16()
         if length == -1:
             return None
@@ -276,21 +285,24 @@ class _Reader:
             raise self._corrupt("a string is not UTF-8") from error
 
     def bytes_(self) -> bytes:
+        """Read bytes."""
         return self._take(self._uvarint() - 1 if self._is_compact else self.int32())
 
     def count(self) -> int:
+        """Read the number of members."""
         count = self._uvarint() - 1 if self._is_compact else self.int32()
         if not 0 <= count <= len(self._data) - self._at:
-            raise self._corrupt(f"it says to hold {count} members")
+            raise self._corrupt(f"it has a count of {count} members")
         return count
 
     def tags(self) -> dict[int, bytes]:
-        """Read tagged fields by their tag: what a later Kafka adds without a new version."""
+        """Read tagged fields by their tag: fields that a later Kafka adds without a new version."""
         if not self._is_compact:
             return {}
         return {self._uvarint(): self._take(self._uvarint()) for _ in range(self._uvarint())}
 
     def end(self) -> None:
+        """Raise Corrupt unless all data is read."""
         if self._at != len(self._data):
             raise self._corrupt(f"{len(self._data) - self._at} bytes are left")
 

@@ -1,7 +1,7 @@
-"""The 61 bytes in front of a record batch, and what a broker may change in them.
+"""Header of a record batch, 61 bytes, and the changes that a broker may make to it.
 
-Layout: https://kafka.apache.org/documentation/#recordbatch. The CRC covers everything from the attributes on, so that
-base offset and leader epoch are written without touching it.
+Layout: https://kafka.apache.org/documentation/#recordbatch. The CRC covers everything from the attributes, so that base
+offset and leader epoch are written without touching it.
 """
 
 import struct
@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 
 import google_crc32c
 
-from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
-from seaweedmq.model.frames import Frames
+from seaweedmq.codec.kafka.batch_errors import BatchErrorCode, InvalidBatch
+from seaweedmq.model.messages.frames import Frames
 
 HEADER_BYTES: Final = 61
 HEAD_BYTES: Final = 16
-"""What :func:`patched_head` replaces: base offset, length, leader epoch."""
+"""Bytes that :func:`patched_head` replaces: base offset, length, leader epoch."""
 MAGIC: Final = 2
 NO_PRODUCER: Final = -1
 
@@ -25,7 +25,7 @@ _ATTRIBUTES = struct.Struct(">h")
 _TIMESTAMP = struct.Struct(">q")
 _LENGTH_AT, _LENGTH_END, _CRC_AT, _ATTRIBUTES_AT, _MAX_TIMESTAMP_AT = 8, 12, 17, 21, 35
 FIRST_TIMESTAMP_AT: Final = 27
-"""The highest follows it."""
+"""Position of the first timestamp; the highest follows it."""
 _CODEC_MASK, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 
 assert _HEADER.size == HEADER_BYTES
@@ -33,7 +33,7 @@ assert _HEAD.size == HEAD_BYTES
 
 
 class BatchHeader(NamedTuple):
-    """As on the wire, in its order."""
+    """The fields of a header, in the order of the wire format."""
 
     base_offset: int
     batch_length: int
@@ -45,89 +45,95 @@ class BatchHeader(NamedTuple):
     attributes: int
     last_offset_delta: int
     first_timestamp_ms: int
-    """What the records' timestamps are relative to; not the lowest of them."""
+    """Base of the records' timestamp deltas; not the lowest timestamp."""
     max_timestamp_ms: int
-    """What the client says it is; the timestamp of every record if ``has_append_time``."""
+    """Highest timestamp according to the client; the timestamp of every record if ``has_append_time``."""
     producer_id: int
-    """-1: none."""
+    """Id of the producer; -1 for none."""
     producer_epoch: int
     base_sequence: int
     record_count: int
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole batch."""
+        """The size of the whole batch in bytes."""
         return _LENGTH_END + self.batch_length
 
     @property
     def end_offset(self) -> int:
-        """Offset after the last record."""
+        """The offset after the last record."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def compression(self) -> int:
-        """0 to 7."""
+        """The number of the codec, 0 to 7."""
         return self.attributes & _CODEC_MASK
 
     @property
     def has_append_time(self) -> bool:
-        """All records have the last timestamp, which the broker wrote."""
+        """Whether all records have the highest timestamp, which the broker wrote."""
         return bool(self.attributes & _APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
         return bool(self.attributes & _TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """It has markers, and no records of users."""
+        """Whether the batch has markers instead of users' records."""
         return bool(self.attributes & _CONTROL)
 
 
 def read_header(data: Frames) -> BatchHeader:
-    """The header at the start of ``data``.
+    """Return the header at the start of ``data``.
 
     Raises:
-        BatchRefused: too few bytes, or another format.
+        InvalidBatch: If there are too few bytes, or the format is another one.
     """
     if len(data) < HEADER_BYTES:
-        raise BatchRefused(
-            Refusal.INVALID_RECORD, f"{len(data)} bytes are no record batch: its header alone has {HEADER_BYTES}"
+        raise InvalidBatch(
+            BatchErrorCode.INVALID_RECORD,
+            f"{len(data)} bytes are not a record batch: its header alone has {HEADER_BYTES}",
         )
     header = BatchHeader._make(_HEADER.unpack_from(data))
     if header.magic != MAGIC:
-        raise BatchRefused(
-            Refusal.INVALID_RECORD if 0 <= header.magic < MAGIC else Refusal.CORRUPT_MESSAGE,
+        raise InvalidBatch(
+            BatchErrorCode.INVALID_RECORD if 0 <= header.magic < MAGIC else BatchErrorCode.CORRUPT_MESSAGE,
             f"a batch of message format {header.magic}: send format {MAGIC}, as clients do since Kafka 0.11",
         )
     return header
 
 
 def check_crc(header: BatchHeader, data: Frames) -> None:
-    """Raise BatchRefused unless the batch is the one that was sent. ``data``: exactly the batch."""
+    """Verify the CRC of exactly one batch.
+
+    Raises:
+        InvalidBatch: If the batch is not the one that was sent.
+    """
     found = _crc_of(data)
     if found != header.crc:
-        raise BatchRefused(
-            Refusal.CORRUPT_MESSAGE,
+        raise InvalidBatch(
+            BatchErrorCode.CORRUPT_MESSAGE,
             f"the CRC of a batch is {found:08x} and should be {header.crc:08x}: it was damaged, send it again",
         )
 
 
 def batch_bytes(payload: Frames) -> memoryview:
-    """The batch without the zeros that fill its frame. Requires a payload that was checked."""
+    """Return the batch in a checked payload, without the padding."""
     view = memoryview(payload)
     (length,) = struct.unpack_from(">i", view, _LENGTH_AT)
     return view[: _LENGTH_END + length]
 
 
 def patched_head(payload: Frames, base_offset: int, leader_epoch: int) -> bytes:
-    """The first ``HEAD_BYTES`` of a stored batch as they are sent out; what follows is sent as it is."""
+    """Return the first ``HEAD_BYTES`` of a stored batch as they are sent; the rest is sent unchanged."""
     _, length, _ = _HEAD.unpack_from(payload)
     return _HEAD.pack(base_offset, length, leader_epoch)
 
 
 def with_append_time(data: Frames, timestamp_ms: int) -> bytes:
-    """The same batch, with one timestamp for all of its records: Kafka's ``LogAppendTime``."""
+    """Return the batch with one timestamp for all of its records: Kafka's ``LogAppendTime``."""
     stamped = bytearray(data)
     (attributes,) = _ATTRIBUTES.unpack_from(stamped, _ATTRIBUTES_AT)
     _ATTRIBUTES.pack_into(stamped, _ATTRIBUTES_AT, attributes | _APPEND_TIME)
@@ -137,7 +143,7 @@ def with_append_time(data: Frames, timestamp_ms: int) -> bytes:
 
 
 def write_crc(batch: bytearray) -> None:
-    """What has to follow a change of anything behind the CRC."""
+    """Update the CRC after a change behind it."""
     _CRC.pack_into(batch, _CRC_AT, _crc_of(batch))
 
 

@@ -1,8 +1,8 @@
-"""Check that an LZ4 frame is one that every Kafka client can read.
+"""Check that every Kafka client can read an LZ4 frame.
 
 Java's client reads a part of the frame format (https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md): one frame
-per batch, of independent blocks, without a dictionary. lz4's own libraries link blocks unless the caller asks for
-independent ones, and read far more than Java's client does: a batch that only they can read would end every Java
+per batch, of independent blocks, without a dictionary. lz4's own libraries link blocks unless the caller requests
+independent ones, and read far more than Java's client does. A batch that only they can read would end every Java
 consumer of its partition.
 """
 
@@ -18,14 +18,14 @@ _VERSION_SHIFT: Final = 6
 _CONTENT_SIZE_BYTES, _CHECKSUM_BYTES, _HEADER_CHECKSUM_BYTES = 8, 4, 1
 _UNCOMPRESSED: Final = 0x80000000
 _EMPTY_BLOCK_BYTES: Final = 1
-"""A compressed block of one byte stands for no data. Java's client reads beyond it."""
+"""Length of a compressed block without data, which Java's client reads beyond."""
 
 
 def check_frame(data: memoryview) -> None:
     """Check the structure of a frame; decompression checks its checksums and blocks.
 
     Raises:
-        ValueError: If Java's client cannot read the frame, or if anything but one frame is in ``data``.
+        ValueError: If Java's client cannot read the frame, or if ``data`` holds anything except one frame.
     """
     try:
         end = _end_of(data)
@@ -43,7 +43,7 @@ def _end_of(data: memoryview) -> int:
     if magic != _MAGIC:
         raise ValueError(f"it begins with {magic:08x}, which is not a frame")
     if flags >> _VERSION_SHIFT != _VERSION or flags & _RESERVED:
-        raise ValueError(f"flags {flags:#04x} ask for another version or a dictionary, which Java's client cannot read")
+        raise ValueError(f"flags {flags:#04x} require another version or a dictionary, which Java's client cannot read")
     if not flags & _INDEPENDENT_BLOCKS:
         raise ValueError("its blocks are linked, which Java's client cannot read: compress independent blocks")
     at = _HEAD.size + _HEADER_CHECKSUM_BYTES + (_CONTENT_SIZE_BYTES if flags & _CONTENT_SIZE else 0)

@@ -1,8 +1,8 @@
-"""Where the records of a batch have what: found, and made sure of, without making an object of any of them.
+"""Positions of the records in a batch, found and verified without creating an object per record.
 
-Lengths lead from record to record, one after another; what is in the records is read a column at a time (some 4 M
-records a second). Few records are read one by one, which for them is faster. Both accept the same: what Kafka's Java
-client reads, with lengths that agree to the byte. The oracle of the tests is aiokafka.
+Lengths lead from record to record, one after another; the contents are read a column at a time (some 4 M records per
+second). A few records are read one by one, which is faster for them. Both accept the same: what Kafka's Java client
+reads, with lengths that agree to the byte. The tests compare with aiokafka.
 """
 
 from array import array
@@ -21,25 +21,30 @@ from seaweedmq.codec.kafka.varints import (
     read_varint,
     read_varints,
 )
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 HEADERS_MAX: Final = 1_048_576
-"""Of all records of a batch. Two bytes can be a header, which costs its readers a hundred."""
+"""Maximum number of headers of all records of a batch: two bytes can be a header, which costs its readers a hundred."""
 HEADERS_OF_RECORD_MAX: Final = 16_384
-"""They are found one after another: half a million, which 300 bytes can stand for, takes half a second."""
+"""Maximum number of headers of a record.
+
+Headers are found one after another: half a million, which 300 bytes can stand for, take half a second.
+"""
 RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, two deltas, no key, no value, no headers."""
+"""Minimum bytes of a record: length, attributes, two deltas, no key, no value, no headers."""
 BLOCK_RECORDS: Final = 8_192
-"""Read at once: temporaries stay in the cache."""
+"""Number of records read at a time, so that temporaries stay in the cache."""
 _FEW: Final = 32
-"""Up to here one after another is faster than all at once."""
+"""Number of records up to which reading one by one is faster."""
 _ATTRIBUTES_MAX: Final = 0x7F
-"""Readers disagree about how long larger ones are. None is defined."""
+"""Largest attributes: readers disagree about the length of larger ones, and none is defined."""
 
 
 class Records(NamedTuple):
-    """An array a field: an item a record, or one a header in the order of records. Positions count from the first
-    record's first byte; a length of -1 stands for null."""
+    """The fields of records as arrays: an item per record, or per header in the order of records.
+
+    Positions count from the first record's first byte; a length of -1 is null.
+    """
 
     timestamp_delta: Longs
     """Milliseconds from the batch's first timestamp."""
@@ -55,15 +60,16 @@ class Records(NamedTuple):
 
 
 class TooManyHeaders(ValueError):
-    """A record or a batch has more headers than are read."""
+    """The error of a record or batch with more headers than are read."""
 
 
 def find_records(data: Frames, count: int, record_headers_max: int = HEADERS_OF_RECORD_MAX) -> Iterator[Records]:
-    """The ``count`` records of a batch, unpacked, ``BLOCK_RECORDS`` at a time.
+    """Return the ``count`` records of an unpacked batch, ``BLOCK_RECORDS`` at a time.
 
     Raises:
-        TooManyHeaders: If a record has more than ``record_headers_max`` of them, or the batch more than a batch may.
-        ValueError, IndexError: they are not as Kafka's format says, or are not exactly all of ``data``.
+        TooManyHeaders: If a record has more than ``record_headers_max`` headers, or the batch more than
+            ``HEADERS_MAX``.
+        ValueError, IndexError: If the records break Kafka's format, or are not exactly all of ``data``.
     """
     if not 0 < count * RECORD_BYTES_MIN <= len(data):
         raise ValueError(f"{count} records do not fit into {len(data)} bytes")
@@ -73,13 +79,13 @@ def find_records(data: Frames, count: int, record_headers_max: int = HEADERS_OF_
 
 
 def joined(blocks: Iterable[Records]) -> Records:
-    """Those of a whole batch."""
+    """Return the records of a whole batch."""
     several = tuple(blocks)
     return several[0] if len(several) == 1 else Records(*map(np.concatenate, zip(*several, strict=True)))
 
 
 def find_one_by_one(data: Frames, count: int, record_headers_max: int = HEADERS_OF_RECORD_MAX) -> Records:
-    """As ``find_records``: 2 us a record."""
+    """Return the same as ``find_records``, in one block: 2 us per record."""
     rows: list[tuple[int, ...]] = []
     headers = array("q")
     at = 0
@@ -87,9 +93,9 @@ def find_one_by_one(data: Frames, count: int, record_headers_max: int = HEADERS_
         length, at = read_varint(data, at, INT_BYTES_MAX)
         end = at + length
         if data[at] > _ATTRIBUTES_MAX:
-            raise _strange_attributes(number)
+            raise _unknown_attributes(number)
         timestamp, at = read_varint(data, at + 1, LONG_BYTES_MAX)
-        if data[at] == 2 * number:  # as it is in few records
+        if data[at] == 2 * number:  # the usual case of few records
             at += 1
         else:
             offset, at = read_varint(data, at, INT_BYTES_MAX)
@@ -114,7 +120,7 @@ def find_one_by_one(data: Frames, count: int, record_headers_max: int = HEADERS_
 
 
 def _find_headers(data: Frames, at: int, count: int, headers: "array[int]") -> int:
-    """Add the four numbers of each header of a record; returns the position behind them."""
+    """Add the four numbers of each header of a record, and return the position behind them."""
     for _ in range(count):
         low = data[at]
         if low < 0x80 and not low & 1:  # a length from 0 to 63, as most are
@@ -146,7 +152,7 @@ def _end(at: int, length: int, shortest: int) -> int:
 
 
 def find_together(data: Frames, count: int, record_headers_max: int = HEADERS_OF_RECORD_MAX) -> Iterator[Records]:
-    """As ``find_records``: 60 us, and 0.2 us a record."""
+    """Yield the same as ``find_records``: 60 us, plus 0.2 us per record."""
     octets = octets_of(data)
     at = headers = 0
     for first in range(0, count, BLOCK_RECORDS):
@@ -165,8 +171,10 @@ def find_together(data: Frames, count: int, record_headers_max: int = HEADERS_OF
 
 
 def _starts_of(data: Frames, at: int, count: int) -> tuple[Longs, int]:
-    """Where the records from a position on begin, and the end of the last. ``_find_block`` reads their lengths again,
-    and compares."""
+    """Return the starts of the records from a position, and the end of the last.
+
+    ``_find_block`` reads their lengths again, and compares.
+    """
     starts: list[int] = []
     append = starts.append
     for _ in repeat(None, count):
@@ -183,13 +191,13 @@ def _starts_of(data: Frames, at: int, count: int) -> tuple[Longs, int]:
 
 
 def _find_block(octets: Octets, starts: Longs, ends: Longs, first: int) -> tuple[tuple[Longs, ...], Longs]:
-    """The first six fields of ``Records``, and the positions behind them."""
+    """Return the first six fields of ``Records``, and the positions behind them."""
     length, at = read_varints(octets, starts, INT_BYTES_MAX)
     if (at + length != ends).any():
         raise _wrong_length(first + int((at + length != ends).argmax()))
     strange = octets[at] > _ATTRIBUTES_MAX
     if strange.any():
-        raise _strange_attributes(first + int(strange.argmax()))
+        raise _unknown_attributes(first + int(strange.argmax()))
     timestamp, at = read_varints(octets, at + 1, LONG_BYTES_MAX)
     offset, at = read_varints(octets, at, INT_BYTES_MAX)
     wrong = offset != np.arange(first, first + len(starts))
@@ -209,7 +217,7 @@ def _ends(at: Longs, length: Longs, shortest: int) -> Longs:
 
 
 def _find_block_headers(octets: Octets, data: Frames, at: Longs, count: Longs) -> tuple[Longs, ...]:
-    """The last four fields of ``Records``; moves ``at`` behind them. First headers at once, then second ones."""
+    """Return the last four fields of ``Records`` by header number, and move ``at`` behind them."""
     owners, found = [np.empty(0, np.int64)], [np.empty((4, 0), np.int64)]
     number = 0
     while True:
@@ -233,19 +241,19 @@ def _find_block_headers(octets: Octets, data: Frames, at: Longs, count: Longs) -
 
 def _check_all(at: int, data: Frames) -> None:
     if at != len(data):
-        raise ValueError(f"its records have {at} bytes, of {len(data)}")
+        raise ValueError(f"its records have {at} of {len(data)} bytes")
 
 
 def _wrong_length(number: int) -> ValueError:
-    return ValueError(f"record {number} is not as long as it says")
+    return ValueError(f"record {number} does not have its stated length")
 
 
 def _wrong_number(number: int, said: int) -> ValueError:
-    return ValueError(f"record {number} says that it is number {said}")
+    return ValueError(f"record {number} has the number {said}")
 
 
-def _strange_attributes(number: int) -> ValueError:
-    return ValueError(f"record {number} has attributes that are not known")
+def _unknown_attributes(number: int) -> ValueError:
+    return ValueError(f"record {number} has unknown attributes")
 
 
 def _too_many_headers(count: int, record_headers_max: int) -> TooManyHeaders:

@@ -1,11 +1,11 @@
-"""Kafka's variable-length integers: zigzag, seven bits a byte, the lowest first. One at a time, or a column of them."""
+"""Kafka's variable-length integers: zigzag, seven bits per byte, lowest first; one at a time, or as a column."""
 
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 Longs: TypeAlias = npt.NDArray[np.int64]
 Octets: TypeAlias = npt.NDArray[np.uint8]
@@ -13,15 +13,15 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 INT_BYTES_MAX: Final = 5
 LONG_BYTES_MAX: Final = 10
 _LAST_SHIFT: Final = 63
-"""Of a tenth byte, which has one bit."""
+"""Shift of a tenth byte, which has one bit."""
 
 
 def read_varint(data: Frames, at: int, bytes_max: int) -> tuple[int, int]:
-    """The number at a position, and the position behind it.
+    """Return the number at a position, and the position behind it.
 
     Raises:
-        ValueError: it has more than ``bytes_max`` bytes, or more than 64 bits.
-        IndexError: the data ends in the middle of it.
+        ValueError: If it has more than ``bytes_max`` bytes, or more than 64 bits.
+        IndexError: If the data ends inside it.
     """
     byte = data[at]
     if byte < 0x80:
@@ -42,7 +42,7 @@ def read_varint(data: Frames, at: int, bytes_max: int) -> tuple[int, int]:
 
 
 def read_varints(octets: Octets, at: Longs, bytes_max: int) -> tuple[Longs, Longs]:
-    """The same of many positions. Raises as ``read_varint``."""
+    """Return the same for many positions; raises like ``read_varint``."""
     byte = octets[at]
     next_at = at + 1
     more = np.flatnonzero(byte & 0x80)
@@ -66,7 +66,7 @@ def read_varints(octets: Octets, at: Longs, bytes_max: int) -> tuple[Longs, Long
 
 
 def octets_of(data: Frames) -> Octets:
-    """A view of the bytes."""
+    """Return a view of the bytes."""
     octets: npt.NDArray[Any] = np.frombuffer(data, np.uint8)
     return octets
 

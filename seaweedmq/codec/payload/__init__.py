@@ -1,4 +1,4 @@
-"""What a frame carries, by its encoding: checked, decoded, cut. Others import ``batch`` and nothing else of this.
+"""Payloads of frames, by encoding: validation, decoding and clipping. Other packages import only ``batch``.
 
 Imports the rest of ``codec``, never the reverse.
 """

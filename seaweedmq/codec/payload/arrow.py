@@ -1,4 +1,4 @@
-"""Payload encoding 1: one Arrow record batch, and what a broker makes sure of before it trusts one.
+"""Payload encoding 1: one Arrow record batch, and the broker's validation of it.
 
 The payload is ``RecordBatch.serialize()``: an IPC message without schema, compression or dictionaries.
 """
@@ -15,29 +15,29 @@ from seaweedmq.codec.frame import ENCODING_ARROW, FLAG_KEY, FLAG_TIMESTAMP, Fram
 from seaweedmq.codec.payload.columns import Derived, payload_schema
 from seaweedmq.codec.payload.values import Check, check_of
 from seaweedmq.errors import Corrupt, InvalidArgument
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 
 
 class _Shape(NamedTuple):
-    """How payloads of some flags and schema look."""
+    """The expected form of payloads with some flags and schema."""
 
     schema: pa.Schema
     layout: Layout
     checks: tuple[tuple[int, Check], ...]
-    """Column number and the check that Arrow's own validation lacks."""
+    """Column numbers, each with a check that Arrow's own validation lacks."""
 
 
 _UNREADABLE: tuple[type[Exception], ...] = (InvalidArgument, *ARROW_FAILURES)
 
 
 def encode(batch: pa.RecordBatch) -> pa.Buffer:
-    """The payload."""
+    """Return the payload of a batch."""
     return batch.serialize()
 
 
 def validate(header: FrameHeader, payload: Frames, topic_schema: pa.Schema | None) -> None:
-    """See ``batch.Encoding``. About 15 us for 1.25 MB of 100-byte records."""
+    """Validate a payload, see ``batch.Encoding``: about 15 us for 1.25 MB of 100-byte records."""
     shape = _shapes.of(header.flags, topic_schema)
     try:
         message = open_message(payload, shape.layout, header.record_count)
@@ -53,7 +53,7 @@ def validate(header: FrameHeader, payload: Frames, topic_schema: pa.Schema | Non
 
 
 def check_values(batch: pa.RecordBatch, flags: int, topic_schema: pa.Schema | None) -> None:
-    """See ``batch.check_values``."""
+    """Check the values of a batch, see ``batch.check_values``."""
     _check_values(batch, _shapes.of(flags, topic_schema))
 
 
@@ -63,7 +63,7 @@ def _check_values(batch: pa.RecordBatch, shape: _Shape) -> None:
 
 
 def decode(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:
-    """See ``batch.Encoding``. Zero-copy: the columns keep the frame's bytes alive."""
+    """Decode a payload without copying, see ``batch.Encoding``: the columns keep the frame's bytes alive."""
     try:
         schema = payload_schema(frame.header.flags, topic_schema)
         return pa.ipc.read_record_batch(pa.py_buffer(frame.payload), schema)
@@ -72,7 +72,7 @@ def decode(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:
 
 
 def clip(frame: Frame, batch: pa.RecordBatch, skipped: int) -> bytes:
-    """See ``batch.Encoding``."""
+    """Return a frame without its first records, see ``batch.Encoding``."""
     header, rest = frame.header, batch.slice(skipped)
     payload = rest.serialize()
     lowest, highest = header.timestamp_min, header.timestamp_max

@@ -1,7 +1,7 @@
-"""What a frame carries, as a record batch of columns, whatever its encoding. All who read payloads come through here.
+"""Access to the payloads of frames as record batches, for every encoding. All readers of payloads use this module.
 
-A frame's header names the encoding of its payload; ``ENCODINGS`` says what is done with each. An encoding is one module
-beside this one, and a line in that table; ``optional`` stands for those whose libraries need not be there.
+A frame's header names the encoding of its payload; ``ENCODINGS`` has the functions of each. An encoding is one module
+beside this one, and a line in that table; ``optional`` stands for those whose libraries may not be installed.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,6 @@ from seaweedmq.codec.frame import (
     FrameHeader,
     encode_header,
 )
-from seaweedmq.codec.moment import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.codec.payload import arrow, optional
 from seaweedmq.codec.payload.columns import (
     PLAIN_SCHEMA,
@@ -30,9 +29,10 @@ from seaweedmq.codec.payload.columns import (
     full_schema,
     payload_schema,
 )
+from seaweedmq.codec.timestamps import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.codec.topic_schema import check_topic_schema, schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 __all__ = [
     "ENCODINGS",
@@ -57,23 +57,25 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How payloads of one encoding are checked, read and cut. The header's own rules and counts are checked here."""
+    """The functions of one payload encoding. This module checks the header's own rules and counts."""
 
     name: str
     validate: Callable[[FrameHeader, Frames, pa.Schema | None], None]
-    """Make sure that ``decode`` will find what the header and the topic's schema promise. InvalidArgument."""
+    """Validator that raises InvalidArgument unless ``decode`` will find what header and topic schema promise."""
     decode: Callable[[Frame, pa.Schema | None], pa.RecordBatch]
-    """Exactly the columns of ``payload_schema(header.flags, ...)``. Corrupt."""
+    """Decoder that returns exactly the columns of ``payload_schema(header.flags, ...)``, or raises Corrupt."""
     clip: Callable[[Frame, pa.RecordBatch, int], bytes]
-    """The frame without so many of its first records, given what ``decode`` gave: a frame of whatever encoding. Slots
-    keep their bounds, not their counts."""
+    """Function that returns the frame without its first N records, given the result of ``decode``.
+
+    The new frame may have another encoding. Its slots keep their bounds, but not their counts.
+    """
 
 
 ENCODINGS: Final[dict[int, Encoding]] = {
     ENCODING_ARROW: Encoding("Arrow IPC", arrow.validate, arrow.decode, arrow.clip),
     ENCODING_KAFKA: Encoding("Kafka batch", optional.validate_kafka, optional.decode_kafka, optional.clip_kafka),
 }
-"""By the number in the frame's header."""
+"""Encodings by the number in the frame's header."""
 
 
 def encode_frame(
@@ -91,22 +93,29 @@ def encode_frame(
     base_offset: int = 0,
     join: Callable[[Sequence[Frames]], Frames] = b"".join,
 ) -> Frames:
-    """A frame of a batch that has exactly the columns of ``payload_schema(flags, ...)``.
+    """Return a frame of a batch that has exactly the columns of ``payload_schema(flags, ...)``.
 
     Args:
-        timestamp_min, timestamp_max: exact lowest and highest, microseconds; equal if there is no such column.
-        slot_min, slot_max: inclusive.
+        batch: Records of the frame.
+        flags: Optional columns and schema version, as in the header.
+        producer_id: Id of the producer.
+        producer_epoch: Epoch of the producer.
+        first_sequence: Producer's sequence of the first record.
+        timestamp_min: Exact lowest timestamp in microseconds.
+        timestamp_max: Exact highest timestamp in microseconds; equal to the lowest without such a column.
+        slot_min: Lowest key slot, inclusive.
+        slot_max: Highest key slot, inclusive.
         histogram: 16 counts as of ``slots.histogram_of``; all zero if not counted.
-        base_offset: 0 of a frame that a broker is going to stamp.
-        join: makes header and payload one, so that whoever sends the frame can have it where it needs it.
+        base_offset: Offset of the first record; 0 if a broker is going to stamp the frame.
+        join: Function that joins header and payload, so that the sender can place the frame in its own buffer.
 
     Raises:
-        InvalidArgument: no records, more than ``RECORDS_MAX``, or 4 GiB and more of payload.
+        InvalidArgument: If there are no records, more than ``RECORDS_MAX``, or 4 GiB or more of payload.
     """
     _check_count(batch.num_rows)
     payload = arrow.encode(batch)
     if payload.size > PAYLOAD_BYTES_MAX:
-        raise InvalidArgument(f"frame of {payload.size} bytes: the format ends at 4 GiB; cut the batch in pieces")
+        raise InvalidArgument(f"frame of {payload.size} bytes: the format ends at 4 GiB; split the batch")
     header = FrameHeader(
         encoding=ENCODING_ARROW,
         flags=flags,
@@ -127,21 +136,20 @@ def encode_frame(
 
 
 def check_values(batch: pa.RecordBatch, flags: int, topic_schema: pa.Schema | None) -> None:
-    """Find the values that brokers refuse in a batch with exactly the columns of ``payload_schema(flags, ...)``.
+    """Check for values that brokers reject, in a batch with exactly the columns of ``payload_schema(flags, ...)``.
 
     Raises:
-        InvalidArgument: null inside of a column that declares it not null there, or a time that no table holds; names
-            the column.
+        InvalidArgument: If a non-nullable field has a null, or no table can hold a time; the message names the column.
     """
     arrow.check_values(batch, flags, topic_schema)
 
 
 def decode_frame(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:
-    """The columns as stored. Only for frames a broker let in.
+    """Return the columns as stored, of a frame that a broker has accepted.
 
     Raises:
-        Corrupt: the payload is not what its header says, though its checksum holds.
-        Unsupported: its encoding is not known.
+        Corrupt: If the payload does not match its header, though its checksum does.
+        Unsupported: If the encoding is unknown.
     """
     header = frame.header
     batch = _encoding_of(header).decode(frame, topic_schema)
@@ -154,10 +162,11 @@ def decode_frame(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch
 
 
 def clip_frame(frame: Frame, start_offset: int, topic_schema: pa.Schema | None) -> bytes:
-    """The records from ``start_offset`` on, which lies inside of the frame, as a frame.
+    """Return a frame of the records from ``start_offset``, which lies inside the frame.
 
     Raises:
-        Corrupt, Unsupported: as ``decode_frame``.
+        Corrupt: If the payload does not match its header.
+        Unsupported: If the encoding is unknown.
     """
     header = frame.header
     batch = decode_frame(frame, topic_schema if header.schema_version else None)
@@ -165,13 +174,13 @@ def clip_frame(frame: Frame, start_offset: int, topic_schema: pa.Schema | None) 
 
 
 def validate_payload(header: FrameHeader, payload: Frames, topic_schema: pa.Schema | None) -> None:
-    """Make sure that whoever reads the frame later, in whatever way, finds what its header and the topic promise.
+    """Validate that every later reader of the frame finds what its header and the topic promise.
 
-    The checksums are the business of ``split_frames``.
+    ``split_frames`` verifies the checksums.
 
     Raises:
-        InvalidArgument: the frame breaks a rule; the message says which.
-        Unsupported: its encoding is not known.
+        InvalidArgument: If the frame breaks a rule; the message names it.
+        Unsupported: If the encoding is unknown.
     """
     encoding = _encoding_of(header)
     _check_header(header)
@@ -190,7 +199,7 @@ def _encoding_of(header: FrameHeader) -> Encoding:
 
 
 def _check_header(header: FrameHeader) -> None:
-    """The fields that no checksum can vouch for."""
+    """Check the fields that no checksum protects."""
     _check_count(header.record_count)
     if not TIMESTAMP_MIN_US <= header.timestamp_min <= header.timestamp_max <= TIMESTAMP_MAX_US:
         raise InvalidArgument(

@@ -1,6 +1,6 @@
-"""The columns of a frame, in whatever encoding.
+"""Columns of a frame, in every encoding.
 
-In this order: those of ``_key``, ``_timestamp`` and ``_headers`` that the flags name, then ``_value`` or the topic
+Their order: those of ``_key``, ``_timestamp`` and ``_headers`` that the flags name, then ``_value`` or the topic
 schema's columns.
 """
 
@@ -32,22 +32,22 @@ _VALUE = pa.field("_value", pa.binary())
 _FLAGGED = ((FLAG_KEY, _KEY), (FLAG_TIMESTAMP, _TIMESTAMP), (FLAG_HEADERS, _HEADERS))
 
 PLAIN_SCHEMA = pa.schema([_KEY, _TIMESTAMP, _HEADERS, _VALUE])
-"""All columns of a plain topic."""
+"""Schema of all columns of a plain topic."""
 
 
 _DERIVED_MAX = 4_096
 
 
 class Derived(Generic[T]):
-    """What follows from a frame's flags and its topic's schema: made once, used for every frame. Bounded."""
+    """A bounded cache of values that depend on a frame's flags and its topic's schema."""
 
     def __init__(self, make: Callable[[int, pa.Schema | None], T]) -> None:
         self._make = make
         self._made: dict[tuple[int, int], tuple[pa.Schema | None, T]] = {}
-        """With the schema, so that its ``id`` stays its own while it is a key."""
+        """Values with their schema, which keeps the ``id`` in the key valid."""
 
     def of(self, flags: int, topic_schema: pa.Schema | None) -> T:
-        """Raises what ``make`` raises."""
+        """Return the value, made by ``make`` if it is not cached; raises what ``make`` raises."""
         key = (flags, id(topic_schema))  # by identity: hashing a schema of 19 columns takes as long as all the checks
         made = self._made.get(key)
         if made is None:
@@ -59,21 +59,21 @@ class Derived(Generic[T]):
 
 
 def payload_schema(flags: int, topic_schema: pa.Schema | None) -> pa.Schema:
-    """Columns of a payload with these flags in a topic with this schema (None: plain topic).
+    """Return the columns of a payload with these flags in a topic with this schema (None: plain topic).
 
     Raises:
-        InvalidArgument: unknown flags, or a schema version that does not go with the topic.
+        InvalidArgument: If flags are unknown, or the schema version does not match the topic.
     """
     return _schemas.of(flags, topic_schema)
 
 
 def full_schema(topic_schema: pa.Schema | None) -> pa.Schema:
-    """Columns of :func:`full_batch`."""
+    """Return the columns of :func:`full_batch`."""
     return payload_schema(COLUMN_FLAGS | (0 if topic_schema is None else 1) << SCHEMA_VERSION_SHIFT, topic_schema)
 
 
 def full_batch(batch: pa.RecordBatch, header: FrameHeader, topic_schema: pa.Schema | None) -> pa.RecordBatch:
-    """The batch of ``batch.decode_frame`` with the absent ones of ``_key``, ``_timestamp``, ``_headers`` filled in.
+    """Return the batch of ``batch.decode_frame`` with all of ``_key``, ``_timestamp`` and ``_headers``.
 
     Absent keys and headers are null; absent timestamps are the header's. Present columns are not copied.
     """
@@ -93,7 +93,7 @@ def full_batch(batch: pa.RecordBatch, header: FrameHeader, topic_schema: pa.Sche
 def _make_schema(flags: int, topic_schema: pa.Schema | None) -> pa.Schema:
     version = flags >> SCHEMA_VERSION_SHIFT
     if flags & 0xFF & ~COLUMN_FLAGS or version > 1:
-        raise InvalidArgument(f"frame flags {flags:#06x} are not known to this build: upgrade the older side")
+        raise InvalidArgument(f"frame flags {flags:#06x} are unknown to this build: upgrade the older side")
     if version == 0 and topic_schema is not None:
         raise InvalidArgument("frame is of a plain topic, but the topic has a schema: publish its columns")
     if version == 1 and topic_schema is None:

@@ -1,4 +1,4 @@
-"""Encodings whose libraries need not be installed: what they need is imported when the first frame of theirs is met."""
+"""Encodings whose libraries may not be installed; they are imported at the first frame of the encoding."""
 
 from types import ModuleType
 
@@ -6,21 +6,21 @@ import pyarrow as pa
 
 from seaweedmq.codec.frame import Frame, FrameHeader
 from seaweedmq.errors import Unsupported
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 
 
 def validate_kafka(header: FrameHeader, payload: Frames, topic_schema: pa.Schema | None) -> None:
-    """See ``batch.Encoding``."""
+    """Validate a payload, see ``batch.Encoding``; raises Unsupported without the libraries."""
     _kafka().validate(header, payload, topic_schema)
 
 
 def decode_kafka(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:
-    """See ``batch.Encoding``."""
+    """Decode a payload, see ``batch.Encoding``; raises Unsupported without the libraries."""
     return _kafka().decode(frame, topic_schema)
 
 
 def clip_kafka(frame: Frame, batch: pa.RecordBatch, skipped: int) -> bytes:
-    """See ``batch.Encoding``."""
+    """Return a frame without its first records, see ``batch.Encoding``; raises Unsupported without the libraries."""
     clipped: bytes = _kafka().clip(frame, batch, skipped)
     return clipped
 

@@ -1,4 +1,4 @@
-"""Checks of column values that Arrow's own validation lacks, though Parquet writers stumble over them much later."""
+"""Checks of column values that Arrow's own validation lacks, and that would fail in Parquet writers much later."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 from seaweedmq.errors import InvalidArgument
 
 Check: TypeAlias = Callable[[pa.Array], None]
-"""Raises InvalidArgument for an array with a forbidden value."""
+"""Check that raises InvalidArgument for an array with a forbidden value."""
 
 
 def check_of(field: pa.Field, where: str) -> Check | None:
-    """The check a field's arrays need; None for most, so that they cost nothing.
+    """Return the check that a field's arrays need; None for most, so that they cost nothing.
 
     Two rules: a field declared non-nullable has no null (where its parent has a value), and timestamps in seconds fit
     the milliseconds that Parquet has instead.
@@ -39,14 +39,15 @@ def _check_of_type(kind: pa.DataType, where: str) -> Check | None:
     if pa.types.is_struct(kind):
         return _check_of_struct(kind, where)
     if pa.types.is_map(kind):
-        # Arrow refuses null keys; what keys and items contain is ours. It flattens lists and no maps, hence the view.
+        # Arrow rejects null keys; this checks the contents of keys and items. Arrow flattens lists but not maps, hence
+        # the view.
         key, item = kind.key_field.with_nullable(True), kind.item_field
         inner = _check_of_type(pa.struct([key, item]), where)
         entries = pa.list_(pa.struct([key, item.with_nullable(True)]))
         return None if inner is None else lambda array: inner(array.view(entries).flatten())
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         of_items = check_of(kind.value_field, where)
-        return None if of_items is None else lambda array: of_items(array.flatten())  # without what null lists cover
+        return None if of_items is None else lambda array: of_items(array.flatten())  # without values below null lists
     return None
 
 

@@ -1,1 +1,1 @@
-"""When segments are split, merged and moved by load. Imports ``core.lineage``."""
+"""The load balancer: decisions to split, merge and move segments. Imports ``core.lineage``."""

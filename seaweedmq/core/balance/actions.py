@@ -1,4 +1,4 @@
-"""What the balancer wants done, as values. The leader does it, in the order given."""
+"""The balancer's decisions as values, which the leader performs in the order given."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -8,7 +8,7 @@ from seaweedmq.model.topic import TopicName
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Seal a segment and open two successors, ``[lo, at)`` and ``[at, hi)``."""
+    """A decision to seal a segment and open two successors, ``[lo, at)`` and ``[at, hi)``."""
 
     topic: TopicName
     segment: int
@@ -21,11 +21,11 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Seal two neighbours and open one successor over both ranges."""
+    """A decision to seal two adjacent segments and open one successor over both ranges."""
 
     topic: TopicName
     segments: tuple[int, int]
-    """Ids; the lower range first."""
+    """Ids of the two segments; the lower range first."""
     placement: tuple[str, ...]
     """Replicas of the successor, the primary first."""
     reason: str
@@ -33,18 +33,18 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Seal a segment and open one successor over the same range on ``replicas``."""
+    """A decision to seal a segment and open one successor over the same range on ``replicas``."""
 
     topic: TopicName
     segment: int
     replicas: tuple[str, ...]
-    """The primary first."""
+    """Replicas of the successor, the primary first."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Nothing is done, though something should be: the reason is for people."""
+    """A record that nothing is done although a change is due, with the reason for people."""
 
     topic: TopicName
     segment: int

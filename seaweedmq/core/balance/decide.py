@@ -1,13 +1,13 @@
-"""When segments should be split, merged or moved: a pure function of the cluster, its loads and the time.
+"""The balancer's decision: a pure function of the cluster, its loads and the time.
 
-It keeps nothing between calls: cool-downs are ages of segments, hysteresis is the distance between thresholds and
-between the short and the long averages. Whoever calls it may be a leader that was elected a second ago.
+It keeps no state between calls: cool-downs are ages of segments, and hysteresis is the distance between thresholds and
+between the short and the long averages. So a leader that was elected a second ago decides like its predecessor.
 """
 
 from seaweedmq.core.balance.actions import Action, Hold, Merge, Move, Split
 from seaweedmq.core.balance.input import BalancerSettings, ClusterColumns, Loads
 from seaweedmq.core.balance.merging import plan_merges
-from seaweedmq.core.balance.moving import Evening
+from seaweedmq.core.balance.moving import MovePlanner
 from seaweedmq.core.balance.plan import Plan, healthy
 from seaweedmq.core.balance.splitting import plan_splits, pressure_of
 
@@ -17,21 +17,24 @@ __all__ = ["Action", "BalancerSettings", "ClusterColumns", "Hold", "Loads", "Mer
 def decide(
     cluster: ClusterColumns, loads: Loads, now_us: int, settings: BalancerSettings, *, at_once: bool = False
 ) -> list[Action]:
-    """What to do now, the most urgent first: splits, moves for balance, merges, and what is held.
+    """Return the changes to make now, the most urgent first: splits, moves for balance, merges, and holds.
 
-    Segments that lost a replica are left to ``core.lineage.repair``, and nothing is evened out beside them.
+    Segments that lost a replica are left to ``core.lineage.repair``. While there are any, nothing is moved or merged.
 
     Args:
-        now_us: wall clock, as the segments' ``opened_us``.
-        at_once: without cool-downs and without a limit on the pace, for a rebalance that somebody asked for.
+        cluster: The open segments and the brokers.
+        loads: Traffic of the segments.
+        now_us: Wall clock, as in the segments' ``opened_us``.
+        settings: Thresholds and limits.
+        at_once: Whether to ignore cool-downs and the limit on the pace, for a rebalance that an operator requested.
     """
     if not cluster.usable.any():
-        return []  # nowhere to go: everything stays where it is until a broker comes
+        return []  # no target: segments stay where they are until a broker comes
     plan = Plan(cluster, loads, now_us, settings, at_once=at_once)
     well = healthy(cluster)
     known = loads.reported[cluster.primary] & (cluster.primary >= 0)
     held = plan_splits(plan, well & known, pressure_of(cluster, loads))
     if well.all() and not plan.thin.any() and bool(loads.reported[cluster.usable].all()):
-        Evening(plan, well).plan_moves()
+        MovePlanner(plan, well).plan_moves()
         plan_merges(plan, well)
     return [*plan.actions, *held]

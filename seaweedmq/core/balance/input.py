@@ -1,7 +1,8 @@
-"""What the balancer looks at: a cluster and its loads as columns, one row a segment.
+"""The input of the balancer: a cluster and its loads as columns, one row per segment.
 
-A million segments are decided about in well under a second as arrays, and not at all as objects. Rows are the open
-segments in the order of (topic, lo), so that neighbours on the ring are neighbours here. Names appear only at the edge.
+With arrays, a decision about a million segments takes well under a second; objects would be far too slow. Rows are the
+open segments in the order of (topic, lo), so that adjacent segments on the ring are adjacent rows. Names appear only in
+the input and the output.
 """
 
 from collections.abc import Collection, Container, Iterable, Sequence
@@ -24,15 +25,15 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 
 _IDS = 10**8
-"""Segment ids are below it, so (topic, id) makes one number."""
+"""Exclusive upper bound of segment ids, so that (topic, id) fits into one number."""
 
-NOBODY = -1
-"""In ``ClusterColumns.replicas``: no replica, or a broker that is gone."""
+NO_BROKER = -1
+"""Value in ``ClusterColumns.replicas`` for no replica, or for a broker that is not registered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BalancerSettings:
-    """What the balancer needs of ``BrokerConfig``."""
+    """The settings of ``BrokerConfig`` that the balancer uses."""
 
     segment_target_bytes_per_s: float
     segment_target_records_per_s: float
@@ -42,6 +43,7 @@ class BalancerSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> "BalancerSettings":
+        """Return the balancer's settings of a broker's configuration."""
         return cls(
             segment_target_bytes_per_s=config.segment_target_bytes_per_s,
             segment_target_records_per_s=config.segment_target_records_per_s,
@@ -56,33 +58,37 @@ class ClusterColumns:
     """The open segments of a cluster and its brokers. ``S`` segments, ``T`` topics, ``B`` brokers, ``R`` replicas."""
 
     topics: Sequence[TopicName]
-    """T names. ``topic`` below is an index into them."""
+    """T names, which ``topic`` indexes."""
     topic_replicas: Ints
-    """(T,) replicas wanted."""
+    """(T,) requested replicas."""
     topic_auto: Bools
     """(T,) whether segments may be split and merged."""
     topic_target_bytes_per_s: Floats
-    """(T,) of one segment: the topic's own, or the cluster's."""
+    """(T,) target of one segment: the topic's own, or the cluster's."""
     topic_target_records_per_s: Floats
     topic_segments_min: Ints
-    """(T,) merging stops here."""
+    """(T,) number of segments below which segments are not merged."""
     brokers: Sequence[str]
-    """B ids in ascending order. Those whose lease lives."""
+    """Ids of the B brokers whose lease lives, in ascending order."""
     usable: Bools
-    """(B,) whether it may get segments: neither draining nor suspected."""
+    """(B,) whether the broker may get segments: it is neither draining nor suspected."""
     draining: Bools
     topic: Ints
-    """(S,) rows in the order of (topic, lo)."""
+    """(S,) index of the topic; rows are in the order of (topic, lo)."""
     id: Ints
     lo: Ints
     hi: Ints
     opened_us: Ints
     replicas: Ints
-    """(S, R) indices into ``brokers``, the primary first; ``NOBODY`` for a broker that is gone, and behind the last."""
+    """(S, R) indices into ``brokers``, the primary first; -1 for an unregistered broker, and after the last
+    one.
+    """
     replica_count: Ints
-    """(S,) replicas as recorded, those that are gone included."""
+    """(S,) number of recorded replicas, including those on unregistered brokers."""
     changing: Bools
-    """(S,) being split, merged or moved now: left alone, and counted against the pace."""
+    """(S,) whether the segment is being split, merged or moved: such segments are left alone and count against the
+    pace.
+    """
 
     @classmethod
     def of(
@@ -95,13 +101,15 @@ class ClusterColumns:
         suspected: Container[str] = (),
         changing: Collection[SegmentId] = (),
     ) -> "ClusterColumns":
-        """From the values of the metadata.
+        """Build the columns from the values of the metadata.
 
         Args:
-            segments: the open ones, in any order; those of other topics are left out.
-            brokers: those whose lease lives, draining ones included.
-            suspected: ids of brokers that get nothing new, and whose segments move.
-            changing: segments that are being split, merged or moved now.
+            topics: The topics.
+            segments: The open segments, in any order; those of other topics are left out.
+            brokers: Brokers whose lease lives, including draining ones.
+            settings: The cluster's target rates.
+            suspected: Ids of brokers that get nothing new, and whose segments are moved away.
+            changing: Segments that are being split, merged or moved now.
         """
         names = sorted(topics, key=attrgetter("name"))
         topic_of = _Index((_name_of(topic), at) for at, topic in enumerate(names))
@@ -144,7 +152,7 @@ class ClusterColumns:
         return cluster
 
     def rows(self, topic: Ints, segment: Ints) -> Ints:
-        """The row of each (topic index, segment id), -1 for one that is not open; shapes ``(N,)``."""
+        """Return the row of each (topic index, segment id), -1 for one that is not open; shapes ``(N,)``."""
         if not len(self.id) or not len(segment):
             return np.full(len(segment), -1, np.int64)
         keys = self.topic * _IDS + self.id
@@ -160,13 +168,13 @@ class ClusterColumns:
         return self.replicas[:, 0]
 
     def ids(self, brokers: Iterable[int]) -> tuple[str, ...]:
-        """Broker ids of indices."""
+        """Return the broker ids of indices."""
         return tuple(self.brokers[b] for b in brokers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Loads:
-    """Traffic of the open segments, row by row as in their ``ClusterColumns``. Not reported counts as none."""
+    """The traffic of the open segments, in the rows of their ``ClusterColumns``. Unreported traffic counts as none."""
 
     bytes_per_s: Floats
     """(S,) short average."""
@@ -174,15 +182,15 @@ class Loads:
     long_bytes_per_s: Floats
     long_records_per_s: Floats
     histograms: Sequence[Sequence[float]]
-    """S times 16 records/s, or an empty one."""
+    """S histograms of 16 buckets, in records/s, or empty ones."""
     reported: Bools
-    """(B,) brokers that told their load. While one is missing, nothing is merged or moved for balance."""
+    """(B,) whether the broker reported its load. Until all have, nothing is merged or moved for balance."""
 
     @classmethod
     def of(cls, cluster: ClusterColumns, reports: Iterable[BrokerLoad]) -> "Loads":
-        """From the last report of every broker. Only what a segment's primary says of it counts.
+        """Build the columns from the last report of every broker. Only the report of a segment's primary counts.
 
-        The last report of a broker that is gone tells how much of its load others will have to take.
+        The last report of an unregistered broker shows how much of its load others will have to take.
         """
         broker_of = _Index((broker, at) for at, broker in enumerate(cluster.brokers))
         topic_of = _Index(((name.namespace, name.name), at) for at, name in enumerate(cluster.topics))
@@ -217,7 +225,7 @@ class Loads:
 
 
 class _Index(dict[Any, int]):
-    """-1 for what is not in it. Names are looked up as tuples, whose hash costs a tenth of a dataclass's."""
+    """A mapping that returns -1 for missing keys. Names are tuples, whose hash costs a tenth of a dataclass's."""
 
     def __missing__(self, key: object) -> int:
         return -1
@@ -232,8 +240,8 @@ def _ints(values: Iterable[int]) -> Ints:
 
 
 def _ragged(flat: Ints, counts: Ints) -> Ints:
-    """``counts[i]`` values a row, padded with ``NOBODY`` to the longest; at least one column."""
-    table = np.full((len(counts), max(1, int(counts.max(initial=1)))), NOBODY, np.int64)
+    """Return ``counts[i]`` values per row, padded with -1 to the longest; at least one column."""
+    table = np.full((len(counts), max(1, int(counts.max(initial=1)))), NO_BROKER, np.int64)
     rows = np.repeat(np.arange(len(counts)), counts)
     table[rows, np.arange(len(flat)) - np.repeat(np.cumsum(counts) - counts, counts)] = flat
     return table

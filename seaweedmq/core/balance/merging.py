@@ -1,4 +1,4 @@
-"""Neighbours that carry little together become one segment."""
+"""Merges of adjacent segments with little load."""
 
 from collections.abc import Sequence
 
@@ -10,22 +10,25 @@ from seaweedmq.core.balance.plan import Plan, heaviest_first
 from seaweedmq.core.balance.rate_words import bytes_per_s_in_words
 
 MERGE_BELOW = 0.5
-"""Of the target, for the sum of both by the short and by the long average. What a split leaves is twice as much at
-least, so it takes a real change of load to undo one."""
+"""Fraction of the target below which two segments are merged, for their sum by the short and by the long average. A
+split
+leaves at least twice as much, so only a real change of load undoes one.
+"""
 
 
 def plan_merges(plan: Plan, healthy: Bools) -> None:
-    """Plan merges of neighbours, the idlest first.
+    """Plan merges of adjacent segments, the idlest first.
 
     Args:
-        healthy: (S,) segments whose replicas are all well.
+        plan: The decision in the making.
+        healthy: (S,) whether all replicas of the segment are healthy.
     """
     cluster = plan.cluster
     fit = cluster.topic_auto[cluster.topic] & healthy & plan.may_move & ~plan.taken
     pressure = _pressure_of_pairs(cluster, plan.loads)
     neighbours = (cluster.topic[:-1] == cluster.topic[1:]) & (cluster.hi[:-1] == cluster.lo[1:])
     pairs: Ints = np.flatnonzero(fit[:-1] & fit[1:] & neighbours & (pressure < MERGE_BELOW))
-    settled = cluster.topic[~cluster.changing]  # those under way may be merges already
+    settled = cluster.topic[~cluster.changing]  # the changing ones may already be merging
     spare = np.bincount(settled, minlength=len(cluster.topics)) - cluster.topic_segments_min
     for lower in heaviest_first(pairs, -pressure[pairs]).tolist():
         if plan.budget <= 0:
@@ -37,7 +40,7 @@ def plan_merges(plan: Plan, healthy: Bools) -> None:
 
 
 def _pressure_of_pairs(cluster: ClusterColumns, loads: Loads) -> Floats:
-    """(S - 1,) what rows i and i + 1 carry together as a multiple of the target of i's topic, the larger average."""
+    """(S - 1,) joint load of rows i and i + 1 as a multiple of the target of i's topic, the larger average."""
     topic = cluster.topic[:-1]
     highest = np.zeros(len(topic), np.float64)
     for rates, target in (
@@ -51,12 +54,12 @@ def _pressure_of_pairs(cluster: ClusterColumns, loads: Loads) -> Floats:
 
 
 def _merge(plan: Plan, lower: int) -> None:
-    """The successor goes to the replicas of one of the two, whoever carries less: nobody else is bothered."""
+    """Place the successor on the replicas of the cheaper of the two segments, so that no third broker is involved."""
     cluster, loads, upper = plan.cluster, plan.loads, lower + 1
-    parents = [plan.replicas_of(lower), plan.replicas_of(upper)]
-    for row, replicas in zip((lower, upper), parents, strict=True):
+    merged_replicas = [plan.replicas_of(lower), plan.replicas_of(upper)]
+    for row, replicas in zip((lower, upper), merged_replicas, strict=True):
         plan.add(replicas, -float(plan.weight[row]))
-    replicas = plan.cheapest(plan.wanted(lower), _cheaper(plan, parents))
+    replicas = plan.cheapest(plan.wanted(lower), _cheaper(plan, merged_replicas))
     plan.add(replicas, float(plan.weight[lower] + plan.weight[upper]))
     numbers = int(cluster.id[lower]), int(cluster.id[upper])
     together = bytes_per_s_in_words(float(loads.bytes_per_s[lower] + loads.bytes_per_s[upper]))
@@ -66,5 +69,5 @@ def _merge(plan: Plan, lower: int) -> None:
     plan.begin(lower, Merge(cluster.topics[cluster.topic[lower]], numbers, cluster.ids(replicas), reason))
 
 
-def _cheaper(plan: Plan, parents: Sequence[list[int]]) -> list[int]:
-    return min(parents, key=lambda replicas: (plan.costs[replicas[0]], replicas))
+def _cheaper(plan: Plan, merged_replicas: Sequence[list[int]]) -> list[int]:
+    return min(merged_replicas, key=lambda replicas: (plan.costs[replicas[0]], replicas))

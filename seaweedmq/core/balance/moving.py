@@ -1,4 +1,4 @@
-"""Brokers that carry much more, or much less, than the mean are evened out with few moves."""
+"""Moves of segments from brokers with much more load than the mean, or to those with much less."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,38 +10,38 @@ from seaweedmq.core.balance.input import Bools, Floats, Ints
 from seaweedmq.core.balance.plan import FOLLOWER_COST, Plan
 
 UNEVEN_SHARE = 0.15
-"""Of the mean: a broker that is farther from it, by the short and by the long average, takes part in moves ..."""
+"""Distance from the mean, as a fraction of it, above which a broker takes part in moves; by both averages."""
 
 EVEN_SHARE = 0.05
-"""... which bring it to within so much of the mean, so that noise does not call for the next move."""
+"""Distance from the mean, as a fraction of it, that moves aim for, so that noise does not trigger the next move."""
 
 GAIN_MIN_SHARE = 0.05
-"""Of the mean, by which the larger of the two brokers' loads must fall where no segment fits into the gap."""
+"""Fraction of the mean by which the larger of the two brokers' loads must fall if no segment fits into the gap."""
 
 GAIN_MIN_PART = 0.25
-"""Of what is moved, by which the larger of the two must fall: else noise would move it back."""
+"""Fraction of the moved load by which the larger of the two must fall: otherwise noise would move it back."""
 
 UNEVEN_COST_MIN = 0.05
-"""In segments at their target: smaller differences are not worth a move."""
+"""Least cost difference that is worth a move, in segments at their target."""
 
 PARTNERS_MAX = 8
-"""Brokers at the other end that are tried for one that is uneven."""
+"""Most partners tried for an uneven broker."""
 
 PER_BROKER_MAX = 4
-"""Moves of one decision that a broker takes part in."""
+"""Most moves of one decision that a broker takes part in."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Relief:
-    """A way to shift ``cost`` from one broker to another."""
+    """A move that shifts ``cost`` from one broker to another."""
 
     row: int
     cost: float
     replicas: tuple[int, ...]
 
 
-class Evening:
-    """The moves for balance of one decision."""
+class MovePlanner:
+    """The planner of one decision's moves for balance."""
 
     def __init__(self, plan: Plan, healthy: Bools) -> None:
         self._plan = plan
@@ -51,18 +51,18 @@ class Evening:
         calm = cluster.usable.copy()
         calm[unsure[unsure >= 0]] = False
         self._calm = calm
-        """(B,) brokers whose load is known: none of their segments is new or on its way."""
+        """(B,) whether the broker's load is known: none of its segments is new or changing."""
         self._moves_of: Counter[int] = Counter()
         self._rows_on: dict[int, Ints] = {}
         short, long = plan.costs_of(plan.short), plan.costs_of(plan.long)
         self._mean = float(long[cluster.usable].mean())
         self._costs: Floats = long + plan.costs - plan.costs_of(plan.weight)
-        """(B,) by the long averages, which noise hardly moves, with what is planned already."""
+        """(B,) cost by the long averages, which noise hardly moves, including the planned changes."""
         self._heavy = calm & _beyond(short, cluster.usable, 1) & _beyond(long, cluster.usable, 1)
         self._light = calm & _beyond(short, cluster.usable, -1) & _beyond(long, cluster.usable, -1)
 
     def plan_moves(self) -> None:
-        """Plan moves until every broker is near the mean, nothing more fits, or the pace allows no more."""
+        """Plan moves until every broker is near the mean, no move fits, or the pace allows no more."""
         while self._plan.budget > 0:
             uneven = self._most_uneven()
             if uneven is None:
@@ -78,11 +78,11 @@ class Evening:
         return most if off[most] > 0 else None
 
     def _relieve(self, source: int) -> bool:
-        """Shift something from ``source`` to one of the cheapest brokers, if there is something."""
+        """Shift a segment from ``source`` to one of the cheapest brokers; False if none can be shifted."""
         return any(self._shift(source, target) for target in self._partners(source, self._costs))
 
     def _fill(self, target: int) -> bool:
-        """Shift something to ``target`` from one of the most expensive brokers."""
+        """Shift a segment to ``target`` from one of the most expensive brokers; False if none can be shifted."""
         return any(self._shift(source, target) for source in self._partners(target, -self._costs))
 
     def _partners(self, broker: int, order: Floats) -> list[int]:
@@ -106,7 +106,7 @@ class Evening:
         there, here = cluster.brokers[source], cluster.brokers[target]
         reason = (
             f"{there} carries {times[source]:.2f} times the mean, {here} {times[target]:.2f} times: "
-            f"{role} {number} goes over"
+            f"move {role} {number}"
         )
         plan.add(plan.replicas_of(relief.row), -float(plan.weight[relief.row]))
         plan.add(relief.replicas, float(plan.weight[relief.row]))
@@ -118,7 +118,7 @@ class Evening:
         return True
 
     def _best_relief(self, source: int, target: int) -> _Relief | None:
-        """The largest that brings both to the mean or near it; without one, the smallest that helps."""
+        """Return the largest relief that brings both brokers to or near the mean, else the smallest that helps."""
         plan = self._plan
         rows = self._movable(source)
         if not len(rows):
@@ -152,14 +152,14 @@ class Evening:
 
 
 def _beyond(costs: Floats, usable: Bools, sign: int) -> Bools:
-    """(B,) usable brokers that are farther above (``sign`` 1) or below (-1) the mean than is even."""
+    """(B,) whether the usable broker is unevenly far above (``sign`` 1) or below (-1) the mean."""
     mean = float(costs[usable].mean())
     far: Bools = usable & (sign * (costs - mean) > max(UNEVEN_SHARE * mean, UNEVEN_COST_MIN))
     return far
 
 
 def _factor(replicas: Ints, source: int, target: int) -> Floats:
-    """(N,) what of a segment's weight goes from ``source`` to ``target`` when they change places; 0: nothing."""
+    """(N,) fraction of a segment's weight that an exchange shifts from ``source`` to ``target``; 0 for none."""
     leads = replicas[:, 0] == source
     factor = np.where(leads, 1.0, FOLLOWER_COST)
     both = (replicas == target).any(axis=1)
@@ -168,6 +168,6 @@ def _factor(replicas: Ints, source: int, target: int) -> Floats:
 
 
 def _exchanged(replicas: list[int], source: int, target: int) -> tuple[int, ...]:
-    """``target`` in the place of ``source``; if both are replicas, they swap roles."""
+    """Replace ``source`` by ``target``; if both are replicas, swap their roles."""
     swap = {source: target, target: source}
     return tuple(swap.get(broker, broker) for broker in replicas)

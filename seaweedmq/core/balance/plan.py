@@ -1,4 +1,4 @@
-"""What brokers carry, and the working state of one decision: what the actions chosen so far change about it."""
+"""The loads of brokers, and the working state of one decision with the changes chosen so far."""
 
 from collections.abc import Sequence
 
@@ -8,21 +8,22 @@ from seaweedmq.core.balance.actions import Action
 from seaweedmq.core.balance.input import BalancerSettings, Bools, ClusterColumns, Floats, Ints, Loads
 
 FOLLOWER_COST = 0.5
-"""What a follower costs its broker, where the primary costs 1: it takes frames in and holds them, and serves nobody."""
+"""Cost of a follower, relative to 1 for the primary: it receives and holds frames, but serves no clients."""
 
 IDLE_COST = 0.002
-"""What a segment without traffic costs, where one at its target costs 1: it spreads idle segments, and never counts
-beside real load."""
+"""Cost of a segment without traffic, relative to 1 for one at its target. It spreads idle segments, and never matters
+beside real load.
+"""
 
 UNKNOWN_SHARE = 0.5
-"""Of its target, what a segment is taken to carry that nobody knows, nor its siblings."""
+"""Assumed load, as a fraction of the target, of a segment whose load is unknown like that of its topic."""
 
 CHANGES_AT_ONCE_MAX = 10_000
-"""Changes of one decision that somebody asked for, which is not held back."""
+"""Most changes of one decision that an operator requested, which has no limit on its pace."""
 
 
 class Plan:
-    """One decision in the making, for a cluster with a usable broker at least.
+    """A decision in the making, for a cluster with at least one usable broker.
 
     Costs are in units of a segment at the cluster's target.
     """
@@ -36,41 +37,42 @@ class Plan:
         self.actions: list[Action] = []
         self.at_once = at_once
         age_s = (now_us - cluster.opened_us) / 1e6
-        age_s[age_s < -settings.merge_after_s] = np.inf  # another leader's clock was wrong: no reason to wait for it
+        age_s[age_s < -settings.merge_after_s] = np.inf  # the clock of an earlier leader was wrong: do not wait for it
         self.young: Bools = age_s < settings.split_after_s
-        """(S,) Its averages are not its own yet."""
+        """(S,) whether the segment is too new for averages of its own."""
         self.may_split: Bools = ~self.young | at_once
         self.may_move: Bools = (age_s >= max(settings.merge_after_s, settings.split_after_s)) | at_once
-        """(S,) Old enough to be merged, or moved for balance."""
+        """(S,) whether the segment is old enough to be merged, or moved for balance."""
         self.taken: Bools = cluster.changing.copy()
-        """(S,) Segments that nothing more may be planned for."""
+        """(S,) whether nothing more may be planned for the segment."""
         self.short: Floats = _cost(loads.bytes_per_s, loads.records_per_s, settings)
         self.long: Floats = _cost(loads.long_bytes_per_s, loads.long_records_per_s, settings)
-        untold = ~loads.reported[cluster.primary] | (cluster.primary < 0)
-        unknown = self.young | (untold & (loads.bytes_per_s == 0))
+        unreported = ~loads.reported[cluster.primary] | (cluster.primary < 0)
+        unknown = self.young | (unreported & (loads.bytes_per_s == 0))
         if unknown.any():
             expected = self._expected_of(unknown)
             self.short[unknown] = np.maximum(self.short[unknown], expected)
             self.long[unknown] = np.maximum(self.long[unknown], expected)
         self.weight: Floats = (self.short + self.long) / 2
-        """(S,) what the primary costs its broker."""
+        """(S,) cost of the primary for its broker."""
         self.costs: Floats = self.costs_of(self.weight)
-        """(B,) what each broker will carry once the actions are done."""
+        """(B,) cost of each broker once the planned changes are made."""
         self.budget = (
             CHANGES_AT_ONCE_MAX if at_once else max(0, settings.changes_at_once_max - int(cluster.changing.sum()))
         )
-        """Changes that may still be begun."""
+        """Number of changes that may still be started."""
         of_topic = self.budget if at_once else max(1, settings.changes_at_once_max // 2)
         self.left: Ints = of_topic - np.bincount(cluster.topic[cluster.changing], minlength=len(cluster.topics))
-        """(T,) changes of each topic that may still be begun."""
+        """(T,) number of changes of each topic that may still be started."""
         self.usable_count = int(cluster.usable.sum())
         wanted = np.minimum(cluster.topic_replicas, self.usable_count)[cluster.topic]
         self.thin: Bools = cluster.replica_count < wanted
-        """(S,) Opened when brokers were missing, and could have more replicas now."""
+        """(S,) whether the segment is under-replicated, since brokers were missing, and could have more replicas now.
+        """
         self.mean = float(self.costs[cluster.usable].mean())
 
     def costs_of(self, weight: Floats) -> Floats:
-        """(B,) the sum of what replicas cost their brokers, for one weight a segment."""
+        """(B,) cost of all replicas for their brokers, given one weight per segment."""
         total = np.zeros(len(self.cluster.brokers), np.float64)
         for place, replica in enumerate(self.cluster.replicas.T):
             there = replica >= 0
@@ -79,7 +81,7 @@ class Plan:
         return total
 
     def _expected_of(self, unknown: Bools) -> Floats:
-        """(unknown,) the mean of the topic's other segments: no broker looks empty because its load came just now."""
+        """(unknown,) mean load of the topic's other segments, so that no broker looks empty before its report."""
         cluster, old = self.cluster, ~unknown
         topics = len(cluster.topics)
         count = np.bincount(cluster.topic[old], minlength=topics)
@@ -92,11 +94,11 @@ class Plan:
         return expected
 
     def replicas_of(self, row: int) -> list[int]:
-        """Broker indices of the replicas whose brokers live."""
+        """Return the broker indices of the replicas whose brokers live."""
         return [int(b) for b in self.cluster.replicas[row] if b >= 0]
 
     def wanted(self, row: int) -> int:
-        """Replicas a successor of the segment gets: what its topic wants, or as many as there are brokers for."""
+        """Return the replicas of a successor: as many as the topic requests, or as there are brokers for."""
         return min(int(self.cluster.topic_replicas[self.cluster.topic[row]]), self.usable_count)
 
     def may_begin(self, row: int) -> bool:
@@ -111,12 +113,12 @@ class Plan:
         self.actions.append(action)
 
     def add(self, replicas: Sequence[int], weight: float) -> None:
-        """Count a segment of ``weight`` on ``replicas``, the primary first; a negative weight takes it away."""
+        """Add a segment of ``weight`` on ``replicas``, the primary first; a negative weight removes it."""
         for place, broker in enumerate(replicas):
             self.costs[broker] += weight * (FOLLOWER_COST if place else 1.0)
 
     def cheapest(self, count: int, kept: Sequence[int] = ()) -> list[int]:
-        """``kept``, and as many of the other usable brokers as make it ``count``, the cheapest first."""
+        """Return ``kept`` and the cheapest other usable brokers, the cheapest first, up to ``count`` in all."""
         free = np.where(self.cluster.usable, self.costs, np.inf)
         chosen = list(kept[:count])
         free[chosen] = np.inf
@@ -137,7 +139,7 @@ def healthy(cluster: ClusterColumns) -> Bools:
 
 
 def heaviest_first(rows: Ints, weight: Floats) -> Ints:
-    """Rows in descending order of their weight (shape of ``rows``), equal ones in the order given."""
+    """Return the rows in descending order of their weight (shape of ``rows``), equal ones in the order given."""
     ordered: Ints = rows[np.argsort(-weight, kind="stable")]
     return ordered
 

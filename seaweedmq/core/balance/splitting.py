@@ -1,4 +1,4 @@
-"""Segments that carry too much are cut where their observed load halves."""
+"""Splits of overloaded segments, at the slot that halves their observed load."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,32 +14,34 @@ from seaweedmq.core.lineage.topology import SEGMENTS_PER_TOPIC_MAX
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 
 SPLIT_ABOVE = 2.0
-"""Times its target: a segment that carries more is split. Merging begins far below, so that noise does neither."""
+"""Multiple of its target above which a segment is split. Merging starts far below, so that noise triggers neither."""
 
 UNFAIR_ABOVE = 2.0
-"""Times the load of an average broker: a segment above its target that carries so much is split, too."""
+"""Multiple of the average broker's load above which a segment beyond its target is also split."""
 
 HOT_SHARE = 0.5
-"""Of a segment's load in one bucket: it is a hot key rather than many keys, so cuts go around the bucket, not through
-it, and each pair of them narrows it down by a factor of 16."""
+"""Fraction of a segment's load in one bucket that indicates a hot key rather than many keys. Cuts then go around the
+bucket, not through it, and each pair of cuts narrows it down by a factor of 16.
+"""
 
 EVEN_SHARE = 0.25
-"""Of the load beyond a cut beside a hot bucket: with at least so much, the evener of its two edges is cut."""
+"""Fraction of the load beyond a cut beside a hot bucket above which the more even of its two edges is cut."""
 
 GAIN_MIN = 0.1
-"""Of the load beside a hot slot: with less, a cut would gain nothing."""
+"""Least fraction of the load beside a hot slot: with less, a cut would gain nothing."""
 
 PER_BROKER_MAX = 2
-"""Segments of one primary that are split by one decision."""
+"""Most segments of one primary that one decision splits."""
 
 HOLDS_MAX = 100
 
 
 def plan_splits(plan: Plan, healthy: Bools, pressure: Floats) -> list[Hold]:
-    """Plan splits, the most loaded first. What can not be split though it should is returned.
+    """Plan splits, the most loaded first, and return the segments that should be split but cannot be.
 
     Args:
-        healthy: (S,) segments whose replicas are all well.
+        plan: The decision in the making.
+        healthy: (S,) whether all replicas of the segment are healthy.
         pressure: (S,) short average as a multiple of the target.
     """
     cluster = plan.cluster
@@ -59,7 +61,7 @@ def plan_splits(plan: Plan, healthy: Bools, pressure: Floats) -> list[Hold]:
         elif plan.may_begin(row) and (plan.at_once or of_broker[primary] < PER_BROKER_MAX):
             below = share_below(lo, hi, histogram, at)
             if pressure[row] <= SPLIT_ABOVE and min(below, 1 - below) < GAIN_MIN:
-                continue  # fair shares are not worth narrowing a hot key down for
+                continue  # narrowing down a hot key is not worth it for fair shares alone
             segments[topic] += 1
             of_broker[primary] += 1
             _split(plan, row, at, below, float(pressure[row]))
@@ -67,7 +69,7 @@ def plan_splits(plan: Plan, healthy: Bools, pressure: Floats) -> list[Hold]:
 
 
 def pressure_of(cluster: ClusterColumns, loads: Loads) -> Floats:
-    """(S,) the short averages as multiples of the segments' targets, the larger of bytes and records."""
+    """(S,) short average as a multiple of the segment's target, the larger of bytes and records."""
     pressure: Floats = np.maximum(
         loads.bytes_per_s / cluster.topic_target_bytes_per_s[cluster.topic],
         loads.records_per_s / cluster.topic_target_records_per_s[cluster.topic],
@@ -76,10 +78,12 @@ def pressure_of(cluster: ClusterColumns, loads: Loads) -> Floats:
 
 
 def split_slot(lo: int, hi: int, histogram: Sequence[float]) -> int | None:
-    """The slot in ``(lo, hi)`` that halves the load; None if the load sits in one slot, so that no cut helps.
+    """Return the slot in ``(lo, hi)`` that halves the load; None if one slot has the load, so that no cut helps.
 
     Args:
-        histogram: load per sixteenth of ``[lo, hi)``, as of ``codec.slots.histogram_of``; empty or zero: not known.
+        lo: First slot of the segment.
+        hi: Slot after the last one.
+        histogram: Load per sixteenth of ``[lo, hi)``, see ``codec.slots.histogram_of``; empty or zero if unknown.
     """
     if hi - lo < 2:
         return None
@@ -100,7 +104,7 @@ def split_slot(lo: int, hi: int, histogram: Sequence[float]) -> int | None:
 
 
 def share_below(lo: int, hi: int, histogram: Sequence[float], at: int) -> float:
-    """The share of the load in ``[lo, at)``, taking load as even within a bucket."""
+    """Return the fraction of the load in ``[lo, at)``, assuming even load within a bucket."""
     total = sum(histogram)
     if total <= 0:
         return (at - lo) / (hi - lo)
@@ -122,21 +126,23 @@ def _halving(lo: int, hi: int, histogram: Sequence[float], total: float) -> int:
 
 
 def _inside(lo: int, hi: int, at: int) -> int:
-    """The cut, or the nearest one that leaves a slot on each side. With fewer slots than buckets some buckets have
-    none, and what clients count there all the same is nobody's."""
+    """Return the cut, or the nearest one that leaves a slot on each side.
+
+    With fewer slots than buckets, some buckets have no slot, and loads that clients count there are ignored.
+    """
     return min(max(at, lo + 1), hi - 1)
 
 
 def _edge(lo: int, hi: int, bucket: int) -> int:
-    """First slot of the bucket: that of a slot is ``(slot - lo) * 16 // (hi - lo)``."""
+    """Return the first slot of the bucket: a slot's bucket is ``(slot - lo) * 16 // (hi - lo)``."""
     return lo - -(bucket * (hi - lo)) // HISTOGRAM_BUCKETS
 
 
 def _hold(plan: Plan, row: int, pressure: float, segments: int | None) -> Hold:
     why = (
-        "it is one hot key, which can not be split"
+        "it is one hot key, which cannot be split"
         if segments is None
-        else f"its topic has {segments} segments, the most there may be"
+        else f"its topic has {segments} segments, which is the limit"
     )
     cluster = plan.cluster
     return Hold(cluster.topics[cluster.topic[row]], int(cluster.id[row]), f"{_too_much(plan, row, pressure)}: {why}")
@@ -150,7 +156,7 @@ def _too_much(plan: Plan, row: int, pressure: float) -> str:
 
 
 def _split(plan: Plan, row: int, at: int, below: float, pressure: float) -> None:
-    """Both successors go to the cheapest brokers, the heavier first: nobody has anything of theirs yet."""
+    """Place both successors on the cheapest brokers, the heavier first: no broker holds their records yet."""
     cluster, weight = plan.cluster, float(plan.weight[row])
     plan.add(plan.replicas_of(row), -weight)
     placement: list[tuple[str, ...]] = [(), ()]

@@ -1,1 +1,4 @@
-"""Which files hold which offsets, and which may go. Imports no other room of the core."""
+"""The rules for files: which offsets each one holds, and when it is converted, merged or deleted.
+
+Imports no sibling package of ``core``.
+"""

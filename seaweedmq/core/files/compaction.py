@@ -1,14 +1,13 @@
-"""Which tables of a segment are merged into fewer, larger ones. Pure: decided by names and sizes alone.
+"""Selection of a segment's tables to merge into fewer, larger ones, by file names and sizes alone.
 
-Readers open files one after another, and each costs them what they could read half a megabyte in. A merge takes tables
-that follow one another without gap, of one kind of columns and of one segment, and makes one of them, so offsets stay
-in order and no record is ever in two tables that count. Tables of a good size are left alone: who runs a compaction
-again finds nothing to do.
+Readers open files one after another, and each file costs them the time to read half a megabyte. A merge makes one table
+of adjacent tables of one segment and one kind of columns. So offsets stay in order, and no record is ever in two live
+tables. Large tables are left alone: a repeated compaction finds nothing to do.
 
 A table with records on both sides of a low watermark is rewritten without the deleted ones. The new table lies within
 the old one and ends where it ends, as does a small table within the merged one that replaces it. Their dates tell the
-two cases apart (:func:`is_better`): a rewritten table is younger than its original, a merged one never older than what
-it replaces. So processes that know different low watermarks never delete one because of the other.
+two cases apart (:func:`is_better`): a rewritten table is younger than its original, a merged one never older than the
+tables it replaces. So processes that know different low watermarks never delete both versions.
 """
 
 import math
@@ -23,42 +22,44 @@ from seaweedmq.model.files import FileKind, SegmentFile
 TARGET_BYTES: Final = 256 * MIB
 RETAINED_TABLES_MIN: Final = 8
 AUTO_TARGET_BYTES: Final = 128 * MIB
-"""What a broker's worker merges in one go, as much as it converts in one."""
+"""Target size of a merge by a broker's worker, which equals the size of one conversion."""
 AUTO_TABLES_MIN: Final = 8
-"""Fewer small tables side by side are left to become more."""
+"""Least adjacent small tables that are worth a merge: fewer are left until more follow."""
 AUTO_TABLES_MAX: Final = 64
-"""So many of them are merged even if it is mostly one of them that is written again."""
+"""Number of small tables that are merged even if most of the bytes come from one of them."""
 AUTO_MERGE_TABLES_MAX: Final = 1_000
 MERGE_TABLES_MAX: Final = 10_000
-"""What becomes one table; a merge of more is several."""
+"""Most tables that are merged into one; a larger merge makes several tables."""
 
 
 def granular(target_bytes: int, retention_bytes: int | None) -> int:
-    """The target for tables of a topic that keeps so much: retention takes whole tables, and has to have some to choose
-    from."""
+    """Return the target table size of a topic with a size limit: retention deletes whole tables, and needs several."""
     return (
         target_bytes if retention_bytes is None else max(1, min(target_bytes, retention_bytes // RETAINED_TABLES_MIN))
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merge:
-    """Tables of a segment that become one, of offsets ``[base_offset, end_offset)``."""
+class TableMerge:
+    """A merge of a segment's tables into one, of offsets ``[base_offset, end_offset)``."""
 
     tables: tuple[SegmentFile, ...]
     """Tables in order of offsets, each from the end of the one before. At least two, unless the low watermark lies in
-    the first."""
+    the
+    first.
+    """
     low_watermark: int = 0
-    """Records below it are deleted, and left out."""
+    """Offset below which records are deleted and left out."""
 
     def __post_init__(self) -> None:
         if any(_end(one) != other.base_offset for one, other in pairwise(self.tables)):
-            raise AssertionError("a merge is of tables that follow one another without gap")
+            raise AssertionError("a merge needs tables that follow one another without gap")
         if self.low_watermark >= _end(self.tables[0]) or (len(self.tables) < 2 and not self.leaves_out):
-            raise AssertionError("a merge is of several tables, or leaves records of its first one out")
+            raise AssertionError("a merge needs several tables, or a first one with deleted records")
 
     @property
     def base_offset(self) -> int:
+        """First offset of the new table."""
         return max(self.tables[0].base_offset, self.low_watermark)
 
     @property
@@ -74,10 +75,12 @@ class Merge:
 
     @property
     def end_offset(self) -> int:
+        """Offset after the last record of the new table."""
         return _end(self.tables[-1])
 
     @property
     def size_bytes(self) -> int:
+        """Total size of the merged tables."""
         return sum(t.size_bytes for t in self.tables)
 
     def __str__(self) -> str:
@@ -86,17 +89,20 @@ class Merge:
 
 
 def is_better(one: SegmentFile, other: SegmentFile) -> bool:
-    """Whether the first of two tables of a segment replaces the second, if it has the living records of that.
+    """Whether the first of two tables of a segment replaces the second, provided that it has all its undeleted records.
 
-    A total order. Tables are deleted only because of better ones, so some table with the records always stays.
+    This is a total order. Tables are deleted only because of better ones, so some table with the records always stays.
     """
     return (_end(one), one.modified_us, -one.base_offset) > (_end(other), other.modified_us, -other.base_offset)
 
 
-def doubled(files: Iterable[SegmentFile], low_watermark: int = 0) -> list[SegmentFile]:
-    """Tables of one segment all of whose records another one has: what a merge replaced and did not come to remove, or
-    what converters made that did not see each other. Records below the low watermark do not count, except in tables
-    that have no others."""
+def superseded(files: Iterable[SegmentFile], low_watermark: int = 0) -> list[SegmentFile]:
+    """Return the tables of one segment whose records are all in another one.
+
+    They remain from a merge that was interrupted before it removed them, or from converters that did not see each
+    other.
+    Records below the low watermark do not count, except in tables that have no others.
+    """
     found: list[SegmentFile] = []
     reached = 0
     same_end: dict[int, list[SegmentFile]] = {}
@@ -117,70 +123,74 @@ def doubled(files: Iterable[SegmentFile], low_watermark: int = 0) -> list[Segmen
 
 
 def containing(table: SegmentFile, files: Iterable[SegmentFile]) -> SegmentFile | None:
-    """The table, another one, that has all records of this one and replaces it."""
+    """Return another table that has all records of this one and replaces it, None if there is none."""
     for other in _tables(files):
         if other.base_offset <= table.base_offset and _end(table) <= _end(other) and is_better(other, table):
             return other
     return None
 
 
-def partly_deleted(files: Iterable[SegmentFile], low_watermark: int) -> Merge | None:
-    """Return the rewrite of the table that has records on both sides of a segment's low watermark; None: there is none.
+def partly_deleted(files: Iterable[SegmentFile], low_watermark: int) -> TableMerge | None:
+    """Return the rewrite of the table with records on both sides of a segment's low watermark, None if there is none.
 
-    Tables that overlap others are left to those that merge them.
+    Tables that overlap others are left to the process that merges them.
     """
     tables = _tables(files)
-    gone = {table.path for table in doubled(tables, low_watermark)}
+    gone = {table.path for table in superseded(tables, low_watermark)}
     reaching = [t for t in tables if t.path not in gone and low_watermark < _end(t)]
     for table in reaching:
         if table.base_offset < low_watermark:
             is_alone = all(t is table or _end(table) <= t.base_offset for t in reaching)
-            return Merge(tables=(table,), low_watermark=low_watermark) if is_alone else None
+            return TableMerge(tables=(table,), low_watermark=low_watermark) if is_alone else None
     return None
 
 
 def has_log_below(files: Iterable[SegmentFile], offset: int) -> bool:
-    """Whether a log file begins below an offset. Its records below would become a table once more."""
+    """Whether a log file begins below an offset. A conversion would restore its records below as a table."""
     return any(f.kind is FileKind.LOG and f.base_offset < offset for f in files)
 
 
 def merges(
     files: Iterable[SegmentFile], target_bytes: int, kind_of: Callable[[SegmentFile], object] = lambda table: None
-) -> list[Merge]:
-    """What to merge of one segment's files for tables of about ``target_bytes``, in order of offsets.
+) -> list[TableMerge]:
+    """Return the merges of one segment's files for tables of about ``target_bytes``, in order of offsets.
 
-    A stretch of small tables becomes as few tables as it takes, all of about the same size, so that they can be made
-    at the same time.
+    A sequence of small tables is merged into as few tables as possible, of about equal size, so that they can be made
+    in
+    parallel.
 
     Args:
-        kind_of: tables of different kinds are not merged, and those of kind NotImplemented are left alone.
+        files: The files of the segment.
+        target_bytes: Target size of a table.
+        kind_of: Returns the kind of a table. Tables of different kinds are not merged, and those of kind NotImplemented
+            are left alone.
     """
-    found: list[Merge] = []
+    found: list[TableMerge] = []
     for run in _runs(files, target_bytes / 2, kind_of):
         parts = max(math.ceil(_size(run) / target_bytes), math.ceil(len(run) / MERGE_TABLES_MAX))
-        found += [Merge(tables=tuple(part)) for part in _even(run, parts) if len(part) > 1]
+        found += [TableMerge(tables=tuple(part)) for part in _even(run, parts) if len(part) > 1]
     return found
 
 
-def due_merge(files: Iterable[SegmentFile], target_bytes: int = AUTO_TARGET_BYTES) -> Merge | None:
-    """The merge of one segment's tables that a broker makes on the side; None: there are too few small ones.
+def due_merge(files: Iterable[SegmentFile], target_bytes: int = AUTO_TARGET_BYTES) -> TableMerge | None:
+    """Return the background merge of one segment's tables, None if there are too few small ones.
 
-    None of the merged tables is larger than all others together. So whenever a record is written again, its table at
-    least doubles, and a stream of small tables costs a few rewrites, not one a table.
+    No merged table is larger than all others together, so its size at least doubles whenever a record is rewritten. A
+    stream of small tables therefore costs a few rewrites per record, not one per table.
     """
     for run in _runs(files, target_bytes / 2, lambda table: None):
         for first in range(min(len(run), AUTO_TABLES_MAX)):
-            taken = _worth(run, first, target_bytes)
+            taken = _worthwhile_prefix(run, first, target_bytes)
             if len(taken) >= AUTO_TABLES_MIN:
-                return Merge(tables=tuple(taken))
+                return TableMerge(tables=tuple(taken))
         if len(run) >= AUTO_TABLES_MAX:
             taken = [t for t, sum_bytes in zip(run, _sums(run), strict=True) if sum_bytes <= target_bytes]
-            return Merge(tables=tuple(taken[:AUTO_TABLES_MAX]))
+            return TableMerge(tables=tuple(taken[:AUTO_TABLES_MAX]))
     return None
 
 
-def _worth(run: Sequence[SegmentFile], first: int, target_bytes: int) -> Sequence[SegmentFile]:
-    """The most of the tables from the first on that are worth a merge."""
+def _worthwhile_prefix(run: Sequence[SegmentFile], first: int, target_bytes: int) -> Sequence[SegmentFile]:
+    """Return the longest sequence of tables from ``first`` on that is worth a merge."""
     size = largest = worth = 0
     for count, table in enumerate(run[first : first + AUTO_MERGE_TABLES_MAX], start=1):
         size += table.size_bytes
@@ -195,13 +205,15 @@ def _worth(run: Sequence[SegmentFile], first: int, target_bytes: int) -> Sequenc
 def _runs(
     files: Iterable[SegmentFile], small_bytes: float, kind_of: Callable[[SegmentFile], object]
 ) -> Iterable[list[SegmentFile]]:
-    """Small tables that follow one another without gap, of one kind. What another table has is left out: in whole,
-    since it is going to be removed, and in part, since a table made of it would overlap that one as well."""
+    """Yield the sequences of adjacent small tables of one kind, leaving out tables that overlap others.
+
+    A superseded table will be removed. A table made from a partly overlapping one would overlap the other one as well.
+    """
     tables = _tables(files)
-    gone = {table.path for table in doubled(tables)}
+    gone = {table.path for table in superseded(tables)}
     ordered = sorted((t for t in tables if t.path not in gone), key=lambda t: t.base_offset)
     if len({t.segment for t in ordered}) > 1:
-        raise AssertionError("tables of one segment at a time")
+        raise AssertionError("the tables belong to several segments: pass those of one segment")
     overlapping = {t.path for pair in pairwise(ordered) if pair[1].base_offset < _end(pair[0]) for t in pair}
     small = [table for table in ordered if table.size_bytes < small_bytes and table.path not in overlapping]
     kinds = {table.path: kind_of(table) for table in small}
@@ -219,7 +231,7 @@ def _runs(
 
 
 def _even(run: Sequence[SegmentFile], parts: int) -> list[list[SegmentFile]]:
-    """The tables in so many stretches of about the same size."""
+    """Divide the tables into ``parts`` sequences of about equal size."""
     share = _size(run) / parts
     before = 0
     numbered = []
@@ -234,7 +246,7 @@ def _tables(files: Iterable[SegmentFile]) -> list[SegmentFile]:
 
 
 def _sums(tables: Iterable[SegmentFile]) -> Iterable[int]:
-    """Of the sizes of all up to each."""
+    """Return the running sum of the sizes."""
     return accumulate(t.size_bytes for t in tables)
 
 
@@ -247,5 +259,5 @@ def _end(table: SegmentFile) -> int:
 
 
 def _begin(table: SegmentFile, low_watermark: int) -> int:
-    """Offset of the first living record, in a table that has one."""
+    """Return the offset of the first undeleted record, in a table that has one."""
     return max(table.base_offset, low_watermark) if low_watermark < _end(table) else table.base_offset

@@ -1,8 +1,8 @@
-"""When sealed log files become tables: at once while the broker is calm, as late as allowed while it is busy. Pure.
+"""The rule for converting sealed log files to tables: at once on a calm broker, as late as allowed on a busy one.
 
-Conversion takes some seconds of CPU a GB, and whoever publishes or reads wants the same few cores. Nobody waits for
-tables: subscribers and Spark read logs as well. So while traffic is high conversion gives way, within bounds: bytes,
-since logs take more room than tables; age, since who reads the tables alone sees nothing of what waits.
+Conversion takes some seconds of CPU per GB and competes with publishers and readers for the same cores. No reader waits
+for tables: subscribers and Spark also read logs. So conversion yields to high traffic, within two bounds: bytes,
+since logs take more space than tables; and age, since readers of the tables alone miss the unconverted records.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,14 +13,14 @@ from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import TopicName
 
 BUSY_CPU_SHARE: Final = 0.25
-"""Of one core: a broker that takes more is busy."""
+"""CPU share of one core above which a broker is busy."""
 STEP_BYTES: Final = 128 * 1024 * 1024
-"""About so much is converted before it is asked again: a table, and less than a second."""
+"""Approximate bytes converted before the rule is evaluated again: one table, less than a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversionBounds:
-    """Beyond either of them a busy broker converts, too."""
+    """The bounds above which a busy broker also converts."""
 
     backlog_bytes_max: int
     delay_s_max: float
@@ -28,21 +28,23 @@ class ConversionBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Logs of one segment that are not tables yet and that nothing is added to."""
+    """The sealed logs of one segment that are not converted yet."""
 
     topic: TopicName
     segment: int
     size_bytes: int
     since_s: float
-    """When the first of them began to wait, on any steady clock."""
+    """Time when the first of the logs began to wait, on any steady clock."""
 
 
 def next_due(waiting: Iterable[Waiting], now_s: float, cpu_share: float, bounds: ConversionBounds) -> Waiting | None:
-    """The segment whose logs, or the first of them, are converted now: the one that waits longest. None: none is.
+    """Return the segment to convert now, the one that waits longest; None if conversion waits.
 
     Args:
-        now_s: on the clock of ``since_s``.
-        cpu_share: what the broker takes of one core.
+        waiting: The segments with logs to convert.
+        now_s: Time on the clock of ``since_s``.
+        cpu_share: Share of one core that the broker uses.
+        bounds: Bounds of the wait on a busy broker.
     """
     backlog = sorted(waiting, key=lambda w: (w.since_s, w.topic, w.segment))
     if not backlog:
@@ -54,10 +56,10 @@ def next_due(waiting: Iterable[Waiting], now_s: float, cpu_share: float, bounds:
 
 
 def first_step(logs: Sequence[SegmentFile]) -> tuple[SegmentFile, ...]:
-    """As many of a segment's logs, in the order they were sealed, as are converted in one go.
+    """Return the first of a segment's logs, in the order they were sealed, to convert in one step.
 
-    What begins below a log that was sealed before it stays together with that one: after a failed fsync the copy of
-    what it was for is sealed first, and only the copy makes good what the disk lost of the file that failed.
+    A log that begins below an earlier sealed one stays together with it. After a failed fsync, the copy of the affected
+    frames is sealed first, and only the copy restores what the disk lost of the failed file.
     """
     size_bytes = 0
     for count, log in enumerate(logs, start=1):

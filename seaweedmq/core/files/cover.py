@@ -1,4 +1,4 @@
-"""Which files hold which offsets of a segment. Pure."""
+"""The mapping from a segment's offsets to the files that hold them."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from seaweedmq.model.files import FileKind, SegmentFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """Offsets ``[start, end)`` and the table that holds them; None: no table does."""
+class CoverPiece:
+    """Offsets ``[start, end)`` and the table that holds them, None if no table does."""
 
     start: int
     end: int
@@ -17,11 +17,16 @@ class Piece:
 
 
 def file_at(files: Iterable[SegmentFile], position: int, passed: Collection[str]) -> SegmentFile | None:
-    """The file to read ``position`` from: a log, which has the very bytes that are asked for, else a table, which has
-    to be decoded and encoded again. None: no file is left that may hold it.
+    """Return the file to read ``position`` from, None if no remaining file may hold it.
 
-    Of the logs it is the one that begins closest below, of the tables the one that reaches furthest. Where a log ends
-    only its content tells: one that does not hold the position is ``passed`` then, by its path.
+    A log is preferred: it holds the original bytes, while a table must be decoded and encoded again. Among logs, the
+    one
+    that begins closest below wins, among tables the one that reaches furthest.
+
+    Args:
+        files: The files of the segment.
+        position: The offset to read.
+        passed: Paths of logs that turned out not to hold the position: only the content of a log shows where it ends.
     """
     begun = [f for f in files if f.base_offset <= position and f.path not in passed]
     logs = (f for f in begun if f.kind is FileKind.LOG)
@@ -30,35 +35,35 @@ def file_at(files: Iterable[SegmentFile], position: int, passed: Collection[str]
     return log or max(tables, key=_end, default=None)
 
 
-def cover(files: Sequence[SegmentFile], start: int, end: int) -> tuple[Piece, ...]:
-    """Cut ``[start, end)`` into what tables hold and what they do not, in order, without gap or overlap.
+def cover(files: Sequence[SegmentFile], start: int, end: int) -> tuple[CoverPiece, ...]:
+    """Divide ``[start, end)`` into ranges with and without a table, in order, without gap or overlap.
 
-    Of two tables at one position the one that reaches further is taken.
+    If two tables hold a position, the one that reaches further is taken.
     """
     tables = [f for f in files if f.kind is FileKind.TABLE]
-    pieces: list[Piece] = []
+    pieces: list[CoverPiece] = []
     position = start
     while position < end:
         here = [t for t in tables if t.base_offset <= position < _end(t)]
         if here:
             table = max(here, key=_end)
-            pieces.append(Piece(start=position, end=min(_end(table), end), table=table))
+            pieces.append(CoverPiece(start=position, end=min(_end(table), end), table=table))
         else:
             until = min((t.base_offset for t in tables if position < t.base_offset < end), default=end)
-            pieces.append(Piece(start=position, end=until, table=None))
+            pieces.append(CoverPiece(start=position, end=until, table=None))
         position = pieces[-1].end
     return tuple(pieces)
 
 
 def covered_up_to(tables: Iterable[SegmentFile], position: int) -> int:
-    """End of the stretch from ``position`` on that tables hold without gap; ``position`` if none does."""
-    return max(map(_end, _stretch(tables, position)), default=position)
+    """Return the end of the range from ``position`` on that tables hold without gap; ``position`` if none does."""
+    return max(map(_end, _contiguous(tables, position)), default=position)
 
 
 def covered_since(base: int, end: int, tables: Iterable[SegmentFile]) -> int | None:
-    """When tables came to hold all of ``[base, end)``: the age of the youngest of them; None if they do not."""
+    """Return the time since when tables hold all of ``[base, end)``: the youngest one's date; None if they do not."""
     since_us, position = 0, base
-    for table in _stretch(tables, base):
+    for table in _contiguous(tables, base):
         if position >= end:
             break
         position = _end(table)
@@ -66,8 +71,8 @@ def covered_since(base: int, end: int, tables: Iterable[SegmentFile]) -> int | N
     return since_us if position >= end else None
 
 
-def _stretch(tables: Iterable[SegmentFile], position: int) -> Iterator[SegmentFile]:
-    """The tables that hold what follows ``position`` without gap, in order; each reaches further."""
+def _contiguous(tables: Iterable[SegmentFile], position: int) -> Iterator[SegmentFile]:
+    """Yield the tables that hold the offsets after ``position`` without gap, in order; each reaches further."""
     for table in sorted(tables, key=lambda t: t.base_offset):
         if table.base_offset <= position < _end(table):
             position = _end(table)
@@ -75,7 +80,7 @@ def _stretch(tables: Iterable[SegmentFile], position: int) -> Iterator[SegmentFi
 
 
 def uncovered(tables: Iterable[SegmentFile], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The parts of ``[start, end)`` that no table holds."""
+    """Yield the parts of ``[start, end)`` that no table holds."""
     for table in sorted(tables, key=lambda t: t.base_offset):
         if table.base_offset >= end:
             break
@@ -86,29 +91,31 @@ def uncovered(tables: Iterable[SegmentFile], start: int, end: int) -> Iterator[t
         yield start, end
 
 
-def refuse_overlap(tables: Iterable[SegmentFile], base: int, end: int, replaced: Collection[SegmentFile] = ()) -> None:
-    """Make sure that a new table of offsets ``[base, end)`` has no record that another one of the segment has, but for
-    those that it was made of and replaces.
+def check_no_overlap(
+    tables: Iterable[SegmentFile], base: int, end: int, replaced: Collection[SegmentFile] = ()
+) -> None:
+    """Check that a new table of offsets ``[base, end)`` repeats no record of the segment's other tables.
 
-    Plain Parquet readers take whatever lies in the table folder: they would see such a record twice.
+    Tables that it was made from and replaces are exempt. Plain Parquet readers take every file in the table folder, and
+    would see such a record twice.
 
     Raises:
-        Unavailable: another converter was faster, or somebody took away what is to be replaced.
+        Unavailable: If another converter was faster, or a table that is to be replaced was removed.
     """
     missing = {table.path for table in replaced}
     for table in tables:
         if table.path in missing:
             missing.remove(table.path)
         elif any(r.base_offset <= table.base_offset and _end(table) <= _end(r) for r in replaced):
-            continue  # one of the replaced replaced it
+            continue  # a replaced table had already superseded it
         elif table.base_offset < end and base < _end(table):
             raise Unavailable(
-                f"offsets [{base}, {end}) were {'merged' if replaced else 'converted'} by another process meanwhile: "
-                f"{table.path}; {'plan again' if replaced else 'convert again'}, and what it holds is left out"
+                f"offsets [{base}, {end}) were {'merged' if replaced else 'converted'} by another process meanwhile "
+                f"({table.path}): {'plan again' if replaced else 'convert again'}, leaving out what it holds"
             )
     if missing:
         raise Unavailable(
-            f"{min(missing)} is gone: retention removed it, or another process merged it meanwhile; plan again"
+            f"{min(missing)} was removed meanwhile, by retention or a merge of another process: plan again"
         )
 
 

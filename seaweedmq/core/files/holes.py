@@ -1,9 +1,9 @@
-"""Explanation of missing records: which offsets of a segment retention or a low watermark removed. Pure.
+"""Explanation of missing records: which offsets of a segment retention or a low watermark removed.
 
-Retention and low watermarks remove the first records of a segment and no others. So every segment has one offset from
-which each committed record must be in a file, or in its primary's memory; a record that is missing there is lost.
-Retention records on the storage how far it removed a segment (``codec.paths.removed_dir``) before it deletes files, so
-that the explanation outlives the setting.
+Retention and low watermarks only remove the first records of a segment. So every segment has one offset from which each
+committed record must be in a file or in its primary's memory; a record that is missing there is lost. Before retention
+deletes files, it records in the storage how far it removed a segment (``codec.paths.removed_dir``), so that the
+explanation outlives the setting.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,30 +16,42 @@ from seaweedmq.model.topic import Topic, TopicName
 
 
 def first_needed(topic: Topic, segment: Segment, files: Iterable[SegmentFile], removed_below: int) -> int:
-    """Return the offset from which every committed record of the segment must be there.
+    """Return the offset from which every committed record of the segment must exist.
 
     Args:
         topic: The topic of the segment, with its low watermarks.
         segment: The segment; its end bounds the result.
-        files: All files of the segment. Those that begin at its end or above do not count.
+        files: All files of the segment. Those that begin at or above its end do not count.
         removed_below: The offset below which retention recorded that it removed the segment's records; 0 for none.
     """
-    end = segment.end_offset
-    needed = max(segment.start_offset, topic.low_watermark(segment.slots), removed_below)
+    lowest = max(segment.start_offset, topic.low_watermark(segment.slots), removed_below)
+    return first_kept(topic, files, lowest, segment.end_offset)
+
+
+def first_kept(topic: Topic, files: Iterable[SegmentFile], lowest: int, end: int | None) -> int:
+    """Return the first offset of a segment from ``lowest`` on that retention kept.
+
+    Args:
+        topic: The topic of the segment.
+        files: All files of the segment. Those that begin at or above its end do not count.
+        lowest: The offset below which the segment never had records, or they are known to be removed.
+        end: The end of the segment; None while it is open.
+    """
+    needed = lowest
     if topic.expires:
         bases = [f.base_offset for f in files if end is None or f.base_offset < end]
-        # An expiring topic may have been cleaned by a broker that could not record it, as on a full disk.
+        # A broker may have cleaned an expiring topic without recording it, as on a full disk.
         needed = max(needed, min(bases, default=needed if end is None else end))
     return needed if end is None else min(needed, end)
 
 
 def removed_by(files: Iterable[SegmentFile], expired: Iterable[SegmentFile]) -> Mapping[int, int]:
-    """Return how far the deletion of some tables removes the records of each segment: segment -> offset.
+    """Return the offset below which the deletion of some tables removes each segment's records, by segment id.
 
     Args:
         files: All files of the topic.
-        expired: Those of them that are to be deleted. What another table of the segment holds is not removed, and log
-            files remove nothing: each goes only once tables hold its records (``core.files.retention``).
+        expired: Those of them to be deleted. Records that another table of the segment holds are not removed. Log files
+            remove nothing: each goes only once tables hold its records (``core.files.retention``).
     """
     going = {file.path for file in expired}
     tables: dict[int, list[SegmentFile]] = {}
@@ -59,20 +71,24 @@ def missing_records(topic: Topic, segment: int, start: int, end: int, cut: Segme
     """Return the error for committed records ``[start, end)`` of a segment that are in no file.
 
     Args:
-        cut: The log file that ends where the gap begins, if there is one: it may have been cut.
+        topic: The topic of the segment.
+        segment: Id of the segment.
+        start: First missing offset.
+        end: Offset after the last missing one.
+        cut: The log file that ends where the gap begins, if any: it may have been truncated.
     """
-    where = "" if cut is None else f"; {cut.path} ends before them, it may be cut"
+    where = "" if cut is None else f"; {cut.path} ends before them, it may be truncated"
     return DataLoss(f"{loss_text(topic, segment, start, end)}{where}: {REMEDY}", start, end)
 
 
 REMEDY = (
-    'restore the missing log files or tables from a copy, or continue behind them: on_missing="skip", failOnDataLoss='
+    'restore the missing log files or tables from a copy, or skip the gap: on_missing="skip", failOnDataLoss='
     "false in Spark, a seek or DeleteRecords in Kafka"
 )
 
 
 def loss_text(topic: Topic, segment: int, start: int, end: int) -> str:
-    """Return the words for a gap: what is missing, and why nothing explains it."""
+    """Return the description of a gap: which records are missing, and why nothing explains it."""
     retention = (
         "its retention removes only the first records of a segment" if topic.expires else "the topic has no retention"
     )

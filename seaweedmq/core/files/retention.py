@@ -1,17 +1,19 @@
-"""Which files may go now. Stateless: the answer follows from the files' names, sizes and ages alone.
+"""Selection of the files that may be deleted now, from their names, sizes and ages alone.
 
-A log file may go once Parquet tables hold all its records and the last of them is older than the grace period, so that
-readers which still have it open finish. In an open segment a later log file must be in tables, too, at least in part:
-then that one is sound and fsynced, and tells recovery how far the producers got. A log file that was fsynced before it
-had its name shows the same without a record: the primary of an idle segment puts one down, so that the others may go.
-A table may go once retention chose it and the grace period has passed since, and all before it in its segment may go:
-no reader ever meets a hole. So may one below the low watermark, and one that doubles another goes in any
-case. Where a topic wants its logs to stay for longer, they stay, but not longer than their tables.
+A log file may go once tables hold all its records and the youngest of these tables is older than the grace period.
+Until then, readers that have the log open can finish. In an open segment, a later log file must also be in tables, at
+least in part. That proves that the later file is sound and flushed, so that recovery finds the producer state there. A
+log file that was flushed before it got its name proves the same without a record: the primary of an idle segment
+creates one, so that the others may go.
 
-The age of a record is that of its table, by the clock of the storage. The publishers' timestamps play no part: a wrong
-one would delete, or keep, what others sent. The storage's clock may have been wrong then, and the broker's may be now:
-each period is over only by the time that is confirmed for it (``core.clock_doubt``), and the last listing without a
-table limits its age (``seen_tables``).
+A table may go once retention selected it, the grace period has passed since, and all tables before it in its segment
+may go: readers never meet a hole. A table below the low watermark may go, and a superseded one in any case. If a topic
+requests it, its logs stay longer, but not longer than their tables.
+
+The age of a record is that of its table, by the clock of the storage. Publishers' timestamps do not matter: a wrong one
+would delete or keep the records of others. The storage's clock may have been wrong at that time, and the broker's may
+be now. So each period ends only by the time confirmed for it (``core.clock_doubt``), and the last listing without a
+table limits the table's age (``seen_tables``).
 """
 
 import math
@@ -20,7 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
 from typing import NamedTuple
 
-from seaweedmq.core.files.compaction import doubled
+from seaweedmq.core.files.compaction import superseded
 from seaweedmq.core.files.cover import covered_since
 from seaweedmq.model.config import US_PER_S, BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
@@ -29,61 +31,67 @@ from seaweedmq.model.topic import Topic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPolicy:
-    """Times in microseconds; None means no limit."""
+    """The limits for a topic's files. Times in microseconds; None means no limit."""
 
     log_grace_us: int
-    log_kept_us: float = 0
-    """Logs stay for so long once they are in tables, if that is longer; and no longer than their tables."""
+    log_retention_us: float = 0
+    """Time for which logs stay once they are in tables, if longer than the grace period, but no longer than their
+    tables.
+    """
     retention_us: int | None = None
     retention_bytes: int | None = None
-    """Of the tables of the whole topic."""
+    """Limit of the total size of the topic's tables."""
 
 
 def retention_policy(topic: Topic, config: BrokerConfig) -> RetentionPolicy:
-    """When what of the topic goes. Neither age nor size removes its tables unless its ``cleanup.policy`` deletes."""
+    """Return the limits for the topic's files.
+
+    Neither age nor size removes its tables unless its ``cleanup.policy`` deletes.
+    """
     kept_s = topic.settings.log_kept_s
     expires = topic.settings.expires
     return RetentionPolicy(
         log_grace_us=int(config.log_grace_s * US_PER_S),
-        log_kept_us=0 if kept_s is None else kept_s * US_PER_S,
+        log_retention_us=0 if kept_s is None else kept_s * US_PER_S,
         retention_us=int(topic.retention_s * US_PER_S) if expires and topic.retention_s is not None else None,
         retention_bytes=topic.retention_bytes if expires else None,
     )
 
 
 def expires_after_s(topic: Topic) -> float | None:
-    """Age from which retention may remove a record, in seconds: 0 where it goes by size; None: it never expires."""
+    """Return the age in seconds from which retention may remove a record; 0 with a size limit, None if unlimited."""
     if not topic.settings.expires:
         return None
     return topic.retention_s if topic.retention_bytes is None else 0.0
 
 
 SYNCED = "synced"
-"""In the writer's name behind the broker id: the file was fsynced before it had its name."""
+"""Mark in the writer's name, after the broker id: the file was flushed before it got its name."""
 
 
 def synced_writer(broker: str, repeats: int) -> str:
-    """Name the writer of a log file that is fsynced before it has its name; ``repeats`` tells further ones apart."""
+    """Return the writer's name of a log file that is flushed before it gets its name; ``repeats`` makes it unique."""
     return f"{broker}.{SYNCED}{repeats or ''}"
 
 
 def is_synced(log: SegmentFile) -> bool:
-    """Whether the log file was fsynced before it had its name, so that its preamble is whole."""
+    """Whether the log file was flushed before it got its name, so that its preamble is complete."""
     return log.writer.partition(".")[2].startswith(SYNCED)
 
 
 def broker_of(writer: str) -> str:
-    """The broker that wrote a log file: it appends ``.1``, ``.2`` ... to its id for further files at one offset."""
+    """Return the broker that wrote a log file: it appends ``.1``, ``.2`` ... to its id for more files at one offset."""
     return writer.partition(".")[0]
 
 
 def log_end_bound(log: SegmentFile, files: Iterable[SegmentFile]) -> int | None:
-    """The offset up to which some file of its broker has what ``log`` was for, or could not be; None if its content
-    alone tells.
+    """Return the end of the offsets that ``log`` is needed for, None if only its content shows the end.
 
-    A broker begins a file where its last one ended, or earlier when it writes again what could not be fsynced. So the
-    bound is the broker's next file. ``log`` may go on beyond it, where the next one did not get yet. None marks the
-    broker's newest file: it may be appended to, and recovery needs it.
+    A broker begins a file where its last one ended, or earlier when it rewrites frames after a failed fsync. So the
+    bound
+    is the base of the broker's next file. ``log`` may continue beyond it, to offsets that the next file has not
+    reached.
+    None marks the broker's newest file: it may be appended to, and recovery needs it.
     """
     broker = broker_of(log.writer)
     later = (f.base_offset for f in files if f.kind is FileKind.LOG and broker_of(f.writer) == broker)
@@ -91,8 +99,10 @@ def log_end_bound(log: SegmentFile, files: Iterable[SegmentFile]) -> int | None:
 
 
 def _needed_until(log: SegmentFile, files: Iterable[SegmentFile], segment_end: int | None) -> int | None:
-    """Tables hold all up to there before ``log`` may go; None: it stays. In an open segment the broker writes again
-    what lies beyond its next file; once it is sealed, nobody does."""
+    """Return the offset up to which tables must hold everything before ``log`` may go, None if it stays.
+
+    In an open segment, the broker writes frames beyond its next file again. In a sealed one, no broker does.
+    """
     return log_end_bound(log, files) if segment_end is None else segment_end
 
 
@@ -101,8 +111,10 @@ def _tables(files: Iterable[SegmentFile]) -> list[SegmentFile]:
 
 
 def _last_proven_base(files: Iterable[SegmentFile]) -> int:
-    """Offset at which the last log file begins that is known to be whole, by its name or by frames of it in a table.
-    0: none is."""
+    """Return the base offset of the last log file that is proven complete, by its name or by its frames in a table.
+
+    The result is 0 if there is none.
+    """
     tables_end = max((f.end_offset or 0 for f in _tables(files)), default=0)
     logs = (f for f in files if f.kind is FileKind.LOG)
     return max((f.base_offset for f in logs if f.base_offset < tables_end or is_synced(f)), default=0)
@@ -115,13 +127,13 @@ def is_unconverted(log: SegmentFile, files: Iterable[SegmentFile], segment_end: 
 
 
 class Listed(NamedTuple):
-    """The files of one segment."""
+    """The listing of one segment's files."""
 
     end_offset: int | None
-    """None while it is open."""
+    """End offset of the segment, None while it is open."""
     files: Sequence[SegmentFile]
     low_watermark: int = 0
-    """What lies below was deleted."""
+    """Offset below which records are deleted."""
     absent: Sequence[tuple[int, int]] = ()
     """Listings in which tables were absent: see ``SeenTables.absent``."""
 
@@ -132,10 +144,11 @@ def confirmed_files(
     """Return the files of one topic that may be deleted now, each period by the time that is confirmed for it.
 
     Args:
-        segments: as :func:`expired_files`.
-        confirmed_us: the time that it is at least, for what is kept for so many seconds.
+        segments: See :func:`expired_files`.
+        policy: Limits for the topic's files.
+        confirmed_us: Returns a lower bound of the current time, for files that are kept for a given number of seconds.
     """
-    periods_us = {policy.log_grace_us, policy.log_kept_us, policy.retention_us or 0}
+    periods_us = {policy.log_grace_us, policy.log_retention_us, policy.retention_us or 0}
     now_us = {period_us: confirmed_us(period_us / US_PER_S) for period_us in periods_us}
     if max(now_us.values()) - min(now_us.values()) < US_PER_S:
         return expired_files(segments, policy, min(now_us.values()))
@@ -143,7 +156,7 @@ def confirmed_files(
     for period_us in sorted(periods_us):
         known = replace(
             policy,
-            log_kept_us=math.inf if policy.log_kept_us > period_us else policy.log_kept_us,
+            log_retention_us=math.inf if policy.log_retention_us > period_us else policy.log_retention_us,
             retention_us=None if (policy.retention_us or 0) > period_us else policy.retention_us,
         )
         if period_us >= policy.log_grace_us:
@@ -152,15 +165,17 @@ def confirmed_files(
 
 
 def expired_files(segments: Sequence[Listed], policy: RetentionPolicy, now_us: int) -> list[SegmentFile]:
-    """The files of one topic that may be deleted now, in the order in which they may be: logs before tables, tables of
-    a segment by offset. A table goes only after all that lie before it in its segment.
+    """Return the files of one topic that may be deleted now, in a safe order: logs before tables, tables by offset.
+
+    A table is deleted only after all tables before it in its segment.
 
     Args:
-        segments: all that the topic has files of.
-        now_us: by the clock that dated the files.
+        segments: All segments that the topic has files of.
+        policy: Limits for the topic's files.
+        now_us: Time by the clock that dated the files.
     """
-    twice = {table.path: table for segment in segments for table in doubled(segment.files, segment.low_watermark)}
-    """Neither their age nor their size plays a part: others have their records. They go first."""
+    twice = {table.path: table for segment in segments for table in superseded(segment.files, segment.low_watermark)}
+    """Superseded tables by path. Their age and size do not matter, since others have their records. They go first."""
     staying = [table for table in twice.values() if table.modified_us + policy.log_grace_us > now_us]
     segments = [_dated(segment, now_us) for segment in segments]
     ordered = [sorted((t for t in _tables(s.files) if t.path not in twice), key=_reach) for s in segments]
@@ -187,15 +202,15 @@ def expired_files(segments: Sequence[Listed], policy: RetentionPolicy, now_us: i
                 and log.base_offset < proven
                 and max(since, log.modified_us) + policy.log_grace_us <= now_us
                 and (
-                    max(since, log.modified_us) + policy.log_kept_us <= now_us
+                    max(since, log.modified_us) + policy.log_retention_us <= now_us
                     or all(table.path in due for table in tables if _overlaps(table, log, bound))
                 )
             ):
                 logs.append(log)
             else:
                 kept_logs.append((log, bound))
-        # A table outlives the logs it was made of, or they would be converted once more.
-        # And those that it doubles, or what is left of them would stand alone.
+        # A table outlives the logs it was made from, or they would be converted again.
+        # It also outlives the tables it supersedes, or their remains would become live.
         held = [
             any(_overlaps(table, *kept) for kept in kept_logs) or any(_has_part_of(table, other) for other in staying)
             for table in tables
@@ -208,10 +223,11 @@ def expired_files(segments: Sequence[Listed], policy: RetentionPolicy, now_us: i
 
 
 def stored_us(tables: Sequence[SegmentFile], now_us: int) -> list[int]:
-    """When each of a segment's tables, by offset, was stored at the latest: never falls from one to the next.
+    """Return the latest time at which each of a segment's tables, by offset, was stored. The times never fall.
 
-    They were made in this order, whatever the clocks of the machines that wrote them said. So a table is as young as
-    the youngest before it; and what a clock dated ahead of ``now_us`` is not younger than the next that was not.
+    Tables were made in this order, although the clocks of their writers may disagree. So a table is as young as the
+    youngest
+    one before it. A table dated after ``now_us`` is at most as young as the next one that is not.
     """
     ages: list[int] = []
     later = now_us
@@ -223,7 +239,7 @@ def stored_us(tables: Sequence[SegmentFile], now_us: int) -> list[int]:
 
 
 def _dated(segment: Listed, now_us: int) -> Listed:
-    """Date tables by the last listing that did not have them, if their own dates are earlier."""
+    """Date tables by the last listing that lacked them, if their own dates are earlier."""
     if not segment.absent:
         return segment
     files = []
@@ -237,9 +253,13 @@ def _dated(segment: Listed, now_us: int) -> Listed:
 
 
 def _chosen_by_retention(ages: Sequence[tuple[int, int, SegmentFile]], policy: RetentionPolicy) -> dict[str, int]:
-    """Path -> the moment at which retention chose the table, perhaps in the future; given when each was stored.
+    """Return the time, perhaps in the future, at which retention selected each table, by path.
 
-    By size a table is chosen at the moment when a younger one took the sum of all from it on over the limit.
+    The size limit selects a table when a younger one raises the sum from the table on above the limit.
+
+    Args:
+        ages: For each table, the time when it was stored, the index of its segment, and the table.
+        policy: Limits for the topic's files.
     """
     chosen: dict[str, int] = {}
     if policy.retention_us is not None:
@@ -270,5 +290,8 @@ def _has_part_of(table: SegmentFile, other: SegmentFile) -> bool:
 
 
 def _reach(table: SegmentFile) -> tuple[int, int]:
-    """In this order of a segment's tables any number of the first may go without a hole, even if some overlap."""
+    """Return a sort key of a segment's tables.
+
+    Deleting any number of the first ones leaves no hole, even if some overlap.
+    """
     return table.end_offset or 0, table.base_offset

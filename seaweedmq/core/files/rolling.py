@@ -1,4 +1,4 @@
-"""When a log file of a topic is sealed, so that it can become a table. Pure."""
+"""The bounds at which a topic's log file is sealed, so that it can be converted to a table."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,17 @@ from seaweedmq.model.topic import Topic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollBounds:
-    """A log file is sealed at either of them."""
+    """The bounds of a log file, which is sealed at either of them."""
 
     size_bytes: int
     age_s: float
 
 
 def roll_bounds(topic: Topic, config: BrokerConfig) -> RollBounds:
-    """What the topic says, else the broker. No file becomes larger than the broker's bound: it would be a table that
-    is written in one go."""
+    """Return the topic's bounds, or the broker's where the topic has none.
+
+    No file exceeds the broker's size bound, since it is converted to a table in one go.
+    """
     own = topic.settings
     usual_s = config.log_roll_age_s if topic.partitions is None else config.partition_roll_age_s
     return RollBounds(

@@ -1,8 +1,8 @@
-"""Steady evidence of how old the tables of a topic are at most. Pure.
+"""Steady-clock evidence of the maximum age of a topic's tables.
 
-A table is dated by the clock of the storage, which may have been behind when it was made: the table then looks old from
-the first moment. A broker that listed the segment before and did not find the table yet knows better. One that has just
-taken the topic over knows nothing, and waits for the doubt to pass (``core.clock_doubt``).
+A table is dated by the clock of the storage, which may have been behind: the table then looks old from the start. A
+broker that listed the segment earlier without the table has better evidence. A broker that has just taken the topic
+over has none, and waits until the doubt has passed (``core.clock_doubt``).
 """
 
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from seaweedmq.model.config import US_PER_S
 
 LISTINGS_MAX = 32
-"""Listings that are remembered of each segment. Of more, every other one stays."""
+"""Listings remembered per segment. Beyond it, every other one is dropped."""
 NOTHING = -1
-"""End of the last table of a segment that did not exist."""
+"""Last table end of a segment that did not exist."""
 
 
 class SeenTables:
-    """Table ends that the listings of one topic have shown, by a steady clock in seconds."""
+    """The table ends that the listings of one topic have shown, by a steady clock in seconds."""
 
     def __init__(self) -> None:
         self._since_s: float | None = None
@@ -24,14 +24,14 @@ class SeenTables:
         self._last_s = 0.0
         """Steady time of the last listing."""
         self._seen: dict[int, list[tuple[int, float]]] = {}
-        """Segment -> (end offset of its last table, the last time when that was so), both rising."""
+        """Segment -> (end offset of its last table, last time of a listing that showed it), both rising."""
 
     def watched_s(self, steady_s: float) -> float:
-        """Return for how long the topic has been listed, seconds; 0 before the first listing."""
+        """Return the seconds for which the topic has been listed; 0 before the first listing."""
         return 0.0 if self._since_s is None else steady_s - self._since_s
 
     def note(self, ends: Mapping[int, int], steady_s: float) -> None:
-        """Take a listing: the end offset of each segment's last table, or its start offset if it has none."""
+        """Record a listing: the end offset of each segment's last table, or its start offset if it has none."""
         for gone in self._seen.keys() - ends.keys():
             del self._seen[gone]
         for segment, end in ends.items():
@@ -51,5 +51,5 @@ class SeenTables:
         return tuple((end, int((steady_s - at_s) * US_PER_S)) for end, at_s in seen)
 
     def _before_it_was_there(self) -> list[tuple[int, float]]:
-        """Return the evidence about a segment that the last listing did not have: it had no tables then."""
+        """Return the evidence about a segment that the last listing lacked: it had no tables then."""
         return [] if self._since_s is None else [(NOTHING, self._last_s)]

@@ -1,14 +1,14 @@
-"""Which files of a snapshot hold which offsets, in pieces that can be read apart from each other, on many machines.
+"""The plan of a snapshot: pieces of a segment that can be read independently, on many machines.
 
-Every offset exactly once, Parquet first, logs for the rest. Pure: decided by file names and the segment's metadata
-alone, so nothing is opened to find out what to leave out. (``cover`` does the same for one reader that goes through a
-segment in order and knows its end.)
+Every offset is in exactly one piece, from Parquet if possible, else from logs. The plan follows from file names and the
+segment's metadata alone, so that planning opens no files. (``cover`` serves a single reader that goes through a segment
+in order and knows its end.)
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from seaweedmq.core.files.holes import first_needed, missing_records
+from seaweedmq.core.files.holes import first_kept, missing_records
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
@@ -21,20 +21,23 @@ class SnapshotPiece:
     segment: int
     start_offset: int
     end_offset: int | None
-    """None: to the end of what the log files hold."""
+    """Offset after the last one; None for the end of what the log files hold."""
     files: tuple[SegmentFile, ...]
-    """One table; or log files, the most promising first. Where one of them ends early, another may go on: the writers
-    of a segment follow one another, and what they hold twice is identical. Where none goes on, the piece ends."""
+    """One table; or log files, the most promising first. Where one of them ends early, another may continue: the
+    writers of
+    a segment follow one another, and frames in several files are identical. Where none continues, the piece ends.
+    """
     complete: bool
     """Whether every offset up to ``end_offset`` is known to exist, so that finding fewer is damage."""
 
     @property
     def kind(self) -> FileKind:
+        """Kind of the files."""
         return self.files[0].kind
 
     @property
     def size_bytes(self) -> int:
-        """Estimate of what is to be read, for sharing out work."""
+        """Estimated bytes to read, for balancing work."""
         file = self.files[0]
         if self.end_offset is None:
             return sum(f.size_bytes for f in self.files)
@@ -53,43 +56,74 @@ def plan_snapshot(
     removed_below: int = 0,
     missing: list[range] | None = None,
 ) -> tuple[SnapshotPiece, ...]:
-    """Pieces that hold the segment's offsets in ``[start, end)``, in order, without gap or overlap.
-
-    What retention or a low watermark removed at the beginning is left out silently; so is what files hold beyond the
-    segment's end.
-    A log file does not tell its end, so a piece of logs ends where the next file begins, and the last one is open. That
-    one has the last two files: the end of the one may have waited for its fsync when the other was begun, and after
-    power loss the segment ends there.
+    """Return the pieces of the segment's offsets in ``[start, end)``, as :func:`plan_offsets` does.
 
     Args:
         topic: The topic of the segment, with its low watermarks.
         segment: The segment.
         files: At least all files of the segment.
-        start: The first offset that is wanted.
-        end: The offset behind the last one; None for the end of the segment.
+        start: The first offset to read.
+        end: The offset after the last one; None for the end of the segment.
         removed_below: The offset below which retention recorded that it removed the segment's records.
-        missing: Takes the offsets that are lost, so that the plan continues behind them; None to raise.
+        missing: Receives the ranges of lost offsets, so that the plan continues after them; None to raise.
 
     Raises:
-        DataLoss: If offsets are in no file though nothing removed them. The last file of an open segment tells nothing.
+        DataLoss: If offsets are in no file although nothing removed them.
     """
-    limit = _least(end, segment.end_offset)
+    lowest = max(segment.start_offset, topic.low_watermark(segment.slots), removed_below)
+    return plan_offsets(topic, segment.id, segment.end_offset, files, start, end, lowest=lowest, missing=missing)
+
+
+def plan_offsets(
+    topic: Topic,
+    segment: int,
+    sealed_at: int | None,
+    files: Iterable[SegmentFile],
+    start: int = 0,
+    end: int | None = None,
+    *,
+    lowest: int = 0,
+    missing: list[range] | None = None,
+) -> tuple[SnapshotPiece, ...]:
+    """Return the pieces of a segment's offsets in ``[start, end)``, in order, without gap or overlap.
+
+    Records that retention or a low watermark removed at the beginning are left out silently, and so is what files hold
+    beyond the segment's end. A log file's name does not show its end. So a piece of logs ends where the next file
+    begins, and
+    the last one is unbounded. The last piece has the last two files: the end of the earlier one may have waited for its
+    fsync when the later one was begun, and after a power loss the segment ends there.
+
+    Args:
+        topic: The topic of the segment.
+        segment: Id of the segment.
+        sealed_at: The end of the segment, or an offset up to which all its records exist; None if it is open.
+        files: At least all files of the segment.
+        start: The first offset to read.
+        end: The offset after the last one; None for the end of the segment.
+        lowest: The offset below which the segment never had records, or they are known to be removed.
+        missing: Receives the ranges of lost offsets, so that the plan continues after them; None to raise.
+
+    Raises:
+        DataLoss: If offsets are in no file although nothing removed them. The last file of an open segment is no
+            evidence.
+    """
+    limit = _least(end, sealed_at)
     mine = sorted(
-        (f for f in files if f.segment == segment.id and f.topic == segment.topic),
+        (f for f in files if f.segment == segment and f.topic == topic.name),
         key=lambda f: (f.base_offset, f.writer),
     )
-    if segment.end_offset is not None:
-        mine = [f for f in mine if f.base_offset < segment.end_offset]
-    needed = max(start, first_needed(topic, segment, mine, removed_below))
+    if sealed_at is not None:
+        mine = [f for f in mine if f.base_offset < sealed_at]
+    needed = max(start, first_kept(topic, mine, lowest, sealed_at))
     if not mine:
-        if segment.end_offset is not None and limit is not None and needed < limit:
+        if sealed_at is not None and limit is not None and needed < limit:
             _lose(topic, segment, range(needed, limit), missing)
         return ()
     tables = [f for f in mine if f.kind is FileKind.TABLE]
     logs = [f for f in mine if f.kind is FileKind.LOG]
-    stored = segment.end_offset
+    stored = sealed_at
     last: list[SegmentFile] = []
-    """Logs that may begin behind something that was lost."""
+    """Logs that may begin after lost records."""
     if stored is None:
         tables_end = max((_end(t) for t in tables), default=0)
         bases = sorted({f.base_offset for f in logs})
@@ -97,12 +131,15 @@ def plan_snapshot(
         stored = max([tables_end, *(bases[:-1] if last else bases)])
     position = needed
     begun: dict[str, SegmentFile] = {}
-    """Logs that begin at or before ``position``; of an open segment the last one of each writer, whose files follow one
-    another. Once it is sealed an earlier one may go on where the next did not get as far: an fsync had failed, what it
-    was for was written again, and the writer died before that was done."""
+    """Logs that begin at or before ``position``. In an open segment only the last one of each writer, whose files
+    follow one
+    another. In a sealed one, an earlier log may continue beyond the next: after a failed fsync, the writer died before
+    it had
+    written its frames again.
+    """
     tables_begun = logs_begun = 0
     table: SegmentFile | None = None
-    """Of the tables that begin at or before ``position`` the one that reaches furthest."""
+    """The table that reaches furthest among those that begin at or before ``position``."""
     pieces: list[SnapshotPiece] = []
     while limit is None or position < limit:
         while tables_begun < len(tables) and tables[tables_begun].base_offset <= position:
@@ -110,7 +147,7 @@ def plan_snapshot(
             tables_begun += 1
         while logs_begun < len(logs) and logs[logs_begun].base_offset <= position:
             log = logs[logs_begun]
-            begun[log.writer if segment.is_open else log.path] = log
+            begun[log.writer if sealed_at is None else log.path] = log
             logs_begun += 1
         if table is not None and _end(table) > position:
             found: tuple[SegmentFile, ...] = (table,)
@@ -133,7 +170,7 @@ def plan_snapshot(
                 continue
         pieces.append(
             SnapshotPiece(
-                segment=segment.id,
+                segment=segment,
                 start_offset=position,
                 end_offset=stop,
                 files=found,
@@ -146,9 +183,9 @@ def plan_snapshot(
     return tuple(pieces)
 
 
-def _lose(topic: Topic, segment: Segment, gap: range, missing: list[range] | None) -> None:
+def _lose(topic: Topic, segment: int, gap: range, missing: list[range] | None) -> None:
     if missing is None:
-        raise missing_records(topic, segment.id, gap.start, gap.stop)
+        raise missing_records(topic, segment, gap.start, gap.stop)
     missing.append(gap)
 
 

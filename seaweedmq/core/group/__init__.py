@@ -1,3 +1,4 @@
-"""The coordinator of a consumer group as a state machine, and how segments are shared out. Imports no other room of
-the core.
+"""The coordinator of a consumer group as a state machine, and the assignment of its segments.
+
+Imports no other folder of the core.
 """

@@ -1,11 +1,11 @@
-"""Which member of a group should own which segment: a pure function with ranked goals.
+"""Assignment of segments to the members of a group: a pure function with ranked goals.
 
-1. Balanced: members own equally many segments, within one.
-2. Sticky: of all balanced assignments, one that takes the fewest segments from their owners.
-3. Deterministic: the same input gives the same output, in whatever order it comes.
+1. Balanced: the members own equal numbers of segments, within one.
+2. Sticky: of all balanced assignments, it takes the fewest segments from their owners.
+3. Deterministic: the same input gives the same output, in any order.
 
-To be balanced, ``n`` segments over ``m`` members means a quota of ``n // m``, and one more for ``n % m`` of them. An
-owner keeps as many as its quota allows, so the fewest move if those who own most get the larger quotas.
+With ``n`` segments and ``m`` members, a balanced quota is ``n // m``, and one more for ``n % m`` members. An owner
+keeps as many segments as its quota allows. The fewest move if the members with the most segments get the larger quotas.
 """
 
 from collections import Counter
@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping
 
 
 def assign(segments: Collection[int], members: Collection[str], owners: Mapping[int, str]) -> dict[int, str]:
-    """Segment -> member, for every segment; empty without members.
+    """Return segment -> member for every segment; empty without members.
 
-    ``owners``: who owns what now. Owners that are no members, and segments that are not asked for, count for nothing.
+    ``owners`` has the present owners; owners that are not members, and other segments, are ignored.
     """
     if not members:
         return {}
@@ -29,7 +29,7 @@ def assign(segments: Collection[int], members: Collection[str], owners: Mapping[
         if room[owner]:
             room[owner] -= 1
             target[segment] = owner
-    # Whoever has most room is served first, so that the segments a new member gets are spread over the topic.
+    # Serve the member with most room first, so that the segments of a new member spread over the topic.
     free = iter([s for s in ordered if s not in target])
     while rest := sorted((m for m in room if room[m]), key=lambda m: (-room[m], m)):
         for member in rest:

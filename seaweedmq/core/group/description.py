@@ -1,21 +1,24 @@
-"""What administration sees of a group and a topic."""
+"""Description of a group and a topic for administration."""
 
 from collections.abc import Collection, Mapping
 
-from seaweedmq.core.group.progress import Progress
+from seaweedmq.core.group.group_progress import GroupProgress
 from seaweedmq.model.group_record import GroupRecord
-from seaweedmq.model.groups import GroupMember, GroupTopic, SegmentLag
+from seaweedmq.model.messages.groups import GroupMember, GroupTopic, SegmentLag
 from seaweedmq.model.topic import TopicName
 
 
 def describe(
     topic: TopicName,
     record: GroupRecord,
-    progress: Progress,
+    progress: GroupProgress,
     connected: Collection[str],
     high_watermarks: Mapping[int, int],
 ) -> GroupTopic:
-    """``high_watermarks``: of the open segments; one that is not named counts as far as anything is known of it."""
+    """Return the members, owners and lag of a group in a topic.
+
+    ``high_watermarks`` has the open segments; a missing one counts up to its known end.
+    """
     owned: dict[str, list[int]] = {name: [] for name in record.members}
     for segment, owner in sorted(record.owners.items()):
         owned[owner.member].append(segment)
@@ -36,7 +39,7 @@ def describe(
     )
 
 
-def _lag(segment: int, record: GroupRecord, progress: Progress, high_watermarks: Mapping[int, int]) -> SegmentLag:
+def _lag(segment: int, record: GroupRecord, progress: GroupProgress, high_watermarks: Mapping[int, int]) -> SegmentLag:
     owner = record.owners.get(segment)
     committed = progress.committed.get(segment)
     end = max(progress.end(segment), high_watermarks.get(segment, 0))

@@ -1,6 +1,6 @@
-"""What a group's state machine takes and what it gives: see ``core.group.machine``.
+"""Events and outcomes of a group's state machine, see ``core.group.group_state_machine``.
 
-A ``stream`` is the shell's number of one connection of one member; it is never used twice.
+A ``stream`` is the shell's number of one connection of one member; it is never reused.
 """
 
 from collections.abc import Mapping
@@ -8,47 +8,53 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.model.group_record import Committed, GroupRecord
-from seaweedmq.model.groups import GroupCommit, GroupReply
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord
+from seaweedmq.model.messages.groups import GroupCommit, GroupReply
+from seaweedmq.model.messages.subscribe import Start
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import Start
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """See ``BrokerConfig``."""
+class GroupLimits:
+    """The limits of a group, see ``BrokerConfig``."""
 
     session_timeout_s: float
     revoke_timeout_s: float
     rebalance_delay_s: float
     members_max: int
     detection_s: float
-    """A connection that is gone is seen to be by both of its ends within this time: by one at once, perhaps, and by the
-    other as late as that."""
+    """Longest time until both ends of a broken connection detect it. One end may detect it at once, the other only at
+    the end of this time.
+    """
 
     @property
     def trust_s(self) -> float:
-        """See ``GroupAssignment``."""
+        """The trust in an assignment, see ``GroupAssignment``."""
         return min(self.session_timeout_s, self.revoke_timeout_s) / 2
 
     @property
-    def away_s(self) -> float:
-        """How long a member without a stream is waited for: until it trusts nothing any more, however short its session
-        is."""
+    def return_timeout_s(self) -> float:
+        """The longest time that a member without a stream may take to return.
+
+        By its end the member trusts nothing any longer, even if its session is short.
+        """
         return max(self.session_timeout_s, self.detection_s + self.trust_s)
 
     @property
     def revoking_s(self) -> float:
-        """How long a member may keep what was taken from it. It may be out of reach, so the same holds."""
+        """The longest time that a member may keep a revoked segment.
+
+        The member may be unreachable, so the bound of ``return_timeout_s`` applies.
+        """
         return max(self.revoke_timeout_s, self.detection_s + self.trust_s)
 
 
-# --- what comes in --------------------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A member opened a stream: see ``GroupOpen``."""
+    """A stream that a member opened, see ``GroupOpen``."""
 
     stream: int
     member: str
@@ -58,22 +64,22 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Broke:
-    """A stream ended without a word."""
+class StreamLost:
+    """The end of a stream without a message."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """The member said that it leaves."""
+class MemberLeft:
+    """The member's request to leave."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The member let go of segments: id -> generation."""
+    """Segments that the member released: id -> generation."""
 
     stream: int
     segments: Mapping[int, int]
@@ -81,7 +87,10 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """The member has dealt with records. ``at_us``: wall clock."""
+    """A commit of the member.
+
+    ``at_us`` is the wall clock.
+    """
 
     stream: int
     commit: GroupCommit
@@ -90,7 +99,7 @@ class Committing:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The topic's metadata: all its segments by id, and the id the next one will get."""
+    """New metadata of the topic: all its segments by id, and the id of the next one."""
 
     segments: Mapping[int, Segment]
     next_segment: int
@@ -98,20 +107,23 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """High watermarks of open segments, as their primaries say."""
+    """High watermarks of open segments, as their primaries report."""
 
     ends: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class TimePassed:
-    """``wake_at`` has come."""
+class Tick:
+    """The time ``wake_at``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """Read from elsewhere: everything committed is replaced by ``offsets`` (segment -> offset), the rest begins at
-    ``start``, or at the earliest from ``horizon`` on."""
+    """A reset of the group.
+
+    ``offsets`` (segment -> offset) replaces all commits. Other segments begin at ``start``, or at the earliest from
+    ``horizon`` up.
+    """
 
     start: Start
     horizon: int
@@ -121,27 +133,27 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The group, or its topic, is no more."""
+    """The deletion of the group, or its topic."""
 
     error: SeaweedMQError
 
 
-Event: TypeAlias = Opened | Broke | Left | Released | Committing | Changed | Learned | TimePassed | Reset | Deleted
+Event: TypeAlias = Opened | StreamLost | MemberLeft | Released | Committing | Changed | Learned | Tick | Reset | Deleted
 
-# --- what comes out -------------------------------------------------------------------------------------------------
+# --- outcomes -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """To be sent on a stream."""
+    """A message to send on a stream."""
 
     stream: int
     message: GroupReply
 
 
 @dataclass(frozen=True, slots=True)
-class Goodbye:
-    """The stream ends: well, or with an error."""
+class StreamEnd:
+    """The end of a stream, with an error unless the member left."""
 
     stream: int
     error: SeaweedMQError | None
@@ -149,16 +161,16 @@ class Goodbye:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What to persist first, and what to say afterwards."""
+    """The state to persist, and the replies to send afterwards."""
 
     record: GroupRecord | None = None
-    """To be written; None: it did not change."""
-    committed: Mapping[int, Committed | None] = field(default_factory=dict)
-    """Segment -> what to write, or None to delete it."""
-    replies: tuple[Reply | Goodbye, ...] = ()
+    """Record to write; None: unchanged."""
+    committed: Mapping[int, CommittedOffset | None] = field(default_factory=dict)
+    """Segment -> commit to write, or None to delete it."""
+    replies: tuple[Reply | StreamEnd, ...] = ()
 
     def then(self, later: "Outcome") -> "Outcome":
-        """Both at once."""
+        """Combine with a later outcome."""
         return replace(
             self,
             record=later.record or self.record,

@@ -1,18 +1,17 @@
-"""Account of the memory that the groups of a leader hold: groups, their members and what they committed.
+"""Account of the memory that the groups of a leader hold: groups, their members and their commits.
 
-Streams of members have memory of their own. What is there counts even above the bound; what would add to it is
-rejected then.
+Streams of members have their own account. Existing groups count even above the limit; the limit rejects additions.
 """
 
 from collections.abc import Mapping
 
 from seaweedmq.core.group.events import Outcome
 from seaweedmq.errors import ResourceExhausted
-from seaweedmq.model.group_record import Committed, GroupRecord
-from seaweedmq.model.groups import GroupCommit
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord
+from seaweedmq.model.messages.groups import GroupCommit
 
 GROUP_BYTES = 16 * 1024
-"""A group that is served: its coordinator, with its tasks."""
+"""A served group: its coordinator, with its tasks."""
 RECORD_BYTES = 1024
 """The record of a group, without members and owners."""
 MEMBER_BYTES = 1024
@@ -20,16 +19,16 @@ OWNER_BYTES = 512
 COMMITTED_BYTES = 1024
 """A committed offset, also while it is written and assigned."""
 DELIVERY_BYTES = 256
-"""A number of deliveries that was committed, the same."""
+"""A committed number of deliveries, also while it is written and assigned."""
 
 
 def record_bytes(record: GroupRecord) -> int:
-    """Return what the record of a group costs."""
+    """Return the memory of a group's record."""
     return RECORD_BYTES + len(record.members) * MEMBER_BYTES + len(record.owners) * OWNER_BYTES
 
 
-def committed_bytes(committed: Committed) -> int:
-    """Return what the committed offset of a segment costs."""
+def committed_bytes(committed: CommittedOffset) -> int:
+    """Return the memory of a segment's committed offset."""
     return COMMITTED_BYTES + len(committed.deliveries) * DELIVERY_BYTES
 
 
@@ -41,27 +40,30 @@ class GroupMemory:
         self.used = 0
 
     def count(self, more_bytes: int) -> None:
-        """Count what is held more, or (negative) less."""
+        """Count more bytes, or (negative) fewer."""
         self.used += more_bytes
         assert self.used >= 0
 
     def check(self, more_bytes: int, what: str) -> None:
-        """Whether ``what`` may be taken.
+        """Check that ``what`` fits.
 
         Raises:
-            ResourceExhausted: If that would be more than the bound.
+            ResourceExhausted: If the total would exceed the limit.
         """
         if more_bytes > 0 and self.used + more_bytes > self.bytes_max:
             raise ResourceExhausted(
                 f"{what} is rejected: the groups of the leader hold {self.used:,} of {self.bytes_max:,} bytes: delete "
-                "groups (`seaweedmq group delete`), have fewer members, or raise memory_bytes_max"
+                "groups (`seaweedmq group delete`), use fewer members, or raise memory_bytes_max"
             )
 
 
 class GroupSize:
-    """Bytes of one group that is served. Invariant: they are counted in ``memory`` from the start to ``close``."""
+    """Bytes of one served group.
 
-    def __init__(self, memory: GroupMemory, record: GroupRecord, committed: Mapping[int, Committed]) -> None:
+    Invariant: they are counted in ``memory`` from the start to ``close``.
+    """
+
+    def __init__(self, memory: GroupMemory, record: GroupRecord, committed: Mapping[int, CommittedOffset]) -> None:
         self._memory = memory
         self._record_bytes = record_bytes(record)
         self._committed_bytes = {segment: committed_bytes(one) for segment, one in committed.items()}
@@ -70,7 +72,7 @@ class GroupSize:
         memory.count(self._bytes)
 
     def changed(self, outcome: Outcome) -> None:
-        """Count what an event changed, while the group is served."""
+        """Count the changes of an event, while the group is served."""
         if not self._is_served:
             return
         more = 0
@@ -87,11 +89,19 @@ class GroupSize:
         self._memory.count(more)
 
     def check_member(self) -> None:
-        """Raise ResourceExhausted unless another member may come."""
+        """Check that another member fits.
+
+        Raises:
+            ResourceExhausted: If it does not.
+        """
         self._memory.check(MEMBER_BYTES, "another member")
 
     def check_commit(self, commit: GroupCommit) -> None:
-        """Raise ResourceExhausted unless a commit may be taken. One that adds nothing always is."""
+        """Check that a commit fits; one that adds nothing always does.
+
+        Raises:
+            ResourceExhausted: If it does not.
+        """
         more = sum(
             COMMITTED_BYTES + len(one.deliveries) * DELIVERY_BYTES - self._committed_bytes.get(one.segment, 0)
             for one in commit.positions
@@ -99,7 +109,7 @@ class GroupSize:
         self._memory.check(more, "the commit")
 
     def close(self) -> None:
-        """The group is served no longer. May be called again."""
+        """Release the bytes, as the group is served no longer; idempotent."""
         if self._is_served:
             self._is_served = False
             self._memory.count(-self._bytes)

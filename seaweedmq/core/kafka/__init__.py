@@ -1,1 +1,1 @@
-"""What a Kafka gateway decides: no clock, randomness, IO or network."""
+"""Decisions of a Kafka gateway: no clock, randomness, IO or network."""

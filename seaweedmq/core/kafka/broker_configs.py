@@ -1,85 +1,76 @@
-"""A broker's settings in terms of Kafka's configs, to be looked at: they are changed in its configuration file.
+"""A broker's settings in terms of Kafka's configs, read-only: the configuration file changes them.
 
-Under the names of Kafka that mean the same, so that tools find what they look for, and under names of SeaweedMQ, which
-are those of ``BrokerConfig`` with dots.
+They have both the names of the corresponding Kafka configs, which tools expect, and names of SeaweedMQ: those of
+``BrokerConfig`` with dots.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
-from seaweedmq.core.kafka.config_table import MAX_MESSAGE_BYTES, TOPIC_CONFIGS
+from seaweedmq.core.kafka.config_table import BOOLEAN, DOUBLE, INT, LIST, LONG, MAX_MESSAGE_BYTES, STRING, TOPIC_CONFIGS
 from seaweedmq.core.kafka.config_values import ConfigSource, ConfigType, Described, Synonym
-from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.config import SETTINGS, BrokerConfig
 
 PREFIX = "seaweedmq."
 MS_PER_S = 1_000
 _USUAL = BrokerConfig()
-_TYPES = {
-    bool: ConfigType.BOOLEAN,
-    int: ConfigType.LONG,
-    float: ConfigType.DOUBLE,
-    str: ConfigType.STRING,
-    type(None): ConfigType.STRING,
-}
+_TYPES = {bool: BOOLEAN, int: LONG, float: DOUBLE, str: STRING}
+
+
+def _ms(duration_s: float) -> int:
+    return round(duration_s * MS_PER_S)
+
 
 _AS_IN_KAFKA: Mapping[str, tuple[ConfigType, Callable[[BrokerConfig], object], str]] = {
     "auto.create.topics.enable": (
-        ConfigType.BOOLEAN,
-        lambda config: config.kafka_auto_create,
-        "Whether a topic is created when a client asks for metadata of one that is not there.",
+        BOOLEAN,
+        lambda c: c.kafka_auto_create,
+        "Whether a client's metadata request for a missing topic creates it.",
     ),
     "connections.max.idle.ms": (
-        ConfigType.LONG,
-        lambda config: round(config.kafka_connection_idle_s * MS_PER_S),
-        "A connection on which nothing is said for so long is closed.",
+        LONG,
+        lambda c: _ms(c.kafka_connection_idle_s),
+        "Time without requests after which a connection is closed.",
     ),
-    "delete.topic.enable": (ConfigType.BOOLEAN, lambda _: True, "Whether topics can be deleted."),
-    "log.cleanup.policy": (ConfigType.LIST, lambda _: "delete", "What becomes of old records."),
+    "delete.topic.enable": (BOOLEAN, lambda _: True, "Whether topics can be deleted."),
+    "log.cleanup.policy": (LIST, lambda _: "delete", "Policy for old records."),
     "log.flush.interval.ms": (
-        ConfigType.LONG,
-        lambda config: round(config.flush_interval_s * MS_PER_S),
-        "Longest time from written to fsynced, of topics with durability replicated.",
+        LONG,
+        lambda c: _ms(c.flush_interval_s),
+        "Longest time from written to flushed, in topics with durability replicated.",
     ),
-    "log.retention.bytes": (ConfigType.LONG, lambda _: -1, "Size of a partition; -1: no bound."),
+    "log.retention.bytes": (LONG, lambda _: -1, "Size of a partition; -1: no limit."),
     "log.retention.check.interval.ms": (
-        ConfigType.LONG,
-        lambda config: round(config.maintenance_interval_s * MS_PER_S),
-        "How often files are looked over for retention.",
+        LONG,
+        lambda c: _ms(c.maintenance_interval_s),
+        "Time between two checks of the files for retention.",
     ),
-    "log.retention.ms": (ConfigType.LONG, lambda _: -1, "How long records are kept; -1: for ever."),
-    "max.connections": (
-        ConfigType.INT,
-        lambda config: config.kafka_connections_max,
-        "Connections of Kafka's clients.",
-    ),
+    "log.retention.ms": (LONG, lambda _: -1, "Time that records are kept; -1: no limit."),
+    "max.connections": (INT, lambda c: c.kafka_connections_max, "Connections of Kafka clients."),
     "message.max.bytes": (
-        ConfigType.INT,
-        lambda config: min(int(TOPIC_CONFIGS[MAX_MESSAGE_BYTES].default), config.frame_bytes_max),
-        "Largest batch that is taken, unless the topic says otherwise.",
+        INT,
+        lambda c: min(int(TOPIC_CONFIGS[MAX_MESSAGE_BYTES].default), c.frame_bytes_max),
+        "Largest accepted batch, unless the topic has its own limit.",
     ),
-    "min.insync.replicas": (ConfigType.INT, lambda _: 1, "Unless the topic says otherwise."),
+    "min.insync.replicas": (INT, lambda _: 1, "Fewest replicas for acks=all, unless the topic has its own limit."),
     "num.partitions": (
-        ConfigType.INT,
-        lambda config: config.kafka_partitions_default,
-        "Of a topic for which nobody says how many.",
+        INT,
+        lambda c: c.kafka_partitions_default,
+        "Partitions of a topic that is created without a number of them.",
     ),
     "offsets.topic.num.partitions": (
-        ConfigType.INT,
-        lambda config: config.kafka_internal_partitions,
-        "Of __consumer_offsets, when it is created.",
+        INT,
+        lambda c: c.kafka_internal_partitions,
+        "Partitions of __consumer_offsets at its creation.",
     ),
     "replica.lag.time.max.ms": (
-        ConfigType.LONG,
-        lambda config: round(config.replica_timeout_s * MS_PER_S),
-        "A follower that holds back everything for so long is given up.",
+        LONG,
+        lambda c: _ms(c.replica_timeout_s),
+        "Time without progress after which a follower is dropped.",
     ),
-    "socket.request.max.bytes": (
-        ConfigType.INT,
-        lambda config: config.kafka_request_bytes_max,
-        "Largest request.",
-    ),
+    "socket.request.max.bytes": (INT, lambda c: c.kafka_request_bytes_max, "Largest request, in bytes."),
 }
-"""Name -> type, value, and what it is."""
+"""Name -> type, value, and description."""
 _FETCH_BYTES = (
     "Largest reply to Fetch, in bytes, unless its first batch is larger: half of the memory for all replies, which "
     "kafka_fetch_bytes_max and memory_bytes_max limit, and at most 55 MiB."
@@ -89,39 +80,30 @@ _FETCH_BYTES = (
 def describe_broker(
     config: BrokerConfig, known: Mapping[str, str | int | None], fetch_bytes_max: int
 ) -> list[Described]:
-    """All configs of a broker, by name.
+    """Return all configs of a broker, by name.
 
     Args:
-        config: its settings.
-        known: what is told of it beside them, like its addresses.
-        fetch_bytes_max: The largest reply to Fetch, in bytes.
+        config: Its settings.
+        known: Further facts of the broker, such as its addresses.
+        fetch_bytes_max: Largest reply to Fetch, in bytes.
     """
     described = [
         _described(name, kind, _text(value(config)), _text(value(_USUAL)), about)
         for name, (kind, value, about) in _AS_IN_KAFKA.items()
     ]
     described += [
-        _described(
-            name,
-            ConfigType.INT if isinstance(value, int) else ConfigType.STRING,
-            str(value),
-            None,
-            "Of this broker.",
-        )
+        _described(name, INT if isinstance(value, int) else STRING, str(value), None, "Property of this broker.")
         for name, value in known.items()
     ]
     fetch_bytes = str(fetch_bytes_max)
     is_usual = config.kafka_fetch_bytes_max == _USUAL.kafka_fetch_bytes_max
-    described.append(
-        _described("fetch.max.bytes", ConfigType.INT, fetch_bytes, fetch_bytes if is_usual else None, _FETCH_BYTES)
-    )
-    usual = asdict(_USUAL)
+    described.append(_described("fetch.max.bytes", INT, fetch_bytes, fetch_bytes if is_usual else None, _FETCH_BYTES))
     described += [
         _described(
             PREFIX + name.replace("_", "."),
             _TYPES[type(value)],
             _text(value),
-            _text(usual[name]),
+            _text(SETTINGS[name].default),
             f"The setting {name} of the configuration file.",
         )
         for name, value in asdict(config).items()

@@ -1,10 +1,12 @@
-"""The configs that a topic can have: every name of Apache Kafka 4.1, and SeaweedMQ's own.
+"""The configs of a topic: every name of Apache Kafka 4.1, and SeaweedMQ's own.
 
-A default is what holds here if nothing is set, be it another one than Kafka's: who reads it is told the truth. Those
-that come from the broker's settings are in ``topic_configs``.
+A default is the effective value here, even where Kafka's differs, so that readers see the truth. ``topic_configs`` has
+the defaults that come from the broker's settings.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
 from seaweedmq.core.kafka.config_values import LONG_MAX, Config, ConfigType
 from seaweedmq.model.topic import Durability, Scaling
@@ -27,301 +29,161 @@ MAX_COMPACTION_LAG_MS = "max.compaction.lag.ms"
 DURABILITY = "seaweedmq.durability"
 SCALING = "seaweedmq.scaling"
 
+_ineffective = partial(Config, acts=False)
+"""Maker of a config that is kept and shown, without effect here."""
 _CONFIGS = (
-    Config(
-        name=CLEANUP_POLICY,
-        type=LIST,
-        default="delete",
-        only=("delete", "compact"),
-        acts=True,
-        synonym="log.cleanup.policy",
-        about="delete: retention removes old records. Without it every record is kept. With compact all have keys.",
+    (
+        Config(CLEANUP_POLICY, LIST, "delete", "log.*", only=("delete", "compact")),
+        "delete: retention removes old records. Without it every record is kept. With compact all need keys.",
     ),
-    Config(
-        name="compression.gzip.level",
-        type=INT,
-        default="-1",
-        low=1,
-        high=9,
-        besides=-1,
-        synonym="compression.gzip.level",
-        about="Level at which brokers compress with gzip; batches are kept as producers send them.",
+    (
+        _ineffective("compression.gzip.level", INT, "-1", "*", low=1, high=9, besides=-1),
+        "Level at which brokers compress with gzip; batches are kept as producers send them.",
     ),
-    Config(
-        name="compression.lz4.level",
-        type=INT,
-        default="9",
-        low=1,
-        high=17,
-        synonym="compression.lz4.level",
-        about="Level at which brokers compress with lz4; batches are kept as producers send them.",
+    (
+        _ineffective("compression.lz4.level", INT, "9", "*", low=1, high=17),
+        "Level at which brokers compress with lz4; batches are kept as producers send them.",
     ),
-    Config(
-        name="compression.type",
-        type=STRING,
-        default="producer",
-        only=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        synonym="compression.type",
-        about="Codec that brokers compress with; batches are kept as producers send them.",
+    (
+        _ineffective(
+            "compression.type",
+            STRING,
+            "producer",
+            "*",
+            only=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        ),
+        "Codec that brokers compress with; batches are kept as producers send them.",
     ),
-    Config(
-        name="compression.zstd.level",
-        type=INT,
-        default="3",
-        low=-131_072,
-        high=22,
-        synonym="compression.zstd.level",
-        about="Level at which brokers compress with zstd; batches are kept as producers send them.",
+    (
+        _ineffective("compression.zstd.level", INT, "3", "*", low=-131_072, high=22),
+        "Level at which brokers compress with zstd; batches are kept as producers send them.",
     ),
-    Config(
-        name="delete.retention.ms",
-        type=LONG,
-        default="86400000",
-        low=0,
-        synonym="log.cleaner.delete.retention.ms",
-        about="How long compaction keeps tombstones.",
+    (
+        _ineffective("delete.retention.ms", LONG, "86400000", "log.cleaner.*", low=0),
+        "Time that compaction keeps tombstones.",
     ),
-    Config(
-        name="file.delete.delay.ms",
-        type=LONG,
-        default="60000",
-        low=0,
-        synonym="log.segment.delete.delay.ms",
-        about="How long a file stays after it is given up.",
+    (
+        _ineffective("file.delete.delay.ms", LONG, "60000", "log.segment.delete.delay.ms", low=0),
+        "Time that a file stays after its removal.",
     ),
-    Config(
-        name="flush.messages",
-        type=LONG,
-        default=str(LONG_MAX),
-        low=1,
-        synonym="log.flush.interval.messages",
-        about="Records between fsyncs; seaweedmq.durability says when records are fsynced.",
+    (
+        _ineffective("flush.messages", LONG, str(LONG_MAX), "log.flush.interval.messages", low=1),
+        "Records between flushes; seaweedmq.durability decides when records are flushed.",
     ),
-    Config(
-        name="flush.ms",
-        type=LONG,
-        default=str(LONG_MAX),
-        low=0,
-        synonym="log.flush.interval.ms",
-        about="Time between fsyncs; seaweedmq.durability says when records are fsynced.",
+    (
+        _ineffective("flush.ms", LONG, str(LONG_MAX), "log.flush.interval.ms", low=0),
+        "Time between flushes; seaweedmq.durability decides when records are flushed.",
     ),
-    Config(
-        name="follower.replication.throttled.replicas",
-        type=LIST,
-        default="",
-        form=THROTTLED_REPLICAS,
-        about="Replicas whose replication is slowed down on followers.",
+    (
+        _ineffective("follower.replication.throttled.replicas", LIST, "", "*", form=THROTTLED_REPLICAS),
+        "Replicas whose replication is throttled on followers.",
     ),
-    Config(
-        name="index.interval.bytes",
-        type=INT,
-        default="4096",
-        low=0,
-        synonym="log.index.interval.bytes",
-        about="Bytes between entries of the offset index.",
+    (
+        _ineffective("index.interval.bytes", INT, "4096", "log.*", low=0),
+        "Bytes between entries of the offset index.",
     ),
-    Config(
-        name="leader.replication.throttled.replicas",
-        type=LIST,
-        default="",
-        form=THROTTLED_REPLICAS,
-        about="Replicas whose replication is slowed down on leaders.",
+    (
+        _ineffective("leader.replication.throttled.replicas", LIST, "", "*", form=THROTTLED_REPLICAS),
+        "Replicas whose replication is throttled on leaders.",
     ),
-    Config(
-        name="local.retention.bytes",
-        type=LONG,
-        default="-2",
-        low=-2,
-        synonym="log.local.retention.bytes",
-        about="Size of the log files that stay beside the tables, a partition.",
+    (
+        _ineffective("local.retention.bytes", LONG, "-2", "log.*", low=-2),
+        "Size per partition of the log files that stay beside the tables.",
     ),
-    Config(
-        name=LOCAL_RETENTION_MS,
-        type=LONG,
-        default="600000",
-        low=-2,
-        acts=True,
-        synonym="log.local.retention.ms",
-        about="How long log files, with batches as they were sent, stay beside tables; -2: the default, -1: as long.",
+    (
+        Config(LOCAL_RETENTION_MS, LONG, "600000", "log.*", low=-2),
+        "Time that log files, with batches as sent, stay beside tables; -2: the default, -1: as long as tables.",
     ),
-    Config(
-        name=MAX_COMPACTION_LAG_MS,
-        type=LONG,
-        default=str(LONG_MAX),
-        low=1,
-        synonym="log.cleaner.max.compaction.lag.ms",
-        about="Longest time that a record stays uncompacted.",
+    (
+        _ineffective(MAX_COMPACTION_LAG_MS, LONG, str(LONG_MAX), "log.cleaner.*", low=1),
+        "Longest time that a record stays uncompacted.",
     ),
-    Config(
-        name=MAX_MESSAGE_BYTES,
-        type=INT,
-        default="1048588",
-        low=0,
-        acts=True,
-        synonym="message.max.bytes",
-        about="Largest batch that is taken, in bytes as it is sent, up to the brokers' own frame_bytes_max.",
+    (
+        Config(MAX_MESSAGE_BYTES, INT, "1048588", "message.max.bytes", low=0),
+        "Largest accepted batch, in bytes as sent, up to the brokers' frame_bytes_max.",
     ),
-    Config(
-        name="message.timestamp.after.max.ms",
-        type=LONG,
-        default="3600000",
-        low=0,
-        acts=True,
-        synonym="log.message.timestamp.after.max.ms",
-        about="How far a record's time may be ahead of the broker's.",
+    (
+        Config("message.timestamp.after.max.ms", LONG, "3600000", "log.*", low=0),
+        "Limit on a record's time after the broker's clock.",
     ),
-    Config(
-        name="message.timestamp.before.max.ms",
-        type=LONG,
-        default=str(LONG_MAX),
-        low=0,
-        acts=True,
-        synonym="log.message.timestamp.before.max.ms",
-        about="How far a record's time may be behind the broker's.",
+    (
+        Config("message.timestamp.before.max.ms", LONG, str(LONG_MAX), "log.*", low=0),
+        "Limit on a record's time before the broker's clock.",
     ),
-    Config(
-        name="message.timestamp.type",
-        type=STRING,
-        default="CreateTime",
-        only=("CreateTime", "LogAppendTime"),
-        acts=True,
-        synonym="log.message.timestamp.type",
-        about="Whether a record has the time that its producer gave, or that of the broker.",
+    (
+        Config("message.timestamp.type", STRING, "CreateTime", "log.*", only=("CreateTime", "LogAppendTime")),
+        "Source of a record's time: its producer or the broker.",
     ),
-    Config(
-        name="min.cleanable.dirty.ratio",
-        type=DOUBLE,
-        default="0.5",
-        low=0,
-        high=1,
-        synonym="log.cleaner.min.cleanable.ratio",
-        about="Share of records not compacted yet at which compaction begins.",
+    (
+        _ineffective("min.cleanable.dirty.ratio", DOUBLE, "0.5", "log.cleaner.min.cleanable.ratio", low=0, high=1),
+        "Share of records not compacted yet at which compaction begins.",
     ),
-    Config(
-        name=MIN_COMPACTION_LAG_MS,
-        type=LONG,
-        default="0",
-        low=0,
-        synonym="log.cleaner.min.compaction.lag.ms",
-        about="Shortest time that a record stays uncompacted.",
+    (
+        _ineffective(MIN_COMPACTION_LAG_MS, LONG, "0", "log.cleaner.*", low=0),
+        "Shortest time that a record stays uncompacted.",
     ),
-    Config(
-        name=MIN_INSYNC_REPLICAS,
-        type=INT,
-        default="1",
-        low=1,
-        acts=True,
-        synonym="min.insync.replicas",
-        about="At most the topic's replicas. A partition with fewer takes no batch whose producer waits for all.",
+    (
+        Config(MIN_INSYNC_REPLICAS, INT, "1", "*", low=1),
+        "A partition with fewer replicas rejects batches with acks=all. At most the topic's replicas.",
     ),
-    Config(
-        name="preallocate",
-        type=BOOLEAN,
-        default="false",
-        synonym="log.preallocate",
-        about="Whether files get their space before they are written.",
+    (
+        _ineffective("preallocate", BOOLEAN, "false", "log.*"),
+        "Whether files get their space before they are written.",
     ),
-    Config(
-        name="remote.log.copy.disable",
-        type=BOOLEAN,
-        default="false",
-        about="Whether nothing more is copied to remote storage.",
+    (
+        _ineffective("remote.log.copy.disable", BOOLEAN, "false", "*"),
+        "Whether copying to remote storage has stopped.",
     ),
-    Config(
-        name="remote.log.delete.on.disable",
-        type=BOOLEAN,
-        default="false",
-        about="Whether what is in remote storage goes when that is turned off.",
+    (
+        _ineffective("remote.log.delete.on.disable", BOOLEAN, "false", "*"),
+        "Whether disabling remote storage deletes its content.",
     ),
-    Config(
-        name="remote.storage.enable",
-        type=BOOLEAN,
-        default="false",
-        only=("false",),
-        about="Tiered storage of Kafka, which there is not; all records are in the shared storage anyway.",
+    (
+        _ineffective("remote.storage.enable", BOOLEAN, "false", "*", only=("false",)),
+        "Kafka's tiered storage, which is not supported; all records are in the shared storage anyway.",
     ),
-    Config(
-        name=RETENTION_BYTES,
-        type=LONG,
-        default="-1",
-        low=-1,
-        acts=True,
-        synonym="log.retention.bytes",
-        about="Size of a partition beyond which the oldest records go; -1: no bound. Counted over all partitions.",
+    (
+        Config(RETENTION_BYTES, LONG, "-1", "log.*", low=-1),
+        "Size of a partition above which the oldest records go; -1: no limit. Counted over all partitions.",
     ),
-    Config(
-        name=RETENTION_MS,
-        type=LONG,
-        default="-1",
-        low=-1,
-        acts=True,
-        synonym="log.retention.ms",
-        about="How long records are kept; -1: for ever. 0 counts as 1.",
+    (
+        Config(RETENTION_MS, LONG, "-1", "log.*", low=-1),
+        "Time that records are kept; -1: no limit. 0 counts as 1.",
     ),
-    Config(
-        name=SEGMENT_BYTES,
-        type=INT,
-        default="1073741824",
-        low=1 << 20,
-        acts=True,
-        synonym="log.segment.bytes",
-        about="Size at which a log file ends and becomes a table, up to the brokers' own log_roll_bytes.",
+    (
+        Config(SEGMENT_BYTES, INT, "1073741824", "log.*", low=1 << 20),
+        "Size at which a log file is sealed and becomes a table, up to the brokers' log_roll_bytes.",
     ),
-    Config(
-        name="segment.index.bytes",
-        type=INT,
-        default="10485760",
-        low=4,
-        synonym="log.index.size.max.bytes",
-        about="Size of the offset index of a file.",
+    (
+        _ineffective("segment.index.bytes", INT, "10485760", "log.index.size.max.bytes", low=4),
+        "Size of the offset index of a file.",
     ),
-    Config(
-        name="segment.jitter.ms",
-        type=LONG,
-        default="0",
-        low=0,
-        synonym="log.roll.jitter.ms",
-        about="How far the ends of log files are spread in time.",
+    (
+        _ineffective("segment.jitter.ms", LONG, "0", "log.roll.jitter.ms", low=0),
+        "Spread of the sealing times of log files.",
     ),
-    Config(
-        name=SEGMENT_MS,
-        type=LONG,
-        default="600000",
-        low=1,
-        acts=True,
-        synonym="log.roll.ms",
-        about="Age at which a log file ends and becomes a table, if it holds anything.",
+    (
+        Config(SEGMENT_MS, LONG, "600000", "log.roll.ms", low=1),
+        "Age at which a log file that is not empty is sealed and becomes a table.",
     ),
-    Config(
-        name="unclean.leader.election.enable",
-        type=BOOLEAN,
-        default="false",
-        synonym="unclean.leader.election.enable",
-        about="Whether a replica that lacks records may lead; none ever does here.",
+    (
+        _ineffective("unclean.leader.election.enable", BOOLEAN, "false", "*"),
+        "Whether a replica that lacks records may lead; here it never does.",
     ),
-    Config(
-        name=AUTO_COMPACT,
-        type=BOOLEAN,
-        default="false",
-        acts=True,
-        about="true: brokers merge small Parquet files into larger ones. It has nothing to do with cleanup.policy.",
+    (
+        Config(AUTO_COMPACT, BOOLEAN, "false", "*"),
+        "true: brokers merge small Parquet files into larger ones. Independent of cleanup.policy.",
     ),
-    Config(
-        name=DURABILITY,
-        type=STRING,
-        default="",
-        only=tuple(Durability),
-        acts=True,
-        about="replicated: a record counts once every replica holds it. stored: once it is fsynced.",
+    (
+        Config(DURABILITY, STRING, "", "*", only=tuple(Durability)),
+        "replicated: a record is acknowledged once every replica holds it. stored: once it is flushed.",
     ),
-    Config(
-        name=SCALING,
-        type=STRING,
-        default=Scaling.FIXED,
-        only=(Scaling.FIXED,),
-        acts=True,
-        about="fixed: a partition is a segment, which is never split nor merged.",
+    (
+        Config(SCALING, STRING, Scaling.FIXED, "*", only=(Scaling.FIXED,)),
+        "fixed: a partition is a segment that is never split or merged.",
     ),
 )
 
-TOPIC_CONFIGS: Mapping[str, Config] = {config.name: config for config in sorted(_CONFIGS, key=lambda c: c.name)}
+TOPIC_CONFIGS: Mapping[str, Config] = {
+    config.name: replace(config, about=about) for config, about in sorted(_CONFIGS, key=lambda entry: entry[0].name)
+}

@@ -1,4 +1,4 @@
-"""One config of Kafka: its name, its type, which texts are values of it, and what is told of it."""
+"""A Kafka config: its name, type, allowed values and description."""
 
 import math
 import re
@@ -10,20 +10,20 @@ from seaweedmq.errors import InvalidArgument
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 VALUE_LENGTH_MAX = 1_024
-"""Characters. Lists of throttled replicas may be long; they have no effect here."""
+"""Characters of a value. Lists of throttled replicas may be long; they have no effect here."""
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 
 
 class InvalidConfig(InvalidArgument):
-    """No config has this name, or it can not have this value: Kafka's INVALID_CONFIG."""
+    """An unknown config name, or a value that the config does not allow: Kafka's INVALID_CONFIG."""
 
 
 class ConfigMisnamed(InvalidConfig):
-    """A request does not say one thing of a config, whatever its name and value: Kafka's INVALID_REQUEST."""
+    """A contradictory request for a config, regardless of its name and value: Kafka's INVALID_REQUEST."""
 
 
 class ConfigType(IntEnum):
-    """As Kafka's DescribeConfigs numbers them."""
+    """A type of Kafka's DescribeConfigs, in Kafka's numbers."""
 
     BOOLEAN = 1
     STRING = 2
@@ -35,45 +35,50 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, as Kafka numbers it."""
+    """The source of a value, in Kafka's numbers."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Config:
     """One entry of the table."""
 
     name: str
     type: ConfigType
     default: str
-    about: str
-    """One line for who asks what it does."""
-    acts: bool = False
-    """Whether it changes anything here. One that does not is kept and shown: tools set it, and read it again."""
+    source: str
+    """Name of the broker's config that provides the default in Kafka; ``*`` stands for this config's name."""
+    acts: bool = True
+    """Whether it has an effect here. Others are kept and shown: tools set them, and read them again."""
     low: float = -math.inf
     high: float = math.inf
     besides: int | None = None
-    """A number that is allowed though it is outside of ``low`` to ``high``."""
+    """Allowed number outside of ``low`` to ``high``."""
     form: str = ""
-    """A regular expression that the items of a list match, with commas between them. Empty: any."""
+    """Regular expression that the items of a list match, separated by commas. Empty: any."""
     only: tuple[str, ...] = ()
-    """Texts that are allowed, of a list: as its items. Empty: any."""
-    synonym: str | None = None
-    """Name of the broker's config that gives the default in Kafka."""
+    """Allowed texts, or items of a list. Empty: any."""
+    about: str = ""
+    """Description in one line."""
+
+    @property
+    def synonym(self) -> str:
+        """Name of the broker's config that provides the default in Kafka, or else this name."""
+        return self.source.replace("*", self.name)
 
     @property
     def documentation(self) -> str:
-        """What Kafka's tools show of it."""
+        """The description that Kafka's tools show."""
         return self.about if self.acts else f"{self.about} Kept and shown, without effect in SeaweedMQ."
 
     def parsed(self, value: str | None) -> str:
-        """The text of a value as it is kept.
+        """Return the text of a value as it is kept.
 
         Raises:
-            InvalidConfig: it is none of this config.
+            InvalidConfig: If the config does not allow the value.
         """
         if value is None:
             raise InvalidConfig(f"config {self.name} has no value: give one, or delete the config for its default")
@@ -127,7 +132,7 @@ def _number(text: str) -> float | None:
 
 
 def items_of(value: str) -> list[str]:
-    """The items of a list's value; none of an empty one."""
+    """Return the items of a list's value; none for an empty one."""
     return [item.strip() for item in value.split(",") if item.strip()]
 
 
@@ -142,7 +147,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A config as it is told to Kafka's clients."""
+    """A config in a reply to Kafka clients."""
 
     name: str
     value: str
@@ -151,4 +156,4 @@ class Described:
     documentation: str
     read_only: bool = False
     synonyms: tuple[Synonym, ...] = ()
-    """What gives the value first, then what would without it."""
+    """Sources of the value in order of precedence."""

@@ -10,21 +10,25 @@ NO_OFFSET = -1
 
 
 class EpochEnd(NamedTuple):
-    """The last records of an epoch."""
+    """The end of an epoch."""
 
     epoch: int
     end_offset: int
-    """Offset after them."""
+    """Offset after its last record."""
 
 
 def end_of_epoch(lineage: Sequence[Segment], high_watermark: int, epoch: int) -> EpochEnd:
-    """Where the largest epoch ended that is not above the one asked for. Kafka's ``LeaderEpochFileCache.endOffsetFor``.
+    """Return the end of the largest epoch that is not above the requested one.
+
+    It follows Kafka's ``LeaderEpochFileCache.endOffsetFor``.
 
     Args:
-        lineage: the segments of a partition, the oldest first, the open one last.
-        high_watermark: of the open one, which is the end as consumers see it.
+        lineage: Segments of a partition, the oldest first, the open one last.
+        high_watermark: High watermark of the open segment, which is the end that consumers see.
+        epoch: Requested epoch.
 
-    ``NO_EPOCH`` and ``NO_OFFSET``: the epoch is above the present one, or none.
+    Returns:
+        The end; ``NO_EPOCH`` and ``NO_OFFSET`` if the epoch is negative or above the present one.
     """
     current = lineage[-1]
     if epoch > current.id or epoch < 0:
@@ -34,13 +38,13 @@ def end_of_epoch(lineage: Sequence[Segment], high_watermark: int, epoch: int) ->
     following = next(s for s in lineage if s.id > epoch)
     earlier = [s for s in lineage if s.id <= epoch]
     if not earlier:
-        # Kafka: an epoch before the first one that is known ends where that one begins
+        # Kafka: an epoch before the first known one ends where that one begins
         return EpochEnd(epoch, following.start_offset)
     return EpochEnd(earlier[-1].id, following.start_offset)
 
 
 def epoch_of(lineage: Sequence[Segment], offset: int) -> int:
-    """The epoch in which the record at an offset was written; the present one of an offset yet to come."""
+    """Return the epoch of the record at an offset; the present one for a future offset."""
     for segment in lineage:
         if segment.end_offset is not None and segment.start_offset <= offset < segment.end_offset:
             return segment.id

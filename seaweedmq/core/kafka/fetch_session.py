@@ -1,6 +1,6 @@
-"""Fetch sessions (KIP-227): a consumer names its partitions once, then only what changes, and hears of what changed.
+"""Fetch sessions (KIP-227): a consumer names its partitions once, then only changes, and receives only changes.
 
-A session is a list of partitions that both sides know, and a count of requests that tells whether they know the same.
+A session is a list of partitions that both sides know. Its epoch counts requests and shows whether both know the same.
 """
 
 from collections import OrderedDict
@@ -10,12 +10,15 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 SESSIONS_MAX = 1_000
-"""Of one broker. Beyond it the longest unused one goes, if it was unused for so long ..."""
+"""Sessions of one broker. Beyond it the least recently used one is closed, if unused for ``UNUSED_S``."""
 UNUSED_S = 120.0
-"""... as Kafka's ``min.incremental.fetch.session.eviction.ms``; else a consumer fetches without a session."""
+"""Shortest unused time of a closed session, in seconds, as Kafka's ``min.incremental.fetch.session.eviction.ms``.
+Without one to close, a consumer fetches without a session.
+"""
 PARTITIONS_MAX = 200_000
-"""Of all sessions of one broker together, some 400 bytes each. Who asks for more of them than there are left fetches
-without a session."""
+"""Partitions of all sessions of one broker, some 400 bytes each. A consumer that requests more than are left fetches
+without a session.
+"""
 FINAL_EPOCH = -1
 FIRST_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
@@ -25,32 +28,35 @@ PartitionKey: TypeAlias = tuple[str | bytes, int]
 """Topic, by name or id as the consumer names it, and partition."""
 
 
-class Wanted(NamedTuple):
-    """What a consumer wants of one partition."""
+class RequestedPartition(NamedTuple):
+    """A consumer's request for one partition."""
 
     offset: int
     bytes_max: int
     leader_epoch: int
-    """-1: it does not say."""
+    """Leader epoch that the consumer knows; -1: unknown."""
 
 
-class Told(NamedTuple):
-    """What a consumer was told of one partition besides records."""
+class SentPartition(NamedTuple):
+    """The last sent state of one partition, besides records."""
 
     high_watermark: int
     log_start: int
 
 
 class SessionProblem(Enum):
-    """Why a request is refused as a whole. The consumer begins anew."""
+    """The reason why a whole request is rejected.
 
-    UNKNOWN = "there is no such fetch session (any more)"
-    EPOCH = "another request of the fetch session was expected"
-    NAMING = "the fetch session names topics by ids, and the request by names, or the other way round"
+    The consumer then begins a new session.
+    """
+
+    UNKNOWN = "there is no such fetch session: begin a new one"
+    EPOCH = "the request is not the next one of the fetch session: begin a new one"
+    NAMING = "the fetch session and the request differ in naming topics by ids or names: begin a new one"
 
 
-class SessionRefused(Exception):
-    """See ``problem``."""
+class SessionRejected(Exception):
+    """A request that does not match its session, see ``problem``."""
 
     def __init__(self, problem: SessionProblem) -> None:
         super().__init__(problem.value)
@@ -63,43 +69,51 @@ class _Session:
     next_epoch: int
     used_at: float
     by_id: bool
-    """How its requests name topics."""
-    partitions: "OrderedDict[PartitionKey, Wanted]"
-    """In the order in which they get their share: who got records goes to the end."""
-    told: dict[PartitionKey, Told]
+    """Whether its requests name topics by ids."""
+    partitions: "OrderedDict[PartitionKey, RequestedPartition]"
+    """Partitions in the order of service: one whose records were sent moves to the end."""
+    sent: dict[PartitionKey, SentPartition]
 
 
 class Exchange:
     """One request and its reply."""
 
-    def __init__(self, partitions: Mapping[PartitionKey, Wanted], session: _Session | None, *, is_full: bool) -> None:
+    def __init__(
+        self, partitions: Mapping[PartitionKey, RequestedPartition], session: _Session | None, *, is_full: bool
+    ) -> None:
         self.partitions = partitions
-        """All that is wanted, in the order of service."""
+        """All requested partitions, in the order of service."""
         self._session = session
         self._is_full = is_full
 
     @property
     def session_id(self) -> int:
-        """Of the reply."""
+        """The session id of the reply."""
         return NO_SESSION if self._session is None else self._session.id
 
-    def settle(self, key: PartitionKey, told: Told, *, has_records: bool, has_error: bool) -> bool:
-        """Whether the reply has to name the partition. What it names counts as told."""
+    def settle(self, key: PartitionKey, sent: SentPartition, *, has_records: bool, has_error: bool) -> bool:
+        """Return whether the reply must include the partition.
+
+        Its state then counts as sent.
+        """
         session = self._session
         if session is None:
             return True
-        changed = session.told.get(key) != told
+        changed = session.sent.get(key) != sent
         if has_records:
             session.partitions.move_to_end(key)
         if has_error:
-            session.told.pop(key, None)  # said anew next time
+            session.sent.pop(key, None)  # sent again next time
         else:
-            session.told[key] = told
+            session.sent[key] = sent
         return self._is_full or has_records or has_error or changed
 
 
 class FetchSessions:
-    """The sessions of one broker. ``new_id`` gives random positive numbers of 31 bits."""
+    """The sessions of one broker.
+
+    ``new_id`` returns random positive numbers of 31 bits.
+    """
 
     def __init__(
         self, new_id: Callable[[], int], limit: int = SESSIONS_MAX, partitions_max: int = PARTITIONS_MAX
@@ -108,7 +122,7 @@ class FetchSessions:
         self._limit = limit
         self._partitions_left = partitions_max
         self._sessions: OrderedDict[int, _Session] = OrderedDict()
-        """The longest unused first."""
+        """Sessions by id, the least recently used first."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -117,17 +131,21 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        wanted: Mapping[PartitionKey, Wanted],
+        wanted: Mapping[PartitionKey, RequestedPartition],
         forgotten: Iterable[PartitionKey],
         now: float,
         *,
         by_id: bool = False,
     ) -> Exchange:
-        """Resolve a request to all partitions that it wants, those of its session included.
+        """Resolve a request to all requested partitions, also those of its session.
 
         Args:
-            wanted: partitions that the request names; not to be changed afterwards.
-            by_id: whether the request names topics by their ids.
+            session_id: Session of the request; 0 for none.
+            epoch: Epoch of the request; 0 opens a session, -1 closes it.
+            wanted: Partitions that the request names; the caller must not change it afterwards.
+            forgotten: Partitions to remove from the session.
+            now: Seconds on a steady clock.
+            by_id: Whether the request names topics by their ids.
 
         Raises:
             SessionRefused: If its session does not exist, expects another epoch, or names topics in the other way.
@@ -138,26 +156,26 @@ class FetchSessions:
             return Exchange(wanted, session, is_full=True)
         session = self._sessions.get(session_id)
         if session is None:
-            raise SessionRefused(SessionProblem.UNKNOWN)
+            raise SessionRejected(SessionProblem.UNKNOWN)
         if epoch != session.next_epoch:
-            raise SessionRefused(SessionProblem.EPOCH)
+            raise SessionRejected(SessionProblem.EPOCH)
         if by_id != session.by_id:
-            raise SessionRefused(SessionProblem.NAMING)
+            raise SessionRejected(SessionProblem.NAMING)
         session.next_epoch = epoch_after(epoch)
         session.used_at = now
         self._sessions.move_to_end(session_id)
         before = len(session.partitions)
         for key in forgotten:
             session.partitions.pop(key, None)
-            session.told.pop(key, None)
+            session.sent.pop(key, None)
         session.partitions.update(wanted)
         self._partitions_left -= len(session.partitions) - before
         if self._partitions_left < 0:
             self._close(session_id)
-            raise SessionRefused(SessionProblem.UNKNOWN)
+            raise SessionRejected(SessionProblem.UNKNOWN)
         return Exchange(OrderedDict(session.partitions), session, is_full=False)
 
-    def _open(self, wanted: Mapping[PartitionKey, Wanted], now: float, by_id: bool) -> _Session | None:
+    def _open(self, wanted: Mapping[PartitionKey, RequestedPartition], now: float, by_id: bool) -> _Session | None:
         if len(self._sessions) >= self._limit:
             oldest = next(iter(self._sessions.values()))
             if now - oldest.used_at < UNUSED_S:
@@ -180,5 +198,5 @@ class FetchSessions:
 
 
 def epoch_after(epoch: int) -> int:
-    """That of the request that follows."""
+    """Return the epoch of the next request."""
     return FIRST_EPOCH + 1 if epoch == EPOCH_MAX else epoch + 1

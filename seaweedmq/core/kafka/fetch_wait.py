@@ -1,7 +1,7 @@
-"""The end of a long poll, decided as Apache Kafka's ``DelayedFetch`` does: by comparing sizes, without reading.
+"""The end of a long poll, by the rule of Apache Kafka's ``DelayedFetch``: compare sizes, without reading.
 
-A partition counts with what lies between the consumer's offset and the high watermark, at most with what its share of
-the reply may hold. Counting whole batches that fit instead would wait out every poll that asks for as much as fits.
+A partition counts the bytes between the consumer's offset and the high watermark, at most its share of the reply.
+Counting whole batches that fit instead would wait out every poll that requests as much as fits.
 """
 
 from typing import Generic, TypeVar
@@ -10,13 +10,14 @@ Key = TypeVar("Key")
 
 
 class FetchWait(Generic[Key]):
-    """The bytes that a Fetch could be sent by now, against those that it waits for."""
+    """The bytes that a Fetch could return by now, compared with the bytes that it waits for."""
 
     def __init__(self, bytes_min: int, reply_bytes_max: int) -> None:
-        """
+        """Create the wait of one request.
+
         Args:
-            bytes_min: what the client asks for at least.
-            reply_bytes_max: what may be sent at all; no more is waited for.
+            bytes_min: Lowest size of the reply that the client requests.
+            reply_bytes_max: Largest reply; the wait never exceeds it.
         """
         self._wanted = min(bytes_min, reply_bytes_max)
         self._readable: dict[Key, int] = {}
@@ -24,10 +25,10 @@ class FetchWait(Generic[Key]):
 
     @property
     def is_enough(self) -> bool:
-        """Whether the reply is worth to be sent."""
+        """Whether the reply is large enough to send."""
         return self._total >= self._wanted
 
     def count(self, partition: Key, readable_bytes: int) -> None:
-        """A partition has this much for the consumer, in the place of what was counted for it before."""
+        """Replace the bytes counted for a partition."""
         self._total += readable_bytes - self._readable.get(partition, 0)
         self._readable[partition] = readable_bytes

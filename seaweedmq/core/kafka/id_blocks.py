@@ -1,6 +1,6 @@
-"""Ids for Kafka's producers: a counter that all brokers share gives blocks of them, a broker gives those one by one.
+"""Ids for Kafka producers: brokers reserve blocks from a shared counter and assign ids one by one.
 
-An id is given once, to one producer. What is left of a block when its broker ends is never given.
+An id is assigned once, to one producer. The rest of a block is never assigned when its broker ends.
 """
 
 from collections.abc import Collection
@@ -12,35 +12,35 @@ BLOCK_IDS = 1_000
 
 
 class IdBlock:
-    """The ids that one broker may give."""
+    """The ids that one broker may assign."""
 
     def __init__(self) -> None:
         self._left = iter(range(0))
 
     def take(self) -> int | None:
-        """The next id; None if a new block is needed."""
+        """Return the next id; None if a new block is needed."""
         return next(self._left, None)
 
     def refill(self, block: range) -> None:
-        """Go on with a block that the counter gave."""
+        """Continue with a new block from the counter."""
         self._left = iter(block)
 
 
 def next_block(counter: int | None, claimed: Collection[int] = ()) -> range:
-    """Return the block to take from the counter, which is to stand at the end of the block afterwards.
+    """Return the block to reserve; the counter must then be set to its end.
 
     Args:
-        counter: the first id that was not given by it; None: it was never used.
-        claimed: first ids of the blocks that the storage shows to be taken. The counter may have been set back.
+        counter: First id that the counter has not reserved; None: it was never used.
+        claimed: First ids of the blocks that claims in the storage reserve. The counter may have been set back.
 
     Raises:
-        ResourceExhausted: there is nothing left.
+        ResourceExhausted: If no ids are left.
     """
     first = KAFKA_PRODUCERS.start if counter is None else counter
     if claimed:
         first = max(first, max(claimed) + BLOCK_IDS)
     if first + BLOCK_IDS > KAFKA_PRODUCERS.stop:
         raise ResourceExhausted(
-            f"all {len(KAFKA_PRODUCERS):,} ids for Kafka's producers were given: only a new cluster has others"
+            f"all {len(KAFKA_PRODUCERS):,} ids for Kafka producers are used up: create a new cluster"
         )
     return range(first, first + BLOCK_IDS)

@@ -1,29 +1,29 @@
-"""Numbers for the addresses of brokers, which they keep over restarts."""
+"""Permanent node ids for the addresses of brokers."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
 from seaweedmq.errors import ResourceExhausted
-from seaweedmq.model.kafka_nodes import NODE_ID_MAX, NODES_MAX, NodeTable
+from seaweedmq.model.kafka.nodes import NODE_ID_MAX, NODES_MAX, NodeTable
 
 
 def with_nodes(
     table: NodeTable, addresses: Sequence[str], live: Collection[str], claimed: Mapping[int, str] | None = None
 ) -> NodeTable:
-    """The table with a number for each of ``addresses``; the same if it has them all.
+    """Return the table with a node id for each of ``addresses``; unchanged if it has them all.
 
-    Beyond ``NODES_MAX`` the oldest numbers are forgotten whose addresses are not ``live``: nobody is there.
+    Beyond ``NODES_MAX`` it drops the lowest ids whose addresses are not ``live``.
 
     Args:
-        table: as etcd has it.
-        addresses: to be numbered.
-        live: addresses whose numbers stay.
-        claimed: numbers that the storage shows to be taken, with the address of each: a table that was restored, or
-            begins again, does not know them. An address gets the number back that it claimed.
+        table: Table in etcd.
+        addresses: Addresses that need an id.
+        live: Addresses whose ids stay.
+        claimed: Ids that claims in the storage reserve, with their addresses. A restored or new table does not contain
+            them. An address gets its claimed id back.
 
     Raises:
-        ResourceExhausted: more live than there may be, or all numbers are used up.
+        ResourceExhausted: If too many addresses are live, or all ids are used up.
     """
     new = sorted(set(addresses) - table.ids.keys())
     if not new:
@@ -42,5 +42,5 @@ def with_nodes(
     for _, address in gone[: max(0, len(ids) - NODES_MAX)]:
         del ids[address]
     if len(ids) > NODES_MAX:
-        raise ResourceExhausted(f"{len(ids)} brokers serve Kafka's clients: there may be {NODES_MAX}")
+        raise ResourceExhausted(f"{len(ids)} brokers serve Kafka clients, at most {NODES_MAX} may: run fewer")
     return replace(table, ids=ids, next_id=next_id)

@@ -1,6 +1,6 @@
-"""Topics in terms of Kafka's configs: what is set of one, what it comes to, and how it changes.
+"""Topics in terms of Kafka's configs: set values, effective values, and changes.
 
-What SeaweedMQ has a field for is kept there, whoever set it; everything else in ``Topic.configs``, as it was set.
+A setting with a field in SeaweedMQ is kept there; ``Topic.configs`` has all others, as they were set.
 """
 
 from collections import Counter
@@ -40,13 +40,13 @@ from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, Topic
 from seaweedmq.model.topic_settings import Configs, check_configs
 
 MS_PER_S = 1_000
-FOR_EVER = "-1"
+UNLIMITED = "-1"
 _FIELDS = (RETENTION_MS, RETENTION_BYTES, DURABILITY, SCALING)
-"""What is kept in fields of the topic."""
+"""Configs that are kept in fields of the topic."""
 
 
 class AlterOp(IntEnum):
-    """What IncrementalAlterConfigs does to a config, as Kafka numbers it."""
+    """The operation of IncrementalAlterConfigs on a config, in Kafka's numbers."""
 
     SET = 0
     DELETE = 1
@@ -64,7 +64,11 @@ class Alteration:
 
 
 def config_named(name: str) -> Config:
-    """The config of this name. Raises InvalidConfig."""
+    """Return the config of this name.
+
+    Raises:
+        InvalidConfig: If there is no such config.
+    """
     config = TOPIC_CONFIGS.get(name)
     if config is None:
         raise InvalidConfig(f"there is no topic config {name[:100]!r}: use a name of Apache Kafka 4.1 or seaweedmq.*")
@@ -72,14 +76,14 @@ def config_named(name: str) -> Config:
 
 
 def parse_configs(configs: Mapping[str, str | None], *, replicas: int) -> dict[str, str]:
-    """The configs as they are kept.
+    """Return the configs as they are kept.
 
     Args:
-        configs: what a client sent. None is no value.
-        replicas: how many the topic has.
+        configs: Values from a client. None means no value.
+        replicas: Replicas of the topic.
 
     Raises:
-        InvalidConfig: a name is none, or a value is not allowed, or two do not go together.
+        InvalidConfig: If a name is unknown, a value is not allowed, or two values contradict each other.
     """
     parsed = {name: config_named(name).parsed(value) for name, value in configs.items()}
     _check_together(parsed, replicas)
@@ -90,13 +94,13 @@ def _check_together(configs: Mapping[str, str], replicas: int) -> None:
     insync = _whole(configs, MIN_INSYNC_REPLICAS, 1)
     if insync > replicas:
         raise InvalidConfig(
-            f"config {MIN_INSYNC_REPLICAS} is {insync}, and the topic has {replicas} replicas: nothing could ever be "
-            "produced, give as many at most"
+            f"config {MIN_INSYNC_REPLICAS} is {insync}, and the topic has {replicas} replicas, so nothing could be "
+            "produced: give at most as many"
         )
     lag, lag_max = _whole(configs, MIN_COMPACTION_LAG_MS, 0), _whole(configs, MAX_COMPACTION_LAG_MS, LONG_MAX)
     if lag > lag_max:
         raise InvalidConfig(
-            f"config {MIN_COMPACTION_LAG_MS} is {lag}: give {MAX_COMPACTION_LAG_MS} ({lag_max}) at most"
+            f"config {MIN_COMPACTION_LAG_MS} is {lag}: give at most {MAX_COMPACTION_LAG_MS}, which is {lag_max}"
         )
     try:
         check_configs(_without_fields(configs), replicas)
@@ -105,7 +109,7 @@ def _check_together(configs: Mapping[str, str], replicas: int) -> None:
 
 
 def _whole(configs: Mapping[str, str], name: str, default: int) -> int:
-    """SeaweedMQ's own tools set texts of any kind where a config does not act."""
+    """Return a whole number, or the default: SeaweedMQ's own tools set any text where a config has no effect."""
     try:
         return int(configs.get(name, default))
     except ValueError:
@@ -113,7 +117,7 @@ def _whole(configs: Mapping[str, str], name: str, default: int) -> int:
 
 
 def spec_of(name: TopicName, *, partitions: int, replicas: int, configs: Mapping[str, str]) -> TopicSpec:
-    """A topic with these configs, which are parsed."""
+    """Return the spec of a topic with these parsed configs."""
     retention_bytes = _total_bytes(configs, partitions)
     return TopicSpec(
         name=name,
@@ -128,15 +132,17 @@ def spec_of(name: TopicName, *, partitions: int, replicas: int, configs: Mapping
 
 
 def change_of(topic: Topic, configs: Mapping[str, str], *, partitions: int | None = None) -> TopicChange:
-    """What makes these, which are parsed, all the configs that are set of the topic.
+    """Return the change that makes these parsed configs all the set configs of the topic.
 
     Args:
-        partitions: how many there are to be; a bound on each then is one on so many.
+        topic: The topic.
+        configs: All configs after the change.
+        partitions: New number of partitions; the limit per partition is multiplied by it.
     """
     count = partitions or partitions_of(topic)
     return TopicChange(
         partitions=partitions,
-        durability=Durability(configs.get(DURABILITY, usual_durability(topic.replicas))),
+        durability=Durability(configs.get(DURABILITY, default_durability(topic.replicas))),
         scaling=Scaling(configs[SCALING]) if SCALING in configs else None,
         retention_s=_retention_s(configs),
         retention_bytes=_total_bytes(configs, count),
@@ -145,24 +151,24 @@ def change_of(topic: Topic, configs: Mapping[str, str], *, partitions: int | Non
 
 
 def partitions_of(topic: Topic | TopicSpec) -> int:
-    """How many Kafka's clients see, or would, did they see it."""
+    """Return the number of partitions that Kafka clients see, or would see if the topic were visible."""
     return topic.partitions or (topic.segments_min if isinstance(topic, Topic) else topic.segments)
 
 
-def usual_durability(replicas: int) -> Durability:
-    """Of a topic of which nothing else is asked for."""
+def default_durability(replicas: int) -> Durability:
+    """Return the default durability of a topic."""
     return Durability.STORED if replicas == 1 else Durability.REPLICATED
 
 
 def _retention_s(configs: Mapping[str, str]) -> float:
-    """0 for no limit. Kafka removes everything at 0, and nothing at -1."""
-    retention_ms = int(configs.get(RETENTION_MS, FOR_EVER))
+    """Return the retention, 0 for no limit. Kafka removes everything at 0, and nothing at -1."""
+    retention_ms = int(configs.get(RETENTION_MS, UNLIMITED))
     return 0.0 if retention_ms < 0 else max(retention_ms, 1) / MS_PER_S
 
 
 def _total_bytes(configs: Mapping[str, str], partitions: int) -> int:
-    """0 for no limit."""
-    each = int(configs.get(RETENTION_BYTES, FOR_EVER))
+    """Return the limit of the whole topic, 0 for no limit."""
+    each = int(configs.get(RETENTION_BYTES, UNLIMITED))
     return 0 if each < 0 else max(each, 1) * partitions
 
 
@@ -171,31 +177,31 @@ def _without_fields(configs: Mapping[str, str]) -> Configs:
 
 
 def configs_of(topic: Topic | TopicSpec) -> dict[str, str]:
-    """What is set of a topic, in one way or the other, by name."""
+    """Return the set configs of a topic by name, from its fields and its settings by name."""
     configs = dict(topic.configs)
     if topic.retention_s is not None:
-        # As it was written: times a thousand a float of 2^42 seconds and more is another millisecond.
+        # Decimal of the text: a float of 2^42 seconds and more, times a thousand, gives another millisecond.
         configs[RETENTION_MS] = str(max(1, round(Decimal(repr(topic.retention_s)) * MS_PER_S)))
     if topic.retention_bytes is not None:
         configs[RETENTION_BYTES] = str(max(1, topic.retention_bytes // partitions_of(topic)))
-    if topic.durability not in (None, usual_durability(topic.replicas)):
+    if topic.durability not in (None, default_durability(topic.replicas)):
         configs[DURABILITY] = str(topic.durability)
     return dict(sorted(configs.items()))
 
 
 def altered_configs(topic: Topic, steps: Sequence[Alteration]) -> dict[str, str]:
-    """What is set of a topic after these steps.
+    """Return the set configs of a topic after these steps.
 
     Raises:
-        InvalidConfig: a step is not allowed, or a config is named twice.
+        InvalidConfig: If a step is not allowed, or names a config twice.
     """
     configs = configs_of(topic)
     times = Counter(step.name for step in steps)
     if twice := sorted(name for name, named in times.items() if named > 1):
-        raise ConfigMisnamed(f"config {twice[0]} is changed twice in one request: say once what it is to be")
+        raise ConfigMisnamed(f"config {twice[0]} is changed twice in one request: change it once")
     for step in steps:
         if step.op == AlterOp.DELETE:
-            configs.pop(step.name, None)  # by any name: what another version knew can be taken away
+            configs.pop(step.name, None)  # any name: another version may have set an unknown one
             continue
         config = config_named(step.name)
         if step.value is None:
@@ -212,7 +218,7 @@ def altered_configs(topic: Topic, steps: Sequence[Alteration]) -> dict[str, str]
 
 def _with_items(config: Config, value: str, step: Alteration) -> str:
     if config.type is not ConfigType.LIST:
-        raise InvalidConfig(f"config {config.name} is no list: set it, nothing is appended to it or taken from it")
+        raise InvalidConfig(f"config {config.name} is not a list: set it instead of appending or subtracting")
     given = items_of(config.parsed(step.value))
     if step.op == AlterOp.SUBTRACT:
         return ",".join(item for item in items_of(value) if item not in given)
@@ -220,7 +226,7 @@ def _with_items(config: Config, value: str, step: Alteration) -> str:
 
 
 def describe_configs(topic: Topic | TopicSpec, limits: BrokerConfig) -> list[Described]:
-    """All configs of a topic, be it one that is only asked for, with the values that hold, by name."""
+    """Return all configs of a topic or spec with their effective values, by name."""
     given = configs_of(topic)
     defaults = _true_defaults(topic, limits)
     return [_described(config, given.get(name), defaults.get(name, config.default)) for name, config in _ALL]
@@ -230,10 +236,10 @@ _ALL = tuple(TOPIC_CONFIGS.items())
 
 
 def _true_defaults(topic: Topic | TopicSpec, limits: BrokerConfig) -> dict[str, str]:
-    """Defaults that depend on the topic or the broker."""
+    """Return the defaults that depend on the topic or the broker."""
     roll_age_s = limits.log_roll_age_s if topic.partitions is None else limits.partition_roll_age_s
     return {
-        DURABILITY: usual_durability(topic.replicas),
+        DURABILITY: default_durability(topic.replicas),
         SEGMENT_BYTES: str(limits.log_roll_bytes),
         SEGMENT_MS: str(round(roll_age_s * MS_PER_S)),
         MAX_MESSAGE_BYTES: str(min(int(TOPIC_CONFIGS[MAX_MESSAGE_BYTES].default), limits.frame_bytes_max)),
@@ -242,7 +248,7 @@ def _true_defaults(topic: Topic | TopicSpec, limits: BrokerConfig) -> dict[str, 
 
 
 def _described(config: Config, given: str | None, default: str) -> Described:
-    fallback = Synonym(config.synonym or config.name, default, ConfigSource.DEFAULT_CONFIG)
+    fallback = Synonym(config.synonym, default, ConfigSource.DEFAULT_CONFIG)
     own = () if given is None else (Synonym(config.name, given, ConfigSource.DYNAMIC_TOPIC_CONFIG),)
     first, *_ = synonyms = (*own, fallback)
     return Described(

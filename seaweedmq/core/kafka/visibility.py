@@ -1,23 +1,24 @@
-"""What Kafka's clients see of a topic: its partitions, whether they may write to them, and why not.
+"""Visibility of a topic to Kafka clients: its partitions, and whether clients may write to them.
 
-A partition is what holds one slot of a topic with partitions, or one range of a ring that was never cut: its lineage is
-a line, so that an offset means one record. Topics whose segments split and merge are not shown, since two branches of a
-lineage use the same offsets.
+A partition is one slot of a topic with partitions, or one range of a ring that was never cut. Its lineage is a line, so
+an offset means one record. Topics whose segments split and merge are hidden, since two branches of a lineage use the
+same offsets.
 """
 
 from collections.abc import Iterable
 
-from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
+from seaweedmq.model.kafka.group_admin import INTERNAL_TOPICS
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling, Topic
 
 
 def shown_slots(topic: Topic, segments: Iterable[Segment]) -> tuple[KeyRange, ...] | None:
-    """Which slots its partitions have, by number. None: it has none that Kafka's clients could know.
+    """Return the slots of each partition, by number; None if Kafka clients can see no partitions.
 
     Args:
-        segments: all of its segments that are known, open or not.
+        topic: The topic.
+        segments: All known segments of the topic, open or not.
     """
     if topic.partitions is not None:
         return even_ranges(topic.ring, topic.partitions)
@@ -30,12 +31,12 @@ def is_internal(topic: Topic) -> bool:
 
 
 def is_writable(topic: Topic) -> bool:
-    """Whether producers may choose its partitions; of a ring that would break the order of its keys."""
+    """Whether producers may choose its partitions; in a ring that would break the order of its keys."""
     return topic.partitions is not None
 
 
 def why_hidden(topic: Topic, segments: Iterable[Segment]) -> str:
-    """Of a topic without ``shown_slots``, and what to do about it."""
+    """Return why a topic without ``shown_slots`` is hidden, and the remedy."""
     if _is_uncut(topic, segments):
         return (
             f"topic {topic.name} has no partitions: its segments split and merge by load, and then an offset means "
@@ -48,7 +49,7 @@ def why_hidden(topic: Topic, segments: Iterable[Segment]) -> str:
 
 
 def seen(topic: Topic, segments: Iterable[Segment]) -> str:
-    """In words: whether they write and read it, and why not."""
+    """Return in words whether Kafka clients read and write the topic, and why not."""
     known = list(segments)
     if shown_slots(topic, known) is None:
         return f"hidden: {why_hidden(topic, known)}"
@@ -67,5 +68,5 @@ def _ranges(topic: Topic) -> tuple[KeyRange, ...]:
 
 
 def _is_uncut(topic: Topic, segments: Iterable[Segment]) -> bool:
-    """Whether no segment has other slots than those that it was created with."""
+    """Whether every segment has the slots of a segment at creation."""
     return {segment.slots for segment in segments} <= set(_ranges(topic))

@@ -1,3 +1,4 @@
-"""Which segments there are and what comes after them: creation, succession, reshaping, placement, repair, pruning.
-Imports no other room of the core.
+"""The rules for a topic's segments: creation, transitions, placement, repair, pruning, and the order of reading.
+
+Imports no sibling package of ``core``.
 """

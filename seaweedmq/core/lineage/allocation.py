@@ -1,4 +1,7 @@
-"""Which brokers get a new segment: the least loaded ones, each replica on another broker, ties broken by the caller."""
+"""Placement of new segments on the least loaded brokers, each replica on another broker.
+
+The caller breaks ties.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,33 +9,34 @@ from dataclasses import dataclass
 from seaweedmq.errors import InvalidArgument
 
 SEGMENT_COST = 0.02
-"""What one idle segment counts, in shares of a core: it spreads segments that carry no traffic yet. A bias, not a
-measurement; it only has to be above zero and below any real load."""
+"""Cost of one idle segment, in shares of a core. It spreads segments that carry no traffic yet. It is a bias, not a
+measurement, and only has to be above zero and below any real load.
+"""
 
 RATE_COST_BYTES = 500_000_000
-"""Bytes a second that fill one core: the publish rate measured for one broker process (see benchmarks/)."""
+"""Bytes per second that fill one core: the publish rate measured for one broker process (see benchmarks/)."""
 
 ROOM_ENDLESS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A live broker and what it carries. ``cpu_share`` of a core; ``bytes_per_s`` over all its segments."""
+    """A live broker and its load: ``cpu_share`` in shares of a core, ``bytes_per_s`` over all its segments."""
 
     broker: str
     segments: int = 0
     leads: int = 0
-    """Number of the segments of which it is the primary."""
+    """Number of the segments that the broker is the primary of."""
     cpu_share: float = 0.0
     bytes_per_s: float = 0.0
     expected: float = 0.0
-    """Cost of what it was given so recently that no report shows it."""
+    """Cost of recently placed segments that no load report covers yet."""
     room: int = ROOM_ENDLESS
-    """Segments it takes until it is at its limit; 0 or less: it is."""
+    """Number of segments below the broker's limit; 0 or less means that it is at its limit."""
 
     @property
     def cost(self) -> float:
-        """Load as shares of a core: the larger of what is measured and what the rates imply, and its segments.
+        """Load as shares of a core: the larger of measured load and load implied by the rates, plus its segments.
 
         A primary costs more than a follower, so a segment that the broker leads counts twice.
         """
@@ -41,7 +45,7 @@ class Candidate:
 
 
 def typical_cost(candidates: Sequence[Candidate]) -> float:
-    """What a segment costs that nothing is known about yet: as much as the others, on average."""
+    """Return the expected cost of a segment without a load report: the average of the others."""
     segments = sum(c.segments for c in candidates)
     return max(SEGMENT_COST, sum(c.cost for c in candidates) / segments if segments else 0.0)
 
@@ -55,38 +59,48 @@ def place(
     wish: Sequence[str] = (),
     cost: float = SEGMENT_COST,
 ) -> list[tuple[str, ...]]:
-    """Replicas (the primary first) for each of ``segments`` new segments.
+    """Choose the replicas (the primary first) of each of ``segments`` new segments.
 
-    Each segment goes to the brokers of the ``wish``, as far as they are candidates, and to the cheapest others; what it
-    is expected to ``cost`` is added before the next is placed. ``tie`` returns a random number; equal costs are ordered
-    by it. Brokers without room come last, wished for or not, and get a segment only if the others do not suffice.
-    Without a wish, of the brokers that get a segment the one becomes its primary that leads the fewest of these: with
-    as many replicas as brokers, each gets every segment, and the cheapest would lead them all.
+    Each segment goes to the brokers of ``wish`` that are candidates, and to the cheapest others. Its expected cost is
+    added before the next one is placed. Brokers without room come last, wished for or not, and get a segment only if
+    the
+    others do not suffice.
+
+    Without a wish, the primary is the chosen broker that leads the fewest of these segments. With as many replicas as
+    brokers, each broker gets every segment, and the cheapest one would lead them all.
+
+    Args:
+        candidates: The live brokers.
+        segments: Number of segments.
+        replicas: Replicas of each segment.
+        tie: Returns a random number, which orders brokers of equal cost.
+        wish: Preferred brokers, the primary first.
+        cost: Expected cost of each segment.
 
     Raises:
-        InvalidArgument: more replicas than brokers.
+        InvalidArgument: If there are fewer brokers than replicas.
     """
     costs = {c.broker: c.cost for c in candidates}
     if not 1 <= replicas <= len(costs):
         raise InvalidArgument(
-            f"{replicas} replicas asked for, but {len(costs)} brokers are live: "
-            f"ask for 1 to {max(1, len(costs))}, or add brokers"
+            f"{replicas} replicas requested, but {len(costs)} brokers are live: "
+            f"request 1 to {max(1, len(costs))}, or add brokers"
         )
     room = {c.broker: c.room for c in candidates}
     led = dict.fromkeys(costs, 0)
     placed: list[tuple[str, ...]] = []
     for left in range(segments, 0, -1):
-        # Only if roomy brokers could be missed at the end do they come before cheap ones.
+        # Brokers with much room come before cheap ones only if the end could run out of brokers with room.
         is_tight = sum(max(0, min(free, left)) for free in room.values()) < left * replicas + len(room)
         need = {broker: -min(free, left) if is_tight else 0 for broker, free in room.items()}
         wished = [broker for broker in wish if room.get(broker, 0) > 0][:replicas]
-        others = [broker for broker in costs if broker not in wished]  # no set: ties are drawn in this order
+        others = [broker for broker in costs if broker not in wished]  # a list: ties are drawn in this order
         others.sort(key=lambda broker: (room[broker] <= 0, need[broker], costs[broker], tie()))
         chosen = (*wished, *others[: replicas - len(wished)])
         if not wished:
             chosen = tuple(
                 sorted(chosen, key=lambda broker: (room[broker] <= 0, led[broker]))
-            )  # stable: then the cheapest
+            )  # stable: the cheapest first among equals
         led[chosen[0]] += 1
         for broker in chosen:
             costs[broker] += cost
@@ -96,19 +110,19 @@ def place(
 
 
 def fits(room: Mapping[str, int], *, segments: int, replicas: int) -> bool:
-    """Whether so many segments find room, each replica on another broker.
+    """Whether ``segments`` segments find room, each replica on another broker.
 
-    A broker can hold one replica of each segment, so its room counts up to ``segments``; with that, filling up the
-    roomiest brokers first always works out.
+    A broker can hold one replica of each segment, so its room counts up to ``segments``. Under this condition, filling
+    the brokers with the most room first always succeeds.
     """
     return sum(max(0, min(free, segments)) for free in room.values()) >= segments * replicas
 
 
 def maintainer(primary: str, live: Sequence[str], weight: Callable[[str], int]) -> str:
-    """The one broker that looks after a sealed segment's files: its primary while that lives, else by rendezvous.
+    """Return the one broker that maintains a sealed segment's files: its live primary, else the one with most weight.
 
-    ``weight`` hashes a broker id together with the segment; the highest wins (rendezvous hashing, Thaler and
-    Ravishankar 1998), so that every broker decides alike and a change of brokers moves few segments.
+    ``weight`` hashes a broker id together with the segment (rendezvous hashing, Thaler and Ravishankar 1998). So every
+    broker decides alike, and a change of brokers moves few segments.
     """
     if primary in live:
         return primary

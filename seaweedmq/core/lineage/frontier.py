@@ -1,16 +1,16 @@
-"""How far a reader that comes back has read a topic: a frontier over the lineage, and how it moves on. Pure.
+"""The frontier of a reader over a topic's lineage: a checkpoint of what it has read, and its advance batch by batch.
 
-A frontier names segments that were begun, each with the offset that is read next. What lies before them in the lineage
-is read to its end, what comes after them is not begun. A segment stays in it, at its end, until all its successors were
-begun, so that nothing is ever both unnamed and neither before nor after what is named:
+A frontier names segments that were begun, each with the next offset to read. Their ancestors are read to the end, their
+descendants are not begun. A segment stays in the frontier, at its end, until all its successors were begun. So every
+segment is named, or comes before or after a named one:
 
     a segment enters once nothing is left to read of any of its predecessors
     a segment leaves once all its successors have entered
-    what was pruned is read to its end, if it ever held anything
+    a pruned segment is read to its end, if it ever held anything
 
-So the frontier is as large as the topic's open segments, however long its history, and says the same to whoever comes
-back after splits, merges and failovers. Offsets of a segment mean the same for ever: neither conversion nor compaction,
-nor the broker that serves it, plays a part.
+So a frontier is as large as the topic's open segments, however long its history, and stays valid across splits, merges
+and failovers. Offsets of a segment never change their meaning: conversion, compaction and the serving broker do not
+matter.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,66 +21,69 @@ from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.segment import Segment
 
 Frontier: TypeAlias = Mapping[int, int]
-"""Segment -> the offset that is read next."""
+"""Next offset to read, by segment id."""
 SERIAL_RECORDS_MAX = 100_000
-"""What lies on both sides of a split or a merge is read by one task, so that a key's records stay in order. Beyond so
-many records a batch ends there instead, and the next one reads what follows with a task for each segment."""
+"""Most records on both sides of a split or a merge that one task reads, so that a key's records stay in order. Beyond
+it
+the batch ends there, and the next batch reads the successors with a task for each segment.
+"""
 
 
-class Limit(Protocol):
-    """What a batch may take, in any unit."""
+class BatchLimit(Protocol):
+    """The limit of a batch, in any unit."""
 
     @property
     def budget(self) -> int:
-        """Of the whole batch."""
+        """The limit of the whole batch."""
         ...
 
     def reach(self, segment: int, start: int, end: int, budget: int) -> tuple[int, int]:
-        """How far so much leads in a segment, from ``start`` on and at most to ``end``, and what that takes.
+        """Return the offset that ``budget`` reaches in a segment from ``start`` on, at most ``end``, and the cost.
 
-        Always a record further, whatever it takes: what is larger than any budget must be read some time.
+        The offset advances by at least one record at any cost: a record larger than every budget must be read some
+        time.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
-    """So many records a batch."""
+class RecordLimit:
+    """A limit of ``budget`` records per batch."""
 
     budget: int
 
     def reach(self, segment: int, start: int, end: int, budget: int) -> tuple[int, int]:
-        """See :class:`Limit`."""
+        """See :class:`BatchLimit`."""
         del segment
         stop = min(end, start + max(1, budget))
         return stop, stop - start
 
 
-class Lineage:
-    """The segments that a topic has now, to be walked both ways."""
+class LineageGraph:
+    """The segments that a topic has now, with links in both directions."""
 
     def __init__(self, segments: Iterable[Segment]) -> None:
         self.segments = {segment.id: segment for segment in segments}
-        heirs: dict[int, set[int]] = {}
+        successors: dict[int, set[int]] = {}
         for segment in self.segments.values():
-            heirs.setdefault(segment.id, set()).update(segment.successors)
+            successors.setdefault(segment.id, set()).update(segment.successors)
             for predecessor in segment.predecessors:
-                heirs.setdefault(predecessor, set()).add(segment.id)
-        self._heirs = heirs
+                successors.setdefault(predecessor, set()).add(segment.id)
+        self._successors = successors
         self.roots = tuple(
             number
             for number, segment in self.segments.items()
             if not any(p in self.segments for p in segment.predecessors)
         )
-        """Those that no known segment comes before."""
+        """Ids of the segments without a known predecessor."""
         self.open = tuple(number for number, segment in self.segments.items() if segment.is_open)
 
-    def heirs(self, segment: int) -> set[int]:
-        """What comes right after a segment, known or pruned itself."""
-        return self._heirs.get(segment, set())
+    def successors(self, segment: int) -> set[int]:
+        """Return the ids of the segment's successors, whether they are known or pruned."""
+        return self._successors.get(segment, set())
 
     def ancestors(self, segments: Iterable[int]) -> set[int]:
-        """All known segments that come before any of these."""
+        """Return all known segments that precede any of these."""
         found: set[int] = set()
         waiting = [p for s in segments if s in self.segments for p in self.segments[s].predecessors]
         while waiting:
@@ -91,24 +94,33 @@ class Lineage:
         return found
 
     def is_end(self, segment: int, offset: int) -> bool:
-        """Whether nothing of a segment comes at an offset or after it; of one that was pruned, as far as what came
-        after it tells: that begins at its end, or later."""
+        """Whether a segment holds nothing at or after an offset.
+
+        A pruned segment is judged by its successors, which begin at its end or later.
+        """
         known = self.segments.get(segment)
         if known is not None:
             return known.end_offset is not None and offset >= known.end_offset
-        return any(offset == self.segments[h].start_offset for h in self.heirs(segment) if h in self.segments)
+        return any(
+            offset == self.segments[successor].start_offset
+            for successor in self.successors(segment)
+            if successor in self.segments
+        )
 
 
-class Walk:
-    """A frontier that moves on through one batch. Invariants: those at the top of the module."""
+class FrontierWalk:
+    """A frontier that advances through one batch. Invariants: see the module docstring."""
 
     def __init__(
-        self, lineage: Lineage, frontier: Frontier, ends: Mapping[int, int], serial_max: int | None = None
+        self, lineage: LineageGraph, frontier: Frontier, ends: Mapping[int, int], serial_max: int | None = None
     ) -> None:
-        """
+        """Begin a batch at a frontier.
+
         Args:
-            ends: of open segments, up to where they can be read; of sealed ones their metadata tell.
-            serial_max: see ``SERIAL_RECORDS_MAX``; None: a batch ends at no split and no merge.
+            lineage: The topic's segments.
+            frontier: The frontier after the previous batch.
+            ends: Offset up to which each open segment can be read. The metadata have the ends of sealed ones.
+            serial_max: See ``SERIAL_RECORDS_MAX``. None: a batch ends at no split and no merge.
         """
         self._lineage = lineage
         self._ends = ends
@@ -120,15 +132,16 @@ class Walk:
             if segment in lineage.segments or self._is_awaited(segment, frontier)
         }
         self._part_of: dict[int, int] = {}
-        """Segment -> another of those that one task reads together; to itself for one of them."""
+        """Link from a segment towards the representative of those that one task reads together, which links to itself.
+        """
         self._records: dict[int, int] = {}
-        """How many these are, by that one."""
+        """Number of records of each group, by its representative."""
         self._counted: set[int] = set()
         """Segments whose records are in ``_records`` in advance."""
-        self._enter([*lineage.roots, *(heir for segment in frontier for heir in lineage.heirs(segment))])
+        self._enter([*lineage.roots, *(successor for segment in frontier for successor in lineage.successors(segment))])
 
     def end_of(self, segment: int) -> int:
-        """Up to where it can be read now."""
+        """Return the offset up to which a segment can be read now."""
         known = self._lineage.segments.get(segment)
         end = 0 if known is None else known.end_offset
         if end is None:
@@ -136,19 +149,21 @@ class Walk:
         return max(end, self.offsets[segment])
 
     def due(self) -> list[int]:
-        """Segments of which something can be read, those with the most first: the others' turn comes as well, since
-        what waits for longer becomes more."""
+        """Return the segments that can be read, those with the largest backlog first.
+
+        No segment starves: a backlog that waits grows.
+        """
         backlog = {s: self.end_of(s) - offset for s, offset in self.offsets.items()}
         return sorted((s for s, records in backlog.items() if records > 0), key=lambda s: (-backlog[s], s))
 
     def move(self, segment: int, offset: int) -> None:
-        """All below ``offset`` is part of the batch; successors enter if that is all there is of the segment."""
+        """Add everything below ``offset`` to the batch; the successors enter if the segment is read to its end."""
         part = self._part(segment)
         if segment not in self._counted:
             self._records[part] += offset - self.offsets[segment]
         self.offsets[segment] = offset
         if self._lineage.is_end(segment, offset):
-            self._enter(self._lineage.heirs(segment))
+            self._enter(self._lineage.successors(segment))
 
     def _enter(self, candidates: Iterable[int]) -> None:
         waiting = sorted(set(candidates), reverse=True)
@@ -166,17 +181,19 @@ class Walk:
             for predecessor in segment.predecessors:
                 self._leave(predecessor)
             if self._is_finished(number):
-                waiting += self._lineage.heirs(number)
+                waiting += self._lineage.successors(number)
 
     def _is_awaited(self, segment: int, frontier: Frontier) -> bool:
-        """Whether something that comes after a pruned segment is yet to be begun: where it begins tells then whether
-        anything was lost."""
-        heirs = self._lineage.heirs(segment)
-        return any(h in self._lineage.segments and h not in self._passed and h not in frontier for h in heirs)
+        """Whether a successor of a pruned segment is not begun yet: its start shows whether records were lost."""
+        successors = self._lineage.successors(segment)
+        return any(
+            successor in self._lineage.segments and successor not in self._passed and successor not in frontier
+            for successor in successors
+        )
 
     def _leave(self, segment: int) -> None:
         if segment in self.offsets and all(
-            h in self.offsets or h in self._passed for h in self._lineage.heirs(segment)
+            successor in self.offsets or successor in self._passed for successor in self._lineage.successors(segment)
         ):
             del self.offsets[segment]
             self._passed.add(segment)
@@ -187,14 +204,13 @@ class Walk:
         return segment in self.offsets and self._lineage.is_end(segment, self.offsets[segment])
 
     def _join(self, segment: Segment) -> bool:
-        """Have one task read the segment after what the batch has of those before it; False: it waits for the next
-        batch."""
+        """Let one task read the segment after its predecessors in the batch; False if it waits for the next batch."""
         before = {self._part(p) for p in segment.predecessors if p in self._part_of}
         before = {part for part in before if self._records[part]}
         if not before:
             return True
         total = sum(self._records[part] for part in before) + self.end_of(segment.id) - self.offsets[segment.id]
-        goes_on = len(segment.predecessors) == 1 and len(self._lineage.heirs(segment.predecessors[0])) == 1
+        goes_on = len(segment.predecessors) == 1 and len(self._lineage.successors(segment.predecessors[0])) == 1
         if not goes_on and self._serial_max is not None and total > self._serial_max:
             return False
         first = min(before)
@@ -215,19 +231,25 @@ class Walk:
 
 
 def advanced(
-    lineage: Lineage,
+    lineage: LineageGraph,
     frontier: Frontier,
     ends: Mapping[int, int],
-    limit: Limit | None = None,
+    limit: BatchLimit | None = None,
     serial_max: int | None = SERIAL_RECORDS_MAX,
 ) -> dict[int, int]:
-    """The frontier after the next batch. Segments get equal shares of the limit, and what one does not need goes to the
-    others. The same frontier if there is nothing to read, but for segments that were begun since.
+    """Return the frontier after the next batch.
+
+    Segments get equal shares of the limit, and the share that one does not need goes to the others. If there is nothing
+    to read, the frontier is the same, except for segments that were begun since.
 
     Args:
-        ends: see :class:`Walk`. An end that lies before the frontier counts for nothing.
+        lineage: The topic's segments.
+        frontier: The frontier after the previous batch.
+        ends: See :class:`FrontierWalk`. An end before the frontier is ignored.
+        limit: Limit of the batch; None for no limit.
+        serial_max: See ``SERIAL_RECORDS_MAX``. None: a batch ends at no split and no merge.
     """
-    walk = Walk(lineage, frontier, ends, serial_max)
+    walk = FrontierWalk(lineage, frontier, ends, serial_max)
     if limit is None:
         while due := walk.due():
             for segment in due:
@@ -245,25 +267,28 @@ def advanced(
     return walk.offsets
 
 
-def everything(lineage: Lineage, frontier: Frontier, ends: Mapping[int, int]) -> dict[int, int]:
-    """The frontier of who has read all that can be read now."""
+def everything(lineage: LineageGraph, frontier: Frontier, ends: Mapping[int, int]) -> dict[int, int]:
+    """Return the frontier after everything that can be read now."""
     return advanced(lineage, frontier, ends, serial_max=None)
 
 
-def beginning(lineage: Lineage, earliest: Mapping[int, int], skipped: Iterable[int] = ()) -> dict[int, int]:
-    """The frontier of who begins: with every segment that nothing else comes before, but for those skipped.
+def beginning(lineage: LineageGraph, earliest: Mapping[int, int], skipped: Iterable[int] = ()) -> dict[int, int]:
+    """Return the frontier of a new reader: every segment without a predecessor, except the skipped ones.
 
     Args:
-        earliest: where a segment begins now, if that is not its start.
-        skipped: segments of which nothing is wanted, nor of those that come before them.
+        lineage: The topic's segments.
+        earliest: First available offset of segments that no longer begin at their start offset.
+        skipped: Segments that the reader skips together with their ancestors.
     """
     passed = set(skipped)
     passed |= lineage.ancestors(passed)
     frontier: dict[int, int] = {}
     for number, segment in lineage.segments.items():
         if number in passed:
-            heirs = {h for h in lineage.heirs(number) if h in lineage.segments}
-            if not heirs or any(h not in passed and not _may_begin(lineage, h, passed) for h in heirs):
+            successors = {successor for successor in lineage.successors(number) if successor in lineage.segments}
+            if not successors or any(
+                successor not in passed and not _may_begin(lineage, successor, passed) for successor in successors
+            ):
                 assert segment.end_offset is not None, f"{segment} is skipped and open"
                 frontier[number] = segment.end_offset
         elif _may_begin(lineage, number, passed):
@@ -272,24 +297,31 @@ def beginning(lineage: Lineage, earliest: Mapping[int, int], skipped: Iterable[i
 
 
 def beginning_at(
-    lineage: Lineage, earliest: Mapping[int, int], named: Mapping[int, int], skipped: Iterable[int] = ()
+    lineage: LineageGraph, earliest: Mapping[int, int], named: Mapping[int, int], skipped: Iterable[int] = ()
 ) -> dict[int, int]:
-    """The frontier of who begins at an offset of some segments, and at the beginning of what neither comes before nor
-    after these.
+    """Return the frontier of a reader that begins at given offsets of some segments.
+
+    It begins at the start of every segment that neither precedes nor follows a named one.
+
+    Args:
+        lineage: The topic's segments.
+        earliest: See :func:`beginning`.
+        named: Offset to begin at, by segment id.
+        skipped: See :func:`beginning`.
 
     Raises:
-        InvalidArgument: of two that are named, one comes before the other.
+        InvalidArgument: If one named segment precedes another one.
     """
     before = lineage.ancestors(named)
     for segment in sorted(before & named.keys()):
         raise InvalidArgument(
-            f"segment {segment} comes before another one that is named: who begins with the later one has read the "
-            "earlier one, so name one of the two"
+            f"segment {segment} precedes another named segment: a reader that begins with the later one has already "
+            "read the earlier one, name one of the two"
         )
     finished = {segment for segment, offset in named.items() if lineage.is_end(segment, offset)}
     return beginning(lineage, {**earliest, **named}, {*skipped, *before, *finished})
 
 
-def _may_begin(lineage: Lineage, segment: int, passed: set[int]) -> bool:
+def _may_begin(lineage: LineageGraph, segment: int, passed: set[int]) -> bool:
     known = lineage.segments[segment]
     return segment not in passed and all(p in passed or p not in lineage.segments for p in known.predecessors)

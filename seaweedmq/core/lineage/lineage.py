@@ -1,6 +1,6 @@
-"""In which order a reader goes through the segments of a topic: no successor before all its predecessors.
+"""The order in which a reader opens the segments of a topic: no successor before all its predecessors.
 
-That order is what keeps the records of one key in order: a key's records lie in one segment of each generation.
+This order preserves the order of records with the same key: a key's records lie in one segment of each generation.
 """
 
 from collections.abc import Iterable
@@ -9,34 +9,37 @@ from seaweedmq.model.segment import Segment
 
 
 class LineageWalk:
-    """One reader's way through the lineage.
+    """The progress of one reader through the lineage.
 
-    A segment is *due* once all its predecessors were finished, and it was not begun yet. Segments in front of the start
-    count as finished, and so do those that were pruned. Invariant: a segment is in at most one of waiting, begun and
-    finished; what the walk costs is in proportion to what is learned and finished, not to what there is.
+    A segment is *due* once all its predecessors are finished and it was not begun yet. Segments before the start count
+    as
+    finished, and so do pruned ones. Invariant: a segment is in at most one of waiting, begun and finished. The cost of
+    the
+    walk is proportional to the segments learned and finished, not to all segments.
     """
 
     def __init__(self, segments: Iterable[Segment], skipped: Iterable[int] = (), horizon: int = 0) -> None:
-        """
+        """Begin a walk.
+
         Args:
-            segments: everything the reader wants of what there is at the start.
-            skipped: of these, what it does not want after all, because it lies in front of its start.
-            horizon: ids below it that are not in ``segments`` lie in front of the start, too.
+            segments: All segments that exist at the start and that the reader wants.
+            skipped: Those of ``segments`` that lie before the reader's start.
+            horizon: Id below which segments that are not in ``segments`` also lie before the start.
         """
         self._horizon = horizon
         self._waiting: dict[int, Segment] = {}
         self._begun: set[int] = set()
         self._finished: set[int] = set(skipped)
         self._heirs: dict[int, set[int]] = {}
-        """Of segments that are not finished, those that wait for them."""
+        """Waiting successors of each segment that is not finished."""
         self._candidates: set[int] = set()
-        """Waiting ones that may be due."""
+        """Waiting segments that may be due."""
         given = list(segments)
         self._first = {segment.id for segment in given}
         self.learn(given)
 
     def learn(self, segments: Iterable[Segment]) -> None:
-        """Take in segments. Those that are known, or not wanted, change nothing."""
+        """Add segments. Known and unwanted ones are ignored."""
         for segment in segments:
             number = segment.id
             if number in self._waiting or number in self._begun or self._is_passed(number):
@@ -48,12 +51,14 @@ class LineageWalk:
                     self._heirs.setdefault(predecessor, set()).add(number)
 
     def missing(self) -> set[int]:
-        """Predecessors of what waits that were never learned, nor found to be pruned: without them nobody knows what
-        comes first."""
+        """Return predecessors of waiting segments that were never learned nor reported as pruned.
+
+        Without them the order is unknown.
+        """
         return self._heirs.keys() - self._waiting.keys() - self._begun
 
     def due(self) -> list[Segment]:
-        """Segments to open now, by id; they count as begun from here on."""
+        """Return the segments to open now, by id, and mark them as begun."""
         ready = [
             self._waiting.pop(number)
             for number in sorted(self._candidates)
@@ -64,12 +69,12 @@ class LineageWalk:
         return ready
 
     def finish(self, segment: int) -> None:
-        """Everything of a begun segment was delivered."""
+        """Mark a begun segment as finished: all its records were delivered."""
         self._begun.remove(segment)
         self._pass(segment)
 
     def pruned(self, segments: Iterable[int]) -> None:
-        """Nobody knows these any more, and nothing is left of them. They hold nobody up."""
+        """Mark segments as pruned: nothing is left of them, and no segment waits for them."""
         for segment in segments:
             self._waiting.pop(segment, None)
             self._candidates.discard(segment)
@@ -77,11 +82,11 @@ class LineageWalk:
                 self._pass(segment)
 
     def unknown(self, segments: Iterable[int]) -> set[int]:
-        """Those that were never learned."""
+        """Return those of ``segments`` that were never learned."""
         return {s for s in segments if not (s in self._waiting or s in self._begun or self._is_passed(s))}
 
     def finished(self, segments: Iterable[int]) -> set[int]:
-        """Return those that were delivered to their end, or lie in front of the start."""
+        """Return those of ``segments`` that were delivered to their end, or lie before the start."""
         return {segment for segment in segments if self._is_passed(segment)}
 
     @property
@@ -98,10 +103,10 @@ class LineageWalk:
 
 
 def before_open(segments: Iterable[Segment]) -> set[int]:
-    """What a reader skips that starts at the latest: everything sealed."""
+    """Return the segments that a reader of new records skips: all sealed ones."""
     return {segment.id for segment in segments if not segment.is_open}
 
 
 def below_offset(segments: Iterable[Segment], offset: int) -> set[int]:
-    """What a reader skips that starts at an offset: segments that end there or before it."""
+    """Return the segments that a reader from ``offset`` skips: those that end at or below it."""
     return {s.id for s in segments if s.end_offset is not None and s.end_offset <= offset}

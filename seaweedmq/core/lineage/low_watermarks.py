@@ -1,7 +1,7 @@
-"""Deleting records below an offset: what a topic's low watermarks become. Pure.
+"""Deletion of records below an offset: the rules for a topic's low watermarks.
 
-Offsets rise along a partition's lineage, so one mark a partition tells of every segment what of it is deleted. Marks
-only rise, and never above what is committed: records that come later are never among what was deleted.
+Offsets rise along a partition's lineage, so one low watermark per partition defines the deleted records of every
+segment. Low watermarks only rise, and never above the high watermark: later records are never deleted.
 """
 
 from collections.abc import Mapping
@@ -11,31 +11,37 @@ from seaweedmq.model.topic import Topic
 
 
 def check_deletion(topic: Topic, before: Mapping[int, int]) -> None:
-    """Raise InvalidArgument unless these are offsets of partitions of the topic."""
+    """Check that a topic's records can be deleted below these offsets, by partition.
+
+    Raises:
+        InvalidArgument: If the topic has no partitions, or lacks one of these, or an offset is negative.
+    """
     if topic.partitions is None:
         raise InvalidArgument(
-            f"{topic.name} has no partitions but key ranges, whose segments split and merge: records below an offset "
-            "can be deleted of topics with partitions only, set a retention instead"
+            f"{topic.name} has key ranges instead of partitions, whose segments split and merge: only topics with "
+            "partitions can delete records below an offset, set a retention instead"
         )
     for partition, offset in before.items():
         if not 0 <= partition < topic.partitions:
             raise InvalidArgument(
-                f"{topic.name} has no partition {partition}: it has {topic.partitions}, the first is 0"
+                f"{topic.name} has no partition {partition}: it has {topic.partitions} partitions, the first is 0"
             )
         if offset < 0:
-            raise InvalidArgument(f"offset {offset} of partition {partition} of {topic.name}: give one from 0 on")
+            raise InvalidArgument(f"offset {offset} of partition {partition} of {topic.name}: use an offset from 0 on")
 
 
 def raised(topic: Topic, before: Mapping[int, int], high_watermarks: Mapping[int, int]) -> tuple[int, ...]:
-    """The low watermarks of the topic, by partition, once what lies before these offsets is deleted.
+    """Return the low watermarks of the topic, by partition, after the deletion below the given offsets.
 
     Args:
-        high_watermarks: by partition, of those whose primary is known.
+        topic: The topic.
+        before: Offset below which records are deleted, by partition.
+        high_watermarks: High watermark of each partition whose primary is known.
 
     Raises:
-        InvalidArgument: see :func:`check_deletion`.
-        Unavailable: it is not known how far a partition is.
-        OutOfRange: an offset is above the high watermark.
+        InvalidArgument: See :func:`check_deletion`.
+        Unavailable: If the high watermark of a partition is unknown.
+        OutOfRange: If an offset is above the high watermark.
     """
     check_deletion(topic, before)
     marks = dict(enumerate(topic.low_watermarks))
@@ -44,11 +50,11 @@ def raised(topic: Topic, before: Mapping[int, int], high_watermarks: Mapping[int
             continue
         end = high_watermarks.get(partition)
         if end is None:
-            raise Unavailable(f"partition {partition} of {topic.name} is being moved: try again")
+            raise Unavailable(f"partition {partition} of {topic.name} is being moved: retry")
         if offset > end:
             raise OutOfRange(
-                f"partition {partition} of {topic.name} holds records up to offset {end}, not to {offset}: nothing "
-                "above what is committed can be deleted"
+                f"partition {partition} of {topic.name} has committed records up to offset {end}, not to {offset}: "
+                "only committed records can be deleted"
             )
         marks[partition] = offset
     return tuple(marks.get(partition, 0) for partition in range(max(marks, default=-1) + 1))

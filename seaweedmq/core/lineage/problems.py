@@ -1,7 +1,7 @@
-"""Unrecoverable segments: open ones without a live replica, and whose files do not show where they end.
+"""Unrecoverable segments: open ones without a live replica whose files do not show where they end.
 
-Nothing is read or written there until an operator mends the files. The leader records the reason with the segment, so
-that every broker answers clients with it, and retries with pauses that grow.
+Such a segment is neither read nor written until an operator repairs the files. The leader records the reason with the
+segment, so that every broker answers clients with it, and retries with growing pauses.
 """
 
 from collections.abc import Iterable
@@ -10,30 +10,31 @@ from seaweedmq.errors import Corrupt
 from seaweedmq.model.segment import PROBLEM_CHARS_MAX, Segment
 
 SHOWN_MAX = 3
-"""Segments of a topic whose problems are spelled out."""
+"""Number of segments of a topic whose problems are spelled out."""
 RETRY_FIRST_S, RETRY_MOST_S = 5.0, 60.0
-"""Pauses between attempts: each reads the files of the segment."""
+"""Shortest and longest pause between attempts: each attempt reads the files of the segment."""
 
 
 def retry_pause_s(attempts: int) -> float:
-    """Return the pause after so many failed attempts, from 1."""
+    """Return the pause after ``attempts`` failed attempts, from 1."""
     return min(RETRY_MOST_S, RETRY_FIRST_S * 2.0 ** min(attempts - 1, 30))
 
 
 def problem_of(segment: Segment, error: Exception) -> str:
-    """Return the reason why a segment cannot be recovered, for people: at most ``PROBLEM_CHARS_MAX`` characters.
+    """Return a readable reason why a segment cannot be recovered, at most ``PROBLEM_CHARS_MAX`` characters long.
 
     Args:
-        error: of the recovery; its text names the file.
+        segment: The segment.
+        error: The error of the recovery, whose text names the file.
     """
     before = f"{segment} cannot be recovered: "
-    behind = f"; mend or restore its files, recovery is retried within {RETRY_MOST_S:g} s"
+    behind = f"; repair or restore its files, recovery is retried within {RETRY_MOST_S:g} s"
     reason, room = str(error), PROBLEM_CHARS_MAX - len(before) - len(behind)
     return before + (reason if len(reason) <= room else f"{reason[: room - 3]}...") + behind
 
 
 def check_recoverable(segment: Segment) -> None:
-    """Raise Corrupt, with the file's name, if the segment cannot be recovered."""
+    """Raise Corrupt, naming the file, if the segment cannot be recovered."""
     if segment.problem:
         raise Corrupt(segment.problem)
 

@@ -1,10 +1,10 @@
-"""What the metadata need not remember of sealed segments any more. Pure.
+"""Selection of sealed segments that the metadata can drop, in part or whole.
 
-The moments before which a segment has to be sealed come from ``core.clock_doubt``: confirmed by a steady clock.
+``core.clock_doubt`` supplies the cutoff times, which a steady clock has confirmed.
 
-Of a segment that was sealed long ago nobody will send a frame again, so its producers' sequences can go; and one that
-was sealed long ago and has no records (any more) can go whole: its id is kept among the topic's ``pruned``.
-Predecessors go first, so that whoever knows a segment knows what came after it.
+A segment that was sealed long ago receives no more frames, so its producer sequences can be dropped. A segment that was
+also left without records can be pruned: its id stays in the topic's ``pruned``. Predecessors are pruned first, so that
+the successors of a known segment are known.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -13,12 +13,16 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 
 PRUNED_RANGES_MAX = 20_000
-"""Runs of pruned ids in a topic's record, which stays far below etcd's 1.5 MiB with them. There is one more run than
-there are runs of segments that stay."""
+"""Limit of the ranges of pruned ids in a topic's record, which stays far below etcd's 1.5 MiB with them. There is at
+most one range more than there are ranges of remaining segments.
+"""
 
 
 def sealed_at_us(segment: Segment, known: Mapping[int, Segment]) -> int | None:
-    """When it was sealed; None if it is open. What did not note it has successors that were opened at the same time."""
+    """Return the time when a segment was sealed, None if it is open.
+
+    Without a timestamp of its own, the opening time of its successors is returned: both happen in one transition.
+    """
     if segment.is_open:
         return None
     if segment.sealed_us:
@@ -29,12 +33,15 @@ def sealed_at_us(segment: Segment, known: Mapping[int, Segment]) -> int | None:
 def is_older(
     known: Mapping[int, Segment], before_us: int, sealed_for_s: Callable[[Segment], float], period_s: float
 ) -> Callable[[Segment], bool]:
-    """Return the test whether a segment was sealed a period ago, by its stamp or by a steady clock: the stamp of a
-    clock that was ahead says nothing for days.
+    """Return a predicate whether a segment was sealed at least a period ago, by its timestamp or by a steady clock.
+
+    The steady clock is needed because the timestamp of a clock that was ahead is useless for days.
 
     Args:
-        before_us: the moment a period ago, by a confirmed clock.
-        sealed_for_s: for how long a segment has been known to be sealed, by a steady clock.
+        known: Segments of the topic by id.
+        before_us: Time one period ago, by a confirmed clock.
+        sealed_for_s: Returns the time for which a segment has been known to be sealed, by a steady clock.
+        period_s: The period.
     """
 
     def test(segment: Segment) -> bool:
@@ -46,13 +53,16 @@ def is_older(
 
 
 def trimmable(known: Mapping[int, Segment], is_old: Callable[[Segment], bool]) -> list[Segment]:
-    """Segments of a topic that are old enough and still have their producers' sequences."""
+    """Return the segments of a topic that are old enough and still have producer sequences."""
     return [s for s in known.values() if s.sequences and is_old(s)]
 
 
 def may_lose_its_files(topic: Topic, segment: Segment) -> bool:
-    """Whether a sealed segment can be without files in good order: it has no record, retention removes them, or a low
-    watermark is above them. Else its records are lost, and it stays, so that readers learn of that."""
+    """Whether a sealed segment may legitimately have no files.
+
+    It has no records, retention removes them, or a low watermark is above them. Otherwise its records are lost, and the
+    segment stays, so that readers learn of the loss.
+    """
     end = segment.end_offset
     return end == segment.start_offset or topic.expires or (end or 0) <= topic.low_watermark(segment.slots)
 
@@ -64,8 +74,18 @@ def prunable(
     is_old: Callable[[Segment], bool],
     count_max: int,
 ) -> list[Segment]:
-    """Segments of a topic that may be forgotten now, by id: old enough (:func:`is_older`), without files, and without
-    predecessors that stay. Fewer, where the topic's record could not tell all of them from those that stay."""
+    """Return the segments of a topic that can be pruned now, by id.
+
+    They are old enough (:func:`is_older`), without files, and without predecessors that stay. Fewer are returned if the
+    topic's record could not hold all ranges of pruned ids.
+
+    Args:
+        topic: The topic.
+        known: Its segments by id.
+        without_files: Ids of the segments that have no files.
+        is_old: Tells whether a segment was sealed long enough ago.
+        count_max: Most segments to return.
+    """
     going: dict[int, Segment] = {}
     runs = len(topic.pruned.ranges)
     fitting = 0

@@ -1,10 +1,10 @@
-"""Reconstruction of a topic's metadata from the records of it that survived. Pure.
+"""Reconstruction of a topic's metadata from its surviving records.
 
 A record of a segment comes from ``lineage.json``, from the preamble of a log file, or from an older etcd. Each may be
-behind, and segments that stored nothing may be in none. Two facts carry the reconstruction. The segments that ever
-covered a slot succeed each other in the order of their ids. And a segment without a record has no file: else its file
-would be the record. So of each slot the segment with the highest id is the last one that stored anything, all others
-there are sealed, and where the last one is sealed as well a new segment continues.
+outdated, and segments that stored nothing may be in none. The reconstruction relies on two facts. The segments that
+ever covered a slot succeed each other in the order of their ids. And a segment without a record has no file, since the
+file would contain the record. So for each slot, the segment with the highest id is the last one that stored anything,
+and all others there are sealed. Where the last one is sealed as well, a new segment continues.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,15 +17,16 @@ from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Topic
 
 SPARE_IDS = 1_000
-"""Ids left out by each recovery before its first new one: segments without a record may have had them, and clients may
-know those. The next recovery leaves out as many more, since the new segments may have stored nothing either."""
+"""Number of ids that each recovery skips before its first new one: lost segments may have had them, and clients may
+know those ids. The next recovery skips as many more, since the new segments may have stored nothing either.
+"""
 NO_BROKER = "recovered"
 """Replica of a segment whose brokers are unknown. No broker has this id, so the leader replaces the segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconstructed:
-    """A topic and all of its segments, as etcd is to have them."""
+    """A topic and all of its segments, ready to be written to etcd."""
 
     topic: Topic
     segments: tuple[Segment, ...]
@@ -35,9 +36,9 @@ class Reconstructed:
 
 
 def latest_topic(document: Topic, other: Topic | None) -> Topic:
-    """Return the later of two versions of a topic's record, with what only grows from both.
+    """Return the later of two versions of a topic's record, with values that only grow merged from both.
 
-    A record of another topic of the same name plays no part.
+    A record of another topic of the same name is ignored.
     """
     if other is None or other.uid != document.uid:
         return document
@@ -53,7 +54,7 @@ def latest_topic(document: Topic, other: Topic | None) -> Topic:
 
 
 def merged(topic: Topic, records: Iterable[Segment]) -> dict[int, Segment]:
-    """Return the best record of each segment by id, without those that were pruned.
+    """Return the best record of each segment by id, without the pruned ones.
 
     Raises:
         Corrupt: If two records of one segment contradict each other.
@@ -65,7 +66,7 @@ def merged(topic: Topic, records: Iterable[Segment]) -> dict[int, Segment]:
         known = best.get(record.id)
         if known is not None and (known.slots != record.slots or known.start_offset != record.start_offset):
             raise Corrupt(
-                f"{record}: one record of it has slots {known.slots} from offset {known.start_offset}, another one "
+                f"{record}: one record has slots {known.slots} from offset {known.start_offset}, another one "
                 f"{record.slots} from offset {record.start_offset}: move away the file that another cluster wrote"
             )
         if known is None or _rank(record) > _rank(known):
@@ -74,9 +75,9 @@ def merged(topic: Topic, records: Iterable[Segment]) -> dict[int, Segment]:
 
 
 def unsealed(topic: Topic, records: Mapping[int, Segment]) -> dict[int, int]:
-    """Return the segments that are sealed in truth but have no record of it: id -> offset at or below which they end.
+    """Return an upper bound of the end offset of each segment that is sealed but has no record of the seal.
 
-    Their files tell the end: :func:`reconstruct` wants it.
+    The bound is the start of a successor. The segment's files have the exact end, which :func:`reconstruct` needs.
     """
     bounds: dict[int, int] = {}
     for chain, _ in _chains(topic, records):
@@ -105,11 +106,11 @@ def reconstruct(
     """Return the topic with a lineage whose open segments partition its ring.
 
     Args:
-        topic: its latest record.
-        records: see :func:`merged`.
-        ends: end offsets of the segments that :func:`unsealed` names, as their files have them.
-        first_new: id of the first new segment; ``next_segment`` rises to it in any case.
-        now_us: wall clock, for new segments.
+        topic: The topic's latest record.
+        records: See :func:`merged`.
+        ends: End offsets, according to their files, of the segments that :func:`unsealed` returns.
+        first_new: Id of the first new segment; ``next_segment`` rises to it in any case.
+        now_us: Wall clock, for new segments.
     """
     topic = _with_all_partitions(topic, records)
     bounds = unsealed(topic, records)
@@ -148,7 +149,7 @@ def _filled(marks: Sequence[int], length: int) -> tuple[int, ...]:
 
 
 def _rank(record: Segment) -> tuple[bool, int, bool, int]:
-    """Order of the versions of one segment's record: a segment is sealed once, and then loses its producers."""
+    """Return the rank of a version of a segment's record: a segment is sealed once, and then loses its producers."""
     return not record.is_open, record.epoch, record.sequences_complete, len(record.sequences)
 
 
@@ -162,8 +163,10 @@ def _with_all_partitions(topic: Topic, records: Mapping[int, Segment]) -> Topic:
 
 
 def _chains(topic: Topic, records: Mapping[int, Segment]) -> list[tuple[list[int], KeyRange]]:
-    """The ids that cover each range of slots, ascending. The ranges are in order, and none is cut further by a
-    segment's bounds; the range of a partition is its slot."""
+    """Return the ids that cover each range of slots, ascending.
+
+    The ranges are in order, and no segment's bound lies within one. The range of a partition is its slot.
+    """
     ring = _with_all_partitions(topic, records).ring
     if topic.partitions is not None:
         by_slot: dict[int, list[int]] = {slot: [] for slot in range(ring.lo, ring.hi)}
@@ -204,7 +207,7 @@ def _new_segments(
     first: int,
     now_us: int,
 ) -> list[Segment]:
-    """Segments for the slots whose last one is sealed, or that have none: neighbours of one predecessor share one."""
+    """Return segments for the slots without an open one. Adjacent slots of one predecessor share one."""
     gaps: list[tuple[int | None, KeyRange]] = []
     for chain, slots in chains:
         last = chain[-1] if chain else None

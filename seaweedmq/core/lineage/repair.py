@@ -1,4 +1,4 @@
-"""Open segments that lost a replica, are about to, or never had enough: which are replaced, why, and who stays."""
+"""Selection of open segments to repair: those that lost a replica, will soon lose one, or never had enough."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -9,14 +9,15 @@ from seaweedmq.model.topic import Topic, TopicName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """Seal a segment and open a successor of the same range."""
+    """A repair: seal a segment and open a successor of the same range."""
 
     segment: Segment
     reason: str
-    """In words, for people."""
-    stays: tuple[str, ...]
-    """Replicas that are well, in their order: they serve the successor, too, so that no more moves than must, and the
-    first of them is its primary."""
+    """Reason of the repair, as readable text."""
+    healthy_replicas: tuple[str, ...]
+    """Healthy replicas, in their order. They also serve the successor, to move as little as possible, and the first one
+    is its primary.
+    """
 
 
 def repairs(
@@ -27,19 +28,25 @@ def repairs(
     suspected: Collection[str],
     broken: Collection[SegmentId],
 ) -> list[Repair]:
-    """Segments that have to be replaced, the worst off first: those that nobody can write to, then those that lost a
-    follower or whose replicas lost each other, then those of brokers that are being drained.
+    """Return the segments to replace, the most urgent first.
+
+    The order is: segments without a live primary; segments that lost a follower or whose replicas lost each other;
+    segments
+    on draining brokers.
 
     Args:
-        live, draining, suspected: broker ids.
-        broken: segments whose replicas lost each other, or that were sealed and have no successor.
+        segments: The open segments.
+        live: Ids of the registered brokers.
+        draining: Ids of the brokers that are being drained.
+        suspected: Ids of the brokers that may have failed.
+        broken: Segments whose replicas lost each other, or that were sealed and have no successor.
     """
     found: list[tuple[int, Repair]] = []
     for segment in segments:
         gone = [r for r in segment.replicas if r not in live]
         leaving = [r for r in segment.replicas if r in draining]
         if gone:
-            rank, reason = int(segment.primary in live), f"broker {gone[0]} is gone"
+            rank, reason = int(segment.primary in live), f"broker {gone[0]} is not registered"
         elif segment.key in broken:
             rank, reason = 1, "its replicas lost each other, or it was sealed without a successor"
         elif leaving:
@@ -47,19 +54,22 @@ def repairs(
         else:
             continue
         well = tuple(r for r in segment.replicas if r in live and r not in draining and r not in suspected)
-        found.append((rank, Repair(segment=segment, reason=reason, stays=well)))
+        found.append((rank, Repair(segment=segment, reason=reason, healthy_replicas=well)))
     return [repair for _, repair in sorted(found, key=lambda ranked: ranked[0])]
 
 
 def reinforcements(segments: Iterable[Segment], topics: Mapping[TopicName, Topic], available: int) -> list[Repair]:
-    """Segments that were opened when brokers were missing, and could have more replicas now. They are readable and
-    writable, so one at a time is enough.
+    """Return the segments that were opened when brokers were missing and could have more replicas now.
+
+    Each is readable and writable, so one repair at a time is enough.
 
     Args:
-        available: brokers that take new segments.
+        segments: The open segments.
+        topics: The topics of the segments, by name.
+        available: Number of brokers that accept new segments.
     """
     return [
-        Repair(segment=segment, reason="a replica was missing", stays=segment.replicas)
+        Repair(segment=segment, reason="a replica was missing", healthy_replicas=segment.replicas)
         for segment in segments
         if len(segment.replicas) < min(topics[segment.topic].replicas, available)
     ]

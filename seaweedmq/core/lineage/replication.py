@@ -1,7 +1,7 @@
-"""Under-replicated segments: open ones with fewer live replicas than their topic wants.
+"""Under-replicated segments: open ones with fewer live replicas than their topic requests.
 
-A segment is under-replicated from the loss of a replica until repair has opened a successor on another broker, or, when
-brokers are missing, until one comes back.
+A segment is under-replicated from the loss of a replica until repair has opened a successor on another broker. If
+brokers are missing, it stays so until one comes back.
 """
 
 from collections import Counter
@@ -11,10 +11,11 @@ from seaweedmq.model.segment import Segment
 
 
 def live_replicas(segment: Segment, live: Collection[str]) -> int:
-    """Count the replicas of a segment that live.
+    """Count the live replicas of a segment.
 
     Args:
-        live: ids of the registered brokers.
+        segment: The segment.
+        live: Ids of the registered brokers.
     """
     return sum(replica in live for replica in segment.replicas)
 
@@ -23,16 +24,16 @@ def under_replicated(segments: Iterable[Segment], wanted: int, live: Collection[
     """Count the under-replicated segments of one topic by their number of live replicas.
 
     Args:
-        segments: of the topic; sealed ones do not count, since files hold their records.
-        wanted: replicas that the topic asks for.
-        live: ids of the registered brokers.
+        segments: Segments of the topic; sealed ones do not count, since files hold their records.
+        wanted: Number of replicas that the topic requests.
+        live: Ids of the registered brokers.
     """
     counts = Counter(live_replicas(segment, live) for segment in segments if segment.is_open)
     return Counter({there: count for there, count in counts.items() if there < wanted})
 
 
 def describe_under_replicated(segments: Collection[Segment], wanted: int, live: Collection[str]) -> str:
-    """Return one sentence for people; "" if no segment is under-replicated. Arguments: see :func:`under_replicated`."""
+    """Return a readable sentence; "" if no segment is under-replicated. Arguments: see :func:`under_replicated`."""
     counts = under_replicated(segments, wanted, live)
     if not counts:
         return ""

@@ -1,7 +1,7 @@
-"""Open segments with fewer replicas than their topics ask for, and the next of them that could have more.
+"""Tracking of open segments with fewer replicas than their topics request, and choice of the next to repair.
 
-They are replaced one at a time, and a dead broker may leave thousands of them. So a segment that has as many replicas
-as brokers are available is not looked at again before more are, or looks would cost the square of their number.
+They are replaced one at a time, and a dead broker may leave thousands of them. A segment that has as many replicas as
+brokers are available is skipped until more are: otherwise the search would cost the square of the number of segments.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -16,19 +16,19 @@ class ShortSegments:
 
     def __init__(self) -> None:
         self._unseen: dict[SegmentId, None] = {}
-        """Segments that may be improved."""
+        """Segments that may get more replicas."""
         self._settled: dict[SegmentId, None] = {}
         """Segments that had as many replicas as ``_available`` allows."""
         self._available = 0
-        """Brokers that took new segments at the last look."""
+        """Number of brokers that accepted new segments at the last call of ``next``."""
 
     def add(self, key: SegmentId) -> None:
-        """Note that a segment is short, or has changed and may still be."""
+        """Add a segment that is short, or that has changed and may still be short."""
         self._settled.pop(key, None)
         self._unseen[key] = None
 
     def forget(self, key: SegmentId) -> None:
-        """Forget a segment that is closed, whether it is known or not."""
+        """Remove a closed segment, whether it is known or not."""
         self._settled.pop(key, None)
         self._unseen.pop(key, None)
 
@@ -39,13 +39,13 @@ class ShortSegments:
         find: Callable[[SegmentId], Segment | None],
         busy: Container[SegmentId],
     ) -> Repair | None:
-        """Return how the first segment is replaced that could have more replicas; None: no segment could.
+        """Return the repair of the first segment that could have more replicas, None if there is none.
 
         Args:
-            available: brokers that take new segments.
-            topics: those of the segments.
-            find: returns an open segment; None if it is closed.
-            busy: segments that are passed over now.
+            available: Number of brokers that accept new segments.
+            topics: The topics of the segments, by name.
+            find: Returns an open segment; None if it is closed.
+            busy: Segments to skip now.
         """
         if available > self._available:
             self._unseen.update(self._settled)

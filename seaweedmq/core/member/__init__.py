@@ -1,3 +1,4 @@
-"""What a member of a group holds, hands out, gets again and commits: ``dispatch`` and ``holdings``, made of the others.
-Imports no other room of the core.
+"""The state machines of a group member: held segments, delivery, redelivery and commits of its records.
+
+``record_dispatch`` and ``holdings`` combine the others. Imports no sibling package of ``core``.
 """

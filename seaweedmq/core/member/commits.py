@@ -1,12 +1,12 @@
-"""Positions on their way to the coordinator: coalesced, one commit under way at a time, kept through reconnects."""
+"""The queue of positions to commit: coalesced, one commit in flight at a time, kept across reconnects."""
 
-from seaweedmq.model.groups import GroupCommit, GroupCommitted, Position
+from seaweedmq.model.messages.groups import GroupCommit, GroupCommitted, Position
 
 
 class CommitQueue:
-    """What is to be committed, what is under way, and what is kept.
+    """The positions to commit, those in flight, and those that the coordinator accepted.
 
-    Invariants: of a segment, only one generation is known, and within it offsets never fall.
+    Invariants: each segment is known in one generation, and its offsets never fall within it.
     """
 
     def __init__(self) -> None:
@@ -17,15 +17,16 @@ class CommitQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Everything wanted was answered."""
+        """Whether every position was answered."""
         return not self._wanted and not self._under_way
 
     @property
     def is_under_way(self) -> bool:
+        """Whether a commit is in flight."""
         return bool(self._under_way)
 
     def want(self, position: Position) -> None:
-        """Commit this with the next commit, unless it is known already."""
+        """Add a position to the next commit, unless it is already known."""
         segment = position.segment
         known = self._wanted.get(segment) or self._under_way.get(segment) or self._kept.get(segment)
         if known is not None and known.generation == position.generation:
@@ -36,7 +37,7 @@ class CommitQueue:
         self._wanted[segment] = position
 
     def next(self) -> GroupCommit | None:
-        """What to send now; None while an answer is awaited, or there is nothing."""
+        """Return the commit to send now; None while an answer is pending, or if there is nothing to commit."""
         if self._under_way or not self._wanted:
             return None
         self._number += 1
@@ -44,23 +45,26 @@ class CommitQueue:
         return GroupCommit(self._number, tuple(self._under_way.values()))
 
     def answered(self, reply: GroupCommitted) -> None:
-        """The coordinator's answer; what it refused is forgotten."""
+        """Process the coordinator's answer. Rejected positions are dropped."""
         if reply.number != self._number:
             return
         self._kept |= {s: p for s, p in self._under_way.items() if s not in reply.refused}
         self._under_way = {}
 
     def lost(self) -> None:
-        """The stream is gone: what was not answered is sent again, on a stream that counts anew."""
+        """Queue unanswered positions again after the loss of the stream.
+
+        The next stream numbers its commits from 1 again.
+        """
         self._wanted = self._under_way | self._wanted
         self._under_way = {}
         self._number = 0
 
     def is_pending(self, segment: int) -> bool:
-        """Whether a position of the segment was not answered yet."""
+        """Whether a position of the segment is unanswered."""
         return segment in self._wanted or segment in self._under_way
 
     def forget(self, segment: int) -> None:
-        """The segment is not held any more."""
+        """Drop a segment that is no longer held."""
         for positions in (self._wanted, self._under_way, self._kept):
             positions.pop(segment, None)

@@ -1,61 +1,66 @@
-"""Which segments a member of a group holds, from their assignment to their release, and what it commits of them.
+"""The segments that a member of a group holds, from their assignment to their release, and their commits.
 
 | segment | event | then |
 |---|---|---|
-| not held | assigned | held: it is to be read |
-| held | its assignment was withdrawn, or replaced by one of another generation | revoked: read and handed out no more |
-| held | the coordinator refused a commit of it | revoked, and no commit of it is tried again |
-| held | the membership is over | revoked |
-| revoked | nothing of it is out, and its last position was answered | not held: it is to be reported as released |
+| not held | assigned | held: to be read |
+| held | its assignment was withdrawn, or replaced by one of another generation | revoked: no longer read and delivered
+|
+| held | the coordinator rejected a commit of it | revoked, and none of its commits is retried |
+| held | the membership ended | revoked |
+| revoked | none of its records is in flight, and its last position was answered | not held: its release is to be
+reported |
 
-A segment that was assigned anew meanwhile is held again as soon as it was released.
+A segment that was assigned again in the meantime is held again as soon as it was released.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic
 
-from seaweedmq.core.member.assigned import Assigned, M, R
 from seaweedmq.core.member.commits import CommitQueue
-from seaweedmq.core.member.dispatch import Dispatch
-from seaweedmq.model.groups import GroupAssignment, GroupCommitted, Ownership
+from seaweedmq.core.member.held_segment import HeldSegment, M, R
+from seaweedmq.core.member.record_dispatch import RecordDispatch
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommitted, Ownership
 
 
 @dataclass(frozen=True, slots=True)
 class Instructions(Generic[R, M]):
-    """What the shell is to do."""
+    """The instructions for the caller."""
 
-    begin: list[Assigned[R, M]] = field(default_factory=list)
-    """Read these."""
-    stop: list[Assigned[R, M]] = field(default_factory=list)
-    """Read these no more."""
+    begin: list[HeldSegment[R, M]] = field(default_factory=list)
+    """Segments to start reading."""
+    stop: list[HeldSegment[R, M]] = field(default_factory=list)
+    """Segments to stop reading."""
     release: dict[int, int] = field(default_factory=dict)
-    """Report these to the coordinator: segment -> generation."""
+    """Segments whose release is to be reported to the coordinator: segment -> generation."""
 
 
 class Holdings(Generic[R, M]):
-    """Of one member. The loop's thread only, with the shell's lock, except for ``commits``, which needs none."""
+    """The held segments of one member.
 
-    def __init__(self, dispatch: Dispatch[R, M]) -> None:
+    Only the loop's thread may use it, with the caller's lock, except for ``commits``, which needs no lock.
+    """
+
+    def __init__(self, dispatch: RecordDispatch[R, M]) -> None:
         self._dispatch = dispatch
         self.commits = CommitQueue()
         self.is_over = False
-        """Nothing is read or committed any more."""
+        """Whether the membership ended, so that nothing is read or committed."""
         self._newest: dict[int, Ownership] = {}
-        """What the newest assignment gives."""
+        """Segments of the newest assignment."""
 
     @property
     def held(self) -> Mapping[int, int]:
-        """Segment -> generation of what is read, or was not committed for the last time."""
+        """Generation of each segment that is read, or whose last commit is pending."""
         return {assigned.segment: assigned.generation for assigned in self._dispatch.assigned.values()}
 
     @property
     def is_resting(self) -> bool:
-        """Whether nothing will have to be committed unless something arrives, or is assigned."""
+        """Whether nothing will have to be committed until rows arrive or a segment is assigned."""
         return self.is_over or not any(assigned.is_live for assigned in self._dispatch.assigned.values())
 
     def assign(self, assignment: GroupAssignment) -> Instructions[R, M]:
-        """The coordinator said what to read from now on."""
+        """Apply a new assignment from the coordinator."""
         self._newest = {given.segment: given for given in assignment.owned}
         withdrawn = []
         for assigned in self._dispatch.assigned.values():
@@ -65,7 +70,7 @@ class Holdings(Generic[R, M]):
         return Instructions(stop=self._revoke(withdrawn), begin=self._begin())
 
     def answered(self, committed: GroupCommitted) -> Instructions[R, M]:
-        """The coordinator answered a commit."""
+        """Apply the coordinator's answer to a commit."""
         self.commits.answered(committed)
         refused = [a for s in committed.refused if (a := self._dispatch.assigned.get(s)) is not None]
         for assigned in refused:
@@ -73,20 +78,21 @@ class Holdings(Generic[R, M]):
         return Instructions(stop=self._revoke(refused))
 
     def end(self) -> Instructions[R, M]:
-        """The membership is over."""
+        """End the membership."""
         self.is_over = True
         return Instructions(stop=self._revoke(list(self._dispatch.assigned.values())))
 
-    def look_after(self, is_time: bool) -> Instructions[R, M]:
-        """Commit what others wait for and, when it ``is_time``, everything; release what is dealt with."""
+    def maintain(self, is_time: bool) -> Instructions[R, M]:
+        """Commit positions that others wait for, and all of them if ``is_time``; release finished segments."""
         if self.is_over:
             return Instructions()
         drained = []
         for assigned in self._dispatch.assigned.values():
             is_urgent = assigned.is_revoked or assigned.is_read
             assigned.watch(is_urgent or self._dispatch.unacked.blocks)
-            # Acknowledgements take no lock: first that nothing is out, then the position, which is the last one.
-            is_over = assigned.is_revoked and not assigned.ledger.is_out()
+            # Acknowledgements take no lock: check that nothing is in flight before reading the position, which is then
+            # final.
+            is_over = assigned.is_revoked and not assigned.ledger.has_in_flight()
             if (is_time or is_urgent) and not assigned.is_refused:
                 position = assigned.position()
                 if position is not None:
@@ -100,22 +106,24 @@ class Holdings(Generic[R, M]):
             begin=self._begin() if drained else [],
         )
 
-    def _begin(self) -> list[Assigned[R, M]]:
-        """What is new, unless what came before it of the same segment is still held."""
+    def _begin(self) -> list[HeldSegment[R, M]]:
+        """Begin new segments, unless an earlier generation of the same segment is still held."""
         if self.is_over:
             return []
         held = self._dispatch.assigned
         return [self._dispatch.assign(given) for segment, given in self._newest.items() if segment not in held]
 
-    def _revoke(self, some: list[Assigned[R, M]]) -> list[Assigned[R, M]]:
+    def _revoke(self, some: list[HeldSegment[R, M]]) -> list[HeldSegment[R, M]]:
         revoked = [assigned for assigned in some if not assigned.is_revoked]
         for assigned in revoked:
             self._dispatch.revoke(assigned)
         return revoked
 
-    def _release(self, assigned: Assigned[R, M]) -> None:
+    def _release(self, assigned: HeldSegment[R, M]) -> None:
         self._dispatch.release(assigned)
         given = self._newest.get(assigned.segment)
-        if given is not None and given.generation == assigned.generation:  # refused before the assignment said so
+        if (
+            given is not None and given.generation == assigned.generation
+        ):  # rejected before the assignment was withdrawn
             del self._newest[assigned.segment]
         self.commits.forget(assigned.segment)

@@ -1,45 +1,47 @@
-"""The bound on what a member handed out and did not see acknowledged: in records, and in bytes that are kept for it."""
+"""The limit of a member's unacknowledged deliveries: in records, and in bytes that are held for them."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from seaweedmq.core.member.assigned import Assigned
+from seaweedmq.core.member.held_segment import HeldSegment
 
 
 class Unacked:
-    """Counts generously, and anew only when that would be too much: counting looks at every frame that is held.
+    """A counter that overestimates, and counts exactly only at the limit: an exact count visits every held frame.
 
-    Invariant: never less is counted than there is.
+    Invariant: the count is never too low.
     """
 
-    def __init__(self, assigned: Mapping[int, Assigned[Any, Any]], records_max: int, bytes_max: int) -> None:
+    def __init__(self, assigned: Mapping[int, HeldSegment[Any, Any]], records_max: int, bytes_max: int) -> None:
         self._assigned = assigned
         self.records_max = records_max
         self.bytes_max = bytes_max
         self.records = 0
         self.size_bytes = 0
         self.blocks = False
-        """Delivery waits; what is assigned is watched, so that acknowledgements are heard of."""
+        """Whether delivery waits; then held segments are watched, so that acknowledgements are reported."""
 
     def arrive(self, size_bytes: int) -> None:
+        """Count the bytes of rows that arrived."""
         self.size_bytes += size_bytes
 
-    def hand_out(self, count: int) -> None:
+    def deliver(self, count: int) -> None:
+        """Count records that were delivered."""
         self.records += count
 
     def room(self, wanted: int) -> int:
-        """How many more records may go out; exactly only if there are fewer than ``wanted``."""
+        """Return the number of records that may still be delivered; exact only if it is below ``wanted``."""
         if self.records + wanted > self.records_max:
             self.records = sum(assigned.ledger.unacked() for assigned in self._assigned.values())
         return self.records_max - self.records
 
     def check(self) -> bool:
-        """Whether no more rows may be taken in now."""
+        """Whether no more rows may arrive now."""
         self.blocks = self._is_full()
         if self.blocks:
             for assigned in self._assigned.values():
                 assigned.watch(True)
-            self.blocks = self._is_full()  # once more: from here on, who acknowledges says so
+            self.blocks = self._is_full()  # again: acknowledgements are reported only from now on
         return self.blocks
 
     def _is_full(self) -> bool:

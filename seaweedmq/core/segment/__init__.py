@@ -1,3 +1,4 @@
-"""One open segment and its replicas: its fate, its log, what is committed, duplicate detection, how it is sealed.
-Imports no other room of the core.
+"""The state machines of one open segment and its replicas: lifecycle, log, commit rule, duplicate detection, sealing.
+
+Imports no sibling package of ``core``.
 """

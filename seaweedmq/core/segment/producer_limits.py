@@ -1,4 +1,4 @@
-"""How many producers are remembered, for how long, and what that costs."""
+"""Limits of the number of remembered producers, the time they are remembered, and their memory cost."""
 
 import math
 import sys
@@ -9,28 +9,33 @@ from seaweedmq.errors import ResourceExhausted
 from seaweedmq.model.config import STREAM_IN_FLIGHT_FRAMES_MAX, BrokerConfig
 
 PRODUCER_BYTES = 800
-"""What one takes in memory beside its frames. Measured with them: 905 of 16 frames, 18,065 of 1,024."""
+"""Memory of one producer without its frames. Measured with them: 905 bytes at 16 frames, 18,065 at 1,024."""
 FRAME_BYTES = 17
 KAFKA_IN_FLIGHT_FRAMES_MAX = 5
-"""What Kafka's idempotent producers have in flight to a partition at most."""
+"""Most frames that an idempotent Kafka producer has in flight to one partition."""
 MEMORY_SHARE = 8
-"""Producers may take an eighth of a broker's memory."""
+"""Divisor of a broker's memory: producers may take an eighth of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerLimits:
-    """Of one segment."""
+    """Limits of the producers remembered in one segment."""
 
     producers: int
-    """Beyond it, those that can not repeat anything any more are forgotten."""
+    """Number of producers above which those that can no longer repeat anything are dropped."""
     idle_s: float
-    """How long after the end of its stream a producer may still repeat something."""
+    """Time after the end of its stream during which a producer may still repeat frames."""
     frames: int
-    """Remembered a producer. Invariant: not below what the primary lets be in flight, so that every frame that a client
-    may still repeat finds its acknowledgement."""
+    """Frames remembered per producer.
+
+    Invariant: not below the number of frames that the primary allows in flight, so that every frame that a client may
+    still
+    repeat finds its acknowledgement.
+    """
 
     @classmethod
     def of(cls, config: BrokerConfig) -> "ProducerLimits":
+        """Return the limits that a broker's settings give."""
         return cls(
             producers=config.producers_per_segment_max,
             idle_s=config.producer_idle_s,
@@ -39,49 +44,61 @@ class ProducerLimits:
 
     @classmethod
     def none(cls) -> "ProducerLimits":
-        """For whoever reads a log: the bound is in what was written. Frames as of the broker that allows most."""
+        """Return no limits, for readers of a log: the log itself is bounded.
+
+        Frames are limited as at the broker that allows most.
+        """
         return cls(producers=sys.maxsize, idle_s=math.inf, frames=STREAM_IN_FLIGHT_FRAMES_MAX)
 
 
-class Forgetful(Protocol):
-    """A producer table, as the pool sees it."""
+class SettledDropper(Protocol):
+    """A producer table as the pool sees it."""
 
-    def forget_settled(self, now: float) -> int: ...
+    def drop_settled(self, now: float) -> int:
+        """Drop the producers that can no longer repeat anything, and return their number."""
+        ...
 
 
 class ProducerPool:
-    """Producers that a broker remembers over all its segments, those it follows included. At the bound it takes no new
-    ones; what a primary has accepted, its followers take in any case."""
+    """The producers that a broker remembers over all its segments, those it follows included.
+
+    At the limit the pool accepts no new producers on a primary. Followers always take what their primary accepted.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-        self._tables: dict[Forgetful, None] = {}
+        self._tables: dict[SettledDropper, None] = {}
 
     @classmethod
     def of(cls, config: BrokerConfig) -> "ProducerPool":
+        """Return a pool limited by ``producers_max`` and a share of the broker's memory."""
         cost = PRODUCER_BYTES + FRAME_BYTES * config.stream_in_flight_frames_max
         return cls(min(config.producers_max, config.memory_bytes_max // MEMORY_SHARE // cost))
 
-    def join(self, table: Forgetful) -> None:
-        """A table that counts from now on."""
+    def join(self, table: SettledDropper) -> None:
+        """Count the producers of a table from now on."""
         self._tables[table] = None
 
-    def leave(self, table: Forgetful, producers: int) -> None:
-        """The table, and the producers it has, are gone."""
+    def leave(self, table: SettledDropper, producers: int) -> None:
+        """Remove a table and its ``producers`` from the count."""
         del self._tables[table]
         self.used -= producers
         assert self.used >= 0
 
     def check_room(self, now: float) -> None:
-        """Raise ResourceExhausted unless one more may be remembered, now or after somebody else was forgotten."""
+        """Make room for one more producer, dropping those that can no longer repeat anything if necessary.
+
+        Raises:
+            ResourceExhausted: If the broker remembers as many producers as it may.
+        """
         if self.used < self.limit:
             return
         for table in self._tables:
-            table.forget_settled(now)
+            table.drop_settled(now)
         if self.used >= self.limit:
             raise ResourceExhausted(
-                f"this broker remembers {self.used:,} producers, and may remember {self.limit:,} (producers_max, and "
-                "an eighth of memory_bytes_max): retry later, they are forgotten producer_idle_s after their streams "
-                "ended; share publishers between tasks, raise the limits, or add brokers"
+                f"this broker remembers {self.used:,} producers, its limit is {self.limit:,} (producers_max, and "
+                "an eighth of memory_bytes_max): retry later, since producers expire producer_idle_s after their "
+                "streams ended; share publishers between tasks, raise the limits, or add brokers"
             )

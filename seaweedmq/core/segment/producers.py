@@ -1,34 +1,35 @@
-"""Duplicate detection: what each producer has stored in one segment, within a bound.
+"""Duplicate detection: the bounded producer state of one segment.
 
-Sequences count a producer's records in one segment, from 0. The rule is Kafka's (KIP-98): a frame is new if it begins
-where the last one ended, a repeat if it was stored before, and anything else is a gap that is refused.
+Sequences number a producer's records in one segment, from 0. The rule is Kafka's (KIP-98): a frame that begins where
+the last one ended is new, and a frame that was stored before is a repeat. Any other frame is a gap and is rejected.
 
-Nobody takes a producer that is not here for one that has stored nothing: it begins where it says that it repeats
-nothing below. So one may be forgotten as soon as it can not repeat anything any more: its stream has ended, and longer
-ago than a client goes on delivering (``idle_s``).
+An unknown producer may have stored records here: it begins at the sequence below which it promises to repeat nothing.
+So a producer can be dropped as soon as it can no longer repeat anything: its stream ended longer ago than a client
+retries (``idle_s``).
 
-Kafka's producers have no streams, and go on in a successor segment where they were: see ``known_producer`` for their
-rules and ``heritage`` for what becomes of them. One may be forgotten ``idle_s`` after its last frame. Producer 0 has no
-identity: it is neither looked up nor remembered.
+Kafka producers have no streams, and continue in a successor segment where they were: see ``producer_entry`` for their
+rules and ``broker.serve.inherited_producers`` for the inheritance. They expire ``idle_s`` after their last frame.
+Producer 0 has no identity: its frames are neither looked up nor remembered.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from seaweedmq.core.segment.known_producer import KnownProducer
+from seaweedmq.core.segment.producer_entry import ProducerEntry
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.producer import NO_PRODUCER, is_kafka_producer, unwrapped
-from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.segment import ProducerSequence, ProducerState
 
 SNAPSHOT_FRAMES_MAX = 16_384
-"""Frames that a snapshot names, the same number of each producer. They only give lost acknowledgements their offsets
-back; how far a producer got is known without them."""
+"""Limit of the frames in a snapshot, the same number per producer. Frames only restore the offsets of lost
+acknowledgements; the next sequence of each producer is known without them.
+"""
 
 
 class ProducerTable:
-    """Every producer of one segment that may still repeat something. Times are seconds of one clock, any."""
+    """The producers of one segment that may still repeat frames. Times are seconds of any one clock."""
 
     def __init__(
         self,
@@ -36,16 +37,19 @@ class ProducerTable:
         pool: ProducerPool | None = None,
         states: Iterable[ProducerState] = (),
     ) -> None:
-        """Without limits nobody is forgotten."""
+        """Create a table, which drops no producer without ``limits``."""
         self._limits = limits or ProducerLimits.none()
         self._pool = pool
         self.floor = 0
-        """Offset below which frames are fsynced. Frames at or above it are remembered however many they are, since a
-        snapshot for a file that begins there must be able to leave them out."""
-        self._producers: OrderedDict[int, KnownProducer] = OrderedDict()
-        """The longest idle first."""
+        """Offset below which frames are flushed. Frames at or above it are remembered however many they are, since a
+        snapshot for a file that begins there must be able to leave them out.
+        """
+        self._producers: OrderedDict[int, ProducerEntry] = OrderedDict()
+        """Entry of each producer, the longest idle first."""
         self._idle: OrderedDict[int, float] = OrderedDict()
-        """Those without a stream -> since when, the longest first. Of Kafka's, their last frame."""
+        """Idle since, of each producer without a stream, the longest idle first; for a Kafka producer the time of its
+        last frame.
+        """
         if pool is not None:
             pool.join(self)
         for state in states:
@@ -54,25 +58,28 @@ class ProducerTable:
     def __len__(self) -> int:
         return len(self._producers)
 
-    # --- the primary's side -------------------------------------------------------------------------------------------
+    # --- primary ------------------------------------------------------------------------------------------------------
 
     def is_new_epoch(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether an earlier epoch of the producer is remembered, with what it stored: of this one nothing is. Ask
-        before :meth:`open`, which begins the epoch."""
+        """Whether this epoch is new and frames of an earlier epoch of the producer are remembered.
+
+        Call it before :meth:`open`, which begins the epoch.
+        """
         known = self._producers.get(producer_id)
         return known is not None and known.epoch < producer_epoch and len(known.frames) > 0
 
     def open(self, producer_id: int, producer_epoch: int, first_sequence: int, now: float) -> int:
-        """A stream of the producer, which repeats nothing below ``first_sequence``, begins; return the sequence it goes
-        on from. It is not forgotten before :meth:`close`.
+        """Open a stream of a producer, and return the sequence it continues from.
+
+        The producer repeats nothing below ``first_sequence``. It is not dropped before :meth:`close`.
 
         Raises:
-            Fenced: a newer epoch of the producer was here.
-            InvalidArgument: it has no identity.
-            ResourceExhausted: it is new, and the broker remembers as many as it may.
+            Fenced: If a newer epoch of the producer is known.
+            InvalidArgument: If the producer has no identity.
+            ResourceExhausted: If the producer is new, and the broker remembers as many as it may.
         """
         if producer_id == NO_PRODUCER:
-            raise InvalidArgument("a publish stream of producer 0, which is no identity: give another one")
+            raise InvalidArgument("publish stream of producer 0: 0 means no identity, give another id")
         known = self._producers.get(producer_id)
         if known is None:
             self._check_room(now)
@@ -85,10 +92,10 @@ class ProducerTable:
         return known.next_sequence
 
     def close(self, producer_id: int, now: float) -> None:
-        """A stream of the producer has ended, however it ended: it may come back and repeat what it sent."""
+        """Close a stream of the producer, however it ended: the producer may return and repeat what it sent."""
         known = self._producers.get(producer_id)
         if known is None:
-            return  # the table was released in between
+            return  # the table was released in the meantime
         known.streams -= 1
         if known.streams:
             return
@@ -101,14 +108,14 @@ class ProducerTable:
     def find_repeat(
         self, producer_id: int, producer_epoch: int, first_sequence: int, count: int, now: float = 0.0
     ) -> FrameAck | None:
-        """The earlier acknowledgement if the frame was stored before, None if it is the next one.
+        """Return the earlier acknowledgement if the frame was stored before, None if it is the next one.
 
         Raises:
-            Fenced: a newer epoch of the producer was here.
-            InvalidArgument: the producer has no stream; or the frame leaves a gap, or overlaps stored frames without
-                being one of them.
-            DuplicateSequence, OutOfOrderSequence: what Kafka's producers are told instead.
-            ResourceExhausted: one of Kafka's is new, and the broker remembers as many as it may.
+            Fenced: If a newer epoch of the producer is known.
+            InvalidArgument: If the producer has no stream, or the frame leaves a gap or partly overlaps stored frames.
+            DuplicateSequence: If a Kafka producer repeats a frame whose offset is no longer remembered.
+            OutOfOrderSequence: If the frame of a Kafka producer leaves a gap.
+            ResourceExhausted: If a Kafka producer is new, and the broker remembers as many as it may.
         """
         if producer_id == NO_PRODUCER:
             return None
@@ -117,7 +124,7 @@ class ProducerTable:
             self._check_room(now)
             return None
         if known is None:
-            raise InvalidArgument(f"producer {producer_id} has no stream here: open one before frames are sent")
+            raise InvalidArgument(f"producer {producer_id} has no stream here: open one before sending frames")
         known.check_epoch(producer_id, producer_epoch)
         if _is_kafkas(producer_id, known):
             return known.find_kafka_repeat(producer_id, producer_epoch, first_sequence, count)
@@ -132,7 +139,7 @@ class ProducerTable:
         return ack
 
     def record(self, producer_id: int, producer_epoch: int, ack: FrameAck, now: float = 0.0) -> None:
-        """Remember a frame that was appended. Requires that ``find_repeat`` said it is the next one."""
+        """Remember an appended frame. Requires that ``find_repeat`` returned None for it."""
         if producer_id == NO_PRODUCER:
             return
         known, sequence = self._producers.get(producer_id), ack.first_sequence
@@ -148,24 +155,26 @@ class ProducerTable:
         if not known.streams:
             self._note_idle(producer_id, now)
 
-    # --- Kafka's producers in a successor segment ---------------------------------------------------------------------
+    # --- Kafka producers in a successor segment -----------------------------------------------------------------------
 
     def __contains__(self, producer_id: object) -> bool:
         return producer_id in self._producers
 
     def may_be_older(self, producer_id: int, producer_epoch: int, first_sequence: int, count: int) -> bool:
-        """Whether a frame was stored before those that are remembered of its producer, so that an earlier segment may
-        tell where."""
+        """Whether a frame precedes the remembered ones of its Kafka producer.
+
+        If so, an ancestor segment may know its offset.
+        """
         known = self._producers.get(producer_id)
         if known is None or not _is_kafkas(producer_id, known):
             return False
         return known.may_be_older(producer_epoch, first_sequence, count, self._limits.frames)
 
     def adopt(self, state: ProducerState, now: float) -> None:
-        """Go on from what an earlier segment holds of a producer that is not known here.
+        """Continue from the state that an ancestor segment holds of a producer that is unknown here.
 
         Raises:
-            ResourceExhausted: the broker remembers as many as it may.
+            ResourceExhausted: If the broker remembers as many producers as it may.
         """
         assert state.producer_id not in self._producers, f"{state} is known here"
         self._check_room(now)
@@ -173,16 +182,24 @@ class ProducerTable:
         self._note_idle(state.producer_id, now)
 
     def put_before(self, producer_id: int, producer_epoch: int, older: Sequence[FrameAck]) -> None:
-        """Remember frames of a producer that an earlier segment holds, the oldest first, as far as they join."""
+        """Remember frames that an ancestor segment holds of a producer.
+
+        Args:
+            producer_id: Id of the producer.
+            producer_epoch: Epoch of the frames.
+            older: The frames, the oldest first. Those that do not join the remembered ones without a gap are ignored.
+        """
         known = self._producers.get(producer_id)
         if known is not None and known.epoch == producer_epoch and _is_kafkas(producer_id, known):
             known.put_before(older, self._limits.frames)
 
-    # --- the side of a follower, and of whoever reads a log -----------------------------------------------------------
+    # --- followers and readers of a log -------------------------------------------------------------------------------
 
     def follow(self, producer_id: int, producer_epoch: int, ack: FrameAck, now: float = 0.0) -> None:
-        """Remember a frame that a primary accepted, whatever this table would have said of it: the primary may have
-        forgotten the producer earlier, or begun with it where it said it was."""
+        """Remember a frame that a primary accepted, without checks.
+
+        The primary may have dropped the producer earlier, or begun at the sequence that the producer named.
+        """
         if producer_id == NO_PRODUCER:
             return
         known, sequence = self._producers.get(producer_id), ack.first_sequence
@@ -197,19 +214,20 @@ class ProducerTable:
         if not known.streams:
             self._note_idle(producer_id, now)
 
-    # --- looking in ---------------------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------------
 
     def state(self, producer_id: int) -> ProducerState | None:
-        """What is known of the producer; None if it is not known."""
+        """Return the state of the producer, None if it is unknown."""
         known = self._producers.get(producer_id)
         if known is None:
             return None
         return known.state(producer_id, known.next_sequence, self._limits.frames)
 
     def snapshot(self, below: int | None = None) -> tuple[ProducerState, ...]:
-        """All states, the longest idle first: feeding them to a new table restores this one.
+        """Return all states, the longest idle first: a new table given them equals this one.
 
-        With ``below``, the states as they were when the log ended at that offset: a frame that is not written yet must
+        With ``below``, return the states as they were when the log ended at that offset. A frame that is not written
+        yet must
         not count as stored in the file that begins there, or a crash would lose it silently.
         """
         share = min(self._limits.frames, SNAPSHOT_FRAMES_MAX // max(1, len(self._producers)))
@@ -220,28 +238,28 @@ class ProducerTable:
         return tuple(states)
 
     def unsettled(self, now: float) -> tuple[ProducerSequence, ...]:
-        """Every producer that stored something and may not have heard of all of it yet, the longest idle first."""
+        """Return the producers that stored frames and may still wait for acknowledgements, the longest idle first."""
         return tuple(
             ProducerSequence(producer_id=number, producer_epoch=known.epoch, next_sequence=known.next_sequence)
             for number, known in self._producers.items()
             if len(known.frames) and not self._is_settled(number, now)
         )
 
-    def forget_settled(self, now: float) -> int:
-        """Forget everybody who can not repeat anything any more; return how many."""
+    def drop_settled(self, now: float) -> int:
+        """Drop every producer that can no longer repeat anything, and return their number."""
         return self._forget_idle(now, keep=0)
 
     def release(self) -> None:
-        """The segment is no longer served: forget everybody."""
+        """Drop every producer, since the segment is no longer served."""
         if self._pool is not None:
             self._pool.leave(self, len(self._producers))
             self._pool = None
         self._producers.clear()
         self._idle.clear()
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- internals ----------------------------------------------------------------------------------------------------
 
-    def _append(self, producer_id: int, known: KnownProducer, ack: FrameAck) -> None:
+    def _append(self, producer_id: int, known: ProducerEntry, ack: FrameAck) -> None:
         known.frames.append(known.next_sequence, ack.base_offset)
         known.frames.trim(self._limits.frames, self.floor)
         known.next_sequence += ack.record_count
@@ -258,8 +276,8 @@ class ProducerTable:
 
     def _add(
         self, producer_id: int, producer_epoch: int, next_sequence: int, begun: int | None = None
-    ) -> KnownProducer:
-        known = self._producers[producer_id] = KnownProducer(producer_epoch, next_sequence, begun)
+    ) -> ProducerEntry:
+        known = self._producers[producer_id] = ProducerEntry(producer_epoch, next_sequence, begun)
         if self._pool is not None:
             self._pool.used += 1
         return known
@@ -274,7 +292,7 @@ class ProducerTable:
         return since is not None and now - since > self._limits.idle_s
 
     def _forget_idle(self, now: float, *, keep: int) -> int:
-        """Forget those who are settled, the longest idle first, while there are more than ``keep``."""
+        """Drop settled producers, the longest idle first, while more than ``keep`` remain."""
         forgotten = 0
         while len(self._producers) > keep and self._idle:
             producer_id = next(iter(self._idle))
@@ -291,6 +309,6 @@ class ProducerTable:
             self._pool.used -= 1
 
 
-def _is_kafkas(producer_id: int, known: KnownProducer) -> bool:
-    """Whether Kafka's rules are for it. A publisher may have chosen such an id before it knew of the range."""
+def _is_kafkas(producer_id: int, known: ProducerEntry) -> bool:
+    """Whether Kafka's rules apply. A publisher may have chosen such an id before the range was reserved."""
     return not known.streams and is_kafka_producer(producer_id)

@@ -1,17 +1,20 @@
-"""The last frames of one producer, packed: 16 bytes each, whatever is done costs no more for many than for few."""
+"""Compact memory of the last frames of one producer: 16 bytes each, at a cost per call that does not grow with them."""
 
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 
 SLACK_FRAMES = 64
-"""Dropped frames that may take room until they are cut off."""
+"""Dropped frames that may occupy memory until they are cut off."""
 
 
 class RecentFrames:
-    """Contiguous frames, oldest first. Where one ends the next begins; where the last one ends, its owner knows."""
+    """Contiguous frames, the oldest first.
+
+    A frame ends where the next one begins. The owner knows where the last one ends.
+    """
 
     __slots__ = ("_bases", "_firsts", "_start")
 
@@ -19,30 +22,30 @@ class RecentFrames:
         self._firsts = array("Q")
         self._bases = array("Q")
         self._start = 0
-        """Index of the oldest that is still remembered."""
+        """Index of the oldest remembered frame."""
 
     def __len__(self) -> int:
         return len(self._firsts) - self._start
 
     def append(self, first_sequence: int, base_offset: int) -> None:
-        """The next frame."""
+        """Add the next frame."""
         self._firsts.append(first_sequence)
         self._bases.append(base_offset)
 
     @property
     def first_sequence(self) -> int:
-        """Where the oldest begins. Requires that there is one."""
+        """First sequence of the oldest frame. Requires that there is one."""
         return self._firsts[self._start]
 
     def put_before(self, frames: Sequence[FrameAck], lap: int) -> None:
-        """Frames that end where the oldest begins, the oldest first, once all sequences were raised by ``lap``."""
+        """Insert frames that end where the oldest begins, the oldest first, after raising all sequences by ``lap``."""
         firsts = [f.first_sequence for f in frames] + list(self._firsts[self._start :])
         self._firsts = array("Q", [first + lap for first in firsts])
         self._bases = array("Q", [*(f.base_offset for f in frames), *self._bases[self._start :]])
         self._start = 0
 
     def trim(self, frames_max: int, floor: int) -> None:
-        """Drop the oldest beyond ``frames_max``, but none from offset ``floor`` on."""
+        """Drop the oldest frames beyond ``frames_max``, but none at or above offset ``floor``."""
         start, surplus = self._start, len(self._firsts) - frames_max
         if start >= surplus:
             return
@@ -55,19 +58,25 @@ class RecentFrames:
         self._start = start
 
     def find(self, first_sequence: int, next_sequence: int) -> FrameAck | None:
-        """The frame that begins there, if it is one of these, which end at ``next_sequence``."""
+        """Return the frame that begins at ``first_sequence``, None if there is none.
+
+        ``next_sequence`` is the end of the last frame.
+        """
         index = bisect_left(self._firsts, first_sequence, self._start)
         if index == len(self._firsts) or self._firsts[index] != first_sequence:
             return None
         return self._ack(index, next_sequence)
 
     def end_below(self, offset: int, next_sequence: int) -> int:
-        """Where the frames below the offset end; ``next_sequence`` is where all of them do."""
+        """Return the sequence at which the frames below ``offset`` end.
+
+        ``next_sequence`` is the end of the last frame.
+        """
         cut = bisect_left(self._bases, offset, self._start)
         return self._firsts[cut] if cut < len(self._firsts) else next_sequence
 
     def last(self, frames_max: int, next_sequence: int) -> tuple[FrameAck, ...]:
-        """Up to so many of the frames that end at or below ``next_sequence``, which is where one ends."""
+        """Return up to ``frames_max`` frames that end at or below ``next_sequence``, which is the end of a frame."""
         cut = bisect_left(self._firsts, next_sequence, self._start)
         return tuple(self._ack(i, next_sequence) for i in range(max(self._start, cut - frames_max), cut))
 

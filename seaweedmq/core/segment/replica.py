@@ -1,7 +1,7 @@
-"""A follower's copy of an open segment: frames from what is flushed to the end, in memory, until the primary dies.
+"""A follower's copy of an open segment: the unflushed frames, in memory, until the primary fails.
 
-States: *following* takes frames of its epoch; *fenced* takes nothing, and is there to be written out. There is no way
-back. Invariants: ``flushed <= committed <= end``; entries are contiguous from at or below ``flushed`` to ``end``.
+States: *following* takes frames of its epoch; *fenced* takes nothing, and can be written out. A fenced replica stays
+fenced. Invariants: ``flushed <= committed <= end``; entries are contiguous from at or below ``flushed`` to ``end``.
 """
 
 from collections import deque
@@ -9,13 +9,13 @@ from collections import deque
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.core.segment.segment_log import LogEntry
-from seaweedmq.errors import Fenced, InvalidArgument, ProtocolViolation
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.errors import Deposed, Fenced, InvalidArgument, ProtocolViolation
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerSequence, ProducerState
 
 
 class Replica:
-    """The follower's side of one segment."""
+    """The follower's state of one segment."""
 
     def __init__(
         self,
@@ -27,26 +27,28 @@ class Replica:
         pool: ProducerPool | None = None,
     ) -> None:
         self.name = name
-        """For errors: ``namespace/topic#segment``."""
+        """Name in error messages: ``namespace/topic#segment``."""
         self.epoch = epoch
-        """Frames of an older epoch are refused."""
+        """Epoch of the primary. Frames of another epoch are rejected."""
         self.end = start_offset
         self.committed = start_offset
-        """As the primary told; it may be further."""
+        """High watermark as last reported by the primary, whose own may be higher."""
         self.flushed = start_offset
         self.fenced = False
         self.held_bytes = 0
         self._entries: deque[LogEntry] = deque()
         self._producers = ProducerTable(limits, pool)
-        """It does not see streams, only frames: whoever sent none for ``idle_s`` can not repeat any."""
+        """Producer state. A replica sees frames, not streams: a producer without a frame for ``idle_s`` can repeat
+        none.
+        """
         self._producers.floor = start_offset
 
     def check_epoch(self, epoch: int) -> None:
-        """Raise Fenced unless the epoch is this replica's and it still follows."""
+        """Raise Fenced unless the replica still follows this epoch."""
         if self.fenced or epoch != self.epoch:
             raise Fenced(
-                f"{self.name}: epoch {epoch} is fenced by epoch {self.epoch}; the segment is being sealed or "
-                "followed here no more, a primary of the older epoch must stop"
+                f"{self.name}: epoch {epoch} is fenced by epoch {self.epoch}, since the segment is being sealed or no "
+                "longer followed here: a primary of the older epoch must stop"
             )
 
     def append(
@@ -55,14 +57,14 @@ class Replica:
         """Hold the next frame.
 
         Raises:
-            Fenced: the sender's epoch is over.
-            ProtocolViolation: the frame does not begin where the log ends.
+            Fenced: If the replica no longer follows the sender's epoch.
+            ProtocolViolation: If the frame does not begin where the log ends.
         """
         self.check_epoch(epoch)
         if entry.base_offset != self.end:
             raise ProtocolViolation(
-                f"{self.name}: a replicated frame begins at offset {entry.base_offset}, the log ends at {self.end}: "
-                "the primary broke the protocol"
+                f"{self.name}: a replicated frame begins at offset {entry.base_offset}, but the log ends at "
+                f"{self.end}: the primary broke the protocol"
             )
         ack = FrameAck(first_sequence, entry.end_offset - entry.base_offset, entry.base_offset)
         self._producers.follow(producer_id, producer_epoch, ack, now)
@@ -71,17 +73,17 @@ class Replica:
         self.held_bytes += entry.memory_bytes
 
     def on_progress(self, epoch: int, committed: int, flushed: int) -> int:
-        """Take note of the primary's progress, forget what is flushed; return the bytes freed.
+        """Record the primary's progress and drop what is flushed; return the bytes freed.
 
         Raises:
-            Fenced: the sender's epoch is over.
-            ProtocolViolation: the primary claims what can not be.
+            Fenced: If the replica no longer follows the sender's epoch.
+            ProtocolViolation: If the primary reports impossible offsets.
         """
         self.check_epoch(epoch)
         if not self.flushed <= flushed <= self.end or not self.committed <= committed <= self.end:
             raise ProtocolViolation(
-                f"{self.name}: the primary says committed {committed} and flushed {flushed}, this replica holds "
-                f"[{self.flushed}, {self.end}) and knew {self.committed} as committed: it broke the protocol"
+                f"{self.name}: the primary reports committed {committed} and flushed {flushed}, but this replica holds "
+                f"[{self.flushed}, {self.end}) with {self.committed} committed: the primary broke the protocol"
             )
         self.committed, self.flushed = committed, flushed
         self._producers.floor = flushed
@@ -92,14 +94,16 @@ class Replica:
         return freed
 
     def fence(self, epoch: int) -> int:
-        """Take nothing more of any epoch below ``epoch``; return where the log ends. Fencing again is no error.
+        """Reject every epoch below ``epoch`` from now on, and return the end of the log.
+
+        A repeated call has no effect.
 
         Raises:
-            Fenced: a newer epoch fenced it already.
-            InvalidArgument: the epoch is the one it follows.
+            Deposed: If a newer epoch already fenced the replica: the caller no longer leads.
+            InvalidArgument: If the replica follows this epoch.
         """
         if epoch < self.epoch:
-            raise Fenced(f"{self.name}: fencing with epoch {epoch}, but epoch {self.epoch} was here")
+            raise Deposed(f"{self.name}: cannot fence with epoch {epoch}: epoch {self.epoch} is newer")
         if epoch == self.epoch and not self.fenced:
             raise InvalidArgument(f"{self.name}: fencing needs an epoch above {self.epoch}")
         self.epoch = epoch
@@ -107,19 +111,19 @@ class Replica:
         return self.end
 
     def unflushed(self) -> list[LogEntry]:
-        """What the primary may not have fsynced, in order."""
+        """Return the entries that the primary may not have flushed, in order."""
         return list(self._entries)
 
     def producers_below(self, offset: int) -> tuple[ProducerState, ...]:
-        """What every producer had stored when the log ended at ``offset``."""
+        """Return the state of every producer as of the time when the log ended at ``offset``."""
         return self._producers.snapshot(below=offset)
 
     def sequences(self, now: float) -> tuple[ProducerSequence, ...]:
-        """Producers that may not have heard yet of all they stored, the longest idle first."""
+        """Return the producers that may still wait for acknowledgements, the longest idle first."""
         return self._producers.unsettled(now)
 
     def release_all(self) -> int:
-        """Forget everything, and take nothing more: nobody would free it. Return the bytes freed."""
+        """Drop everything and return the bytes freed. The replica takes nothing more, since its memory would leak."""
         self.fenced = True
         freed, self.held_bytes = self.held_bytes, 0
         self._entries.clear()

@@ -1,14 +1,17 @@
-"""Sealing a segment: whom to ask, in which order, and which log counts. The leader's shell asks and comes back.
+"""Sealing of a segment: which replicas to query, in which order, and which log counts.
 
-Why it is safe: a record is acknowledged only when every replica holds it. So the log of any replica has all
-acknowledged records, and a single replica that refuses the old epoch stops all further acknowledgements.
+Safety: a record is acknowledged only when every replica holds it. So the log of any replica has all acknowledged
+records, and a single replica that rejects the old epoch stops all further acknowledgements.
 
-Steps, each falling back to the next:
-1. the primary, while its lease lives: it stops, writes out and fsyncs;
-2. the followers whose leases live: all are fenced, the longest log among those that answered is written out;
-3. the files, once the leases of all replicas have ended: nobody acknowledges any more, and what was acknowledged
+Steps of the leader, each falling back to the next:
+
+1. The primary, while its lease lives: it stops, writes out and flushes.
+2. The followers whose leases live: all are fenced, and the longest log among those that answered is written out.
+3. The files, once the leases of all replicas have ended: no replica acknowledges any longer, and everything
+acknowledged
    is in the files.
-With somebody alive who does not answer, neither 2 nor 3 holds, and the leader tries again.
+
+While a live replica does not answer, neither 2 nor 3 is possible, and the leader retries.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -18,19 +21,19 @@ from seaweedmq.model.segment import Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whom:
-    """Which replicas can be asked. Broker ids."""
+class SealCandidates:
+    """The replicas that can be queried, as broker ids."""
 
     primary: str | None
     followers: tuple[str, ...]
     files: bool
-    """Whether the files may be believed at once, because no replica is left."""
+    """Whether the files can be trusted at once, because no replica is left."""
 
 
-def whom_to_ask(segment: Segment, live: Container[str]) -> Whom:
-    """What can be done about an open segment while the leases of ``live`` hold."""
+def seal_candidates(segment: Segment, live: Container[str]) -> SealCandidates:
+    """Return the ways to seal an open segment while the leases of the ``live`` brokers hold."""
     alive = [r for r in segment.replicas if r in live]
-    return Whom(
+    return SealCandidates(
         primary=segment.primary if segment.primary in live else None,
         followers=tuple(r for r in segment.replicas[1:] if r in live),
         files=not alive,
@@ -38,8 +41,8 @@ def whom_to_ask(segment: Segment, live: Container[str]) -> Whom:
 
 
 def longest_first(ends: Mapping[str, int | None]) -> Sequence[tuple[str, int | None]]:
-    """Fenced followers in the order to write out from: the longest log first, those without a log last.
+    """Order fenced followers for the write-out: the longest log first, those without a log last.
 
-    Every one of them holds all acknowledged records; the longest spares publishers the most repeats.
+    Each log holds all acknowledged records. The longest one spares publishers the most repeats.
     """
     return sorted(ends.items(), key=lambda item: (-1 if item[1] is None else item[1], item[0]), reverse=True)

@@ -1,9 +1,9 @@
-"""The log of one open segment on its primary: offsets, duplicates, and how far each stage of keeping has come.
+"""The log of one open segment on its primary: offsets, duplicate detection, and the stages of durability.
 
-A frame goes through ``append`` (offset assigned, held in memory), ``on_replicated`` (all followers hold it),
-``on_written`` (in the log file), ``on_flushed`` (fsynced) and ``on_committed`` (visible and acknowledged). It is
-written only once all followers hold it, so that whatever the file has survives with any of them. The shell does the
-work between and reports it here.
+A frame passes ``append`` (offset assigned, held in memory), ``on_replicated`` (all followers hold it), ``on_written``
+(in the log file), ``on_flushed`` (an fsync covers it) and ``on_committed`` (visible and acknowledged). It is written
+only once all followers hold it, so that everything in the file survives with any of them. The caller does the work
+between the stages and reports it here.
 
 Invariants, checked at every step::
 
@@ -16,13 +16,14 @@ from collections import deque
 from dataclasses import dataclass
 
 from seaweedmq.core.segment.producers import ProducerTable
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import Durability
 
 ENTRY_OVERHEAD_BYTES = 768
-"""What Python adds to a frame in memory: measured 727, with numbers, views and list entries. Without it a flood of
-frames of one record each would take three times the memory it is allowed."""
+"""Memory that Python adds to a frame: 727 bytes measured, with numbers, views and list entries. Without this constant,
+a flood of frames of one record each would take three times the permitted memory.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,12 @@ class LogEntry:
 
     @property
     def size_bytes(self) -> int:
+        """Bytes of the frame in the log file."""
         return len(self.header) + len(self.payload)
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes in memory."""
+        """Bytes of the entry in memory."""
         return self.size_bytes + ENTRY_OVERHEAD_BYTES
 
 
@@ -48,7 +50,7 @@ _EVICTED = LogEntry(0, 0, b"", b"")
 
 
 class SegmentLog:
-    """State of one open segment. Sizes in bytes, positions as offsets; not thread-safe."""
+    """The state of one open segment. Sizes are bytes, positions are offsets. Not thread-safe."""
 
     def __init__(
         self,
@@ -61,8 +63,9 @@ class SegmentLog:
     ) -> None:
         self.durability = durability
         self.thin = thin
-        """Its topic asks for replicas that are missing, or were lost: the page cache of one machine is no second copy,
-        so that nothing counts before it is fsynced."""
+        """Whether the segment is under-replicated: the page cache of one machine is not a second copy, so that nothing
+        is committed before it is flushed.
+        """
         self._followers = followers
         self.producers = producers
         self.producers.floor = start_offset
@@ -79,11 +82,11 @@ class SegmentLog:
         self._entries: list[LogEntry] = []
         self._bases: list[int] = []
         self._first = 0
-        """Index of the oldest entry still held; the lists are compacted now and then."""
+        """Index of the oldest entry still held; the lists are compacted from time to time."""
         self._unwritten = 0
-        """Index of the first entry not handed out by ``take_unwritten``."""
+        """Index of the first entry that ``take_unwritten`` has not returned."""
         self._looks: deque[tuple[float, int]] = deque()
-        """When ``forget_older`` looked, and where the log ended then: as many as fit the age it is given."""
+        """Time of each ``forget_older`` call and the end of the log then, limited to the age that the call is given."""
 
     @property
     def cache_start(self) -> int:
@@ -92,28 +95,28 @@ class SegmentLog:
 
     @property
     def replicated(self) -> int:
-        """Every follower holds what is below."""
+        """Offset below which every follower holds all frames; ``end`` without followers."""
         return self._replicated if self._followers else self.end
 
     def on_replicated(self, end_offset: int) -> None:
-        """Every follower holds what is below ``end_offset``."""
+        """Record that every follower holds what is below ``end_offset``."""
         assert self._followers
         assert self._replicated <= end_offset <= self.end, f"replicated {self._replicated} -> {end_offset}"
         self._replicated = end_offset
 
     @property
     def has_followers(self) -> bool:
-        """Whether what is written waits for followers."""
+        """Whether a frame is written only once all followers hold it."""
         return self._followers
 
     def without_followers(self) -> None:
-        """The segment is being sealed with what the primary holds: followers no longer count."""
+        """Stop waiting for followers: the segment is being sealed with what the primary holds."""
         self._followers = False
 
     def append(
         self, producer_id: int, producer_epoch: int, first_sequence: int, entry: LogEntry, now: float = 0.0
     ) -> FrameAck:
-        """Hold a new frame whose header was stamped with ``end``."""
+        """Hold a new frame whose header was stamped with base offset ``end``."""
         assert entry.base_offset == self.end, f"frame stamped {entry.base_offset}, expected {self.end}"
         assert entry.end_offset > entry.base_offset
         ack = FrameAck(first_sequence, entry.end_offset - entry.base_offset, entry.base_offset)
@@ -126,13 +129,17 @@ class SegmentLog:
         return ack
 
     def producers_below(self, offset: int) -> tuple[ProducerState, ...]:
-        """What every producer has stored below ``offset``, at least ``flushed``: for a log file that begins there."""
+        """Return every producer's state below ``offset``, at least ``flushed``, for a log file that begins there."""
         assert self.flushed <= offset <= self.end
         return self.producers.snapshot(below=offset)
 
     def entries_from(self, offset: int, bytes_max: int) -> list[LogEntry]:
-        """Entries from the one that begins at ``offset`` on, committed or not, for a follower: at most ``bytes_max``
-        bytes, or one entry if that is larger; empty at the end."""
+        """Return the entries from ``offset`` on, committed or not, for a follower.
+
+        Args:
+            offset: Base offset of an entry, or the end of the log.
+            bytes_max: Limit of the total size; a single larger entry is returned alone.
+        """
         found: list[LogEntry] = []
         size = 0
         index = bisect_left(self._bases, offset)
@@ -140,15 +147,15 @@ class SegmentLog:
             found.append(self._entries[index])
             size += self._entries[index].size_bytes
             index += 1
-        assert not found or found[0].base_offset == offset, f"offset {offset} is not held any more"
+        assert not found or found[0].base_offset == offset, f"offset {offset} is no longer held"
         return found
 
     def written_entries(self, offset: int) -> list[LogEntry]:
-        """Entries in memory from ``offset`` to ``written``, to be written again after a failed fsync."""
+        """Return the entries in memory from ``offset`` to ``written``, to be written again after a failed fsync."""
         return [e for e in self._entries[self._first :] if offset <= e.base_offset < self.written]
 
     def take_unwritten(self, bytes_max: int) -> list[LogEntry]:
-        """The next entries to write, at least one if there is any, at most about ``bytes_max`` bytes."""
+        """Return the next entries to write, at least one if there is any, about ``bytes_max`` bytes at most."""
         taken: list[LogEntry] = []
         size = 0
         replicated = self.replicated
@@ -162,37 +169,38 @@ class SegmentLog:
         return taken
 
     def on_written(self, end_offset: int, size_bytes: int) -> None:
-        """Everything below ``end_offset`` is in the log file."""
+        """Record that everything below ``end_offset`` is in the log file."""
         assert self.written < end_offset <= self.end, f"written {self.written} -> {end_offset}, end {self.end}"
         self.written = end_offset
         self.unwritten_bytes -= size_bytes
         assert self.unwritten_bytes >= 0
 
     def on_flushed(self, end_offset: int) -> None:
-        """Everything below ``end_offset`` survives the machine."""
+        """Record that an fsync covers everything below ``end_offset``."""
         assert end_offset <= self.written, f"flushed {end_offset} above written {self.written}"
         self.flushed = max(self.flushed, end_offset)
         self.producers.floor = self.flushed
 
     @property
     def waits_for_fsync(self) -> bool:
-        """Whether only what is fsynced may be committed."""
+        """Whether only flushed frames may be committed."""
         return self.thin or self.durability is Durability.STORED
 
     @property
     def committable(self) -> int:
-        """How far what the topic's durability promises holds now."""
+        """Offset below which every frame satisfies the topic's durability."""
         return self.flushed if self.waits_for_fsync else self.written
 
     def on_committed(self, offset: int) -> None:
-        """The shell saw that its lease lives, after the durable step: make everything below ``offset`` visible."""
+        """Make everything below ``offset`` visible. The caller saw after the durable step that its lease lives."""
         assert self.committed <= offset <= self.committable, f"commit {offset} above {self.committable}"
         self.committed = offset
 
     def read(self, offset: int, bytes_max: int) -> list[LogEntry]:
-        """Committed entries from the one that holds ``offset`` on; empty at the high watermark.
+        """Return committed entries from the one that holds ``offset`` on; none at the high watermark.
 
-        Requires ``offset >= cache_start``. At least one entry if any is committed, else about ``bytes_max`` bytes.
+        Requires ``offset >= cache_start``. At least one entry is returned if any is committed, else about ``bytes_max``
+        bytes.
         """
         assert offset >= self.cache_start, f"offset {offset} is below the cache, which starts at {self.cache_start}"
         found: list[LogEntry] = []
@@ -208,16 +216,16 @@ class SegmentLog:
         return found
 
     def evict(self, bytes_wanted: int) -> int:
-        """Forget the oldest entries that are committed and fsynced; return the bytes freed.
+        """Drop the oldest entries that are committed and flushed; return the bytes freed.
 
-        One that is not fsynced stays: if its fsync fails, memory is where it is written from again.
+        An entry that is not flushed stays: if its fsync fails, it is written again from memory.
         """
         return self._forget(self.end, bytes_wanted)
 
     def forget_older(self, age_s: float, now: float) -> int:
-        """The same for all entries that were there when this was called ``age_s`` ago; return the bytes freed.
+        """Drop the committed and flushed entries that are older than ``age_s``; return the bytes freed.
 
-        To be called at intervals, which are how much longer an entry may stay.
+        An entry's age counts from the first call that saw it, so that it may stay one interval between calls longer.
         """
         old = 0
         while self._looks and self._looks[0][0] <= now - age_s:
@@ -234,7 +242,7 @@ class SegmentLog:
             if entry.end_offset > kept_from:
                 break
             freed += entry.memory_bytes
-            self._entries[self._first] = _EVICTED  # the lists are compacted later, the bytes go now
+            self._entries[self._first] = _EVICTED  # frees the bytes now; the lists are compacted later
             self._first += 1
         self.cached_bytes -= freed
         if self._first and self._first * 2 >= len(self._entries):
@@ -245,7 +253,7 @@ class SegmentLog:
         return freed
 
     def release_all(self) -> int:
-        """Forget every entry when the segment is no longer served; return the bytes freed."""
+        """Drop every entry, since the segment is no longer served; return the bytes freed."""
         freed, self.cached_bytes = self.cached_bytes, 0
         self._entries.clear()
         self._bases.clear()

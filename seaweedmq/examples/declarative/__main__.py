@@ -1,12 +1,12 @@
-"""Write a Spark Declarative Pipeline into a folder, from the topic of flights to one of delays, which is made.
+"""Write a Spark Declarative Pipeline into a folder, from the topic of flights to one of delays, which is created.
 
 ::
 
     python -m seaweedmq.examples.declarative pipeline
     cd pipeline && spark-pipelines run --conf spark.sql.catalogImplementation=hive
 
-Another run takes in what was published meanwhile, which needs a catalog that outlives the run: hence Hive's, in the
-folder itself. ``spark-pipelines`` comes with ``pip install "pyspark[pipelines]"``.
+Another run adds what was published meanwhile, which needs a catalog that outlives the run: hence Hive's, in the folder
+itself. ``spark-pipelines`` comes with ``pip install "pyspark[pipelines]"``.
 """
 
 import shutil
@@ -20,14 +20,14 @@ from seaweedmq.examples.running import FLIGHTS, make_topic, parser, run
 HERE = Path(__file__).parent
 SPEC = "spark-pipeline.yml"
 DELAYS = "demo/pipeline-delays"
-"""Not that of ``flights_streaming``: each of two queries is exact, so both into one topic write every hour twice."""
+"""Topic other than that of ``flights_streaming``: two queries into one topic would write every hour twice."""
 
 
 def write(folder: Path, bootstrap: str, storage: str, source: str, target: str) -> Path:
-    """Write the pipeline from a topic to another; what is in the folder already is kept, but for our files.
+    """Write the pipeline between two topics; other files in the folder stay.
 
     Returns:
-        Its spec, which ``spark-pipelines run --spec`` takes.
+        The path of its spec, which ``spark-pipelines run --spec`` takes.
     """
     folder = folder.resolve()
     shutil.copytree(HERE / "transformations", folder / "transformations", dirs_exist_ok=True)
@@ -39,6 +39,7 @@ def write(folder: Path, bootstrap: str, storage: str, source: str, target: str) 
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the example."""
     options = parser(__doc__)
     options.add_argument("folder", type=Path)
     options.add_argument("--source", default=FLIGHTS, help="topic of the flights (%(default)s)")

@@ -1,4 +1,4 @@
-"""Kafka's protocol: frames on a socket, messages, versions, error codes. Knows nothing of topics or brokers.
+"""Kafka's protocol: frames on a socket, messages, versions and error codes, independent of topics and brokers.
 
-The only package that imports kafka-python.
+No other package imports kafka-python.
 """

@@ -1,35 +1,35 @@
-"""Account of the memory that Kafka clients hold by their requests and by replies that they have not taken.
+"""Account of the memory that Kafka clients hold by their requests and by replies that they have not read.
 
-Each connection has a share. ``RequestMemory`` divides its bound into three parts:
+Each connection has a share. ``RequestMemory`` divides its limit into three parts:
 
-* *guaranteed*: up to ``GUARANTEED_BYTES`` for each connection, without waiting, so that no client silences another.
-  With very many connections it is less for each than one request takes, and the rest comes from the pooled part;
-* *pooled*: a share may hold at most half of what is free there, so that a flood leaves room for the next share;
-* *reserved*: for one request of the share that has waited longest, so that large requests finish one after another.
+* *guaranteed*: up to ``GUARANTEED_BYTES`` for each connection, without waiting, so that no client can block another.
+  With very many connections, this is less than one request needs, and the rest comes from the pooled part.
+* *pooled*: a share may hold at most half of the free bytes, so that a flood leaves memory for the next share.
+* *reserved*: for one request of the longest waiting share, so that large requests finish one after another.
 
-A share that waits is served as soon as its bytes fit, the smallest first. While shares wait, ``RequestMemory.press``
-frees memory that others hold: it closes connections whose clients send and take too slowly, and has as many of those
-that wait for events answered as are needed, those that hold the most first. Replies to Fetch are counted elsewhere
-(``fetch_memory``). The account does no IO and reads no clock.
+A waiting share is served as soon as its bytes fit, the smallest first. While shares wait, ``RequestMemory.press`` frees
+memory of others: it closes connections whose clients send and read too slowly, and has requests that wait for events
+answered, those with the most bytes first, as many as needed. ``fetch_memory`` accounts for Fetch replies. The account
+does no IO and reads no clock.
 """
 
 from collections import OrderedDict
 from typing import Protocol
 
 GUARANTEED_BYTES = 16 * 1024
-"""For each connection; less if the guaranteed part has less for each."""
+"""Guaranteed bytes of each connection; fewer if the guaranteed part does not suffice for all."""
 PART = 4
-"""One part in so many is guaranteed, and one is reserved; the others are pooled."""
+"""Divisor of the limit: one such part is guaranteed, one is reserved, and the others are pooled."""
 REPLY_PART = 8
-"""One part in so many of the pooled part is taken before a reply is made that may be large: so few are made at once."""
+"""Divisor of the pooled part: a reply that may be large takes such a part first, which limits their number."""
 PRESS_INTERVAL_S = 1.0
-"""Shortest time between two inspections of those who hold what others wait for."""
+"""Minimum seconds between two inspections of the shares that hold memory."""
 SLOW_WINDOW_S = 2.0
-"""Over so long a client's speed is measured while others wait ..."""
+"""Seconds over which a client's speed is measured while others wait."""
 SLOW_BYTES_PER_S_MIN = 64 * 1024
-"""... and below this speed its connection is closed."""
+"""Speed below which a client's connection is closed while others wait."""
 QUEUES = 64
-"""One for each number of bits that an amount may have."""
+"""Number of queues of waiting shares, one for each bit length of an amount."""
 
 
 class Pace:
@@ -39,17 +39,17 @@ class Pace:
 
     def __init__(self) -> None:
         self._mark: tuple[float, int] | None = None
-        """Time at which a measurement began, and the bytes that the client had moved by then."""
+        """The time when the measurement began, and the bytes that the client had moved by then."""
         self._measured_at = 0.0
 
     def forget(self) -> None:
-        """Begin again: the broker did not wait for the client."""
+        """Discard the measurement: the broker did not wait for the client."""
         self._mark = None
 
     def too_slow(self, now: float, moved: int) -> tuple[int, float] | None:
-        """Return the bytes and the seconds of a measurement that shows a client too slow.
+        """Return the bytes and the seconds of a measurement that shows a client too slow, else None.
 
-        A measurement counts if it went on without a pause: in a pause the client may have had nothing to move.
+        A measurement with a pause does not count: in a pause the client may have had nothing to move.
         """
         is_stale = now - self._measured_at > 2 * SLOW_WINDOW_S
         self._measured_at = now
@@ -67,89 +67,98 @@ class ShareOwner(Protocol):
     """The connection that holds a share."""
 
     def granted(self) -> None:
-        """The bytes that the share waited for are taken. Called from within another share's call: do not call back."""
+        """Note that the share got the bytes it waited for. Another share's call makes this call: do not call back."""
 
     def moved_bytes(self) -> int | None:
-        """Bytes that its client sent and took so far; None while the broker does not wait for its client."""
+        """Return the bytes that the client sent and read so far; None while the broker does not wait for it."""
 
     def hurry(self) -> bool:
-        """Answer requests that wait for events, since others wait for the memory that they hold; return whether any
-        did."""
+        """Answer requests that wait for events, to free their memory; return whether there were any."""
 
     def fail(self, reason: str) -> None:
-        """Close at once, whatever the client has not taken, and log why."""
+        """Close the connection at once, with unread replies, and log the reason."""
 
 
 class Share:
-    """The bytes that one connection holds. It waits for at most one amount at a time."""
+    """The bytes that one connection holds. A share waits for at most one amount at a time."""
 
     __slots__ = ("_memory", "_pace", "guaranteed", "is_guaranteed", "owner", "pooled", "queue", "reserved", "wanted")
 
     def __init__(self, memory: "RequestMemory", owner: ShareOwner) -> None:
         self._memory = memory
         self.owner: ShareOwner | None = owner
-        """None once its connection is closed."""
+        """The connection; None once it is closed."""
         self.guaranteed = 0
         self.pooled = 0
         self.reserved = 0
         self.wanted = 0
-        """Bytes that it waits for ..."""
+        """Bytes that the share waits for; 0: it does not wait."""
         self.is_guaranteed = True
-        """... and whether guaranteed ones may serve."""
+        """Whether guaranteed bytes may serve the amount in ``wanted``."""
         self.queue: OrderedDict[Share, None] | None = None
-        """The queue that it waits in."""
+        """The queue in which the share waits."""
         self._pace = Pace()
 
     @property
     def held_bytes(self) -> int:
-        """All that it holds."""
+        """All bytes that the share holds."""
         return self.guaranteed + self.pooled + self.reserved
 
     @property
     def free_bytes(self) -> int:
-        """Bytes that :meth:`take` would take at once."""
+        """The bytes that :meth:`take` would take at once."""
         return self._memory.free_of(self)
 
     def take(self, size: int, *, is_guaranteed: bool = True) -> bool:
-        """Return whether ``size`` bytes were taken; if not the share waits, and ``granted`` is called later.
+        """Take ``size`` bytes and return True, or wait for them and return False; then ``granted`` is called later.
 
         Args:
-            size: bytes.
-            is_guaranteed: whether guaranteed bytes may serve; no for what may turn out far larger.
+            size: Bytes to take.
+            is_guaranteed: Whether guaranteed bytes may serve; False for an amount that may turn out far larger.
         """
         return self._memory.take(self, size, is_guaranteed)
 
     def force(self, size: int, *, is_reserved: bool = False) -> None:
-        """Take ``size`` bytes that are held already, even if none are free. ``is_reserved``: for the request that the
-        reserved part serves.
+        """Take ``size`` bytes that are in use already, even if none are free.
+
+        Args:
+            size: Bytes to take.
+            is_reserved: Whether they belong to the request that the reserved part serves.
         """
         self._memory.force(self, size, is_reserved)
 
     def give(self, size: int) -> None:
-        """Give ``size`` bytes back."""
+        """Return ``size`` bytes to the account."""
         self._memory.give(self, size)
 
     def end_request(self) -> bool:
-        """Return whether the reserved part serves the request that is there whole now. It serves no other one until
-        :meth:`release`.
+        """Note that a request is complete; return whether the reserved part serves it.
+
+        If so, the reserved part serves no other request until :meth:`release`.
         """
         return self._memory.end_request(self)
 
     def release(self) -> None:
-        """The request that the reserved part served is answered, or holds little: another share's turn."""
+        """Release the reserved part to another share: its request is answered, or holds little memory."""
         self._memory.release(self)
 
     def stop_waiting(self) -> None:
-        """Wait no longer."""
+        """Cancel the wait, if any."""
         self._memory.stop_waiting(self)
 
     def close(self) -> None:
-        """Its connection is closed. What it still holds is given back later."""
+        """Close the share with its connection; the bytes that it still holds are returned later."""
         self._memory.close(self)
 
     def press(self, now: float, *, may_hurry: bool) -> int:
-        """Close the owner if its client is too slow, or have it answer what waits for events, if it may be hurried.
-        Return the bytes that this frees beyond the guaranteed ones."""
+        """Close the owner if its client is too slow, or hurry requests that wait for events; return the freed bytes.
+
+        Guaranteed bytes are not counted as freed.
+
+        Args:
+            now: Time by the clock of the loop, in seconds.
+            may_hurry: Whether requests that wait for events may be answered early.
+        """
         if self.owner is None:
             return 0
         moved = None if self.wanted else self.owner.moved_bytes()
@@ -161,18 +170,18 @@ class Share:
             return 0
         else:
             self.owner.fail(
-                f"other clients wait for the {self.held_bytes:,} bytes of memory that it holds, and it sent and "
-                f"took {slow[0]:,} bytes in {slow[1]:.1f} s: send requests whole and read the replies, "
+                f"other clients wait for the {self.held_bytes:,} bytes of memory that it holds, but it sent and "
+                f"read {slow[0]:,} bytes in {slow[1]:.1f} s: send whole requests and read the replies, "
                 "or raise kafka_in_flight_bytes_max and memory_bytes_max"
             )
         return self.pooled + self.reserved
 
 
 class RequestMemory:
-    """See the module.
+    """The account of all shares of a listener: see the module.
 
-    Invariants: ``pooled`` is within its part except for forced bytes; ``reserved`` is held by one share, for one
-    request, which alone may be larger than its part; each share that waits is in one queue.
+    Invariants: ``pooled`` is within its part except for forced bytes. One share holds all of ``reserved``, for one
+    request, and only that request may be larger than the part. Each waiting share is in one queue.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -185,27 +194,27 @@ class RequestMemory:
         self.reserved = 0
         self._shares = 0
         self._each = GUARANTEED_BYTES
-        """Bytes that are guaranteed to each share."""
+        """Guaranteed bytes of each share."""
         self._holder: Share | None = None
         """The share that the reserved part serves."""
         self._is_growing = False
-        """Whether the holder's request is not there whole."""
+        """Whether the holder's request is incomplete."""
         self._waiting: OrderedDict[Share, None] = OrderedDict()
-        """The longest waiting first."""
+        """Waiting shares, the longest waiting first."""
         self._queues: list[OrderedDict[Share, None]] = [OrderedDict() for _ in range(QUEUES)]
-        """The same shares, by the bit length of what they would hold of the pooled part."""
+        """The waiting shares, by the bit length of the pooled bytes that they would hold."""
         self._pooling: dict[Share, None] = {}
-        """Those that hold more than is guaranteed."""
+        """Shares that hold pooled or reserved bytes, as an ordered set."""
         self._pressed_at = float("-inf")
 
     @property
     def taken_bytes(self) -> int:
-        """Bytes that all shares hold."""
+        """The bytes that all shares hold."""
         return self.guaranteed + self.pooled + self.reserved
 
     @property
     def waiting(self) -> int:
-        """Number of shares that wait."""
+        """The number of waiting shares."""
         return len(self._waiting)
 
     def open(self, owner: ShareOwner) -> Share:
@@ -215,13 +224,13 @@ class RequestMemory:
         return Share(self, owner)
 
     def free_of(self, share: Share) -> int:
-        """Bytes that a share may take now without waiting."""
+        """Return the bytes that a share may take without waiting."""
         return self._guarantee_left(share) + max(0, (self.pooled_max - self.pooled - share.pooled) // 2)
 
     def take(self, share: Share, size: int, is_guaranteed: bool) -> bool:
         """See :meth:`Share.take`."""
         assert not share.wanted, "a share waits for one amount at a time"
-        if is_guaranteed and size <= self._each - share.guaranteed:  # most requests: no others are concerned
+        if is_guaranteed and size <= self._each - share.guaranteed:  # most requests; other shares are not affected
             share.guaranteed += size
             self.guaranteed += size
             return True
@@ -291,13 +300,13 @@ class RequestMemory:
         """See :meth:`Share.close`."""
         self._shares -= 1
         self._divide()
-        share.owner = None  # a ring would wait for the collector
+        share.owner = None  # a reference cycle would wait for the garbage collector
         self.stop_waiting(share)
         if self.end_request(share):
             self.release(share)
 
     def press(self, now: float) -> None:
-        """While shares wait, free memory that others hold. The owner of one that has waited for a while calls this."""
+        """Free memory of others while shares wait; owners of waiting shares call this every ``PRESS_INTERVAL_S``."""
         if not self._waiting or now < self._pressed_at + PRESS_INTERVAL_S:
             return
         self._pressed_at = now
@@ -306,9 +315,9 @@ class RequestMemory:
             lacking -= share.press(now, may_hurry=lacking > 0)
 
     def _lacking_bytes(self) -> int:
-        """Bytes that have to become free in the pooled part until all that wait are served."""
+        """Return the pooled bytes that must become free to serve all waiting shares."""
         wanted = sum(share.wanted for share in self._waiting)
-        room = max(share.pooled + share.wanted for share in self._waiting)  # see _fits: as much stays free
+        room = max(share.pooled + share.wanted for share in self._waiting)  # _fits keeps as much free
         return wanted + room - (self.pooled_max - self.pooled)
 
     def _guarantee_left(self, share: Share) -> int:
@@ -319,7 +328,7 @@ class RequestMemory:
         return rest <= 0 or share.pooled + rest <= self.pooled_max - self.pooled - rest
 
     def _took(self, share: Share, size: int, is_guaranteed: bool) -> bool:
-        """Whether ``size`` bytes may be taken, and are."""
+        """Take ``size`` bytes if they fit; return whether they did."""
         is_reserved = not self._fits(share, size, is_guaranteed)
         if is_reserved and not (self._holder is share and self._is_growing):
             return False
@@ -330,7 +339,7 @@ class RequestMemory:
         return True
 
     def _serve(self) -> None:
-        """Give to those that wait what fits, the smallest first, then the reserved part to the longest waiting."""
+        """Serve waiting shares that fit, the smallest first; then give the reserved part to the longest waiting one."""
         if not self._waiting:
             return
         for queue in self._queues:
@@ -343,7 +352,7 @@ class RequestMemory:
             share = next(iter(self._waiting))
             self._holder, self._is_growing = share, True
             taken = self._took(share, share.wanted, share.is_guaranteed)
-            assert taken, "the reserved part lets the share in that it serves"
+            assert taken, "the reserved part serves a share of any size"
             self._grant(share)
 
     def _grant(self, share: Share) -> None:

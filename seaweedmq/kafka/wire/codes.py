@@ -1,10 +1,10 @@
-"""Kafka's error codes: names and numbers as Apache Kafka has them (``org.apache.kafka.common.protocol.Errors``)."""
+"""Kafka's error codes, with the names and numbers of ``org.apache.kafka.common.protocol.Errors``."""
 
 from enum import IntEnum
 
 
 class Code(IntEnum):
-    """What a reply says of a request, or of a part of it."""
+    """An error code in a reply, for a request or a part of it."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

@@ -1,34 +1,28 @@
-"""Requests from bytes, checked: nothing is allocated or looped over that the bytes at hand can not hold.
+"""Decoder of untrusted requests, whose allocations and loops are bounded by the bytes received.
 
-The layouts are kafka-python's schemas, and so are the objects that are made. Its own decoder trusts the counts and
-lengths it reads, takes what is cut off for whole, and copies records; this one is for bytes from anywhere.
+The layouts and the objects are those of kafka-python's schemas. Its own decoder trusts the counts and lengths that it
+reads, accepts truncated data as complete, and copies records.
 
-A request of many elements takes long, so that it is decoded step by step: each ``yield`` is a chance to give way. One
-of few elements, as most are, is decoded without the cost of that.
+A request with many elements takes long, so it is decoded in steps: each ``yield`` lets the caller pause. A request with
+few elements, the common case, is decoded without that cost.
 """
 
 import struct
 from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar
-from uuid import UUID  # noqa: TID251 - the value, no source of randomness
+from uuid import UUID  # noqa: TID251 - the type, not a source of randomness
 
-from seaweedmq.errors import ProtocolViolation
+from seaweedmq.kafka.wire.message_cursor import ELEMENTS_A_STEP, ELEMENTS_MAX, Malformed, MessageCursor, TooManyElements
 from seaweedmq.model.config import INT32_MAX
 from seaweedmq.runtime.turns import at_once
 
-ELEMENTS_MAX = 100_000
-"""Elements of all arrays and tagged fields of a request together, where nothing else is given: each takes time, and
-most become objects, some hundred bytes for as few as one that was sent."""
-ELEMENTS_A_STEP = 20
-"""Elements of a long message that are decoded at once: each takes up to some 10 us."""
 ELEMENTS_SHORT = 100
-"""A message of no more elements is decoded at once."""
+"""Maximum elements of a message that is decoded at once."""
 TAGS_MAX = 1_000
-"""Tagged fields of one object."""
-VARINT_BYTES_MAX = 5
+"""Maximum number of tagged fields of one object."""
 STRING_BYTES_MAX = 32_767
-"""The longest that the older of the two forms has a length for; Apache Kafka also holds the newer one to it."""
+"""The maximum length in the older of the two forms; Apache Kafka applies it to both."""
 
 _FORMATS = {
     "int8": "b",
@@ -43,102 +37,37 @@ _SIZES = {"uuid": 16}
 _NO_UUID = UUID(int=0)
 
 
-class Malformed(ProtocolViolation):
-    """Bytes that are no message of this API and version."""
-
-
-class _Many(Exception):
-    """A message has more elements than are decoded at once."""
-
-
-class _Cursor:
-    """A position in the bytes of one message."""
-
-    __slots__ = ("data", "elements_left", "elements_max", "end", "is_short", "position", "since")
-
-    def __init__(self, data: memoryview, elements_max: int = ELEMENTS_MAX) -> None:
-        self.data = data
-        self.position = 0
-        self.end = len(data)
-        self.elements_left = self.elements_max = elements_max
-        self.since = 0
-        """Elements decoded since the last step."""
-        self.is_short = False
-        """Whether a message of more elements is not refused, but decoded in another way."""
-
-    def take(self, size: int) -> memoryview:
-        start = self.position
-        if size > self.end - start:
-            raise Malformed(f"{size:,} bytes at {start} of {self.end}")
-        self.position = start + size
-        return self.data[start : start + size]
-
-    def unpack(self, form: struct.Struct) -> tuple[Any, ...]:
-        start = self.position
-        if form.size > self.end - start:
-            raise Malformed(f"{form.size:,} bytes at {start} of {self.end}")
-        self.position = start + form.size
-        return form.unpack_from(self.data, start)
-
-    def count(self, elements: int) -> None:
-        self.elements_left -= elements
-        if self.elements_left < 0:
-            if self.is_short:
-                raise _Many
-            raise Malformed(f"more than {self.elements_max:,} elements in one request: send several requests")
-
-    def is_due(self, elements: int) -> bool:
-        """Whether a step ends, now that so many more elements are decoded."""
-        self.since += elements
-        if self.since < ELEMENTS_A_STEP:
-            return False
-        self.since = 0
-        return True
-
-    def varint(self) -> int:
-        value = 0
-        for i in range(VARINT_BYTES_MAX):
-            if self.position >= self.end:
-                raise Malformed(f"a number that is cut off at {self.end}")
-            byte = self.data[self.position]
-            self.position += 1
-            value |= (byte & 0x7F) << (7 * i)
-            if byte < 0x80:
-                return value
-        raise Malformed(f"a number longer than {VARINT_BYTES_MAX} bytes at {self.position}")
-
-
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
-"""Work in steps, which returns a T."""
-_Read: TypeAlias = Callable[[_Cursor], Any]
+"""A generator of steps that returns a T."""
+_Read: TypeAlias = Callable[[MessageCursor], Any]
 
 
 class _Reader(NamedTuple):
     """A reader of one value: ``read`` at once, and ``steps`` where it has arrays, which may be long."""
 
     read: _Read
-    steps: Callable[[_Cursor], Steps[Any]] | None = None
+    steps: Callable[[MessageCursor], Steps[Any]] | None = None
 
 
 _UNPACKED = _Reader(lambda cursor: None)
-"""In the place of a reader for a run of numbers."""
+"""The placeholder reader of consecutive numbers, which are unpacked together."""
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
 def decode(message: Any, version: int, data: memoryview) -> Any:
-    """Decode a message at once. See :func:`decoding`."""
+    """Decode a message at once, as :func:`decoding` does in steps."""
     return at_once(decoding(message, version, data))[0]
 
 
 def decode_few(message: Any, version: int, data: memoryview) -> tuple[Any, int] | None:
-    """Decode a message of few elements at once, or return None if it has many. See :func:`decoding`."""
-    cursor = _Cursor(data, ELEMENTS_SHORT)
+    """Decode a message with few elements at once; return None if it has many. See :func:`decoding`."""
+    cursor = MessageCursor(data, ELEMENTS_SHORT)
     cursor.is_short = True
     try:
         found = _message(message, version).read(cursor)
-    except _Many:
+    except TooManyElements:
         return None
     found._header = None  # noqa: SLF001 - as in `decoding`
     return found, ELEMENTS_SHORT - cursor.elements_left
@@ -147,36 +76,39 @@ def decode_few(message: Any, version: int, data: memoryview) -> tuple[Any, int] 
 def decoding(message: Any, version: int, data: memoryview, elements_max: int = ELEMENTS_MAX) -> Steps[tuple[Any, int]]:
     """Decode a message of a kafka-python class in steps; ``records`` are views of the bytes, not copies.
 
-    Like Apache Kafka it ignores bytes behind the message, which kafka-go and librdkafka send, and reads text with
-    replacement characters for what is not UTF-8.
+    As in Apache Kafka, bytes behind the message are ignored, which kafka-go and librdkafka send, and invalid UTF-8 is
+    read as replacement characters.
+
+    Returns:
+        The message, and its number of elements.
 
     Raises:
         Malformed: If the bytes are not such a message, or if it has too many elements.
     """
-    cursor = _Cursor(data, elements_max)
+    cursor = MessageCursor(data, elements_max)
     found = yield from _all_of(_message(message, version), cursor)
-    found._header = None  # noqa: SLF001 - what its constructor does, and its encoder looks at
+    found._header = None  # noqa: SLF001 - set by its constructor, read by its encoder
     return found, elements_max - cursor.elements_left
 
 
-def _all_of(reader: _Reader, cursor: _Cursor) -> Steps[Any]:
+def _all_of(reader: _Reader, cursor: MessageCursor) -> Steps[Any]:
     if reader.steps is None:
         return reader.read(cursor)
     return (yield from reader.steps(cursor))
 
 
 def text_of(data: memoryview) -> str:
-    """Text as Java reads it."""
+    """Decode UTF-8 as Java does, with replacement characters."""
     return str(data, "utf-8", "replace")
 
 
 def skip_tags(data: memoryview, position: int) -> int:
-    """Where the tagged fields end that begin at ``position``.
+    """Return the end of the tagged fields that begin at ``position``.
 
     Raises:
-        Malformed: they are cut off.
+        Malformed: If they are truncated.
     """
-    cursor = _Cursor(data)
+    cursor = MessageCursor(data)
     cursor.position = position
     _tags({})(cursor, None)
     return cursor.position
@@ -188,7 +120,7 @@ def _message(message: Any, version: int) -> _Reader:
 
 
 def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _Reader:
-    """A reader of one object: runs of numbers are unpacked at once."""
+    """Return a reader of one object, which unpacks consecutive numbers together."""
     here = [field for field in fields if field.for_version_q(version)]
     parts: list[tuple[tuple[str, ...], struct.Struct | None, _Reader]] = []
     run: list[Any] = []
@@ -212,7 +144,7 @@ def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _
     tags = _tags(tagged) if flexible else None
     new = object.__new__
 
-    def read(cursor: _Cursor) -> Any:
+    def read(cursor: MessageCursor) -> Any:
         found = new(made)
         found._version = version  # noqa: SLF001 - as kafka-python's own decoder does
         found.tags = found.unknown_tags = None
@@ -226,7 +158,7 @@ def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _
             tags(cursor, found)
         return found
 
-    def steps(cursor: _Cursor) -> Steps[Any]:
+    def steps(cursor: MessageCursor) -> Steps[Any]:
         found = new(made)
         found._version = version  # noqa: SLF001
         found.tags = found.unknown_tags = None
@@ -267,11 +199,11 @@ def _field(field: Any, version: int, flexible: bool) -> _Reader:
 
 
 def _nullable_struct(one: _Reader) -> _Reader:
-    def read(cursor: _Cursor) -> Any:
+    def read(cursor: MessageCursor) -> Any:
         (present,) = cursor.unpack(_INT8)
         return None if present < 0 else one.read(cursor)
 
-    def steps(cursor: _Cursor) -> Steps[Any]:
+    def steps(cursor: MessageCursor) -> Steps[Any]:
         (present,) = cursor.unpack(_INT8)
         return None if present < 0 else (yield from _all_of(one, cursor))
 
@@ -284,23 +216,23 @@ _INT8 = struct.Struct(">b")
 def _array(name: str, item: _Reader, least: int, nullable: bool, flexible: bool) -> _Reader:
     read_item, item_steps = item
 
-    def length(cursor: _Cursor) -> int:
-        """-1: null."""
+    def length(cursor: MessageCursor) -> int:
+        """Return the length of an array; -1: null."""
         count = cursor.varint() - 1 if flexible else cursor.unpack(_INT32)[0]
         if count < 0:
             if count == -1 and nullable:
                 return -1
-            raise Malformed(f"{name} has {count} elements")
+            raise Malformed(f"{name} has {count} elements, below 0")
         if count * least > cursor.end - cursor.position:
             raise Malformed(f"{name} has {count:,} elements in {cursor.end - cursor.position:,} bytes")
         cursor.count(count)
         return int(count)
 
-    def read(cursor: _Cursor) -> list[Any] | None:
+    def read(cursor: MessageCursor) -> list[Any] | None:
         count = length(cursor)
         return None if count < 0 else [read_item(cursor) for _ in range(count)]
 
-    def steps(cursor: _Cursor) -> Steps[list[Any] | None]:
+    def steps(cursor: MessageCursor) -> Steps[list[Any] | None]:
         count = length(cursor)
         if count < 0:
             return None
@@ -331,14 +263,14 @@ def _simple(field: Any, nullable: bool, flexible: bool) -> _Read:
     name = field.name
     length, bytes_max = (_INT16, STRING_BYTES_MAX) if kind == "string" else (_INT32, INT32_MAX)
 
-    def read(cursor: _Cursor) -> memoryview | None:
+    def read(cursor: MessageCursor) -> memoryview | None:
         size = cursor.varint() - 1 if flexible else cursor.unpack(length)[0]
         if size < 0:
             if size == -1 and nullable:
                 return None
-            raise Malformed(f"{name} has length {size}")
+            raise Malformed(f"{name} has length {size}, below 0")
         if size > bytes_max:
-            raise Malformed(f"{name} has {size:,} bytes: up to {bytes_max:,} may come")
+            raise Malformed(f"{name} has {size:,} bytes, above {bytes_max:,}")
         return cursor.take(size)
 
     match kind:
@@ -352,18 +284,18 @@ def _simple(field: Any, nullable: bool, flexible: bool) -> _Read:
             raise AssertionError(f"field {name} of a request has type {kind}")
 
 
-def _uuid(cursor: _Cursor) -> UUID | None:
+def _uuid(cursor: MessageCursor) -> UUID | None:
     found = UUID(bytes=bytes(cursor.take(16)))
     return None if found == _NO_UUID else found
 
 
-def _tags(known: dict[int, tuple[str, _Reader]]) -> Callable[[_Cursor, Any], None]:
-    def read(cursor: _Cursor, found: Any) -> None:
+def _tags(known: dict[int, tuple[str, _Reader]]) -> Callable[[MessageCursor, Any], None]:
+    def read(cursor: MessageCursor, found: Any) -> None:
         count = cursor.varint()
         if 2 * count > cursor.end - cursor.position:
             raise Malformed(f"{count:,} tagged fields in {cursor.end - cursor.position:,} bytes")
         if count > TAGS_MAX:
-            raise Malformed(f"{count:,} tagged fields of one object: there are {TAGS_MAX:,} at most")
+            raise Malformed(f"{count:,} tagged fields of one object, above {TAGS_MAX:,}")
         cursor.count(count)
         for _ in range(count):
             tag = cursor.varint()
@@ -381,7 +313,7 @@ def _tags(known: dict[int, tuple[str, _Reader]]) -> Callable[[_Cursor, Any], Non
 
 
 def _least(field: Any, version: int, flexible: bool) -> int:
-    """How few bytes one element may take."""
+    """Return the minimum bytes of one element."""
     if field.is_struct():
         here = [one for one in field.fields.values() if one.for_version_q(version) and not one.tagged_field_q(version)]
         return sum(_least(one, version, flexible) for one in here) + (1 if flexible else 0)

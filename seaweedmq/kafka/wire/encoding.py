@@ -1,9 +1,8 @@
-"""Replies of many elements as bytes, in steps, with kafka-python's own encoders of their elements.
+"""Encoder of replies with many elements in steps, which uses kafka-python's encoders of single elements.
 
-Its encoder of a whole message is fast, some microseconds for an element, and takes no pause.
+kafka-python's encoder of a whole message is fast, some microseconds per element, but cannot pause.
 """
 
-import struct
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
@@ -11,19 +10,18 @@ from typing import Any, Final
 from seaweedmq.kafka.wire.fields import count
 
 ELEMENTS_A_STEP: Final = 10
-"""Each takes 5 to 20 us."""
+"""Elements that are encoded in one step: each takes 5 to 20 us."""
 LARGE_ELEMENTS: Final = 500
-"""From so many elements on a reply is encoded in steps."""
-_FORM = struct.Struct(">i")
+"""Number of elements from which a reply is encoded in steps."""
 
 
 def is_large(reply: Any) -> bool:
-    """Whether a message has so many elements that it has to be encoded in steps."""
+    """Whether a message has at least ``LARGE_ELEMENTS`` elements, so that it must be encoded in steps."""
     return _counted(reply, 0) >= LARGE_ELEMENTS
 
 
 def encoding(reply: Any, version: int) -> Iterator[bytes]:
-    """The bytes of a message in parts, each of which takes well below a millisecond."""
+    """Yield the bytes of a message in parts, each of which takes well below a millisecond."""
     return _struct(reply._struct, reply, version, reply.flexible_version_q(version))  # noqa: SLF001
 
 
@@ -73,7 +71,7 @@ def _struct(made: Any, value: Any, version: int, flexible: bool) -> Iterator[byt
 
 
 def _joined(parts: Iterator[bytes], value: Any) -> Iterator[bytes]:
-    """The parts of an element, as one where it is small."""
+    """Yield the parts of an element, joined if it is small."""
     if _counted(value, 0) < ELEMENTS_A_STEP:
         yield b"".join(parts)
     else:

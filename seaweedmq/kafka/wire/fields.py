@@ -1,4 +1,4 @@
-"""Fields of the few replies whose layouts are written by hand. Flexible versions have the compact forms of KIP-482."""
+"""Encoders of fields, for the few replies with handwritten layouts; flexible versions have compact forms (KIP-482)."""
 
 import struct
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _TAG_NODE_ENDPOINTS = 0
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a leader that was named is."""
+    """The address of a leader that a reply names."""
 
     node_id: int
     host: str
@@ -20,25 +20,25 @@ class Endpoint:
 
 
 def count(elements: int, flexible: bool) -> bytes:
-    """Of an array."""
+    """Encode the number of elements of an array."""
     return varint(elements + 1) if flexible else _INT32.pack(elements)
 
 
 def text(value: str, flexible: bool) -> bytes:
-    """A string that is not null."""
+    """Encode a string that is not null."""
     data = value.encode()
     return (varint(len(data) + 1) if flexible else _INT16.pack(len(data))) + data
 
 
 def nullable_text(value: str | None, flexible: bool) -> bytes:
-    """A string, or null."""
+    """Encode a string, or null."""
     if value is None:
         return b"\0" if flexible else _INT16.pack(-1)
     return text(value, flexible)
 
 
 def leader_tag(tag: int, leader_id: int, leader_epoch: int) -> bytes:
-    """The tagged fields of a partition: who leads it (KIP-951); none if both are below 0."""
+    """Encode the tagged fields of a partition: its leader (KIP-951); none if both numbers are below 0."""
     if leader_id < 0 and leader_epoch < 0:
         return b"\0"
     value = _LEADER.pack(leader_id, leader_epoch) + b"\0"
@@ -46,7 +46,7 @@ def leader_tag(tag: int, leader_id: int, leader_epoch: int) -> bytes:
 
 
 def node_endpoints(endpoints: Sequence[Endpoint]) -> bytes:
-    """The tagged fields of a reply: where the leaders are that it names."""
+    """Encode the tagged fields of a reply: the addresses of the leaders that it names."""
     if not endpoints:
         return b"\0"
     value = varint(len(endpoints) + 1) + b"".join(
@@ -56,7 +56,7 @@ def node_endpoints(endpoints: Sequence[Endpoint]) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """An unsigned one."""
+    """Encode an unsigned varint."""
     if value < 0x80:
         return bytes((value,))
     out = bytearray()

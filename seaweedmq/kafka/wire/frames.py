@@ -1,8 +1,8 @@
-"""What travels on a connection: requests and replies with their headers. The four bytes of a length go before each.
+"""Codec of requests and replies with their headers, each preceded by four bytes of length.
 
-Request header: key, version, correlation id, client id, and tagged fields where the version of the message is a
-"flexible" one. Reply header: correlation id, and likewise; but never those of ApiVersions replies, which a client reads
-before it knows what the broker speaks.
+A request header has the key, version, correlation id, client id, and tagged fields if the version of the message is
+flexible. A reply header has the correlation id, and tagged fields likewise. ApiVersions replies never have tagged
+fields in the header: a client reads them before it knows the broker's versions.
 """
 
 import struct
@@ -10,16 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from seaweedmq.errors import Unsupported
-from seaweedmq.kafka.wire.decoding import (
-    ELEMENTS_MAX,
-    Malformed,
-    Steps,
-    decode_few,
-    decoding,
-    skip_tags,
-    text_of,
-)
+from seaweedmq.kafka.wire.decoding import Steps, decode_few, decoding, skip_tags, text_of
 from seaweedmq.kafka.wire.encoding import encoding
+from seaweedmq.kafka.wire.message_cursor import ELEMENTS_MAX, Malformed
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Line, Reply, Request, nothing
 from seaweedmq.kafka.wire.versions import is_advertised, name_of
 from seaweedmq.runtime.turns import Turn, at_once, endless_turn
@@ -28,10 +21,12 @@ _REQUEST_HEAD = struct.Struct(">hhih")
 _REPLY_HEAD = struct.Struct(">ii")
 LENGTH_BYTES = 4
 HEAD_BYTES_MIN = _REQUEST_HEAD.size
-"""Of a request, without its length."""
+"""Minimum size of a request header, without the length and the client id."""
 ADMIN_ELEMENTS_MAX = 10_000
-"""Elements of a request to produce, or about topics, groups and configs: each costs some 100 us, and some of them are
-one event of a group's state."""
+"""Maximum elements of a Produce, or of a request about topics, groups or configs.
+
+Each costs about 100 us, and some requests are one event of a group's state.
+"""
 LEAVING_MAX = 2_000
 _ELEMENTS_MAX: Mapping[int, int] = {
     API.FETCH: ELEMENTS_MAX,
@@ -43,20 +38,20 @@ _ELEMENTS_MAX: Mapping[int, int] = {
     API.DESCRIBE_TOPIC_PARTITIONS: ELEMENTS_MAX,
     API.LEAVE_GROUP: LEAVING_MAX,
 }
-"""Limits by API; for the others ``ADMIN_ELEMENTS_MAX``. One consumer may have tens of thousands of partitions."""
+"""Limits by API; others have ``ADMIN_ELEMENTS_MAX``. One consumer may have tens of thousands of partitions."""
 
 
 class NotAdvertised(Unsupported):
-    """A request of an API, or in a version, that was not offered. Kafka closes the connection, too."""
+    """An error for a request in an API or version that is not advertised; as in Kafka, it closes the connection."""
 
 
 def elements_max(api: int) -> int:
-    """The most elements that a request of an API may have, by what each costs."""
+    """Return the maximum elements of a request of an API, which depends on the cost of each."""
     return _ELEMENTS_MAX.get(api, ADMIN_ELEMENTS_MAX)
 
 
 def read_request(data: memoryview, *, peer: str, client_host: str, connection: int, line: Line) -> Request:
-    """Read a request at once. See :func:`reading`."""
+    """Read a request at once, as :func:`reading` does in steps."""
     return at_once(reading(data, peer=peer, client_host=client_host, connection=connection, line=line))
 
 
@@ -70,28 +65,33 @@ def reading(
     settle: Callable[[], None] = nothing,
     turn: Turn | None = None,
 ) -> Steps[Request]:
-    """Read a request from its bytes, which it may refer to, in steps.
+    """Read a request in steps; the request may contain views of ``data``.
 
-    That of ApiVersions in a version from the future has no body (None): how it looks is not known, and the reply names
-    the versions that are.
+    An ApiVersions request in an unknown version has body None: its layout is unknown, and the reply names the known
+    versions.
 
     Args:
-        settle: of the request.
-        turn: the turn that the request's handler continues; None: one that never ends.
+        data: Request without its length.
+        peer: ``host:port`` of the client.
+        client_host: Host of the client as Kafka's coordinators show it: ``/127.0.0.1``.
+        connection: Id of the connection.
+        line: Requests of the connection.
+        settle: Callback of the request that releases its memory.
+        turn: Turn that the request's handler continues; None: one that never ends.
 
     Raises:
         Malformed: If the bytes are not a request.
-        NotAdvertised: See the class.
+        NotAdvertised: If the API or the version is not advertised.
     """
     if len(data) < HEAD_BYTES_MIN:
-        raise Malformed(f"a request of {len(data)} bytes")
+        raise Malformed(f"a request of {len(data)} bytes, shorter than its header")
     key, version, correlation_id, client_id_bytes = _REQUEST_HEAD.unpack_from(data)
     known = is_advertised(key, version)
     if not known and key != API.API_VERSIONS:
         raise NotAdvertised(f"{name_of(key)} version {version} is not advertised")
     position = HEAD_BYTES_MIN + max(0, client_id_bytes)
     if position > len(data):
-        raise Malformed(f"a client id of {client_id_bytes:,} bytes in {len(data):,}")
+        raise Malformed(f"a client id of {client_id_bytes:,} bytes in a request of {len(data):,}")
     client_id = text_of(data[HEAD_BYTES_MIN:position])
     body, elements = None, 0
     if known:
@@ -122,14 +122,14 @@ def reading(
 
 
 def reply_buffers(api: int, version: int, correlation_id: int, reply: Reply) -> Sequence[Buffer]:
-    """A reply to a request of this API and version, with header and length, in buffers to be sent in this order."""
+    """Encode a reply to a request of an API and version, with length and header, as buffers in sending order."""
     version = _reply_version(api, version)
     buffers = list(reply.buffers) if isinstance(reply, EncodedReply) else [reply.encode(version=version)]
     return _with_head(api, version, correlation_id, buffers)
 
 
 def writing(api: int, version: int, correlation_id: int, reply: Any) -> Steps[Sequence[Buffer]]:
-    """Encode a reply of many elements in steps, as :func:`reply_buffers` does at once."""
+    """Encode a reply with many elements in steps, as :func:`reply_buffers` does at once."""
     version = _reply_version(api, version)
     parts: list[Buffer] = []
     for part in _encoding(reply, version):
@@ -157,4 +157,4 @@ def _with_head(api: int, version: int, correlation_id: int, buffers: list[Buffer
 
 
 JOIN_BYTES_MAX = 16_384
-"""Below it one copy costs less than one more buffer for the kernel."""
+"""Size up to which a copy costs less than one more buffer for the kernel."""

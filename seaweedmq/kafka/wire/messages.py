@@ -1,15 +1,15 @@
-"""Kafka's messages: what a request is once it is read, and the classes of all requests and replies.
+"""Kafka's messages: a decoded request, and the classes of all requests and replies.
 
-The classes are kafka-python's, made from Apache Kafka's own schemas, and from ours in ``schemas``; attributes are
-the schemas' fields in snake_case. Handlers take them from here. Give a reply all its lists: what is not given is a list
-that all messages share.
+The classes are kafka-python's, made from Apache Kafka's own schemas, and from those in ``schemas``; attributes are
+the schemas' fields in snake_case. Handlers import them from here. A reply must be given all its lists: the default is a
+list that all messages share.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TypeAlias
-from uuid import UUID  # noqa: TID251 - the value, no source of randomness
+from uuid import UUID as UUID  # noqa: TID251 - the type, not a source of randomness
 
 from kafka.protocol.admin import (
     AlterConfigsRequest,
@@ -96,96 +96,9 @@ from seaweedmq.kafka.wire.schemas import ConsumerGroupHeartbeatRequest, Consumer
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.turns import Turn, endless_turn
 
-__all__ = [
-    "API",
-    "REPLIES",
-    "REQUESTS",
-    "UUID",
-    "AlterConfigsRequest",
-    "AlterConfigsResponse",
-    "ApiVersionsRequest",
-    "ApiVersionsResponse",
-    "Buffer",
-    "ConsumerGroupHeartbeatRequest",
-    "ConsumerGroupHeartbeatResponse",
-    "CreateAclsRequest",
-    "CreateAclsResponse",
-    "CreatePartitionsRequest",
-    "CreatePartitionsResponse",
-    "CreateTopicsRequest",
-    "CreateTopicsResponse",
-    "DeleteAclsRequest",
-    "DeleteAclsResponse",
-    "DeleteGroupsRequest",
-    "DeleteGroupsResponse",
-    "DeleteRecordsRequest",
-    "DeleteRecordsResponse",
-    "DeleteTopicsRequest",
-    "DeleteTopicsResponse",
-    "DescribeAclsRequest",
-    "DescribeAclsResponse",
-    "DescribeClientQuotasRequest",
-    "DescribeClientQuotasResponse",
-    "DescribeClusterRequest",
-    "DescribeClusterResponse",
-    "DescribeConfigsRequest",
-    "DescribeConfigsResponse",
-    "DescribeGroupsRequest",
-    "DescribeGroupsResponse",
-    "DescribeLogDirsRequest",
-    "DescribeLogDirsResponse",
-    "DescribeProducersRequest",
-    "DescribeProducersResponse",
-    "DescribeTopicPartitionsRequest",
-    "DescribeTopicPartitionsResponse",
-    "ElectLeadersRequest",
-    "ElectLeadersResponse",
-    "EncodedReply",
-    "FetchRequest",
-    "FetchResponse",
-    "FindCoordinatorRequest",
-    "FindCoordinatorResponse",
-    "Handler",
-    "HeartbeatRequest",
-    "HeartbeatResponse",
-    "IncrementalAlterConfigsRequest",
-    "IncrementalAlterConfigsResponse",
-    "InitProducerIdRequest",
-    "InitProducerIdResponse",
-    "JoinGroupRequest",
-    "JoinGroupResponse",
-    "LeaveGroupRequest",
-    "LeaveGroupResponse",
-    "Line",
-    "ListConfigResourcesRequest",
-    "ListConfigResourcesResponse",
-    "ListGroupsRequest",
-    "ListGroupsResponse",
-    "ListOffsetsRequest",
-    "ListOffsetsResponse",
-    "ListPartitionReassignmentsRequest",
-    "ListPartitionReassignmentsResponse",
-    "MetadataRequest",
-    "MetadataResponse",
-    "OffsetCommitRequest",
-    "OffsetCommitResponse",
-    "OffsetDeleteRequest",
-    "OffsetDeleteResponse",
-    "OffsetFetchRequest",
-    "OffsetFetchResponse",
-    "OffsetForLeaderEpochRequest",
-    "OffsetForLeaderEpochResponse",
-    "ProduceRequest",
-    "ProduceResponse",
-    "Reply",
-    "Request",
-    "SyncGroupRequest",
-    "SyncGroupResponse",
-]
-
 
 class API(IntEnum):
-    """The APIs that are answered, by their keys."""
+    """The supported APIs, by their keys."""
 
     PRODUCE = 0
     FETCH = 1
@@ -227,77 +140,81 @@ class API(IntEnum):
 
 
 PATIENT = frozenset({API.FETCH, API.PRODUCE})
-"""Of these a client may have many on their way at a time: that another one came is no reason to answer the first. The
-others are urgent: the client does something else once it has the answer."""
+"""APIs of which a client may have many requests in flight: a later one does not make the broker answer the first early.
+
+Requests of other APIs are urgent: the client waits for the reply before it continues.
+"""
 
 
 def not_pressed(now: float, held_bytes: int) -> bool:
-    """Do nothing; return that the connection remains."""
+    """Return False without effect: the connection stays open."""
     return False
 
 
 class Line:
-    """The requests of one connection: each reply holds up those that come behind it."""
+    """The line of requests of one connection, in which each reply holds up those behind it."""
 
     __slots__ = ("grown", "press", "urgent")
 
     def __init__(self) -> None:
         self.urgent = 0
-        """How many came that are not of ``PATIENT``."""
+        """Number of received requests that are not of ``PATIENT`` APIs."""
         self.grown = Signal()
-        """Fires when one more of them comes."""
+        """Signal that fires when ``urgent`` grows."""
         self.press: Callable[[float, int], bool] = not_pressed
-        """Takes the time and the bytes of Fetch replies that others wait for. Closes the connection if its client takes
-        them too slowly, and returns whether it did."""
+        """Callback that closes the connection if its client reads too slowly, and returns whether it did.
+
+        Its arguments are the time, and the bytes of Fetch replies for which others wait.
+        """
 
     def join(self, api: int) -> None:
-        """Another request came."""
+        """Count a received request."""
         if api not in PATIENT:
             self.hurry()
 
     def hurry(self) -> None:
-        """Have those that wait for events be answered with what there is."""
+        """Have requests that wait for events answered with the records available."""
         self.urgent += 1
         self.grown.fire()
 
 
 def nothing() -> None:
-    """Do nothing."""
+    """Return without effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as it came on a connection."""
+    """A decoded request of one connection."""
 
     api: int
-    """Its key."""
+    """The API key."""
     version: int
     correlation_id: int
     client_id: str
-    """"" for none."""
+    """The client id; "" for none."""
     body: Any
-    """The message, one of ``REQUESTS``."""
+    """The message, one of ``REQUESTS``; None for ApiVersions in an unknown version."""
     peer: str
-    """``host:port`` it came from."""
+    """``host:port`` of the client."""
     client_host: str
-    """As Kafka's coordinators show it: ``/127.0.0.1``."""
+    """Host of the client as Kafka's coordinators show it: ``/127.0.0.1``."""
     size_bytes: int
     connection: int
-    """Id of its connection, unique in the process."""
+    """Id of the connection, unique in the process."""
     line: Line = field(default_factory=Line)
-    """Of its connection."""
+    """The requests of the connection."""
     ahead: int = 0
-    """How many urgent ones came before it."""
+    """Number of urgent requests received before this one."""
     elements: int = 0
-    """Number of elements of all its arrays together."""
+    """Number of elements of all arrays together."""
     settle: Callable[[], None] = nothing
-    """Gives back memory, once it waits for others and what it says is kept elsewhere."""
+    """Callback that releases memory once the request waits for others and its contents are stored elsewhere."""
     turn: Turn = field(default_factory=endless_turn)
-    """The time that its handler has until it gives way to others."""
+    """The time that the handler has until it pauses for other tasks."""
 
     @property
     def holds_up(self) -> bool:
-        """Of a patient one: whether the client waits for a reply that can not be sent before that to this one."""
+        """Whether the client waits for an urgent reply that cannot be sent before the reply to this request."""
         return self.line.urgent > self.ahead
 
 
@@ -306,94 +223,59 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class EncodedReply:
-    """The body of a reply that is bytes already, in buffers that are sent one after another."""
+    """The encoded body of a reply, in buffers that are sent one after another."""
 
     buffers: Sequence[Buffer]
     sent: Callable[[], None] | None = None
-    """Called once when the socket has taken them, or nobody is there any more to take them."""
+    """Callback for the time when the socket has taken the buffers, or the connection is closed; called once."""
 
 
 Reply: TypeAlias = Any
-"""One of ``REPLIES`` in any version (the wire sets it), an ``EncodedReply``, or None: nothing is said."""
+"""One of ``REPLIES`` in any version (the encoder sets it), an ``EncodedReply``, or None for no reply."""
 Handler: TypeAlias = Callable[[Request], Awaitable[Reply]]
-"""Answers the requests of one API. That of ``API.PRODUCE`` returns once everything is appended, with an awaitable of
-the reply: see ``kafka.dispatch``."""
+"""A handler of the requests of one API.
 
-REQUESTS: Mapping[int, Any] = {
-    API.PRODUCE: ProduceRequest,
-    API.FETCH: FetchRequest,
-    API.LIST_OFFSETS: ListOffsetsRequest,
-    API.METADATA: MetadataRequest,
-    API.OFFSET_COMMIT: OffsetCommitRequest,
-    API.OFFSET_FETCH: OffsetFetchRequest,
-    API.FIND_COORDINATOR: FindCoordinatorRequest,
-    API.JOIN_GROUP: JoinGroupRequest,
-    API.HEARTBEAT: HeartbeatRequest,
-    API.LEAVE_GROUP: LeaveGroupRequest,
-    API.SYNC_GROUP: SyncGroupRequest,
-    API.DESCRIBE_GROUPS: DescribeGroupsRequest,
-    API.LIST_GROUPS: ListGroupsRequest,
-    API.API_VERSIONS: ApiVersionsRequest,
-    API.CREATE_TOPICS: CreateTopicsRequest,
-    API.DELETE_TOPICS: DeleteTopicsRequest,
-    API.DELETE_RECORDS: DeleteRecordsRequest,
-    API.INIT_PRODUCER_ID: InitProducerIdRequest,
-    API.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochRequest,
-    API.DESCRIBE_ACLS: DescribeAclsRequest,
-    API.CREATE_ACLS: CreateAclsRequest,
-    API.DELETE_ACLS: DeleteAclsRequest,
-    API.DESCRIBE_CONFIGS: DescribeConfigsRequest,
-    API.ALTER_CONFIGS: AlterConfigsRequest,
-    API.DESCRIBE_LOG_DIRS: DescribeLogDirsRequest,
-    API.CREATE_PARTITIONS: CreatePartitionsRequest,
-    API.DELETE_GROUPS: DeleteGroupsRequest,
-    API.ELECT_LEADERS: ElectLeadersRequest,
-    API.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsRequest,
-    API.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsRequest,
-    API.OFFSET_DELETE: OffsetDeleteRequest,
-    API.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasRequest,
-    API.DESCRIBE_CLUSTER: DescribeClusterRequest,
-    API.DESCRIBE_PRODUCERS: DescribeProducersRequest,
-    API.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatRequest,
-    API.LIST_CONFIG_RESOURCES: ListConfigResourcesRequest,
-    API.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsRequest,
+That of ``API.PRODUCE`` returns an awaitable of the reply once all batches are appended: see ``kafka.dispatch``.
+"""
+
+_MESSAGES: Mapping[int, tuple[Any, Any]] = {
+    API.PRODUCE: (ProduceRequest, ProduceResponse),
+    API.FETCH: (FetchRequest, FetchResponse),
+    API.LIST_OFFSETS: (ListOffsetsRequest, ListOffsetsResponse),
+    API.METADATA: (MetadataRequest, MetadataResponse),
+    API.OFFSET_COMMIT: (OffsetCommitRequest, OffsetCommitResponse),
+    API.OFFSET_FETCH: (OffsetFetchRequest, OffsetFetchResponse),
+    API.FIND_COORDINATOR: (FindCoordinatorRequest, FindCoordinatorResponse),
+    API.JOIN_GROUP: (JoinGroupRequest, JoinGroupResponse),
+    API.HEARTBEAT: (HeartbeatRequest, HeartbeatResponse),
+    API.LEAVE_GROUP: (LeaveGroupRequest, LeaveGroupResponse),
+    API.SYNC_GROUP: (SyncGroupRequest, SyncGroupResponse),
+    API.DESCRIBE_GROUPS: (DescribeGroupsRequest, DescribeGroupsResponse),
+    API.LIST_GROUPS: (ListGroupsRequest, ListGroupsResponse),
+    API.API_VERSIONS: (ApiVersionsRequest, ApiVersionsResponse),
+    API.CREATE_TOPICS: (CreateTopicsRequest, CreateTopicsResponse),
+    API.DELETE_TOPICS: (DeleteTopicsRequest, DeleteTopicsResponse),
+    API.DELETE_RECORDS: (DeleteRecordsRequest, DeleteRecordsResponse),
+    API.INIT_PRODUCER_ID: (InitProducerIdRequest, InitProducerIdResponse),
+    API.OFFSET_FOR_LEADER_EPOCH: (OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+    API.DESCRIBE_ACLS: (DescribeAclsRequest, DescribeAclsResponse),
+    API.CREATE_ACLS: (CreateAclsRequest, CreateAclsResponse),
+    API.DELETE_ACLS: (DeleteAclsRequest, DeleteAclsResponse),
+    API.DESCRIBE_CONFIGS: (DescribeConfigsRequest, DescribeConfigsResponse),
+    API.ALTER_CONFIGS: (AlterConfigsRequest, AlterConfigsResponse),
+    API.DESCRIBE_LOG_DIRS: (DescribeLogDirsRequest, DescribeLogDirsResponse),
+    API.CREATE_PARTITIONS: (CreatePartitionsRequest, CreatePartitionsResponse),
+    API.DELETE_GROUPS: (DeleteGroupsRequest, DeleteGroupsResponse),
+    API.ELECT_LEADERS: (ElectLeadersRequest, ElectLeadersResponse),
+    API.INCREMENTAL_ALTER_CONFIGS: (IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    API.LIST_PARTITION_REASSIGNMENTS: (ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
+    API.OFFSET_DELETE: (OffsetDeleteRequest, OffsetDeleteResponse),
+    API.DESCRIBE_CLIENT_QUOTAS: (DescribeClientQuotasRequest, DescribeClientQuotasResponse),
+    API.DESCRIBE_CLUSTER: (DescribeClusterRequest, DescribeClusterResponse),
+    API.DESCRIBE_PRODUCERS: (DescribeProducersRequest, DescribeProducersResponse),
+    API.CONSUMER_GROUP_HEARTBEAT: (ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
+    API.LIST_CONFIG_RESOURCES: (ListConfigResourcesRequest, ListConfigResourcesResponse),
+    API.DESCRIBE_TOPIC_PARTITIONS: (DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
 }
-REPLIES: Mapping[int, Any] = {
-    API.PRODUCE: ProduceResponse,
-    API.FETCH: FetchResponse,
-    API.LIST_OFFSETS: ListOffsetsResponse,
-    API.METADATA: MetadataResponse,
-    API.OFFSET_COMMIT: OffsetCommitResponse,
-    API.OFFSET_FETCH: OffsetFetchResponse,
-    API.FIND_COORDINATOR: FindCoordinatorResponse,
-    API.JOIN_GROUP: JoinGroupResponse,
-    API.HEARTBEAT: HeartbeatResponse,
-    API.LEAVE_GROUP: LeaveGroupResponse,
-    API.SYNC_GROUP: SyncGroupResponse,
-    API.DESCRIBE_GROUPS: DescribeGroupsResponse,
-    API.LIST_GROUPS: ListGroupsResponse,
-    API.API_VERSIONS: ApiVersionsResponse,
-    API.CREATE_TOPICS: CreateTopicsResponse,
-    API.DELETE_TOPICS: DeleteTopicsResponse,
-    API.DELETE_RECORDS: DeleteRecordsResponse,
-    API.INIT_PRODUCER_ID: InitProducerIdResponse,
-    API.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochResponse,
-    API.DESCRIBE_ACLS: DescribeAclsResponse,
-    API.CREATE_ACLS: CreateAclsResponse,
-    API.DELETE_ACLS: DeleteAclsResponse,
-    API.DESCRIBE_CONFIGS: DescribeConfigsResponse,
-    API.ALTER_CONFIGS: AlterConfigsResponse,
-    API.DESCRIBE_LOG_DIRS: DescribeLogDirsResponse,
-    API.CREATE_PARTITIONS: CreatePartitionsResponse,
-    API.DELETE_GROUPS: DeleteGroupsResponse,
-    API.ELECT_LEADERS: ElectLeadersResponse,
-    API.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsResponse,
-    API.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsResponse,
-    API.OFFSET_DELETE: OffsetDeleteResponse,
-    API.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasResponse,
-    API.DESCRIBE_CLUSTER: DescribeClusterResponse,
-    API.DESCRIBE_PRODUCERS: DescribeProducersResponse,
-    API.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatResponse,
-    API.LIST_CONFIG_RESOURCES: ListConfigResourcesResponse,
-    API.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsResponse,
-}
+REQUESTS: Mapping[int, Any] = {api: request for api, (request, _) in _MESSAGES.items()}
+REPLIES: Mapping[int, Any] = {api: reply for api, (_, reply) in _MESSAGES.items()}

@@ -1,4 +1,4 @@
-"""The APIs that are answered and in which versions. ``python -m seaweedmq.kafka.wire.versions`` writes ``APIS.md``."""
+"""Table of the supported APIs and versions. ``python -m seaweedmq.kafka.wire.versions`` writes ``APIS.md``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ DOCUMENT = Path(__file__).parents[1] / "APIS.md"
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Of one API; both ends are answered."""
+    """The supported versions of one API, both ends included."""
 
     lowest: int
     highest: int
@@ -60,23 +60,26 @@ ADVERTISED: Mapping[API, Versions] = {
     API.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0),
 }
 PRODUCE_LOWEST = 3
-"""Below it records have formats of before Kafka 0.11, which are not taken: such requests are answered
-UNSUPPORTED_VERSION. They are advertised since librdkafka looks for them to tell what a broker can do (KAFKA-18659)."""
+"""Lowest accepted version of Produce: lower ones have record formats from before Kafka 0.11.
+
+Requests in lower versions get UNSUPPORTED_VERSION. These versions are advertised nevertheless: librdkafka derives the
+broker's features from them (KAFKA-18659).
+"""
 
 
 def is_advertised(api: int, version: int) -> bool:
-    """Whether requests of an API key in a version are answered."""
+    """Whether a version of an API is advertised."""
     versions = _BY_KEY.get(api)
     return versions is not None and version in versions
 
 
 def name_of(api: int) -> str:
-    """As Kafka writes it: ``ListOffsets``; of a key that is not known, the key."""
+    """Return the name of an API as Kafka writes it, ``ListOffsets``; for an unknown key, ``API`` and the key."""
     return _NAMES.get(api, f"API {api}")
 
 
 def document() -> str:
-    """What is advertised, in Markdown."""
+    """Return the table of advertised APIs in Markdown."""
     rows = [f"| {int(a)} | {name_of(a)} | {_span(v)} | {_REMARKS.get(a, '')} |" for a, v in ADVERTISED.items()]
     return "\n".join([_HEAD, _TABLE_HEAD, *rows]) + "\n"
 
@@ -88,25 +91,25 @@ def _span(versions: Versions) -> str:
 _BY_KEY: Mapping[int, Versions] = {int(api): versions for api, versions in ADVERTISED.items()}
 _NAMES: Mapping[int, str] = {int(api): "".join(word.capitalize() for word in api.name.split("_")) for api in API}
 _REMARKS: Mapping[API, str] = {
-    API.PRODUCE: f"below {PRODUCE_LOWEST} answered UNSUPPORTED_VERSION: formats of before Kafka 0.11 are not taken",
-    API.FIND_COORDINATOR: "of groups; of transactions TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-    API.CREATE_TOPICS: "assignments say how many replicas, the cluster says where",
-    API.INIT_PRODUCER_ID: "of idempotent producers; with a transactional id INVALID_REQUEST",
+    API.PRODUCE: f"below {PRODUCE_LOWEST} UNSUPPORTED_VERSION: record formats from before Kafka 0.11 are rejected",
+    API.FIND_COORDINATOR: "groups; for transactions TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    API.CREATE_TOPICS: "assignments set the number of replicas, the cluster places them",
+    API.INIT_PRODUCER_ID: "idempotent producers; with a transactional id INVALID_REQUEST",
     API.DESCRIBE_ACLS: "SECURITY_DISABLED",
     API.CREATE_ACLS: "SECURITY_DISABLED",
     API.DELETE_ACLS: "SECURITY_DISABLED",
-    API.ELECT_LEADERS: "ELECTION_NOT_NEEDED: every partition gets a leader without",
-    API.LIST_PARTITION_REASSIGNMENTS: "none, ever: partitions move in one step",
-    API.DESCRIBE_CLIENT_QUOTAS: "none: nobody is slowed down",
-    API.CONSUMER_GROUP_HEARTBEAT: "UNSUPPORTED_VERSION, as from a Kafka whose new group protocol is off: clients stop",
+    API.ELECT_LEADERS: "ELECTION_NOT_NEEDED: every partition gets a leader without an election",
+    API.LIST_PARTITION_REASSIGNMENTS: "always none: partitions move in one step",
+    API.DESCRIBE_CLIENT_QUOTAS: "none: no client is throttled",
+    API.CONSUMER_GROUP_HEARTBEAT: "UNSUPPORTED_VERSION, as in a Kafka without the new group protocol: clients stop",
 }
 _HEAD = """\
 # Kafka's APIs
 
-What a broker that listens for Kafka's clients answers, and in which versions, both ends included: the reply to
-`ApiVersions`. A request of another API, or in another version, closes the connection, as in Kafka, with a line in the
-broker's log; clients ask for the versions first, and send none. `python -m seaweedmq.kafka.wire.versions` writes this
-file, a test compares it.
+The APIs and versions, both ends included, that a broker supports on its Kafka listener: the reply to `ApiVersions`.
+A request in another API or version closes the connection, as in Kafka, with a line in the broker's log; clients request
+the versions first and send no such requests. `python -m seaweedmq.kafka.wire.versions` writes this file, and a test
+compares it.
 """
 _TABLE_HEAD = "| key | API | versions | remark |\n|---|---|---|---|"
 

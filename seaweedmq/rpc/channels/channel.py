@@ -1,4 +1,4 @@
-"""One conversation, as either side has it: what came and waits to be taken, and what may be sent."""
+"""Channel of a stream, for both sides: the queue of received messages and the window of sent ones."""
 
 import asyncio
 from collections import deque
@@ -7,20 +7,20 @@ from typing import Final, Protocol
 
 from seaweedmq.errors import ProtocolViolation, SeaweedMQError, fresh
 from seaweedmq.model.config import KIB
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, Frames
+from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, Frames
 from seaweedmq.rpc.channels.wire import Credit, End, Message, Section, Status, write_envelope
 from seaweedmq.runtime.signal import Signal
 
 WINDOW_BYTES: Final = 64 * KIB
-"""What a sender may always have sent of which the receiver has taken nothing; the last message may exceed it."""
+"""Bytes that a sender may always have sent and the receiver has not taken; the last message may exceed them."""
 CREDIT_STEP_BYTES: Final = WINDOW_BYTES // 2
-"""Credit is given in steps: small messages need none of their own."""
+"""Smallest credit in bytes, so that small messages do not need one each."""
 ENVELOPE_BYTES: Final = LARGE_MESSAGE_BYTES
-"""Of messages in one envelope, if there is more than one."""
+"""Limit of the message bytes in an envelope of more than one message."""
 
 
-class Ahead:
-    """What a sender may have sent on all channels together, beyond the window of each."""
+class SharedWindow:
+    """A window of bytes that a sender may have sent on all channels together, beyond the window of each."""
 
     def __init__(self, size_bytes: int = 0) -> None:
         self.size_bytes = size_bytes
@@ -33,15 +33,15 @@ class Ahead:
         return self.used_bytes < self.size_bytes
 
     def grow(self, size_bytes: int) -> None:
-        """There is as much more."""
+        """Enlarge the window by some bytes."""
         self.size_bytes += size_bytes
         self.freed.fire()
 
 
-class Window:
-    """How far a sender may go on one channel."""
+class ChannelWindow:
+    """A window of bytes that a sender may have sent on one channel."""
 
-    def __init__(self, ahead: Ahead) -> None:
+    def __init__(self, ahead: SharedWindow) -> None:
         self._ahead = ahead
         self._untaken = 0
         self.opened = Signal()
@@ -52,20 +52,20 @@ class Window:
         return self._untaken < WINDOW_BYTES or self._ahead.is_left
 
     async def wait(self, other: Signal) -> None:
-        """Until it may have opened, or ``other`` fires."""
+        """Wait until the window may have opened, or ``other`` fires."""
         await self.opened.wait(other, self._ahead.freed)
 
     def sent(self, size_bytes: int) -> None:
-        """A message was."""
+        """Count a sent message."""
         self._set(self._untaken + size_bytes)
 
     def taken(self, size_bytes: int) -> None:
-        """The receiver gave credit."""
+        """Add the receiver's credit."""
         self._set(max(0, self._untaken - size_bytes))
         self.opened.fire()
 
     def close(self) -> None:
-        """The channel is over."""
+        """Return all bytes to the shared window: the channel is over."""
         self._set(0)
 
     def _set(self, untaken: int) -> None:
@@ -77,26 +77,29 @@ class Window:
 
 
 class Sender(Protocol):
-    """Whoever has to know that a message of his is on its way."""
+    """A listener notified once its message is in an envelope."""
 
     def left(self) -> None:
-        """It is in an envelope: the next one may follow."""
+        """Permit the next message: the last one is in an envelope."""
 
 
 class Outgoing:
-    """Sections on their way to the other side: while one envelope is written, they gather for the next."""
+    """A queue of sections to send; sections added while one envelope is written form the next."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Section, Sender | None]] = deque()
         self._some = asyncio.Event()
 
     def put(self, section: Section, sender: Sender | None = None) -> None:
-        """Send it with the next envelope. A channel has one message here at a time, so that all get their turn."""
+        """Add a section to the next envelope.
+
+        Each channel has at most one message here, so that no channel starves the others.
+        """
         self._waiting.append((section, sender))
         self._some.set()
 
     async def envelopes(self) -> AsyncGenerator[bytes, None]:
-        """Without end."""
+        """Yield encoded envelopes endlessly."""
         while True:
             if not self._waiting:
                 self._some.clear()
@@ -120,19 +123,27 @@ class Outgoing:
 
 
 class Channel:
-    """One channel. One task sends on it, one receives."""
+    """A channel with one sending and one receiving task."""
 
     def __init__(
-        self, number: int, outgoing: Outgoing, *, window: Window | None = None, queue_bytes_max: int | None = None
+        self,
+        number: int,
+        outgoing: Outgoing,
+        *,
+        window: ChannelWindow | None = None,
+        queue_bytes_max: int | None = None,
     ) -> None:
-        """
+        """Create a channel that is open.
+
         Args:
-            window: bounds what is sent; on the client's side.
-            queue_bytes_max: bounds what came and was not taken; on the broker's side, which gives credit.
+            number: Number of the channel in its stream.
+            outgoing: Queue of the stream's sections.
+            window: Limit of sent bytes, on the client's side.
+            queue_bytes_max: Limit of received bytes that are not taken, on the broker's side, which gives credit.
         """
         self.number = number
         self.is_over = False
-        """Nothing is said any more, by either side."""
+        """Whether the channel is over: neither side sends on it."""
         self._outgoing = outgoing
         self._window = window
         self._queue_bytes_max = queue_bytes_max
@@ -140,16 +151,19 @@ class Channel:
         self._queued_bytes = 0
         self._credit = 0
         self._ended = False
-        """The other side says nothing more."""
+        """Whether the other side sends no further message."""
         self._error: BaseException | None = None
         self._arrived = Signal()
         self._sending = False
         self._left = Signal()
 
-    # --- this side says -----------------------------------------------------------------------------------------------
+    # --- sending ------------------------------------------------------------------------------------------------------
 
     async def send(self, data: bytes) -> None:
-        """Once the one before has left, and the window is open; nothing happens when the channel is over."""
+        """Queue a message once the previous one is in an envelope and the window is open.
+
+        A channel that is over drops it.
+        """
         while not self.is_over and self._sending:
             await self._left.wait()
         window = self._window
@@ -163,61 +177,65 @@ class Channel:
         self._outgoing.put(Message(self.number, data), self)
 
     def left(self) -> None:
-        """See ``Sender``."""
+        """Permit the next message: see ``Sender``."""
         self._sending = False
         self._left.fire()
 
     def end(self) -> None:
-        """Say nothing more, and listen on."""
+        """Announce that this side sends no further message; it still receives."""
         if not self.is_over:
             self._outgoing.put(End(self.number))
 
     def finish(self, code: str = "", text: str = "") -> None:
-        """End it for both sides. Again is no error."""
+        """End the channel for both sides; a second call has no effect."""
         if not self.is_over:
             self._outgoing.put(Status(self.number, code, text))
             self._close()
 
-    # --- the other side says ------------------------------------------------------------------------------------------
+    # --- sections of the other side -----------------------------------------------------------------------------------
 
     def on_message(self, data: Frames) -> None:
-        """Raises ProtocolViolation: the sender does not wait for credit."""
+        """Queue a received message.
+
+        Raises:
+            ProtocolViolation: If the sender exceeds its credit.
+        """
         self._queue.append(data)
         self._queued_bytes += len(data)
         if self._queue_bytes_max is not None and self._queued_bytes > self._queue_bytes_max:
             raise ProtocolViolation(
-                f"{self._queued_bytes} bytes wait on a channel that takes {self._queue_bytes_max}: send no more than "
-                "there is credit for"
+                f"{self._queued_bytes} bytes queued on a channel, the limit is {self._queue_bytes_max}: send no more "
+                "than the credit"
             )
         self._arrived.fire()
 
     def on_end(self) -> None:
-        """Nothing more comes."""
+        """Note that the other side sends no further message."""
         self._ended = True
         self._arrived.fire()
 
     def on_status(self, error: SeaweedMQError | None) -> None:
-        """It is over. What came before can still be received."""
+        """End the channel; messages received before stay in the queue."""
         self._error = self._error or error
         self._ended = True
         self._close()
 
     def on_credit(self, size_bytes: int) -> None:
-        """The other side has taken so much."""
+        """Widen the window by the bytes that the other side has taken."""
         if self._window is not None:
             self._window.taken(size_bytes)
 
     def fail(self, error: BaseException) -> None:
-        """As ``on_status``, for a reason on this side; what came before does not matter any more."""
+        """End the channel for a reason on this side, and discard the queue."""
         self._queue.clear()
         self._error = self._error or error
         self._ended = True
         self._close()
 
-    # --- what came ----------------------------------------------------------------------------------------------------
+    # --- receiving ----------------------------------------------------------------------------------------------------
 
     async def receive(self) -> Frames | None:
-        """The next message; None: nothing more comes. Raises what the channel ended with."""
+        """Wait for the next message and return it; None at the end. Raise the error that the channel ended with."""
         while not self._queue:
             if self._ended:
                 if self._error is not None:

@@ -1,4 +1,4 @@
-"""The client's side: conversations with one broker, on a stream that is opened for the first of them."""
+"""Client side of channels to one broker, on a stream that the first channel opens."""
 
 import asyncio
 import itertools
@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeAlias, TypeVar
 
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.rpc.channels import wire
-from seaweedmq.rpc.channels.channel import Ahead, Channel, Outgoing, Window
+from seaweedmq.rpc.channels.channel import Channel, ChannelWindow, Outgoing, SharedWindow
 from seaweedmq.rpc.channels.wire import Credit, Message, Section, Status, read_envelope
 from seaweedmq.rpc.status import from_code
 from seaweedmq.runtime.closing import close, closing
@@ -16,31 +16,34 @@ from seaweedmq.runtime.closing import close, closing
 Q = TypeVar("Q")
 R = TypeVar("R")
 Carry: TypeAlias = Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]
-"""Opens a stream: envelopes out, envelopes in. Raises SeaweedMQError when it breaks."""
+"""Function that opens a stream: it sends envelopes, yields envelopes, and raises SeaweedMQError if it breaks."""
 
 LINGER_S: Final = 0.5
-"""A stream without channels is kept so long for the next one."""
+"""Seconds for which a stream without channels stays open for the next one."""
 
 
 class ChannelClient:
-    """Conversations of one kind with one broker. Belongs to one event loop."""
+    """A client of channels of one method at one broker, for one event loop."""
 
     def __init__(self, carry: Carry, address: str) -> None:
         self._carry = carry
         self._address = address
         self._stream: _Stream | None = None
 
-    async def converse(
+    async def open_stream(
         self,
         requests: AsyncIterator[Q],
         encode: Callable[[Q], bytes],
         decode: Callable[[Frames], R],
     ) -> AsyncIterator[R]:
-        """Requests one way, replies the other. An error of ``requests`` ends it and is raised here; closing it ends it,
-        too, and closes the requests."""
+        """Send requests on a new channel and yield its replies.
+
+        An error of ``requests`` ends the channel and is raised here. Closing the generator ends the channel and closes
+        the requests.
+        """
         if self._stream is None or self._stream.is_over:
             self._stream = _Stream(self._carry, self._address)
-        stream = self._stream  # another one may take its place before this conversation ends
+        stream = self._stream  # another stream may replace it before this channel ends
         channel = stream.open()
         sender = asyncio.create_task(_send(channel, requests, encode), name=f"send to {self._address}")
         try:
@@ -52,10 +55,10 @@ class ChannelClient:
             sender.cancel()
             await asyncio.wait((sender,))
             if not sender.cancelled():
-                sender.exception()  # was raised to the reader already, or the reader has left
+                sender.exception()  # retrieved only: the reader has raised it, or is cancelled
 
     async def close(self) -> None:
-        """Once the connection is closed, which ends the stream."""
+        """Wait for the end of the stream; the connection must be closed, which ends it."""
         if self._stream is not None:
             await self._stream.wait()
 
@@ -69,7 +72,7 @@ async def _send(channel: Channel, requests: AsyncIterator[Q], encode: Callable[[
         channel.end()
     except asyncio.CancelledError:
         raise
-    except BaseException as error:  # for whoever reads the replies
+    except BaseException as error:  # raised to the reader of the replies
         channel.finish()
         channel.fail(error)
         raise
@@ -78,7 +81,7 @@ async def _send(channel: Channel, requests: AsyncIterator[Q], encode: Callable[[
 
 
 class _Stream:
-    """One gRPC stream and its channels."""
+    """A gRPC stream and its channels."""
 
     def __init__(self, carry: Carry, address: str) -> None:
         self.is_over = False
@@ -86,27 +89,27 @@ class _Stream:
         self._numbers = itertools.count(1)
         self._channels: dict[int, Channel] = {}
         self._outgoing = Outgoing()
-        self._ahead = Ahead()
+        self._ahead = SharedWindow()
         self._linger: asyncio.TimerHandle | None = None
         self._carrying = asyncio.create_task(self._run(carry), name=f"channels to {address}")
 
     def open(self) -> Channel:
-        """Another channel. The broker hears of it with its first message."""
+        """Open a channel; its first message opens it at the broker."""
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
         number = next(self._numbers)
-        channel = self._channels[number] = Channel(number, self._outgoing, window=Window(self._ahead))
+        channel = self._channels[number] = Channel(number, self._outgoing, window=ChannelWindow(self._ahead))
         return channel
 
     def closed(self, channel: Channel) -> None:
-        """Nobody uses it any more."""
+        """Remove a channel that is over; the stream ends ``LINGER_S`` after its last one."""
         del self._channels[channel.number]
         if not self._channels and not self.is_over:
             self._linger = asyncio.get_running_loop().call_later(LINGER_S, self._end)
 
     async def wait(self) -> None:
-        """Until it has ended."""
+        """Wait until the stream has ended."""
         if self._linger is not None:
             self._linger.cancel()
         await asyncio.wait((self._carrying,))
@@ -116,7 +119,7 @@ class _Stream:
         self._carrying.cancel()
 
     async def _run(self, carry: Carry) -> None:
-        error: BaseException = Unavailable(f"broker {self._address} ended the stream: it may be stopping; retry")
+        error: BaseException = Unavailable(f"broker {self._address} ended the stream, it may be stopping: retry")
         try:
             async with closing(carry(self._outgoing.envelopes())) as envelopes:
                 async for envelope in envelopes:
@@ -138,7 +141,7 @@ class _Stream:
             return
         channel = self._channels.get(section.channel)
         if channel is None:
-            return  # over on this side already
+            return  # the channel is over on this side
         if isinstance(section, Message):
             channel.on_message(section.data)
         elif isinstance(section, Credit):

@@ -1,4 +1,4 @@
-"""The broker's side: each channel of a stream is a conversation of its own, with a task that answers it."""
+"""Broker side of channels: one task serves each channel of a stream."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,7 +8,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from seaweedmq.errors import ProtocolViolation, SeaweedMQError
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, Frames
+from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, Frames
 from seaweedmq.rpc.channels.channel import WINDOW_BYTES, Channel, Outgoing
 from seaweedmq.rpc.channels.wire import Ahead, End, Message, Section, Status, read_envelope
 from seaweedmq.rpc.status import code_of
@@ -20,33 +20,38 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 LAST_WRITE_S = 1.0
-"""How long the end of a stream waits for what is being written on it."""
+"""Seconds for which the end of a stream waits for an unfinished write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answering(Generic[Q, R]):
-    """How conversations of one kind are answered."""
+class ChannelHandler(Generic[Q, R]):
+    """A handler of the channels of one method."""
 
     name: str
     answer: Callable[[AsyncIterator[Q]], AsyncIterator[R]]
     decode: Callable[[Frames], Q]
     encode: Callable[[R], bytes]
     admitted: Callable[[], AbstractAsyncContextManager[None]]
-    """Around the life of a channel. Raises ResourceExhausted."""
+    """Context manager around the life of a channel. It raises ResourceExhausted to reject the channel."""
     told: Callable[[Exception], SeaweedMQError]
-    """What the client is told of an error."""
+    """Function that returns the error to report to the client."""
 
 
 class ChannelServer(Generic[Q, R]):
-    """The channels of one stream."""
+    """A server of the channels of one stream."""
 
-    def __init__(self, answering: Answering[Q, R], *, ahead_bytes: int) -> None:
-        """``ahead_bytes``: see ``wire.Ahead``; memory for them is set aside."""
+    def __init__(self, answering: ChannelHandler[Q, R], *, ahead_bytes: int) -> None:
+        """Create a server without channels.
+
+        Args:
+            answering: Handler of each channel.
+            ahead_bytes: Bytes of ``wire.Ahead``; the caller has reserved memory for them.
+        """
         self._answering = answering
         self._ahead_bytes = ahead_bytes
         self._channels: dict[int, Channel] = {}
         self._answers: dict[int, asyncio.Task[None]] = {}
-        """The task of each channel, until that has ended."""
+        """Task of each channel, until it has ended."""
         self._last = 0
         self._outgoing = Outgoing()
         self._stopping = False
@@ -55,10 +60,10 @@ class ChannelServer(Generic[Q, R]):
         self._changed = Signal()
 
     async def run(self, envelopes: AsyncIterator[bytes], write: Callable[[bytes], Awaitable[None]]) -> None:
-        """Until the client ends the stream, or nothing is said on it any more after ``wind_down``.
+        """Serve channels until the client ends the stream, or until none is open after ``wind_down``.
 
         Raises:
-            SeaweedMQError: the client does not keep to the protocol.
+            SeaweedMQError: If the client violates the protocol.
         """
         if self._ahead_bytes:
             self._outgoing.put(Ahead(self._ahead_bytes))
@@ -68,7 +73,7 @@ class ChannelServer(Generic[Q, R]):
             done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
             self._is_over = True
             if self._is_writing:
-                # While a write is under way, cancelled or not, gRPC says no status: the client would hear nothing.
+                # During a write, even a cancelled one, gRPC sends no status: the client would get none.
                 await asyncio.wait({writer}, timeout=LAST_WRITE_S)
             for task in done:
                 task.result()
@@ -81,7 +86,7 @@ class ChannelServer(Generic[Q, R]):
             await asyncio.wait(ending)
 
     def wind_down(self) -> None:
-        """The broker stops: end as soon as no channel is open."""
+        """End the stream as soon as no channel is open: the broker stops."""
         self._stopping = True
         self._changed.fire()
 
@@ -105,11 +110,13 @@ class ChannelServer(Generic[Q, R]):
 
     def _take(self, section: Section) -> None:
         if not isinstance(section, Message | End | Status):
-            raise ProtocolViolation(f"a client said {type(section).__name__}, which is for brokers to say")
+            raise ProtocolViolation(
+                f"a client sent {type(section).__name__}, which only brokers send: correct the client"
+            )
         channel = self._channels.get(section.channel)
         if channel is None:
             if not isinstance(section, Message) or section.channel <= self._last:
-                return  # over on this side already
+                return  # the channel is over on this side
             channel = self._open(section.channel)
         if isinstance(section, Message):
             channel.on_message(section.data)
@@ -129,7 +136,7 @@ class ChannelServer(Generic[Q, R]):
         return channel
 
     def _answered(self, channel: Channel, _: "asyncio.Task[None]") -> None:
-        """Also of a task that was cancelled before it began."""
+        """Remove a channel whose task has ended, even one cancelled before its start."""
         channel.finish()
         del self._channels[channel.number], self._answers[channel.number]
         self._changed.fire()
@@ -141,13 +148,13 @@ class ChannelServer(Generic[Q, R]):
             async with answering.admitted(), closing(answering.answer(requests)) as replies:
                 async for reply in replies:
                     await channel.send(answering.encode(reply))
-        except Exception as error:  # noqa: BLE001 - told, and logged there if it is none of ours
+        except Exception as error:  # noqa: BLE001 - reported, and logged there if it is internal
             told = answering.told(error)
             channel.finish(code_of(told), str(told))
 
 
 class _Requests(Generic[Q]):
-    """What comes on a channel."""
+    """The decoded requests of a channel."""
 
     def __init__(self, channel: Channel, decode: Callable[[Frames], Q]) -> None:
         self._channel = channel

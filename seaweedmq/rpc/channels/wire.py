@@ -1,56 +1,56 @@
-"""Envelopes as bytes: the hot path.
+"""Encoding of envelopes: the hot path.
 
-An ``Envelope`` of ``proto/seaweedmq/v1/channels.proto`` is taken apart and put together by hand, so that the payload of
-a message is copied once on its way out and not at all on its way in; what is written is byte for byte what protobuf
-writes. Sections of other kinds, and every unusual spelling, go to protobuf.
+This module encodes and decodes messages in an ``Envelope`` of ``proto/seaweedmq/v1/channels.proto`` without protobuf.
+So a payload is copied once when it is sent and not at all when it is received. The bytes written are those that
+protobuf writes. protobuf handles sections of other kinds, and every unusual encoding.
 """
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.frames import Frames
-from seaweedmq.rpc import types
+from seaweedmq.model.messages.frames import Frames
+from seaweedmq.rpc.messages import types
 from seaweedmq.rpc.v1 import channels_pb2
 
 _SECTION_TAG: Final = 1 << 3 | 2
 _CHANNEL_TAG: Final = 1 << 3
 _MESSAGE_TAG: Final = 2 << 3 | 2
 PINNED_PART: Final = 2
-"""A message that is less than one part in so many of its envelope is copied, lest it keep all of that in memory."""
+"""Divisor of the envelope's size: a smaller message is copied, since a view would keep the envelope in memory."""
 
 
 class Message(NamedTuple):
-    """One message of the conversation. The first one with a number opens the channel."""
+    """A message on a channel; the first one with a number opens the channel."""
 
     channel: int
     data: Frames
 
 
 class End(NamedTuple):
-    """The sender says nothing more on the channel, and listens on."""
+    """The end of one direction: the sender sends no further message on the channel, and still receives."""
 
     channel: int
 
 
 class Status(NamedTuple):
-    """The channel is over, in both directions."""
+    """The end of a channel in both directions."""
 
     channel: int
     code: str = ""
-    """Of an error; "" if there is none."""
+    """Code of an error; "" if there is none."""
     text: str = ""
 
 
 class Credit(NamedTuple):
-    """The receiver has taken so many bytes of messages out of its queue."""
+    """A number of message bytes that the receiver has taken out of its queue."""
 
     channel: int
     size_bytes: int
 
 
 class Ahead(NamedTuple):
-    """The receiver has so many bytes for messages of all channels together, beyond what each may send in any case."""
+    """A number of bytes that all channels together may send beyond the window of each."""
 
     size_bytes: int
 
@@ -59,7 +59,7 @@ Section: TypeAlias = Message | End | Status | Credit | Ahead
 
 
 def write_envelope(sections: Iterable[Section]) -> bytes:
-    """Protobuf bytes of a ``seaweedmq.v1.Envelope``."""
+    """Encode a ``seaweedmq.v1.Envelope``."""
     parts: list[Frames] = []
     for section in sections:
         if isinstance(section, Message):
@@ -74,7 +74,12 @@ def write_envelope(sections: Iterable[Section]) -> bytes:
 
 
 def read_envelope(data: bytes) -> list[Section]:
-    """Its sections, in order; large messages are views of ``data``. InvalidArgument: it is none."""
+    """Decode an envelope to its sections, in order; large messages are views of ``data``.
+
+    Raises:
+        InvalidArgument: If the bytes are not an envelope.
+        Unsupported: If a section has a kind of a newer protocol, or none.
+    """
     found: list[Section] = []
     at, end = 0, len(data)
     view = memoryview(data)
@@ -93,7 +98,7 @@ def read_envelope(data: bytes) -> list[Section]:
 
 
 def _message(data: bytes, view: memoryview, at: int, end: int) -> Message | None:
-    """The section if it is a message as this module writes it."""
+    """Return the section if it is a message as written by this module, otherwise None."""
     if data[at] != _CHANNEL_TAG:
         return None
     channel, at = _read_varint(data, at + 1)
@@ -147,7 +152,11 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number, and where it ends. IndexError: the data does before."""
+    """Return the number and the position after it.
+
+    Raises:
+        IndexError: If the data ends within the number.
+    """
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1

@@ -3,15 +3,16 @@
 isort:skip_file
 The data path: publishing to and subscribing from one segment of a topic.
 
-Where to go: Admin.DescribeTopic at any broker gives the segments, the key range of each and the address of its
-primary. A record goes to the open segment whose range holds the slot of its key; one without a key to any of them.
+Routing: Admin.DescribeTopic at any broker returns the segments, the key range of each and the address of its
+primary. A record belongs in the open segment whose range holds the slot of its key; a record without a key fits any
+of them.
 
-Records travel as *frames*: a fixed header of 144 bytes and one encoded record batch, described in seaweedmq/codec/FORMATS.md.
-A `frames` field holds one or more whole frames back to back. It is the only large field, always alone in its message,
-and encoded as one tag, one length and the bytes, so that both sides can take it without a copy. To a broker it holds
-at most PublishReady.message_bytes_max bytes; a larger frame is sent as its header, in `head`, and its payload in the
-`frames` of the messages that follow, in pieces of up to 1 MiB, before anything else. The broker takes the payload in
-once it has room for the whole frame.
+Records travel as *frames*: a fixed header of 144 bytes and one encoded record batch (seaweedmq/codec/FORMATS.md).
+A `frames` field holds one or more whole frames back to back. It is the only large field, and always alone in its
+message. It is encoded as one tag, one length and the bytes, so that neither side needs a copy. To a broker it holds
+at most PublishReady.message_bytes_max bytes. A larger frame is sent as its header in `head`, then its payload in
+chunks of up to 1 MiB, in the `frames` of the next messages. Nothing else is sent in between. The broker receives the
+payload once it has memory for the whole frame.
 """
 
 from collections import abc as _abc
@@ -39,10 +40,10 @@ class PublishRequest(_message.Message):
     HEAD_FIELD_NUMBER: _builtins.int
     frames: _builtins.bytes
     head: _builtins.bytes
-    """The header of a frame that is too large for one message."""
+    """Header of a frame that is too large for one message."""
     @_builtins.property
     def open(self) -> Global___PublishOpen:
-        """First message of the stream, and only there."""
+        """First message of the stream, sent once."""
 
     def __init__(
         self,
@@ -76,17 +77,19 @@ class PublishOpen(_message.Message):
     """"namespace/name" """
     segment: _builtins.int
     epoch: _builtins.int
-    """Of the segment, as in Segment.epoch; STALE_METADATA if it is not the broker's."""
+    """Segment.epoch; STALE_METADATA if the broker has another."""
     producer_id: _builtins.int
-    """Random, chosen by the producer, the same for as long as it lives and in every frame it sends."""
+    """Random number that the producer chooses once and sends in every frame."""
     producer_epoch: _builtins.int
-    """Rises when a new instance takes over the identity; the older is FENCED."""
+    """Epoch that rises when a new instance takes over the identity; the broker rejects the older one with FENCED."""
     first_sequence: _builtins.int
-    """The producer repeats nothing below: it has been acknowledged by this segment, or given up. A broker that does not
-    know the producer (any more) begins with it here.
+    """Sequence below which the producer repeats nothing: those frames were acknowledged by this segment, or abandoned. A
+    broker that does not know the producer, or no longer, expects this sequence first.
     """
     topic_uid: _builtins.int
-    """Topic.uid of the topic that the client means: NOT_FOUND if another one has its name now. 0: whichever has the name."""
+    """Topic.uid of the topic that the client means; NOT_FOUND if another topic now has the name. 0: any topic of the
+    name.
+    """
     def __init__(
         self,
         *,
@@ -147,16 +150,16 @@ class PublishReady(_message.Message):
     MESSAGE_BYTES_MAX_FIELD_NUMBER: _builtins.int
     IS_NEW_EPOCH_FIELD_NUMBER: _builtins.int
     next_sequence: _builtins.int
-    """The producer's sequences below are stored already. Sequences count its records in this segment, from 0."""
+    """Sequence below which everything is stored. Sequences count the producer's records in this segment, from 0."""
     frame_bytes_max: _builtins.int
-    """Largest frame, header included."""
+    """Largest frame in bytes, header included."""
     in_flight_frames_max: _builtins.int
-    """Frames, and their bytes, that may be sent and not yet acknowledged."""
+    """Limits of the frames, and of their bytes, that are sent and not yet acknowledged."""
     in_flight_bytes_max: _builtins.int
     message_bytes_max: _builtins.int
-    """Largest `frames` of one message on this stream: at least 64 KiB, more if the broker has memory to set aside for it."""
+    """Largest `frames` of one message on this stream: at least 64 KiB, more if the broker can reserve memory for it."""
     is_new_epoch: _builtins.bool
-    """An earlier epoch of the producer is remembered, with what it stored: of this epoch nothing is stored here."""
+    """Whether the broker knows only an earlier epoch of the producer: it has stored no frame of this epoch."""
     def __init__(
         self,
         *,
@@ -177,8 +180,8 @@ Global___PublishReady: _TypeAlias = PublishReady  # noqa: Y015
 
 @_typing.final
 class FrameAck(_message.Message):
-    """One frame is kept, as the topic's durability asks: its records [first_sequence, first_sequence + record_count) have
-    the offsets from base_offset.
+    """Acknowledgement of one frame, committed by the topic's durability. Its records [first_sequence, first_sequence +
+    record_count) have the offsets from base_offset.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -226,7 +229,7 @@ Global___PublishAck: _TypeAlias = PublishAck  # noqa: Y015
 
 @_typing.final
 class PublishSealed(_message.Message):
-    """The segment is closed. What is not committed here goes to the successors, routed by key again."""
+    """The segment is sealed. The publisher routes frames that are not committed here by key to the successors."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -237,9 +240,9 @@ class PublishSealed(_message.Message):
     IS_NEW_EPOCH_FIELD_NUMBER: _builtins.int
     end_offset: _builtins.int
     next_sequence: _builtins.int
-    """Of this producer: everything below is committed here, nothing else ever will be."""
+    """Sequence of this producer below which everything is committed here; the rest never will be."""
     is_new_epoch: _builtins.bool
-    """The same as that of PublishReady."""
+    """Whether the segment has no frame of this epoch, as in PublishReady.is_new_epoch."""
     @_builtins.property
     def recent(self) -> _containers.RepeatedCompositeFieldContainer[Global___FrameAck]:
         """The producer's last committed frames, in place of acknowledgements that were lost."""
@@ -271,7 +274,7 @@ class SubscribeRequest(_message.Message):
     CREDIT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def open(self) -> Global___SubscribeOpen:
-        """First message of the stream, and only there."""
+        """First message of the stream, sent once."""
 
     @_builtins.property
     def credit(self) -> Global___SubscribeCredit: ...
@@ -306,18 +309,20 @@ class SubscribeOpen(_message.Message):
     """"namespace/name" """
     segment: _builtins.int
     credit_bytes: _builtins.int
-    """Bytes of frames the broker may send. The first message of the stream may exceed it, so that a credit below the size
-    of one frame does not stall.
+    """Bytes of frames that the broker may send. The first message of the stream may exceed them, so that a credit below
+    the size of one frame does not stall.
     """
     topic_uid: _builtins.int
-    """Topic.uid of the topic that the client means: NOT_FOUND if another one has its name now. 0: whichever has the name."""
+    """Topic.uid of the topic that the client means; NOT_FOUND if another topic now has the name. 0: any topic of the
+    name.
+    """
     skip_missing: _builtins.bool
-    """Whether the broker continues behind records that are lost, and reports them with SubscribeSkipped. Else the stream
-    ends with the error DATA_LOSS there.
+    """Whether the broker continues after lost records and reports them with SubscribeSkipped. Otherwise the stream ends
+    there with the error DATA_LOSS.
     """
     takes_pieces: _builtins.bool
-    """Whether the client takes a large frame as SubscribeReply.head and then its payload in pieces. Else the broker sends
-    every frame whole, and needs more time at once and more memory for that.
+    """Whether the client accepts a large frame as SubscribeReply.head and then its payload in chunks. Otherwise the
+    broker sends every frame whole, which takes more memory and more time at once.
     """
     @_builtins.property
     def start(self) -> _types_pb2.Start: ...
@@ -346,7 +351,7 @@ class SubscribeCredit(_message.Message):
 
     CREDIT_BYTES_FIELD_NUMBER: _builtins.int
     credit_bytes: _builtins.int
-    """Added to what is left."""
+    """Bytes added to the remaining credit."""
     def __init__(
         self,
         *,
@@ -371,8 +376,8 @@ class SubscribeReply(_message.Message):
     HEAD_FIELD_NUMBER: _builtins.int
     frames: _builtins.bytes
     head: _builtins.bytes
-    """The header of a large frame. Its payload follows in messages with frames, each with a part of it, before anything
-    else. Only sent to a client that takes pieces.
+    """Header of a large frame. Its payload follows in chunks, in the `frames` of the next messages, before anything
+    else. Sent only to a client that sets takes_pieces.
     """
     @_builtins.property
     def ready(self) -> Global___SubscribeReady: ...
@@ -406,7 +411,7 @@ class SubscribeReady(_message.Message):
     START_OFFSET_FIELD_NUMBER: _builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     start_offset: _builtins.int
-    """Where delivery begins. The first frame may begin below: drop its records that do."""
+    """First offset to deliver. The first frame may begin below it: the client drops the records below."""
     high_watermark: _builtins.int
     """First offset that was not committed when the stream opened."""
     def __init__(
@@ -430,8 +435,8 @@ class SubscribeSkipped(_message.Message):
     START_OFFSET_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
     start_offset: _builtins.int
-    """Records of offsets [start_offset, end_offset) are lost: no file holds them, and neither retention nor a low watermark
-    removed them. Only sent to a client that asked for skip_missing.
+    """Offsets [start_offset, end_offset) of lost records: no file holds them, and neither retention nor a low watermark
+    removed them. Sent only to a client that sets skip_missing.
     """
     end_offset: _builtins.int
     def __init__(

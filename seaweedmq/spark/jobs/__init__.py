@@ -1,4 +1,4 @@
-"""Jobs on the tables of a topic, shared out over Spark's executors: they disturb no broker, and only imports need one.
+"""Jobs on the tables of a topic, distributed over Spark's executors; only imports need a broker.
 
 ::
 
@@ -11,7 +11,7 @@
         spark, ["rows.csv"], "csv", storage="/mnt/shared/mq", topic="shop/orders", bootstrap="127.0.0.1:17777"
     )
 
-The same without Spark, in one process: ``storage.jobs``.
+``storage.jobs`` does the same without Spark, in one process.
 """
 
 from pyspark.sql import SparkSession
@@ -26,8 +26,8 @@ from seaweedmq.storage.jobs.run import Progress, no_progress
 from seaweedmq.storage.jobs.verifying import Verified, verify_topic
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.files import open_store
-from seaweedmq.storage.tables import delta_versions
-from seaweedmq.storage.tables.delta_versions import Version
+from seaweedmq.storage.tables.delta import versions
+from seaweedmq.storage.tables.delta.versions import Version
 
 __all__ = [
     "Compaction",
@@ -51,48 +51,80 @@ def compact(
     target_bytes: int = TARGET_BYTES,
     progress: Progress = no_progress,
 ) -> Compaction:
-    """Merge the small tables of a topic into ones of about ``target_bytes``: see ``storage.jobs.compacting``.
+    """Merge the small tables of a topic into larger ones; see ``storage.jobs.compacting``.
+
+    Damage in a table is not an error: the table stays, and the result lists it in ``problems``.
 
     Args:
-        storage: root of the storage, as the brokers were started with; mounted on every executor.
-        progress: called with the bytes of tables that are merged, and of all that are to be.
+        spark: Session whose executors do the work.
+        storage: Root of the storage that the brokers use, mounted on every executor.
+        topic: Name of the topic, ``namespace/name``.
+        target_bytes: Target size of a table, in bytes.
+        progress: Callback that gets the bytes of merged tables, and of all tables to merge.
 
     Raises:
-        InvalidArgument, NotFound, Corrupt, StorageFailed: as ``compact_topic``. Damage in some tables is no error: they
-            are left, and among the ``problems`` of the result.
+        InvalidArgument: If the storage does not exist, or an argument breaks its rule.
+        NotFound: If no such topic exists.
+        Corrupt: If the topic's metadata is damaged.
+        StorageFailed: If a file cannot be read or written.
     """
     root, name = open_store(storage).root, TopicName.parse(topic)
     return compact_topic(root, name, target_bytes=target_bytes, progress=progress, run=SparkRun(spark))
 
 
 def verify(spark: SparkSession, *, storage: str, topic: str, progress: Progress = no_progress) -> Verified:
-    """Read every page of every table, and compare with what log files hold: see ``storage.jobs.verifying``.
+    """Read every page of every table, and compare it with the log files; see ``storage.jobs.verifying``.
+
+    Args:
+        spark: Session whose executors do the work.
+        storage: Root of the storage that the brokers use, mounted on every executor.
+        topic: Name of the topic, ``namespace/name``.
+        progress: Callback that gets the bytes that are verified, and the total.
 
     Raises:
-        InvalidArgument, NotFound, Corrupt, StorageFailed: as ``verify_topic``.
+        InvalidArgument: If the storage does not exist.
+        NotFound: If no such topic exists.
+        Corrupt: If the topic's metadata is damaged.
+        StorageFailed: If a file cannot be read.
     """
     root, name = open_store(storage).root, TopicName.parse(topic)
     return verify_topic(root, name, progress=progress, run=SparkRun(spark))
 
 
 def rebuild(spark: SparkSession, *, storage: str, topic: str, progress: Progress = no_progress) -> Rebuilt:
-    """Make tables that are missing or damaged from log files, and the Delta log from the tables: see
-    ``storage.jobs.rebuilding``.
+    """Rebuild missing or damaged tables from log files, and the Delta log from the tables.
+
+    See ``storage.jobs.rebuilding``.
+
+    Args:
+        spark: Session whose executors do the work.
+        storage: Root of the storage that the brokers use, mounted on every executor.
+        topic: Name of the topic, ``namespace/name``.
+        progress: Callback that gets the bytes that are done, and the total.
 
     Raises:
-        InvalidArgument, NotFound, Corrupt, StorageFailed: as ``rebuild_topic``.
+        InvalidArgument: If the storage does not exist.
+        NotFound: If no such topic exists.
+        Corrupt: If the topic's metadata is damaged.
+        StorageFailed: If a file cannot be read or written.
     """
     root, name = open_store(storage).root, TopicName.parse(topic)
     return rebuild_topic(root, name, progress=progress, run=SparkRun(spark))
 
 
 def history(*, storage: str, topic: str) -> list[Version]:
-    """The versions of the topic's Delta table that are remembered, oldest first. Spark is not needed for that.
+    """Return the retained versions of the topic's Delta table, oldest first; needs no Spark.
+
+    Args:
+        storage: Root of the storage.
+        topic: Name of the topic, ``namespace/name``.
 
     Raises:
-        InvalidArgument: there is no such directory. NotFound: no such topic, or it has no Delta log.
-        Corrupt, StorageFailed: as ``delta_versions.history``.
+        InvalidArgument: If the storage does not exist.
+        NotFound: If no such topic exists, or it has no Delta log.
+        Corrupt: If the Delta log is damaged.
+        StorageFailed: If a file cannot be read.
     """
     root, name = open_store(storage).root, TopicName.parse(topic)
-    read_snapshot(root, name, ())  # its errors, as those of the other jobs
-    return delta_versions.history(root, name)
+    read_snapshot(root, name, ())  # for its errors, which are those of the other jobs
+    return versions.history(root, name)

@@ -1,6 +1,7 @@
-"""Parts of a job on Spark, each a Spark job of its own: what is done is known as it comes, and what fails fails alone.
+"""Runner that executes each part of a job as a Spark job of its own.
 
-Tens of milliseconds a part, on executors that have SeaweedMQ installed and the storage mounted.
+Results are known as they arrive, and a part fails alone. A part costs tens of milliseconds. Executors need SeaweedMQ
+installed and the storage mounted.
 """
 
 import secrets  # noqa: TID251 - a tag, on a driver
@@ -16,7 +17,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 JOBS_MAX = 256
-"""At the same time, and no more than Spark has cores, and one that waits."""
+"""Maximum number of jobs at once; the number of Spark's cores plus one is another limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class SparkRun:
     spark: SparkSession
 
     def __call__(self, do: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[T, R]]:
+        """Yield each item with its result, in the order of completion; cancels the rest on an error."""
         context = self.spark.sparkContext
         tag = f"seaweedmq-{secrets.token_hex(4)}"
 

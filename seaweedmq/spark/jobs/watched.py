@@ -1,4 +1,4 @@
-"""A write to a topic that tells how far it is: Spark knows of its tasks, and the sink notes what it has published."""
+"""Write to a topic with progress reports, from Spark's task counts and the sink's notes of published rows."""
 
 import threading
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from pyspark.util import inheritable_thread_target
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.options import WRITE_ID
-from seaweedmq.spark.sink import new_write_id
+from seaweedmq.spark.write.sink import new_write_id
 from seaweedmq.storage.staging import StagedBatch, StagedSink
 from seaweedmq.storage.store.files import open_store
 
@@ -20,17 +20,18 @@ LOOK_S: Final = 0.5
 def save_watched(
     spark: SparkSession, writer: DataFrameWriter, storage: str, topic: str, tell: Callable[[float], None]
 ) -> None:
-    """``writer.save()``, which takes the format and all options of ours already.
+    """Run ``writer.save()`` in this thread, and report its progress from another.
 
-    Saved in this thread and watched from another: Spark looks for formats in the session that is active in a thread.
+    Spark looks for formats in the active session of a thread. Raises what ``save`` raises.
 
     Args:
-        tell: called in that other thread with the part that is done, from 0 to 1, never with less than before; in the
-            end in this one. A half is done when all rows are staged, the other when they are published: what takes
-            longer depends on the files and on the cluster.
-
-    Raises:
-        What ``save`` raises.
+        spark: Active session of this thread.
+        writer: Writer that already has the format and all options of this package.
+        storage: Root of the storage.
+        topic: Name of the topic, ``namespace/name``.
+        tell: Callback that gets the finished part, from 0 to 1, never decreasing. The other thread calls it, and at the
+            end this one. Staging all rows counts one half, publishing them the other: their durations depend on files
+            and cluster.
     """
     context, write_id = spark.sparkContext, new_write_id()
     batch = StagedSink(open_store(storage).root, TopicName.parse(topic), write_id).batch(0)
@@ -56,7 +57,7 @@ def save_watched(
 
 
 def _staged(spark: SparkSession, tag: str) -> float:
-    """The part of its tasks that have ended."""
+    """Return the finished part of the write's tasks."""
     tracker = spark.sparkContext.statusTracker()
     ended = total = 0
     for job in spark.sparkContext._jsc.sc().statusTracker().getJobIdsForTag(tag):  # noqa: SLF001 - PySpark has groups alone
@@ -70,7 +71,7 @@ def _staged(spark: SparkSession, tag: str) -> float:
 
 
 def _published(batch: StagedBatch) -> float:
-    """The part of its rows that the sink has noted. A note that can not be read is no reason to end what goes on."""
+    """Return the part of the rows that the sink has noted; 0 if the note cannot be read, since the write continues."""
     try:
         manifest = batch.manifest()
         return 0.0 if manifest is None else batch.progress().record_count / max(1, manifest.record_count)

@@ -1,3 +1,5 @@
-"""Work on all tables of a topic, from its files alone: compaction, verification, rebuilding. Blocking; what is done to
-a part of it can run anywhere that has the storage. Imports the other rooms of the storage.
+"""Jobs on all tables of a topic, from its files only: compaction, verification, rebuilding. Blocking.
+
+The parts of a job can run on any machine that has the storage. This package imports the other subpackages of the
+storage.
 """

@@ -1,39 +1,39 @@
-"""Compaction of a topic: finish what another one left, choose, merge wherever there is room, publish one by one."""
+"""Compaction of a topic: complete an interrupted one, plan merges, merge on any machine, publish one by one."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from seaweedmq.core.files.compaction import TARGET_BYTES, Merge, granular, merges
+from seaweedmq.core.files.compaction import TARGET_BYTES, TableMerge, granular, merges
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.jobs.run import Progress, Run, attempt, no_progress, one_after_another
 from seaweedmq.storage.snapshot import TopicSnapshot, list_files, read_snapshot
-from seaweedmq.storage.tables.compact import kind_of, merge_tables, publish_merge, remove_doubled
-from seaweedmq.storage.tables.delta import reconcile
+from seaweedmq.storage.tables.compact import kind_of, merge_tables, publish_merge, remove_superseded
+from seaweedmq.storage.tables.delta.updater import reconcile
 
 
 @dataclass(slots=True, kw_only=True)
 class Compaction:
-    """What a compaction came to."""
+    """The result of a compaction."""
 
     topic: TopicName
     tables_before: int = 0
     tables_after: int = 0
     made: list[SegmentFile] = field(default_factory=list)
     merged: int = 0
-    """Tables that ``made`` replaced."""
+    """Number of tables that ``made`` replaced."""
     merged_bytes: int = 0
     finished: int = 0
-    """Tables that an earlier compaction had replaced and not come to remove."""
+    """Number of removed tables that an earlier compaction had replaced and left."""
     problems: list[SeaweedMQError] = field(default_factory=list)
-    """Damaged or foreign tables, which stay as they are; the others were merged all the same."""
+    """Errors of damaged or foreign tables, which are unchanged; the others were merged."""
     elsewhere: list[SeaweedMQError] = field(default_factory=list)
-    """What another process merged or removed meanwhile."""
+    """Errors of tables that another process merged or removed meanwhile."""
     version: int | None = None
-    """Of the Delta log, if it was written."""
+    """Version of the Delta log; None if it was not written."""
 
 
 def compact_topic(
@@ -44,19 +44,29 @@ def compact_topic(
     progress: Progress = no_progress,
     run: Run = one_after_another,
 ) -> Compaction:
-    """Merge the small tables of a topic, see ``core.files.compaction``. Brokers may write and anybody read meanwhile;
-    it may be killed anywhere, and the next one goes on.
+    """Merge the small tables of a topic by the rules of ``core.files.compaction``.
+
+    Brokers may write and readers read meanwhile. After a kill at any point, the next call resumes.
+
+    Args:
+        root: Root of the storage.
+        name: Topic.
+        target_bytes: Target size of tables in bytes, at least 1.
+        progress: Called with the bytes done and in all.
+        run: Runs the merges.
 
     Raises:
-        InvalidArgument: the target is none, or there is no such directory.
-        NotFound: no such topic. Corrupt: its documents are damaged. StorageFailed: the directory refused.
+        InvalidArgument: If the target is below 1, or ``root`` is not a directory.
+        NotFound: If there is no such topic.
+        Corrupt: If a document of the topic is damaged.
+        StorageFailed: If the storage cannot be read or written.
     """
     if target_bytes < 1:
-        raise InvalidArgument(f"target of {target_bytes} bytes: give the size that tables are to have, like 256MiB")
+        raise InvalidArgument(f"target of {target_bytes} bytes is below 1: give a size of tables like 256MiB")
     snapshot = read_snapshot(root, name)
     found = Compaction(topic=name)
     for segment in snapshot.segments:
-        removed, refused = remove_doubled(root, snapshot.topic, segment.id)
+        removed, refused = remove_superseded(root, snapshot.topic, segment.id)
         found.finished += len(removed)
         found.problems += refused
     snapshot = read_snapshot(root, name)
@@ -78,21 +88,21 @@ def compact_topic(
         progress(done, total)
     try:
         found.version = reconcile(root, snapshot.topic)
-    except SeaweedMQError as error:  # what was merged is merged, and the next call brings the log in line
+    except SeaweedMQError as error:  # the merges are complete, and the next call updates the log
         found.problems.append(error)
     after = list_files(root, name, [s.id for s in snapshot.segments])
     found.tables_after = sum(f.kind is FileKind.TABLE for f in after)
     return found
 
 
-def plan(root: Path, snapshot: TopicSnapshot, target_bytes: int) -> list[Merge]:
-    """The merges of all segments. What was deleted by hand is left to go."""
+def plan(root: Path, snapshot: TopicSnapshot, target_bytes: int) -> list[TableMerge]:
+    """Plan the merges of all segments; tables below a low watermark are left to be removed."""
     target = granular(target_bytes, snapshot.topic.retention_bytes)
     files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
     for file in snapshot.files:
         if file.kind is FileKind.TABLE:
             files[file.segment].append(file)
-    found: list[Merge] = []
+    found: list[TableMerge] = []
     for segment in snapshot.segments:
         low = snapshot.topic.low_watermark(segment.slots)
         live = [t for t in files[segment.id] if (t.end_offset or 0) > low]

@@ -1,4 +1,4 @@
-"""One table beside the log files that may hold the same records."""
+"""Comparison of a table with the log files that may hold the same records."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -24,55 +24,59 @@ SHOWN_LENGTH_MAX = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Something that is not as it should be."""
+    """A difference from the expected content of a file."""
 
     path: str
-    """Of the file."""
+    """Path of the file."""
     what: str
-    """One sentence."""
+    """Description in one sentence."""
     offset: int | None = None
-    """None: of the whole file."""
+    """Offset of the first affected record; None: the whole file."""
     column: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """What one task verifies: a table and the logs that may have its records; or offsets that logs alone have."""
+class VerifyPart:
+    """A part for one task to verify: a table with the logs that may hold its records, or offsets only in logs."""
 
     table: SegmentFile | None
     logs: tuple[SegmentFile, ...]
-    """Without a table: as ``SnapshotPiece.files``."""
+    """Log files; without a table, those of ``SnapshotPiece.files``."""
     start: int = 0
     end: int | None = None
-    """Without a table; None: as far as they go."""
+    """End offset without a table; None: the end of the logs."""
     is_complete: bool = False
-    """All up to the end has to be there."""
+    """Whether the logs must hold all records up to the end."""
 
     @property
     def size_bytes(self) -> int:
+        """Size of all files of the part, in bytes."""
         return (0 if self.table is None else self.table.size_bytes) + sum(f.size_bytes for f in self.logs)
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
-    """What a task found. Of a file the first difference is named, and the others are not looked for."""
+class PartFindings:
+    """The findings of one task, with only the first difference of each file."""
 
     records: int = 0
-    """Of the table."""
+    """Number of records of the table."""
     compared: int = 0
-    """Records that a log holds as well, once for each log."""
+    """Number of records that a log also holds, counted once per log."""
     differences: list[Difference] = field(default_factory=list)
     gone: bool = False
-    """The table was merged, or removed by retention, before it was looked at."""
+    """Whether the table was merged, or removed by retention, before it was read."""
 
 
-def verify_part(root: Path, topic: Topic, end_offsets: dict[int, int | None], part: Part) -> Found:
-    """Read the table through, and whatever the logs hold of its records.
+def verify_part(root: Path, topic: Topic, end_offsets: dict[int, int | None], part: VerifyPart) -> PartFindings:
+    """Read a whole table and compare it with the records that the logs hold of it.
 
     Args:
-        end_offsets: of the segments: what a log holds beyond is nobody's.
+        root: Root of the storage.
+        topic: Topic of the files.
+        end_offsets: Segment -> end offset, above which a log's records belong to no segment; None while it is open.
+        part: Part to verify.
     """
-    found = Found()
+    found = PartFindings()
     if part.table is None:
         _walk(root, topic, part, found)
         return found
@@ -92,14 +96,14 @@ def verify_part(root: Path, topic: Topic, end_offsets: dict[int, int | None], pa
         try:
             found.compared += _compare(root, topic, table, log, end if limit is None else min(end, limit), found)
         except NotFound:
-            continue  # it expired, or the table did
+            continue  # the log or the table was deleted
         except Corrupt as e:
             found.differences.append(Difference(path=log.path, what=str(e)))
     return found
 
 
-def _walk(root: Path, topic: Topic, part: Part, found: Found) -> None:
-    """Make sure that the frames of logs are sound and follow one another as far as they should; a torn tail ends it."""
+def _walk(root: Path, topic: Topic, part: VerifyPart, found: PartFindings) -> None:
+    """Check that the frames of logs are sound and contiguous up to the required end; a torn tail ends the check."""
     position = part.start
     for log in part.logs:
         try:
@@ -121,8 +125,8 @@ def _walk(root: Path, topic: Topic, part: Part, found: Found) -> None:
         found.differences.append(Difference(path=part.logs[0].path, offset=position, what=str(loss)))
 
 
-def _compare(root: Path, topic: Topic, table: SegmentFile, log: SegmentFile, end: int, found: Found) -> int:
-    """How many records are in both; the first that differs is noted, and ends it."""
+def _compare(root: Path, topic: Topic, table: SegmentFile, log: SegmentFile, end: int, found: PartFindings) -> int:
+    """Return the number of records in both files; record the first difference, which ends the comparison."""
     rows: Rows = iter(())
     batch: pa.RecordBatch | None = None
     first = count = 0
@@ -161,21 +165,21 @@ def _compare(root: Path, topic: Topic, table: SegmentFile, log: SegmentFile, end
 def _first_difference(
     stored: pa.RecordBatch, logged: pa.RecordBatch, position: int, partition: int
 ) -> tuple[int, str, str] | None:
-    """Offset, column and what of the first record that is not the same."""
+    """Return the offset, column and description of the first record that differs."""
     worst: tuple[int, str, str] | None = None
     columns = dict(zip(logged.schema.names, logged.columns, strict=True))
     if PARTITION.name in stored.schema.names:
         columns[PARTITION.name] = pa.repeat(pa.scalar(partition, PARTITION.type), stored.num_rows)
     for name, column in columns.items():
         if name not in stored.schema.names:
-            return position, name, "there is no such column, but there is"
+            return position, name, "no such column, but one"
         other = stored.column(name)
         if other.type != column.type:
-            other = other.cast(column.type)  # seconds, which Parquet has not
+            other = other.cast(column.type)  # seconds, which Parquet lacks
         if other.equals(column):
             continue
         for row, (ours, theirs) in enumerate(zip(other.to_pylist(), column.to_pylist(), strict=True)):
-            if ours != theirs and repr(ours) != repr(theirs):  # not a number equals nothing, not even itself
+            if ours != theirs and repr(ours) != repr(theirs):  # NaN does not equal itself
                 if worst is None or position + row < worst[0]:
                     worst = position + row, name, f"{_shown(ours)}, but {_shown(theirs)}"
                 break
@@ -198,7 +202,7 @@ def _decoded(topic: Topic, frame: Frame) -> pa.RecordBatch:
 
 
 def _frames(root: Path, topic: Topic, log: SegmentFile, start: int) -> Iterator[tuple[Frame, str]]:
-    """What the log held when it was listed, from an offset on."""
+    """Yield the frames that a log held when it was listed, from an offset."""
     scanner = LogScanner(topic, log, skip_below=start)
     with closing(open_input(root, log)) as source:
         while (wanted := scanner.wants()) is not None:
@@ -209,7 +213,13 @@ def _frames(root: Path, topic: Topic, log: SegmentFile, start: int) -> Iterator[
 
 
 def logs_of(table: SegmentFile, logs: Sequence[SegmentFile], bounds: dict[str, int | None]) -> tuple[SegmentFile, ...]:
-    """Those that may hold records of the table. ``bounds``: by path, where a log ends, or None."""
+    """Return the logs that may hold records of the table.
+
+    Args:
+        table: Table.
+        logs: Logs of the segment.
+        bounds: Path of a log -> upper bound of its end offset; None: unbounded.
+    """
     return tuple(
         log
         for log in logs

@@ -1,4 +1,4 @@
-"""Rebuilding of a topic's tables: what is missing or damaged is made again from log files, as far as there are some."""
+"""Rebuilding of a topic's missing or damaged tables from its log files."""
 
 import contextlib
 from collections import defaultdict
@@ -19,25 +19,25 @@ from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.jobs.run import Progress, Run, attempt, no_progress, one_after_another
 from seaweedmq.storage.snapshot import TopicSnapshot, list_files, list_removed, read_snapshot
 from seaweedmq.storage.tables.compact import ROW_GROUP_BYTES, check_table
-from seaweedmq.storage.tables.delta import rebuild_log
+from seaweedmq.storage.tables.delta.updater import rebuild_log
 from seaweedmq.storage.tables.files import convert_files
 
 DAMAGED_SUFFIX = ".damaged"
-"""Behind a dot and the name of a table that was found damaged and made again."""
+"""Suffix of the hidden name of a damaged table that was rebuilt: a dot, the table's name, and this."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Rebuilt:
-    """What a rebuilding came to."""
+    """The result of a rebuilding."""
 
     topic: TopicName
     made: list[SegmentFile] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
-    """Damaged tables that were made again; what was there lies beside, hidden."""
+    """Paths of damaged tables that were rebuilt; the damaged files stay beside them under hidden names."""
     problems: list[SeaweedMQError] = field(default_factory=list)
     """One error for each file that cannot be rebuilt."""
     version: int | None = None
-    """Of the Delta log, if it was written."""
+    """Version of the Delta log; None if it was not written."""
 
 
 class _Result(NamedTuple):
@@ -49,12 +49,21 @@ class _Result(NamedTuple):
 def rebuild_topic(
     root: Path, name: TopicName, *, progress: Progress = no_progress, run: Run = one_after_another
 ) -> Rebuilt:
-    """Make the tables that a topic should have, from its log files. Brokers may go on: what they have still to convert
-    is left to them.
+    """Rebuild a topic's missing or damaged tables from its log files.
+
+    Brokers may write meanwhile; the logs that they have yet to convert are left to them.
+
+    Args:
+        root: Root of the storage.
+        name: Topic.
+        progress: Called with the bytes done and in all.
+        run: Runs the parts.
 
     Raises:
-        InvalidArgument: there is no such directory. NotFound: no such topic. Corrupt: its documents are damaged.
-        StorageFailed: the directory refused.
+        InvalidArgument: If ``root`` is not a directory.
+        NotFound: If there is no such topic.
+        Corrupt: If a document of the topic is damaged.
+        StorageFailed: If the storage cannot be read or written.
     """
     snapshot = read_snapshot(root, name)
     found = Rebuilt(topic=name)
@@ -70,7 +79,7 @@ def rebuild_topic(
     found.made.sort(key=lambda f: (f.segment, f.base_offset))
     try:
         found.version = rebuild_log(root, snapshot.topic)
-    except SeaweedMQError as error:  # the tables are made, and the next call writes the log
+    except SeaweedMQError as error:  # the tables are complete, and the next call writes the log
         found.problems.append(error)
     return found
 
@@ -83,7 +92,7 @@ def _sizes(snapshot: TopicSnapshot) -> dict[int, int]:
 
 
 def _rebuild(root: Path, topic: Topic, segment: Segment) -> _Result:
-    """One segment, on whatever machine."""
+    """Rebuild the tables of one segment, on any machine."""
     result = _Result([], [], [])
     files = attempt(list_files, root, topic.name, [segment.id])
     if isinstance(files, SeaweedMQError):
@@ -95,7 +104,7 @@ def _rebuild(root: Path, topic: Topic, segment: Segment) -> _Result:
         try:
             check_table(root, topic, table)
         except NotFound:
-            continue  # merged, or expired
+            continue  # merged or expired meanwhile
         except SeaweedMQError as error:
             if isinstance(error, Corrupt) and _have(files, table.base_offset, table.end_offset or 0):
                 _hidden(root, table, away=True)
@@ -103,7 +112,7 @@ def _rebuild(root: Path, topic: Topic, segment: Segment) -> _Result:
             else:
                 result.problems.append(error)
     sound = [t for t in tables if t not in aside]
-    removed = attempt(list_removed, root, topic)  # after the files: retention records what it removes before it does
+    removed = attempt(list_removed, root, topic)  # after the files: retention records an offset before it deletes
     if isinstance(removed, SeaweedMQError):
         result.problems.append(removed)
         return result
@@ -115,7 +124,7 @@ def _rebuild(root: Path, topic: Topic, segment: Segment) -> _Result:
             continue
         made = attempt(convert_files, root, topic, logs, end, ROW_GROUP_BYTES)
         if isinstance(made, SeaweedMQError):
-            if not any(t.base_offset <= start and end <= (t.end_offset or 0) for t in aside):  # said below
+            if not any(t.base_offset <= start and end <= (t.end_offset or 0) for t in aside):  # reported below
                 what = f"{segment}: offsets [{start}, {end}) cannot be rebuilt: {made}"
                 result.problems.append(Corrupt(what) if isinstance(made, Corrupt) else made)
         else:
@@ -126,7 +135,7 @@ def _rebuild(root: Path, topic: Topic, segment: Segment) -> _Result:
                 result.problems.extend(_in_no_file(segment, *gap) for gap in left)
     for table in aside:
         if covered_up_to([*sound, *result.made], table.base_offset) < (table.end_offset or 0):
-            _hidden(root, table, away=False)  # the logs had not all of it
+            _hidden(root, table, away=False)  # the logs do not have all its records
             result.problems.append(
                 Corrupt(f"{table.path} is damaged, and no log has all its records: restore it from a copy")
             )
@@ -138,13 +147,16 @@ def _rebuild(root: Path, topic: Topic, segment: Segment) -> _Result:
 def _missing(
     segment: Segment, first: int, sound: Sequence[SegmentFile], aside: Sequence[SegmentFile]
 ) -> list[tuple[int, int]]:
-    """Return what tables should hold from ``first`` on and do not: of a sealed segment everything, of an open one what
-    comes before a table. The rest is for its broker, which knows what is committed."""
+    """Return the offsets from ``first`` that tables should hold and do not.
+
+    Tables should hold all records of a sealed segment, and of an open one those before its last table. The segment's
+    broker converts the rest, since it knows what is committed.
+    """
     end = segment.end_offset
     if end is None:
         end = max((t.end_offset or 0 for t in (*sound, *aside)), default=0)
     missing = uncovered(sound, first, end) if first < end else ()
-    # Each damaged table for itself: what logs have of the one is not to wait for what they lack of another.
+    # Split at the edges of damaged tables: logs may have the records of one and lack those of another.
     edges = sorted({edge for table in aside for edge in (table.base_offset, table.end_offset or 0)})
     cut: list[tuple[int, int]] = []
     for start, stop in missing:
@@ -160,13 +172,13 @@ def _in_no_file(segment: Segment, start: int, end: int) -> Corrupt:
 
 
 def _have(files: Sequence[SegmentFile], start: int, end: int) -> bool:
-    """Whether there is a log that may hold some of it."""
+    """Whether a log may hold some of the offsets."""
     logs = [f for f in files if f.kind is FileKind.LOG and f.base_offset < end]
     return any((bound := log_end_bound(log, files)) is None or bound > start for log in logs)
 
 
 def _hidden(root: Path, table: SegmentFile, *, away: bool) -> None:
-    """Take a table out of the way of the one that is made in its place, or put it back."""
+    """Hide a damaged table before its replacement is made, or restore its name."""
     path = root / table.path
     hidden = path.with_name(f".{path.name}{DAMAGED_SUFFIX}")
     with contextlib.suppress(FileNotFoundError):

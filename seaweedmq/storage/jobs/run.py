@@ -1,4 +1,4 @@
-"""Where the parts of a job run: one after another here, or wherever the caller can."""
+"""Execution of a job's parts: sequentially in this thread, or by a function of the caller."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
@@ -9,27 +9,29 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Progress = Callable[[int, int], None]
-"""Called with what is done and what there is to do in all, bytes."""
+"""Function called with the bytes done and the bytes in all."""
 
 
 class Run(Protocol):
-    """Does something to each item, in any order, perhaps on other machines; gives each with its result as it comes."""
+    """A runner that applies a function to each item, in any order and on any machine, and yields items with results."""
 
-    def __call__(self, do: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[T, R]]: ...
+    def __call__(self, do: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[T, R]]:
+        """Yield each item with the result of ``do``, in any order."""
+        ...
 
 
 def one_after_another(do: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[T, R]]:
-    """A ``Run`` in this thread."""
+    """Apply the function to one item after another in this thread."""
     for item in items:
         yield item, do(item)
 
 
 def no_progress(done: int, total: int) -> None:
-    """Nobody looks."""
+    """Ignore the progress."""
 
 
 def attempt(do: Callable[..., R], *arguments: Any) -> R | SeaweedMQError:
-    """The result, or the error as a value: one part that fails is no reason to do the others again."""
+    """Return the result, or the error as a value, so that one failed part does not fail the others."""
     try:
         return do(*arguments)
     except SeaweedMQError as error:

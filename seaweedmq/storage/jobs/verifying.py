@@ -1,4 +1,4 @@
-"""Verification of a topic: its tables are sound, its logs say the same, and no offset is missing."""
+"""Verification of a topic: its tables are sound, its logs agree with them, and no offset is missing."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -10,42 +10,51 @@ from seaweedmq.core.files.holes import missing_records
 from seaweedmq.core.files.retention import log_end_bound
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.jobs.comparing import Difference, Part, logs_of, verify_part
+from seaweedmq.storage.jobs.comparing import Difference, VerifyPart, logs_of, verify_part
 from seaweedmq.storage.jobs.run import Progress, Run, no_progress, one_after_another
 from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
 
 ROUNDS_MAX = 3
-"""Listings made anew for tables that were merged before they were looked at."""
+"""Limit of the listings; a further one is made if tables were merged before they were read."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Verified:
-    """What a verification came to."""
+    """The result of a verification."""
 
     topic: TopicName
     tables: int = 0
     records: int = 0
-    """Of the tables."""
+    """Number of records of the tables."""
     compared: int = 0
-    """Records found in a log as well, once for each log."""
+    """Number of records that a log also holds, counted once per log."""
     differences: list[Difference] = field(default_factory=list)
-    """By file; of each the first."""
+    """First difference of each file, ordered by path."""
 
     @property
     def is_sound(self) -> bool:
+        """Whether the verification found no difference."""
         return not self.differences
 
 
 def verify_topic(
     root: Path, name: TopicName, *, progress: Progress = no_progress, run: Run = one_after_another
 ) -> Verified:
-    """Read all tables of a topic through and compare them with the log files that are there. Nothing is changed.
+    """Read all tables of a topic and compare them with the existing log files, without any change.
 
-    What is in files at the call is looked at; brokers may go on, and tables may be merged meanwhile.
+    The call verifies the records that are in files at its start. Brokers may write and tables may be merged meanwhile.
+
+    Args:
+        root: Root of the storage.
+        name: Topic.
+        progress: Called with the bytes done and in all.
+        run: Runs the parts.
 
     Raises:
-        InvalidArgument: there is no such directory. NotFound: no such topic. Corrupt: its documents are damaged.
-        StorageFailed: the directory refused.
+        InvalidArgument: If ``root`` is not a directory.
+        NotFound: If there is no such topic.
+        Corrupt: If a document of the topic is damaged.
+        StorageFailed: If the storage cannot be read.
     """
     snapshot = read_snapshot(root, name)
     found = Verified(topic=name)
@@ -76,18 +85,18 @@ def verify_topic(
     return found
 
 
-def _parts(snapshot: TopicSnapshot) -> tuple[list[Part], list[Difference]]:
-    """Return the parts to read, and the differences that names of files show: offsets that are in no file."""
+def _parts(snapshot: TopicSnapshot) -> tuple[list[VerifyPart], list[Difference]]:
+    """Return the parts to read, and the differences that file names show: offsets that are in no file."""
     files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
     for file in snapshot.files:
         files[file.segment].append(file)
-    parts: list[Part] = []
+    parts: list[VerifyPart] = []
     holes: list[Difference] = []
     for segment in snapshot.segments:
         tables = [f for f in files[segment.id] if f.kind is FileKind.TABLE]
         logs = [f for f in files[segment.id] if f.kind is FileKind.LOG]
         bounds = {log.path: log_end_bound(log, logs) for log in logs}
-        parts += [Part(table=table, logs=logs_of(table, logs, bounds)) for table in tables]
+        parts += [VerifyPart(table=table, logs=logs_of(table, logs, bounds)) for table in tables]
         gaps: list[range] = []
         pieces = snapshot.plan(segment.id, missing=gaps)
         folder = log_dir(snapshot.topic.name, segment.id)
@@ -96,12 +105,12 @@ def _parts(snapshot: TopicSnapshot) -> tuple[list[Part], list[Difference]]:
             for gap in gaps
         ]
         parts += [
-            Part(table=None, logs=p.files, start=p.start_offset, end=p.end_offset, is_complete=p.complete)
+            VerifyPart(table=None, logs=p.files, start=p.start_offset, end=p.end_offset, is_complete=p.complete)
             for p in pieces
             if p.kind is FileKind.LOG
         ]
     return parts, holes
 
 
-def _key(part: Part) -> tuple[str, int]:
+def _key(part: VerifyPart) -> tuple[str, int]:
     return (part.logs[0].path, part.start) if part.table is None else (part.table.path, 0)

@@ -1,1 +1,4 @@
-"""Log files as bytes: scanned frame by frame, told apart from damage. Imports no other room of the storage."""
+"""Scan of log files frame by frame, and distinction of torn tails from damage.
+
+This package imports no other subpackage of the storage.
+"""

@@ -1,7 +1,7 @@
-"""Where in log files frames begin, as far as somebody scanned them. Pure.
+"""Index of frame positions in scanned log files. Pure.
 
-Whoever begins in the middle of a log, or goes on after others had their turn, does not scan it from its start again.
-What a log holds never changes, so what was found once stays true; if power loss took it, there is nothing to be read.
+A reader that begins in the middle of a log, or resumes, does not scan the log from its start. The content of a log
+never changes, so an entry stays true; if power loss took the frame, there is nothing to read.
 """
 
 from bisect import bisect_right
@@ -10,28 +10,28 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 MARKS_MAX: Final = 65_536
-"""Of all logs: some 10 MiB of memory, for 256 GiB of logs that were read in runs of 4 MiB."""
+"""Limit of the marks of all logs: some 10 MiB of memory, for 256 GiB of logs read in blocks of 4 MiB."""
 
 
 class Mark(NamedTuple):
-    """A frame begins there, or the log ends."""
+    """A position in a log file where a frame begins, or the log ends."""
 
     offset: int
     position: int
-    """In the file, bytes."""
+    """Position in the file, in bytes."""
 
 
 class LogIndex:
-    """Marks of the logs that were read last. Those of one log ascend."""
+    """An index of marks of recently read logs; the marks of one log ascend."""
 
     def __init__(self, marks_max: int = MARKS_MAX) -> None:
         self._marks_max = marks_max
         self._count = 0
         self._logs: OrderedDict[tuple[int, str], list[Mark]] = OrderedDict()
-        """By the topic's uid, since a later topic of the name may have a log of the same path; used last at the end."""
+        """Marks by topic uid and path, ordered by last use; a recreated topic may have a log of the same path."""
 
     def note(self, topic_uid: int, path: str, mark: Mark) -> None:
-        """Remember it, and forget the log that was not read for longest if it is one too many."""
+        """Add a mark; above the limit, drop the least recently used logs."""
         marks = self._logs.setdefault((topic_uid, path), [])
         if not marks or mark.offset > marks[-1].offset:
             marks.append(mark)
@@ -42,7 +42,7 @@ class LogIndex:
             self._count -= len(forgotten)
 
     def begin(self, topic_uid: int, path: str, offset: int) -> Mark | None:
-        """The last known mark at or below ``offset``; None: begin at the start of the file."""
+        """Return the last known mark at or below ``offset``; None if the scan must begin at the start of the file."""
         marks = self._logs.get((topic_uid, path), [])
         below = bisect_right(marks, offset, key=attrgetter("offset"))
         return marks[below - 1] if below else None

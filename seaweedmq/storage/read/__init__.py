@@ -1,1 +1,1 @@
-"""Catch-up and recovery: logs and tables read together. Imports ``storage.logs`` and ``storage.tables``."""
+"""Catch-up reads and recovery from logs and tables; they import ``storage.logs`` and ``storage.tables``."""

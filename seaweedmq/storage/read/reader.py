@@ -1,6 +1,6 @@
-"""Catch-up: the committed records of a segment as frames, from log files and Parquet tables joined without a seam.
+"""Catch-up reads: the committed records of a segment as frames, from log files and Parquet tables.
 
-A log is read while it is there, even beside a table of the same records: its bytes are the ones that are sent.
+A log is preferred to a table of the same records, since its bytes are sent without conversion.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from seaweedmq.core.files.cover import file_at
 from seaweedmq.core.files.holes import missing_records
 from seaweedmq.errors import Corrupt, DataLoss, NotFound, OutOfRange
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
@@ -25,13 +25,13 @@ from seaweedmq.storage.logs.log_scan import READ_BYTES, LogScanner
 logger = logging.getLogger(__name__)
 
 FRUITLESS_LISTINGS_MAX = 6
-"""Listings in a row that brought no record further before the missing offset is an error ..."""
+"""Consecutive listings without progress after which the missing offset is an error."""
 RELIST_DELAY_S = 0.02
-"""... with twice this delay each time: a network file system may show deleted files, and not new ones, for a while."""
+"""Base of the delay between listings, doubled each time: a network file system may list files with a delay."""
 
 
 class _Unusable(Exception):
-    """A file is damaged; another may hold the same records."""
+    """An error of a damaged file; another file may hold the same records."""
 
     def __init__(self, file: SegmentFile, error: Corrupt) -> None:
         super().__init__(str(error))
@@ -41,7 +41,7 @@ class _Unusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What every file of a segment is read with."""
+    """The common parameters of the reads of a segment's files."""
 
     store: SegmentStore
     topic: Topic
@@ -59,21 +59,26 @@ async def read_segment(
     chunk_bytes: int,
     index: LogIndex | None = None,
 ) -> AsyncGenerator[Chunk, None]:
-    """Verified frames that cover ``[start_offset, end_offset)``, in order, without gap or repeat, each file read once.
+    """Yield verified frames that cover ``[start_offset, end_offset)``, in order, without gap or repeat.
 
-    The first frame may begin below ``start_offset`` and the last may end above ``end_offset``: frames are whole. Each
-    chunk has about ``chunk_bytes``; it may be a view of the few MiB that were read at once. Files may be converted or
-    deleted meanwhile. Everything asked for must have been written when the call is made. Whoever may stop early closes
-    the generator (``contextlib.aclosing``).
+    Frames are whole, so the first may begin below ``start_offset`` and the last end above ``end_offset``. Each file is
+    read once. Files may be converted or deleted meanwhile. All offsets must be written before the call. A caller that
+    may stop early closes the generator (``contextlib.aclosing``).
 
     Args:
-        index: of logs that were scanned before; learns from this reading. None: nothing is remembered.
+        store: Store of the files.
+        topic: Topic of the segment.
+        segment: Segment to read.
+        start_offset: First offset.
+        end_offset: Offset after the last one.
+        chunk_bytes: Approximate size of a chunk, which may be a view of a read of a few MiB.
+        index: Index of scanned logs, which this call extends; None: none.
 
     Raises:
-        OutOfRange: retention removed ``start_offset``, or what a slow reader had yet to read.
-        Corrupt: damage that no other file makes good; names the file and position.
-        DataLoss: no file holds what comes next, and retention did not remove it.
-        StorageFailed: the storage refused.
+        OutOfRange: If retention removed ``start_offset``, or records before a slow reader reached them.
+        Corrupt: If a file is damaged and no other holds the records; the message names the file and position.
+        DataLoss: If no file holds the next record, and retention did not remove it.
+        StorageFailed: If the storage fails.
     """
     reading = _Reading(store, topic, chunk_bytes, LogIndex() if index is None else index)
     position, fruitless = start_offset, 0
@@ -85,7 +90,7 @@ async def read_segment(
         try:
             while position < end_offset and (file := file_at(files, position, passed)) is not None:
                 passed.add(file.path)
-                exact = position > start_offset  # only the first frame given may begin below
+                exact = position > start_offset  # only the first yielded frame may begin below
                 async with aclosing(_read_file(reading, file, position, end_offset, exact)) as chunks:
                     async for chunk in chunks:
                         yield chunk
@@ -93,7 +98,7 @@ async def read_segment(
         except NotFound:
             vanished = True
         except _Unusable as e:
-            logger.error("%s; looking for another copy", e.error)
+            logger.error("file damaged: %s; trying another copy", e.error)
             damaged[e.file.path] = e.error
             continue
         if position > before:
@@ -103,7 +108,7 @@ async def read_segment(
         if damaged and not vanished:
             raise next(iter(damaged.values()))
         if fruitless == FRUITLESS_LISTINGS_MAX:
-            await store.check()  # a storage that is gone shows no files either, and is another error
+            await store.check()  # an unmounted storage also lists no files: another error
             raise await _missing(reading, segment, position, end_offset, files)
         await asyncio.sleep(RELIST_DELAY_S * 2**fruitless)
 
@@ -117,7 +122,7 @@ async def _missing(
     lowest = min((f.base_offset for f in files), default=None)
     needed = max(removed, lowest) if topic.expires and lowest is not None else removed
     if position < needed:
-        kept = "nothing of it is kept" if lowest is None else f"the lowest that is kept is {max(lowest, needed)}"
+        kept = "nothing of it is kept" if lowest is None else f"the lowest retained is {max(lowest, needed)}"
         return OutOfRange(
             f"{topic.name}#{segment}: offset {position} was removed by retention, {kept}: start from the earliest"
         )
@@ -126,8 +131,8 @@ async def _missing(
 
 
 async def _gap_end(reading: _Reading, position: int, end: int, files: Sequence[SegmentFile]) -> int:
-    """Return the lowest offset above a position that a file holds, ``end`` at the most."""
-    for file in files:  # by base offset
+    """Return the lowest offset above a position that a file holds, at most ``end``."""
+    for file in files:  # ordered by base offset
         if not position < file.base_offset < end:
             continue
         if file.kind is FileKind.TABLE or await _has_frames(reading, file):
@@ -156,14 +161,14 @@ async def _has_frames(reading: _Reading, log: SegmentFile) -> bool:
 
 
 def _read_file(reading: _Reading, file: SegmentFile, start: int, end: int, exact: bool) -> AsyncGenerator[Chunk, None]:
-    """What a file holds of ``[start, end)``, from ``start`` on; ``exact``: the first frame may not begin below."""
+    """Yield the chunks of a file in ``[start, end)``; if ``exact``, the first frame does not begin below ``start``."""
     if file.kind is FileKind.LOG:
         return _read_log(reading, file, start, end, exact)
     return _read_table(reading, file, start, min(end, file.end_offset or 0))
 
 
 async def _read_table(reading: _Reading, file: SegmentFile, start: int, end: int) -> AsyncGenerator[Chunk, None]:
-    # Imported here: a broker that reads no tables does without some 10 MB.
+    # Lazy import: a broker that reads no tables saves some 10 MB.
     from seaweedmq.storage.tables.reader import TableReader
 
     chunk_bytes = reading.chunk_bytes
@@ -183,7 +188,7 @@ async def _read_table(reading: _Reading, file: SegmentFile, start: int, end: int
 async def _read_log(
     reading: _Reading, file: SegmentFile, start: int, end: int, exact: bool
 ) -> AsyncGenerator[Chunk, None]:
-    """Frames from ``start`` on; ``exact`` cuts the first one off there if it begins below."""
+    """Yield frames from ``start``; ``exact`` clips the first one if it begins below."""
     topic, chunk_bytes, index = reading.topic, reading.chunk_bytes, reading.index
     begin = index.begin(topic.uid, file.path, start)
     scanner = LogScanner(topic, file, skip_below=start, read_bytes=min(READ_BYTES, 4 * chunk_bytes), begin=begin)
@@ -216,7 +221,10 @@ async def _read_log(
 
 
 def _cut(scanner: LogScanner, data: Frames, end: int, chunk_bytes: int) -> tuple[list[Chunk], Frame | None]:
-    """The verified frames of one read that begin below ``end``, in chunks, as views of what was read; and the first."""
+    """Return chunks of the verified frames of one read that begin below ``end``, and the first frame.
+
+    Chunks are views of the read bytes.
+    """
     run = scanner.feed(data)
     chunks: list[Chunk] = []
     first = 0
@@ -233,7 +241,7 @@ def _cut(scanner: LogScanner, data: Frames, end: int, chunk_bytes: int) -> tuple
 async def _ahead(
     produce: Callable[[], Awaitable[list[Chunk] | None]], chunk_bytes: int
 ) -> AsyncGenerator[list[Chunk], None]:
-    """What ``produce`` gives until None, making one item while the one before it is used, unless that one is large."""
+    """Yield the items of ``produce`` until None; the next one is made while a small one is used."""
     making = asyncio.ensure_future(produce())
     try:
         while (item := await making) is not None:
@@ -242,10 +250,10 @@ async def _ahead(
                 making = asyncio.ensure_future(produce())
             yield item
             if is_large:
-                del item  # before the next one is made
+                del item  # freed before the next one is made
                 making = asyncio.ensure_future(produce())
     finally:
         making.cancel()
         await asyncio.wait((making,))
         if not making.cancelled():
-            making.exception()  # nobody wants the item any more, nor its error
+            making.exception()  # retrieved only: the reader has stopped

@@ -1,4 +1,4 @@
-"""What the files alone tell of a segment: how far it goes, what its producers stored, and where a time begins."""
+"""Recovery of a segment from its files: its end offset, its producer state, and its earliest offset."""
 
 import asyncio
 import math
@@ -12,7 +12,7 @@ from seaweedmq.core.files.retention import broker_of
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.errors import Corrupt, NotFound, StorageFailed
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
@@ -20,38 +20,40 @@ from seaweedmq.storage.logs.log_scan import LogFrame, LogScanner, check_joins
 
 _PREAMBLE_READ_BYTES = 64 * 1024
 LISTINGS_MAX = 6
-"""In a row, of which each showed a file that was gone when it was to be read."""
+"""Limit of consecutive listings whose files were deleted before they were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """The end of a segment as its files have it."""
+    """The end of a segment and its producer state, by its files."""
 
     end_offset: int
     producers: tuple[ProducerState, ...]
-    """The longest idle first."""
+    """Producer states, the longest idle first."""
     producers_complete: bool = True
-    """Whether there are log files up to the end, so that a producer that is missing has stored nothing that it may
-    still repeat."""
+    """Whether log files reach the end, so that a missing producer has stored nothing that it may still repeat."""
     begins_at: int = field(default=0, compare=False)
-    """Offset of the first frame that was read; the end if there is no log file. What lies below is known from a
-    preamble alone, which leaves out producers that were idle."""
+    """Offset of the first frame that was read; the end if there is no log file.
+
+    Producer state below it comes only from a preamble, which omits idle producers.
+    """
 
 
 async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -> Recovered:
-    """Read the newest log files, from one on below which nothing can be missing: its preamble holds all that came
-    before, verified frames the rest.
+    """Recover a segment's end and producer state from its newest log files.
 
-    The end is where the frames of all files together no longer go on. What lies behind a gap does not count: had it
-    been fsynced, what is missing would have been before it. Torn tails are what was never fsynced, and are ignored.
-    Frames that several files hold count once.
+    The oldest log read is one below which nothing can be missing: its preamble has the producer state before it, and
+    verified frames give the rest. The end is the first offset that no file continues. Frames after a gap are ignored:
+    the missing ones would have been flushed before them. Torn tails were never flushed and are ignored. Frames that
+    several files hold count once.
 
     Raises:
-        Corrupt: damage that is not a torn tail, files that contradict each other, or less than is known to have been
-            fsynced; names file and position.
+        Corrupt: If a file has damage other than a torn tail, files contradict each other, or records are missing that
+            were certainly flushed; the message names file and position.
+        StorageFailed: If the storage fails.
     """
     files = await store.list_files(topic.name, segment.id)
-    # A broker that was frozen may have written on after its segment was sealed: that does not belong to it.
+    # A frozen broker may have written after its segment was sealed: those frames are not part of it.
     limit = math.inf if segment.end_offset is None else segment.end_offset
     logs = [f for f in files if f.kind is FileKind.LOG and f.base_offset <= limit]
     tables_end = max((f.end_offset or 0 for f in files if f.kind is FileKind.TABLE), default=0)
@@ -65,7 +67,7 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
     torn = ""
     for log, _ in newest:
         if log.base_offset > end:
-            break  # what is between was lost
+            break  # the records in between are lost
         scanner = LogScanner(topic, log, skip_below=end)
         try:
             async for frames in _frames(store, log, scanner):
@@ -83,13 +85,13 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
         torn = scanner.torn or torn
     for offset, error in damage:
         if offset >= end:
-            raise error  # no other file gets further
+            raise error  # no other file reaches further
     is_complete = end >= (tables_end if segment.end_offset is None else segment.end_offset)
     if newest and end < known.offset:
         last = max((log for log, _ in newest if log.base_offset <= end), key=lambda f: f.base_offset)
         raise Corrupt(
-            f"{topic.name}#{segment.id}: {known.witness} shows that records up to {known.offset} were stored, but the "
-            f"log files end with offset {end}; {last.path} was damaged or cut{f' ({torn})' if torn else ''}, restore "
+            f"{topic.name}#{segment.id}: {known.witness} shows that records up to {known.offset} were flushed, but the "
+            f"log files end at offset {end}, {last.path} was damaged or cut{f' ({torn})' if torn else ''}: restore "
             "it from a copy"
         )
     return Recovered(
@@ -101,12 +103,12 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
 
 
 async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -> int:
-    """Return the offset from which the segment's records must be there: retention and low watermarks removed all below.
+    """Return the offset from which the segment's records must exist; retention and low watermarks removed those below.
 
-    It is the end offset if the segment is sealed and all of it was removed. Records that are missing above it are lost.
+    It is the end offset if the segment is sealed and all its records were removed. Records missing above it are lost.
 
     Raises:
-        StorageFailed: If the storage refuses, or files vanish as fast as they are listed.
+        StorageFailed: If the storage fails, or listed files are deleted again and again before they are read.
     """
     low = max(topic.low_watermark(segment.slots), segment.start_offset)
     if segment.end_offset is not None and low >= segment.end_offset:
@@ -119,15 +121,15 @@ async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -
         try:
             return first_needed(topic, segment, await _first_sound(store, topic, files), removed)
         except NotFound:
-            continue  # it went after it was listed: a table has its records, or retention took them
+            continue  # deleted after the listing: a table has its records, or retention removed them
     raise StorageFailed(
-        f"{topic.name}#{segment.id}: files vanish as fast as they are listed, {LISTINGS_MAX} times in a row: "
-        "see who else deletes files there"
+        f"{topic.name}#{segment.id}: files were deleted right after {LISTINGS_MAX} consecutive listings: "
+        "stop the other process that deletes files"
     )
 
 
 async def _first_sound(store: SegmentStore, topic: Topic, files: Sequence[SegmentFile]) -> Sequence[SegmentFile]:
-    """Return the first file that may hold records, if there is one: no torn log, and none of an earlier topic."""
+    """Return the first file that may hold records, if any; torn logs and those of an earlier topic hold none."""
     for file in files:
         if file.kind is FileKind.TABLE:
             return (file,)
@@ -135,19 +137,20 @@ async def _first_sound(store: SegmentStore, topic: Topic, files: Sequence[Segmen
             if await _preamble_of(store, topic, file) is not None:
                 return (file,)
         except Corrupt:
-            return (file,)  # its reader names the damage
+            return (file,)  # its reader reports the damage
     return ()
 
 
 @dataclass(slots=True)
 class _Durable:
-    """Everything below ``offset`` was fsynced once."""
+    """An offset below which everything was certainly flushed."""
 
     offset: int
     witness: str
-    """Where that is known from."""
+    """Source of the offset, for the error message."""
 
     def learn(self, offset: int, witness: str) -> None:
+        """Raise the offset if another source shows a higher one."""
         if offset > self.offset:
             self.offset, self.witness = offset, witness
 
@@ -155,14 +158,14 @@ class _Durable:
 async def _newest_logs(
     store: SegmentStore, topic: Topic, logs: Sequence[SegmentFile], known: _Durable
 ) -> tuple[list[tuple[SegmentFile, LogPreamble]], int]:
-    """The log files to read, with their preambles, by base offset; and the one of those bases to begin with.
+    """Return the log files to read with their preambles, ordered by base offset, and the base offset to begin with.
 
-    All below that base was fsynced, so that its preamble tells what was there. ``known`` learns from every preamble
-    that is read. The oldest log is always believed: a file that begins before all below it is fsynced has another one
-    before it that power loss does not take (``broker.segment.files``); if that one is gone, tables hold all of it.
+    Everything below that base was flushed, so its preamble is complete. ``known`` learns from every preamble read. The
+    oldest log is always trusted. A file that begins before everything below it is flushed has a predecessor that
+    survives power loss (``broker.segment.segment_files``); if that file is deleted, tables hold all its records.
 
-    Files that begin earlier may reach further, since what could not be fsynced is written again from the last fsynced
-    offset on: of each broker those at the next lower base are read as well.
+    Files that begin earlier may reach further, since a broker writes unflushed records again from the last flushed
+    offset. So the files of each broker at its next lower base are also read.
     """
     newest: list[tuple[SegmentFile, LogPreamble]] = []
     start: int | None = None
@@ -188,7 +191,7 @@ async def _newest_logs(
 
 
 async def _preamble_of(store: SegmentStore, topic: Topic, log: SegmentFile) -> LogPreamble | None:
-    """None if it is torn, or the file is of an earlier topic of the same name."""
+    """Return the preamble of a log; None if it is torn, or the file is of an earlier topic of the same name."""
     scanner = LogScanner(topic, log, read_bytes=_PREAMBLE_READ_BYTES)
     reader = await store.open(log)
     try:
@@ -202,7 +205,7 @@ async def _preamble_of(store: SegmentStore, topic: Topic, log: SegmentFile) -> L
 async def _frames(
     store: SegmentStore, log: SegmentFile, scanner: LogScanner
 ) -> AsyncGenerator[Sequence[LogFrame], None]:
-    """Verified frames, those of one read at a time."""
+    """Yield the verified frames of one read at a time."""
     reader = await store.open(log)
     try:
         while (wanted := scanner.wants()) is not None:
@@ -214,5 +217,5 @@ async def _frames(
 
 def _record(producers: ProducerTable, header: FrameHeader) -> None:
     ack = FrameAck(header.first_sequence, header.record_count, header.base_offset)
-    producers.floor = header.base_offset  # what was read is there, and frames in flight are all that is asked for
+    producers.floor = header.base_offset  # frames read are stored, and only frames in flight are repeated
     producers.follow(header.producer_id, header.producer_epoch, ack)

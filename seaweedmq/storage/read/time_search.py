@@ -1,7 +1,7 @@
-"""Where a time begins in a segment, and its latest. Timestamps are the publishers' and need not rise: bisection would
-miss some.
+"""Search of a segment by time: its first record at or after a time, and its latest record.
 
-Tables are pruned by the statistics of their row groups, log files by the headers of their frames.
+Publishers set timestamps, which need not rise, so bisection would miss records. The search skips row groups of tables
+by their statistics, and frames of log files by their headers.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame, full_batch, schema_from_bytes
-from seaweedmq.core.files.cover import Piece, cover
+from seaweedmq.core.files.cover import CoverPiece, cover
 from seaweedmq.errors import Corrupt, DataLoss, NotFound
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
@@ -31,7 +31,7 @@ Times: TypeAlias = npt.NDArray[np.int64]
 
 
 class RecordAt(NamedTuple):
-    """A record, by its time."""
+    """The offset and timestamp of a record."""
 
     offset: int
     timestamp_us: int
@@ -47,14 +47,23 @@ async def find_offset_by_time(
     start_offset: int = 0,
     skip_missing: bool = False,
 ) -> RecordAt | None:
-    """The first record at or after a time, microseconds since 1970 UTC, that is kept in ``[start_offset, end_offset)``;
-    None if there is none.
+    """Return the first stored record of ``[start_offset, end_offset)`` at or after a time; None if there is none.
 
-    Records that are lost may be the ones that are searched: the first of them is returned, with the time, so that its
-    reader meets the gap. With ``skip_missing`` the search continues behind them.
+    The result may be among lost records. Then the first lost offset is returned with the time, so that its reader
+    reports the gap.
+
+    Args:
+        store: Store of the files.
+        topic: Topic of the segment.
+        segment: Segment to search.
+        timestamp_us: Time in microseconds since 1970 UTC.
+        end_offset: Offset after the last one to search.
+        start_offset: First offset to search.
+        skip_missing: Whether to continue after lost records instead.
 
     Raises:
-        Corrupt, StorageFailed: as ``reader.read_segment``.
+        Corrupt: If a file is damaged and no other holds the records.
+        StorageFailed: If the storage fails.
     """
     search = _Search(store, topic, segment)
     position = start_offset
@@ -77,15 +86,15 @@ async def find_offset_by_time(
 async def find_latest_time(
     store: SegmentStore, topic: Topic, segment: int, end_offset: int, *, start_offset: int = 0
 ) -> RecordAt | None:
-    """The record with the highest timestamp of those kept in ``[start_offset, end_offset)``, the first of several; None
-    if nothing is kept.
+    """Return the first stored record of ``[start_offset, end_offset)`` with the highest timestamp; None if none.
 
     Raises:
-        Corrupt, StorageFailed: as ``reader.read_segment``.
+        Corrupt: If a file is damaged and no other holds the records.
+        StorageFailed: If the storage fails.
     """
     search = _Search(store, topic, segment)
     latest: RecordAt | None = None
-    for piece in reversed(await search.pieces(start_offset, end_offset)):  # from the newest on most are passed over
+    for piece in reversed(await search.pieces(start_offset, end_offset)):  # newest first, so that most are skipped
         found = await search.latest(piece, -math.inf if latest is None else latest.timestamp_us)
         if found is not None and (latest is None or found.timestamp_us >= latest.timestamp_us):
             latest = found
@@ -93,20 +102,20 @@ async def find_latest_time(
 
 
 class _Group(NamedTuple):
-    """A row group of an open table, as far as it is searched."""
+    """A row group of an open table, limited to the searched offsets."""
 
     base: int
     bound: float
-    """Its highest timestamp, or more."""
+    """Upper bound of its timestamps."""
     times: Callable[[], Times]
-    """From ``base`` on."""
+    """Function that returns the timestamps from ``base``."""
 
 
 Look: TypeAlias = Callable[[Sequence[_Group]], RecordAt | None]
 
 
 class _Search:
-    """Through the files of one segment."""
+    """A search through the files of one segment."""
 
     def __init__(self, store: SegmentStore, topic: Topic, segment: int) -> None:
         self._store = store
@@ -114,16 +123,16 @@ class _Search:
         self._segment = segment
         self._schema = None if topic.schema is None else schema_from_bytes(topic.schema)
 
-    async def pieces(self, start: int, end: int) -> Sequence[Piece]:
-        """What is kept of the offsets, by the files that hold it."""
+    async def pieces(self, start: int, end: int) -> Sequence[CoverPiece]:
+        """Return the stored offsets as pieces, by the files that hold them."""
         topic = self._topic
         removed = await self._store.removed(topic.name, topic.uid)
         files = await self._store.list_files(topic.name, self._segment)
         lowest = min((f.base_offset for f in files), default=end) if topic.expires else 0
         return cover(files, max(start, lowest, removed.get(self._segment, 0)), end)
 
-    async def first_from(self, timestamp_us: int, piece: Piece) -> RecordAt | None:
-        """The first record of a piece at or after a time."""
+    async def first_from(self, timestamp_us: int, piece: CoverPiece) -> RecordAt | None:
+        """Return the first record of a piece at or after a time."""
         searched, found = await self._in_table(piece, lambda groups: _first_of_groups(groups, timestamp_us))
         if searched:
             return found
@@ -135,8 +144,8 @@ class _Search:
                         return found
         return None
 
-    async def latest(self, piece: Piece, floor: float) -> RecordAt | None:
-        """The first record of a piece with its highest timestamp, if that is at least ``floor``."""
+    async def latest(self, piece: CoverPiece, floor: float) -> RecordAt | None:
+        """Return the first record of a piece with its highest timestamp, if that is at least ``floor``."""
         searched, found = await self._in_table(piece, lambda groups: _latest_of_groups(groups, floor))
         if searched:
             return found
@@ -152,31 +161,31 @@ class _Search:
                         if bound > floor or (bound == floor and kept is None):
                             kept, floor = frame, bound
                 break
-            except DataLoss as loss:  # the result is the highest of those that are kept
+            except DataLoss as loss:  # the result is the highest of the stored records
                 if loss.end_offset is None:
                     raise
                 position = loss.end_offset
         return None if kept is None else _latest(*self._times(kept, piece))
 
-    async def _in_table(self, piece: Piece, look: Look) -> tuple[bool, RecordAt | None]:
-        """Whether there is a table to look into, and what was found there."""
+    async def _in_table(self, piece: CoverPiece, look: Look) -> tuple[bool, RecordAt | None]:
+        """Return whether the piece has a readable table, and the record found in it."""
         if piece.table is None:
             return False, None
         try:
             source = await self._store.open_input(piece.table)
             return True, await asyncio.to_thread(_look_into, source, piece.table, self._topic, piece, look)
         except (NotFound, Corrupt):
-            return False, None  # the reader knows how to go on without a file, or names what is lost
+            return False, None  # the reader continues without the file, or reports the loss
 
-    async def _frames(self, piece: Piece) -> AsyncGenerator[Frame, None]:
+    async def _frames(self, piece: CoverPiece) -> AsyncGenerator[Frame, None]:
         reading = read_segment(self._store, self._topic, self._segment, piece.start, piece.end, chunk_bytes=CHUNK_BYTES)
         async with aclosing(reading) as chunks:
             async for chunk in chunks:
-                for frame in split_frames(chunk.data, verify=False):  # the reader did
+                for frame in split_frames(chunk.data, verify=False):  # verified by the reader
                     yield frame
 
-    def _times(self, frame: Frame, piece: Piece) -> tuple[int, Times]:
-        """Of those records of a frame that are in a piece; the offset of the first."""
+    def _times(self, frame: Frame, piece: CoverPiece) -> tuple[int, Times]:
+        """Return the timestamps of the records of a frame in a piece, after the offset of the first."""
         header = frame.header
         typed = self._schema if header.schema_version else None
         batch = full_batch(decode_frame(frame, typed), header, typed)
@@ -185,8 +194,10 @@ class _Search:
         return base, times[base - header.base_offset : piece.end - header.base_offset]
 
 
-def _look_into(source: BlockingInput, file: SegmentFile, topic: Topic, piece: Piece, look: Look) -> RecordAt | None:
-    # Imported here: a broker that reads no tables does without some 10 MB.
+def _look_into(
+    source: BlockingInput, file: SegmentFile, topic: Topic, piece: CoverPiece, look: Look
+) -> RecordAt | None:
+    # Lazy import: a broker that reads no tables saves some 10 MB.
     from seaweedmq.storage.tables.opener import open_table, table_error
 
     with closing(source), open_table(source, file, topic) as table:
@@ -235,13 +246,13 @@ def _latest_of_groups(groups: Sequence[_Group], floor: float) -> RecordAt | None
 
 
 def _values(timestamps: pa.Array) -> Times:
-    # Not with Arrow's own functions: they import pandas where it is installed, see ``codec.arrays``.
+    # Not by Arrow's functions, which import pandas if it is installed: see ``codec.arrays``.
     begin = timestamps.offset * np.dtype(np.int64).itemsize
     return np.frombuffer(timestamps.buffers()[1], np.int64, len(timestamps), begin)
 
 
 def _first_from(base: int, times: Times, timestamp_us: int) -> RecordAt | None:
-    """The first at or after a time; ``base`` is the offset of ``times[0]``."""
+    """Return the first record at or after a time; ``base`` is the offset of ``times[0]``."""
     reached = times >= timestamp_us
     index = int(reached.argmax())
     return RecordAt(base + index, int(times[index])) if reached[index] else None

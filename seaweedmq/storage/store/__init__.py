@@ -1,1 +1,1 @@
-"""``ports.SegmentStore``: on a mounted directory, and in memory. Imports ``storage.logs``."""
+"""Implementations of ``ports.SegmentStore`` on a mounted directory and in memory; they import ``storage.logs``."""

@@ -1,4 +1,4 @@
-"""Evidence on a file system that ids are taken: files of segments, claims, records of deleted topics. Blocking."""
+"""Evidence of taken ids on a file system: files of segments, claims, records of deleted topics. Blocking."""
 
 import contextlib
 import os
@@ -24,13 +24,13 @@ from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.faults import NO_SPACE
 
 DELETED_TOPICS_MAX = 1_000
-"""Records of deleted topics. Late files of a topic that was deleted before so many others are moved away manually."""
+"""Limit of the records of deleted topics; late files of a topic deleted earlier must be moved away manually."""
 DELETED_TOPICS_SPARE = 100
-"""Records beyond the limit before the oldest are deleted, since that reads the date of each."""
+"""Records beyond the limit before the oldest are deleted, since the deletion reads the date of each."""
 
 
 def used_segments(root: Path, topic: TopicName) -> frozenset[int]:
-    """Return the ids of the segments that left anything in the topic's folder; one listing of each folder, by name.
+    """Return the ids of the segments that left any file in the topic's folder, from one listing of each folder.
 
     Raises:
         OSError: If a folder is unreadable.
@@ -48,7 +48,7 @@ def create_claim(root: Path, kind: ClaimKind, number: int, content: bytes) -> No
 
     Raises:
         FileExistsError: If the number is taken.
-        OSError: If the file system refuses.
+        OSError: If the file system reports an error.
     """
     file_io.make_directories(root, claims_dir(kind))
     file_io.create_whole(root, root / claim_path(kind, number), content)
@@ -74,19 +74,19 @@ def delete_claims(root: Path, kind: ClaimKind, numbers: Collection[int]) -> None
     """Delete claims.
 
     Raises:
-        OSError: If the file system refuses.
+        OSError: If the file system reports an error.
     """
     for number in numbers:
         (root / claim_path(kind, number)).unlink(missing_ok=True)
 
 
 def record_deleted(root: Path, uid: int) -> None:
-    """Record that a topic was deleted, and forget the oldest of such records.
+    """Record that a topic was deleted, and delete the oldest such records.
 
-    On a full disk nothing is recorded: deletion is what makes room there.
+    On a full disk it records nothing, since the deletion itself frees space.
 
     Raises:
-        OSError: If the file system refuses for another reason.
+        OSError: If the file system reports another error.
     """
     try:
         folder = file_io.make_directories(root, DELETED_TOPICS)
@@ -106,7 +106,7 @@ def record_deleted(root: Path, uid: int) -> None:
 
 
 def deleted_topics(root: Path) -> frozenset[int]:
-    """Return the uids of the topics that were deleted last.
+    """Return the uids of recently deleted topics.
 
     Raises:
         OSError: If the folder is unreadable.

@@ -1,4 +1,4 @@
-"""Listing the log and table files of a mounted directory."""
+"""Listings of the log and table files of a mounted directory."""
 
 import contextlib
 import logging
@@ -27,26 +27,27 @@ from seaweedmq.model.topic import TopicName
 logger = logging.getLogger(__name__)
 
 LOCK_NAME = ".converting"
-"""In the folder of a segment's logs, while they are converted."""
+"""Name of the lock file in the folder of a segment's logs during their conversion."""
 
 SCANS_MAX = 5
-"""Of a folder that changes all the time."""
+"""Limit of the listings of a folder that changes continuously."""
 
 _reported: set[str] = set()
 _REPORTED_MAX = 10_000
 
 
 def scan_segment(root: Path, topic: TopicName, segment: int) -> list[SegmentFile]:
-    """Log and table files of a segment, in no order. Logs are listed first: one that is gone by then is a table.
+    """List the log and table files of a segment, unordered.
 
-    Names that begin with a dot are being written, fences are markers. Other foreign names are reported once and left
-    alone, and so is what is not a plain file.
+    Logs are listed first, so that a log converted meanwhile appears as a table. Names that begin with a dot are
+    temporary, and fences are markers: both are skipped. Other foreign names, and entries that are not plain files, are
+    skipped and logged once.
     """
     return scan_logs(root, topic, segment) + scan_tables(root, topic, [segment])
 
 
 def scan_topic(root: Path, topic: TopicName) -> list[SegmentFile]:
-    """Log and table files of all segments, as ``scan_segment``; each folder is listed once."""
+    """List the log and table files of all segments by the rules of ``scan_segment``; each folder is listed once."""
     logs = []
     with contextlib.suppress(FileNotFoundError), os.scandir(root / logs_dir(topic)) as folders:
         for folder in folders:
@@ -55,17 +56,17 @@ def scan_topic(root: Path, topic: TopicName) -> list[SegmentFile]:
 
 
 def scan_logs(root: Path, topic: TopicName, segment: int) -> list[SegmentFile]:
-    """Log files of a segment; empty if there is no such folder."""
+    """List the log files of a segment; none if it has no folder."""
     return _scan(root, log_dir(topic, segment), None)
 
 
 def scan_tables(root: Path, topic: TopicName, segments: Iterable[int]) -> list[SegmentFile]:
-    """Tables of some segments; those of others cost no more than their name."""
+    """List the tables of some segments; tables of other segments cost only their name."""
     return _scan_steady(root, table_dir(topic), {table_prefix(segment) for segment in segments})
 
 
 def scan_topics(root: Path) -> list[TopicName]:
-    """Return the topics that have a folder with anything in it, by name; deleted ones have hidden names."""
+    """Return the topics that have a non-empty folder, ordered by name; deleted ones have hidden names."""
     found = []
     for namespace in scan_names(root / TOPICS):
         for name in scan_names(root / TOPICS / namespace):
@@ -77,7 +78,7 @@ def scan_topics(root: Path) -> list[TopicName]:
 
 
 def scan_names(folder: Path, suffix: str = "") -> list[str]:
-    """Return the names in a folder that are not hidden and end so; none if there is no such folder."""
+    """Return the sorted names in a folder that are not hidden and end with ``suffix``; none if it does not exist."""
     try:
         names = [path.name for path in folder.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -86,8 +87,11 @@ def scan_names(folder: Path, suffix: str = "") -> list[str]:
 
 
 def _scan_steady(root: Path, directory: str, prefixes: Set[str] | None) -> list[SegmentFile]:
-    """As ``_scan``, once more if names came or went meanwhile: a listing of many names takes several calls, and where a
-    merge puts one table in the place of others between two of them, it may show neither."""
+    """List files like ``_scan``, and repeat that if the folder changed meanwhile.
+
+    A listing of many names takes several calls. If a merge replaces tables by another between two of them, the listing
+    may show neither.
+    """
     try:
         for _ in range(SCANS_MAX):
             before_ns = (root / directory).stat().st_mtime_ns
@@ -100,7 +104,7 @@ def _scan_steady(root: Path, directory: str, prefixes: Set[str] | None) -> list[
 
 
 def has_topics(folder: Path) -> bool:
-    """Whether the folder of all namespaces holds the folder of any topic, unless that is empty."""
+    """Whether the folder of all namespaces holds a non-empty folder of a topic."""
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as namespaces:
         for namespace in namespaces:
             if namespace.is_dir() and any(map(holds_something, _topic_folders(namespace.path))):
@@ -115,14 +119,14 @@ def _topic_folders(namespace: str) -> list[Path]:
 
 
 def holds_something(folder: Path) -> bool:
-    """Whether there is such a folder, and anything in it."""
+    """Whether the folder exists and is not empty."""
     with contextlib.suppress(FileNotFoundError):
         return next(folder.iterdir(), None) is not None
     return False
 
 
 def sweep_pruned(root: Path, topic: TopicName, pruned: IdRanges) -> None:
-    """Delete the log folders, the tables and the documents of these segments."""
+    """Delete the log folders, the tables and the documents of pruned segments."""
     if not pruned:
         return
     with contextlib.suppress(FileNotFoundError), os.scandir(root / logs_dir(topic)) as folders:
@@ -142,8 +146,10 @@ def sweep_pruned(root: Path, topic: TopicName, pruned: IdRanges) -> None:
 
 
 def remove_log_folder(folder: Path) -> None:
-    """Remove the folder of a segment's logs unless it holds some, or a fence. A lock is no reason to keep it: whoever
-    holds it has no log left to convert."""
+    """Remove the folder of a segment's logs unless it holds a log or a fence.
+
+    A lock does not keep the folder: its holder has no log left to convert.
+    """
     with contextlib.suppress(OSError):
         if [path.name for path in folder.iterdir()] == [LOCK_NAME]:
             (folder / LOCK_NAME).unlink(missing_ok=True)
@@ -151,7 +157,7 @@ def remove_log_folder(folder: Path) -> None:
 
 
 def _scan(root: Path, directory: str, prefixes: Set[str] | None) -> list[SegmentFile]:
-    """The files of ``root/directory`` that are ours, and begin with one of the prefixes: up to the first dash."""
+    """List the segment files of ``root/directory`` whose name up to the first dash is one of the prefixes."""
     files = []
     try:
         entries = os.scandir(root / directory)
@@ -162,7 +168,7 @@ def _scan(root: Path, directory: str, prefixes: Set[str] | None) -> list[Segment
             if entry.name.startswith((".", FENCE_PREFIX)) or entry.name == DELTA_LOG:
                 continue
             if prefixes is not None and entry.name[0].isdigit() and _prefix(entry.name) not in prefixes:
-                continue  # another segment's
+                continue  # a file of another segment
             path = f"{directory}/{entry.name}"
             name = parse_segment_file(path)
             if name is None or not entry.is_file():
@@ -195,4 +201,4 @@ def _prefix(name: str) -> str:
 def _report_foreign(path: Path) -> None:
     if str(path) not in _reported and len(_reported) < _REPORTED_MAX:
         _reported.add(str(path))
-        logger.warning("%s is not a file of SeaweedMQ: left alone; move it away", path)
+        logger.warning("foreign file ignored: %s is not a file of SeaweedMQ; move it away", path)

@@ -1,21 +1,23 @@
-"""From what the operating system says to what the user should do."""
+"""Conversion of operating system errors to storage errors with a remedy."""
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from seaweedmq.errors import StorageFailed, StorageFull
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Errors of a full file system."""
 GONE = frozenset({errno.ENOENT, errno.ESTALE})
-"""What reading a file that was deleted fails with: on a network file system it may do so while it is open."""
+"""Errors of reading a deleted file; on a network file system even an open file may fail so."""
 _REMEDIES = {
     errno.ENOSPC: "free space on it or raise its size, then retry",
     errno.EDQUOT: "raise the quota or free space, then retry",
     errno.EROFS: "it is mounted read-only; mount it for writing",
     errno.EIO: "the device or server reports an I/O error; check it before trusting it again",
-    errno.ENOENT: "the directory vanished; mount or restore it",
-    errno.ENOTDIR: "a file stands where a directory should be; move it away",
+    errno.ENOENT: "the directory is missing; mount or restore it",
+    errno.ENOTDIR: "a file is in the place of a directory; move it away",
     errno.ESTALE: "the network file system lost it; mount it again",
     errno.EACCES: f"give user {os.getuid()} permission to write",
     errno.EPERM: f"give user {os.getuid()} permission to write",
@@ -25,8 +27,16 @@ _REMEDIES = {
 
 
 def storage_failed(action: str, path: str, error: OSError) -> StorageFailed:
-    """A StorageFailed with the action that failed, the path, the reason and the remedy; StorageFull for lack of
-    space."""
-    remedy = _REMEDIES.get(error.errno or 0, "mend the storage, then retry")
+    """Return a StorageFailed, or StorageFull for lack of space, with the action, path, reason and remedy."""
+    remedy = _REMEDIES.get(error.errno or 0, "repair the storage, then retry")
     kind = StorageFull if error.errno in NO_SPACE else StorageFailed
-    return kind(f"can not {action} {path}: {error.strerror or error}; {remedy}")
+    return kind(f"cannot {action} {path}: {error.strerror or error}; {remedy}")
+
+
+@contextmanager
+def failing(action: str, path: object) -> Iterator[None]:
+    """Convert errors of the operating system to StorageFailed."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_failed(action, str(path), error) from error

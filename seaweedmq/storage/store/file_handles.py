@@ -1,4 +1,4 @@
-"""One open file: its writer and its readers on the file system."""
+"""Writers and readers of one open file on the file system."""
 
 import asyncio
 import contextlib
@@ -20,18 +20,21 @@ from seaweedmq.storage.store.marker import RootGuard
 T = TypeVar("T")
 
 DROP_BYTES = 4 * 1024 * 1024
-"""Synced bytes at a time that leave the page cache: the broker has its own copy of what is read soon, and pages that
-come back at once are faster to write to than memory never touched before (0.3 against 3 GB/s in a virtual machine)."""
+"""Flushed bytes that leave the page cache at a time.
+
+The broker has its own copy of recent records. Pages that are reused at once are also faster to write than untouched
+memory (3 against 0.3 GB/s in a virtual machine).
+"""
 
 
 class Descriptor:
     """An open file descriptor, and the blocking calls that use it.
 
-    It is closed once these have ended, also if the callers of both, or of ``close``, are cancelled meanwhile.
+    It is closed once these calls have ended, even if their callers, or that of ``close``, are cancelled meanwhile.
     """
 
     def __init__(self, fd: int, closes: ThreadPoolExecutor) -> None:
-        """``closes`` are the threads that close it."""
+        """Take over a descriptor; the threads ``closes`` close it."""
         self.fd = fd
         self._closes = closes
         self._running: set[asyncio.Future[Any]] = set()
@@ -43,14 +46,14 @@ class Descriptor:
         return self._closing is not None
 
     def call(self, pool: ThreadPoolExecutor, call: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run a blocking call, which continues if its caller is cancelled: shield it."""
+        """Run a blocking call, which continues if the caller is cancelled; the caller must shield the future."""
         running = asyncio.get_running_loop().run_in_executor(pool, call)
         self._running.add(running)
         running.add_done_callback(self._running.discard)
         return running
 
     async def close(self) -> None:
-        """Close it. What matters was synced before: an error of the close changes nothing, and is ignored."""
+        """Close the descriptor and ignore errors: flushed data is durable without the close."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
@@ -63,7 +66,7 @@ class Descriptor:
 
 
 async def open_descriptor(pool: ThreadPoolExecutor, call: Callable[[], int]) -> int:
-    """Open a descriptor by a blocking call, whose thread closes it again if the caller is cancelled meanwhile."""
+    """Open a descriptor by a blocking call; its thread closes it if the caller is cancelled meanwhile."""
     opening = pool.submit(call)
     try:
         return await asyncio.wrap_future(opening)
@@ -78,11 +81,11 @@ def _close_opened(opening: "Future[int]") -> None:
 
 
 class FileLogWriter:
-    """``ports.LogWriter``. States: good -> failed (nothing more is accepted) -> closed.
+    """A ``ports.LogWriter`` on the file system. States: good -> failed (it rejects all calls) -> closed.
 
-    A failed append may leave a part of its bytes in the file, and after a failed fsync the kernel may have dropped
-    the pages it could not write and report success the next time. Either way what follows could be lost or unreadable,
-    so the writer refuses everything from then on and the segment goes on in another file.
+    A failed append may leave a part of its bytes in the file. After a failed fsync, the kernel may have dropped the
+    pages it could not write and report success the next time. Either way later bytes could be lost or unreadable, so
+    the writer rejects everything from then on and the segment continues in another file.
     """
 
     def __init__(
@@ -96,8 +99,19 @@ class FileLogWriter:
         syncs: ThreadPoolExecutor,
         guard: RootGuard,
     ) -> None:
-        """``guard`` is verified every ``VERIFY_INTERVAL_S`` before a write or fsync counts: the mount may have
-        vanished."""
+        """Take over an open log file.
+
+        Args:
+            root: Root of the storage.
+            path: Path of the file below ``root``.
+            fd: Descriptor of the file.
+            size_bytes: Size of the file.
+            writes: Threads for appends.
+            syncs: Threads for fsyncs.
+            guard: Guard of the root, verified every ``VERIFY_INTERVAL_S`` before a write or fsync succeeds, since the
+            mount
+                may be missing.
+        """
         self._guard = guard
         self._root = root
         self._path = path
@@ -113,13 +127,23 @@ class FileLogWriter:
 
     @property
     def path(self) -> str:
+        """Path of the log file below the storage root."""
         return self._path
 
     @property
     def size_bytes(self) -> int:
+        """Size of the file in bytes, without a running append."""
         return self._size_bytes
 
     async def append(self, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
+        """Append bytes, and flush the file if ``sync``; return whether they are flushed.
+
+        One append runs at a time. A failed flush fails the next call, not this one.
+
+        Raises:
+            StorageFailed: If the append or an earlier call failed.
+            Closed: If the writer is closed.
+        """
         self._check()
         if self._appending:
             raise AssertionError(f"{self._path}: two appends at once would mix their bytes")
@@ -136,16 +160,22 @@ class FileLogWriter:
             raise
         finally:
             self._appending = False
-        # Another sync of this file may have failed meanwhile, and taken our error with it.
+        # Another fsync of this file may have failed meanwhile: the kernel reports an error only once.
         synced = sync and self._failure is None
         self._named = self._named or synced
         return synced
 
     async def sync(self) -> None:
+        """Flush everything appended before the call.
+
+        Raises:
+            StorageFailed: If the fsync or an earlier call failed.
+            Closed: If the writer is closed.
+        """
         self._check()
         named, end = self._named, self._size_bytes
         await self._run(self._syncs, "fsync", lambda: self._sync(end, named=named))
-        self._check()  # another sync of this file may have failed meanwhile, and taken our error with it
+        self._check()  # another fsync of this file may have failed meanwhile: the kernel reports an error only once
         self._named = True
 
     def _write(self, chunks: Sequence[bytes | memoryview]) -> None:
@@ -153,7 +183,7 @@ class FileLogWriter:
         self._guard.verify_often()
 
     def _write_and_sync(self, chunks: Sequence[bytes | memoryview], end: int, *, named: bool) -> None:
-        """In one turn of a thread: to hand over to another one takes as much as both."""
+        """Write and flush in one thread: a handover to another costs as much as both calls."""
         self._write(chunks)
         try:
             self._sync(end, named=named)
@@ -172,6 +202,7 @@ class FileLogWriter:
         self._guard.verify_often()
 
     async def close(self) -> None:
+        """Close the file once running calls have ended, without a flush."""
         await self._descriptor.close()
 
     def _check(self) -> None:
@@ -179,11 +210,11 @@ class FileLogWriter:
             raise Closed(f"{self._path} was closed by its writer")
         if self._failure is not None:
             raise StorageFailed(
-                f"{self._root / self._path} accepts nothing more because {self._failure}: go on in another file"
+                f"{self._root / self._path} accepts no more records because {self._failure}: continue in another file"
             )
 
     async def _run(self, pool: ThreadPoolExecutor, action: str, call: Callable[[], None]) -> None:
-        """Run a call that goes on when the caller is cancelled; ``close`` waits for it before the descriptor goes."""
+        """Run a call that continues if the caller is cancelled; ``close`` waits for its end."""
         running = self._descriptor.call(pool, call)
         running.add_done_callback(self._finished)
         try:
@@ -203,27 +234,27 @@ class FileLogWriter:
 
 
 def open_input(root: Path, file: SegmentFile) -> pa.OSFile:
-    """``ports.BlockingInput`` of a file below ``root``, by a blocking call: a handle of Arrow's own.
+    """Open a file below ``root`` as a ``ports.BlockingInput`` of Arrow, by a blocking call.
 
     Raises:
-        NotFound: it was deleted.
-        StorageFailed: it can not be opened.
+        NotFound: If the file was deleted.
+        StorageFailed: If the file cannot be opened.
     """
     path = root / file.path
     try:
         return pa.OSFile(str(path))
     except OSError as e:
         if e.errno in GONE:
-            raise NotFound(f"{file.path} is gone: list the segment's files again") from e
+            raise NotFound(f"{file.path} was deleted: list the segment's files again") from e
         raise storage_failed("open", str(path), e) from e
 
 
 class FileLogReader:
-    """``ports.LogReader``. The descriptor keeps a deleted file readable, but on network file systems.
+    """A ``ports.LogReader`` on the file system.
 
-    What it reads leaves no trace in the page cache, as what was written left it (``DROP_BYTES``): it is read by one
-    subscriber as a rule, and to clear new pages for it takes longer than to fetch it from a disk that reads ahead
-    (0.4 against 0.8 GB/s from file to subscriber in a virtual machine).
+    The descriptor keeps a deleted file readable, except on network file systems. Reads add nothing to the page cache,
+    which the written bytes have left (``DROP_BYTES``). Usually one subscriber reads them. To clear new pages takes
+    longer than to read from a disk that reads ahead: 0.4 against 0.8 GB/s from file to subscriber in a virtual machine.
     """
 
     def __init__(self, path: str, fd: int, reads: ThreadPoolExecutor) -> None:
@@ -233,9 +264,16 @@ class FileLogReader:
         self._reads = reads
         self._last_position = 0
         self._last = memoryview(b"")
-        """What was read last: who walks over a log begins the next read in the middle of it, where a frame does."""
+        """Bytes of the last read: a scan begins the next read within them, at the start of a frame."""
 
     async def read(self, position: int, length: int) -> memoryview:
+        """Read ``length`` bytes from ``position``; fewer only at the end of the file.
+
+        Raises:
+            NotFound: If the file was deleted.
+            StorageFailed: If the file cannot be read.
+            Closed: If the reader is closed.
+        """
         if self._descriptor.is_closed:
             raise Closed(f"{self._path} was closed by its reader")
         known = self._last[position - self._last_position :][:length] if position >= self._last_position else b""
@@ -246,9 +284,10 @@ class FileLogReader:
             return self._last
         except OSError as e:
             if e.errno in GONE:
-                raise NotFound(f"{self._path} is gone: list the segment's files again") from e
+                raise NotFound(f"{self._path} was deleted: list the segment's files again") from e
             raise storage_failed("read", self._path, e) from e
 
     async def close(self) -> None:
+        """Close the file once running reads have ended."""
         self._last = memoryview(b"")
         await self._descriptor.close()

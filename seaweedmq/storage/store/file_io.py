@@ -1,4 +1,7 @@
-"""Blocking file calls that the file store runs in its threads. Each finishes what it began or raises OSError."""
+"""Blocking file calls that the file store runs in its threads.
+
+Each call completes or raises OSError.
+"""
 
 import contextlib
 import errno
@@ -10,33 +13,35 @@ from pathlib import Path
 
 import numpy as np
 
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.ports import StorageSpace
 from seaweedmq.storage.store.faults import NO_SPACE
 
 IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if "SC_IOV_MAX" in os.sysconf_names else 16
-"""Buffers one writev takes. POSIX promises 16."""
+"""Limit of the buffers of one writev; POSIX guarantees 16."""
 
 _RWF_DONTCACHE = 0x80
-"""Of linux/fs.h; Python 3.11 has no name for it."""
+"""Flag of linux/fs.h that Python 3.11 does not name."""
 _NO_FLAGS = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
-"""What a system or file system says that does not know it."""
+"""Errors of a system or file system that does not support the flag."""
 
 NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV})
-"""What a file system says that has no hard links, or not here, or not for this file. EACCES is none of them: who may
-not write in a folder is to be told so."""
+"""Errors of a file system without hard links, in general, in this folder, or for this file.
+
+EACCES is not included: it means a missing permission to write in a folder, and is reported.
+"""
 
 TEMPORARY_PREFIX = ".tmp-"
-"""Spark, Hadoop and Arrow ignore names that begin with a dot, so nobody who reads a folder sees half a file."""
+"""Prefix of temporary files: Spark, Hadoop and Arrow ignore names with a dot, so readers see only complete files."""
 TEMPORARY_AGE_S_MAX = 86_400.0
 
 _counter = itertools.count()
 _process = os.urandom(4).hex()  # noqa: TID251 - names of temporary files on a real disk
-"""Process ids are not enough: in containers, on machines that share the storage, they are often the same."""
+"""Random id of the process: process ids often coincide in containers and on machines that share the storage."""
 
 
 def write_all(fd: int, chunks: Sequence[bytes | memoryview]) -> None:
-    """Write every chunk, however little one call takes."""
+    """Write all chunks, in several calls if one call writes only a part."""
     waiting = [memoryview(c).cast("B") for c in chunks if len(c)]
     first = 0
     while first < len(waiting):
@@ -49,7 +54,7 @@ def write_all(fd: int, chunks: Sequence[bytes | memoryview]) -> None:
 
 
 def read_at(fd: int, position: int, length: int) -> bytes:
-    """``length`` bytes from ``position``; fewer only at the end of the file."""
+    """Read ``length`` bytes from ``position``; fewer only at the end of the file."""
     data = os.pread(fd, length, position)
     if len(data) == length or not data:
         return data
@@ -62,17 +67,24 @@ def read_at(fd: int, position: int, length: int) -> bytes:
 
 
 class OnceReader:
-    """Reads of an open file what nobody reads again soon, and leaves nothing of it in the page cache that was not there
-    before: neither do others lose theirs to it, nor are pages cleared for it. Linux 6.14 can do that, on most of its
-    file systems; elsewhere it is a plain read."""
+    """A reader of an open file for bytes that are not read again soon.
+
+    Its reads add nothing to the page cache, so they neither evict other pages nor clear new ones. Linux 6.14 supports
+    this on most of its file systems; elsewhere the reads are plain.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._flags = _RWF_DONTCACHE if hasattr(os, "preadv") and sys.platform == "linux" else 0
 
     def read_at(self, position: int, length: int, *, known: Frames = b"") -> memoryview:
-        """``length`` bytes from ``position``; fewer only at the end of the file. ``known``: the first of them, if they
-        were read before."""
+        """Read ``length`` bytes from ``position``; fewer only at the end of the file.
+
+        Args:
+            position: Position in the file.
+            length: Number of bytes.
+            known: First of these bytes, if they were read before.
+        """
         data = np.empty(length, np.uint8).data
         done = len(known)
         data[:done] = known
@@ -99,7 +111,7 @@ def sync_file(fd: int) -> None:
 
 
 def sync_path(path: Path) -> None:
-    """Make the content of a file durable that somebody else wrote; one that is gone has none."""
+    """Make the content of a file durable that another process wrote; ignore a deleted file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -111,17 +123,17 @@ def sync_path(path: Path) -> None:
 
 
 def drop_cache(fd: int, start: int, end: int) -> None:
-    """Let the system forget its copy of what is durable between two positions."""
+    """Drop flushed bytes between two positions from the page cache."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, start, end - start, os.POSIX_FADV_DONTNEED)
 
 
 def make_directories(root: Path, relative: str, *, beside: str = "") -> Path:
-    """Make ``root/relative`` and what is missing on the way to it, but never ``root``.
+    """Create the folder ``root/relative`` and its missing parents, but never ``root``.
 
-    A root that is missing is an unmounted disk: creating it would put the data in the wrong place. The root may
-    also fall away at any moment and show the folder beneath its mount, so a folder directly below it is made only where
-    the file ``beside`` lies, in one open directory; deeper ones need their parents.
+    A missing root is an unmounted disk: creating it would put the data in the wrong place. The mount may also vanish at
+    any moment and expose the folder beneath it. So a folder directly below the root is created only beside the file
+    ``beside``, by one open directory; deeper folders need their parents.
 
     Raises:
         FileNotFoundError: If the root, or ``beside`` in it, is missing.
@@ -171,18 +183,18 @@ def sync_directory(path: Path) -> None:
 
 
 def unique_suffix() -> str:
-    """For a file name: no other process makes it, on whatever machine."""
+    """Return a suffix for a file name that no other process on any machine uses."""
     return f"{os.getpid()}-{_process}-{next(_counter)}"
 
 
 def temporary_name(directory: Path) -> Path:
-    """A name in ``directory`` that no other process uses and no reader looks at."""
+    """Return a path in ``directory`` that no other process uses and that readers ignore."""
     return directory / f"{TEMPORARY_PREFIX}{unique_suffix()}"
 
 
 @contextlib.contextmanager
-def written_aside(directory: Path) -> Iterator[Path]:
-    """A new temporary name in ``directory``; removed at the end unless it was renamed."""
+def temporary_file(directory: Path) -> Iterator[Path]:
+    """Yield a new temporary path in ``directory``, and delete its file at the end unless it was renamed."""
     path = temporary_name(directory)
     try:
         yield path
@@ -190,20 +202,22 @@ def written_aside(directory: Path) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def look_anew(directory: Path) -> None:
-    """Make a client of a network file system forget what it knew of a folder, by a change of its own: what others put
-    there may be missing in its cache of names for half a minute."""
+def refresh_cache(directory: Path) -> None:
+    """Refresh a network file system's cache of a folder, by a change of the folder.
+
+    Otherwise, names created by other clients may be missing from the cache for half a minute.
+    """
     clock_s(directory)
 
 
 def clock_s(directory: Path) -> float:
     """Read the clock that dates files, in seconds since 1970 UTC, by a change of a folder.
 
-    A new file is dated by the file server. A full disk may take none; there the folder's own date is set, which takes
-    no space.
+    The file server dates a new file. On a full disk, which may accept no file, this sets the folder's own date, which
+    takes no space.
     """
     try:
-        with written_aside(directory) as temporary:
+        with temporary_file(directory) as temporary:
             temporary.touch()
             return temporary.stat().st_mtime
     except OSError as e:
@@ -214,7 +228,7 @@ def clock_s(directory: Path) -> float:
 
 
 def publish(root: Path, *renames: tuple[Path, Path]) -> None:
-    """fsync temporary files, give each its final name, all in one folder, and make the names durable."""
+    """Flush temporary files, rename each to its final name in one folder, and make the names durable."""
     for temporary, _ in renames:
         fd = os.open(temporary, os.O_RDONLY)
         try:
@@ -230,10 +244,10 @@ def create_whole(root: Path, path: Path, content: bytes) -> None:
     """Create a file durably with all of its content, in a folder that exists.
 
     Raises:
-        FileExistsError: If there is one of that name.
-        OSError: If the file system refuses.
+        FileExistsError: If a file of that name exists.
+        OSError: If the file system reports an error.
     """
-    with written_aside(path.parent) as aside:
+    with temporary_file(path.parent) as aside:
         aside.write_bytes(content)
         sync_path(aside)
         try:
@@ -246,17 +260,20 @@ def create_whole(root: Path, path: Path, content: bytes) -> None:
 
 
 def _create_in_place(path: Path, content: bytes) -> None:
-    """Create a file where no file can have two names."""
+    """Create a file on a file system without hard links."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
         write_all(fd, [content])
         os.fsync(fd)
+    except BaseException:
+        path.unlink(missing_ok=True)  # an incomplete document would be used
+        raise
     finally:
         os.close(fd)
 
 
 def remove_stale_temporaries(directory: Path, now_s: float) -> None:
-    """Remove temporary files that a process left behind more than a day ago."""
+    """Delete temporary files that are older than a day."""
     with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.startswith(TEMPORARY_PREFIX):
@@ -266,7 +283,7 @@ def remove_stale_temporaries(directory: Path, now_s: float) -> None:
 
 
 def space(folder: Path) -> StorageSpace | None:
-    """Return how much this user may still write to a folder's file system; None if it does not report that."""
+    """Return the space that this user may still write to a folder's file system; None if it does not report that."""
     status = os.statvfs(folder)
     if not status.f_blocks:
         return None

@@ -1,7 +1,7 @@
-"""``cluster.json`` on a file system: blocking calls that read, create, replace and verify it.
+"""Marker of a cluster's storage, ``cluster.json``: blocking calls that read, create, replace and verify it.
 
-A storage without its marker is a mount that is missing, or another folder. Verification costs one ``stat``: the content
-is read again only when the file changed.
+A storage without its marker is not mounted, or is another folder. Verification costs one ``stat``: it reads the content
+again only if the file changed.
 """
 
 import contextlib
@@ -14,21 +14,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from seaweedmq.codec.cluster import marker_document, marker_from_document
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT
+from seaweedmq.codec.state.cluster import marker_document, marker_from_document
 from seaweedmq.errors import NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.storage.store import file_io
 
 READ_ATTEMPTS = 3
-"""A replaced file may be gone between two calls of a client of a network file system."""
+"""Attempts to read the marker: on a network file system, a replaced file may vanish between open and read."""
 VERIFY_INTERVAL_S = 0.05
-"""A check takes 2 us, a tenth of a write of 64 KiB."""
+"""Seconds between two checks; a check takes 2 us, a tenth of a write of 64 KiB."""
 _Stamp: TypeAlias = tuple[int, int, int, int]
 
 
 def marker_missing(root: str, cluster_id: str) -> StorageFailed:
-    """The error of a storage that has lost its marker."""
+    """Return the error of a storage without its marker."""
     return StorageFailed(
         f"storage {root} has no {CLUSTER_DOCUMENT}, so it is not mounted or is another folder: mount the storage of "
         f"cluster {cluster_id} there"
@@ -36,7 +36,7 @@ def marker_missing(root: str, cluster_id: str) -> StorageFailed:
 
 
 def marker_foreign(root: str, cluster_id: str, found: StorageMarker) -> StorageFailed:
-    """The error of a storage with the marker of another cluster."""
+    """Return the error of a storage with the marker of another cluster."""
     return StorageFailed(
         f"storage {root} belongs to cluster {found.cluster_id}, not to {cluster_id}: mount the storage of that cluster"
     )
@@ -47,7 +47,8 @@ def read_marker(root: Path) -> StorageMarker | None:
 
     Raises:
         OSError: If the root is missing, or the marker is unreadable.
-        Corrupt, Unsupported: If its content is.
+        Corrupt: If its content is damaged.
+        Unsupported: If its content is of a newer version.
     """
     path = root / CLUSTER_DOCUMENT
     for attempt in range(READ_ATTEMPTS):
@@ -64,19 +65,20 @@ def read_marker(root: Path) -> StorageMarker | None:
 
 
 def create_marker(root: Path, marker: StorageMarker) -> StorageMarker:
-    """Create the marker durably unless there is one; return the one that is there.
+    """Create the marker durably unless there is one; return the marker of the root.
 
     Raises:
-        OSError: If the file system refuses.
-        Corrupt, Unsupported: If there is one that is unreadable.
+        OSError: If the file system reports an error.
+        Corrupt: If an existing marker is damaged.
+        Unsupported: If an existing marker is of a newer version.
     """
     path = root / CLUSTER_DOCUMENT
     with contextlib.suppress(FileExistsError):
         file_io.create_whole(root, path, marker_document(marker))
-    file_io.sync_directory(root)  # another broker may have created it, and not made its name durable yet
+    file_io.sync_directory(root)  # another broker may have created it without a durable name yet
     found = read_marker(root)
     if found is None:
-        raise FileNotFoundError(errno.ENOENT, "the marker vanished as soon as it was created", str(path))
+        raise FileNotFoundError(errno.ENOENT, "the marker is missing right after its creation", str(path))
     return found
 
 
@@ -84,16 +86,17 @@ def replace_marker(root: Path, marker: StorageMarker) -> None:
     """Replace the marker of the same cluster, durably.
 
     Raises:
-        StorageFailed: If there is none, or that of another cluster.
-        OSError: If the file system refuses.
-        Corrupt, Unsupported: If there is one that is unreadable.
+        StorageFailed: If there is none, or it is of another cluster.
+        OSError: If the file system reports an error.
+        Corrupt: If the existing marker is damaged.
+        Unsupported: If the existing marker is of a newer version.
     """
     found = read_marker(root)
     if found is None:
         raise marker_missing(str(root), marker.cluster_id)
     if found.cluster_id != marker.cluster_id:
         raise marker_foreign(str(root), marker.cluster_id, found)
-    with file_io.written_aside(root) as aside:
+    with file_io.temporary_file(root) as aside:
         aside.write_bytes(marker_document(marker))
         file_io.publish(root, (aside, root / CLUSTER_DOCUMENT))
 
@@ -102,12 +105,12 @@ class RootGuard:
     """A check that the root of a storage is that of one cluster. Blocking; any thread may call it."""
 
     def __init__(self, root: Path, cluster_id: str | None = None) -> None:
-        """Without ``cluster_id`` everything passes until :meth:`bind`."""
+        """Create a guard; without ``cluster_id`` every check passes until :meth:`bind`."""
         self._root = root
         self._path = str(root / CLUSTER_DOCUMENT)
         self._cluster_id = cluster_id
         self._verified: _Stamp | None = None
-        """Stamp of the file whose content was found to be right."""
+        """Stamp of the marker file whose content was verified."""
         self._verified_s = -math.inf
         """Monotonic time of the last check that passed."""
 
@@ -126,10 +129,10 @@ class RootGuard:
         self._cluster_id, self._verified, self._verified_s = cluster_id, None, -math.inf
 
     def verify_often(self) -> None:
-        """Verify at most once in ``VERIFY_INTERVAL_S``: for every write to a file that is open.
+        """Verify at most once in ``VERIFY_INTERVAL_S``, for writes to an open file.
 
-        The open file is on the file system that held the marker when the file was created, so its content is in the
-        storage whether or not a later check passes.
+        The open file is on the file system that held the marker at the file's creation. So its content is in the
+        storage even if a later check fails.
         """
         if time.monotonic() - self._verified_s >= VERIFY_INTERVAL_S:  # noqa: TID251 - in threads, on a real disk
             self.verify()
@@ -140,7 +143,7 @@ class RootGuard:
             return
         self._verified_s = -math.inf
         try:
-            found = os.stat(self._path)  # noqa: PTH116 - once a written batch: half the time of a Path's
+            found = os.stat(self._path)  # noqa: PTH116 - once per written batch: half the time of Path.stat
             stamp = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
             if stamp == self._verified:
                 self._verified_s = time.monotonic()  # noqa: TID251 - see verify_often
@@ -150,7 +153,7 @@ class RootGuard:
             marker = None
         except OSError as error:
             raise StorageFailed(
-                f"cannot read {self._path}: {error.strerror or error}; mend the storage, and brokers resume"
+                f"cannot read {self._path}: {error.strerror or error}; repair the storage, and brokers resume"
             ) from error
         except SeaweedMQError as error:
             raise StorageFailed(f"{self._path} is unreadable ({error}): restore it") from error
@@ -166,7 +169,7 @@ class RootGuard:
 
 @contextlib.contextmanager
 def guarded(guard: RootGuard) -> Iterator[None]:
-    """Require the marker before and after a block of calls, also where one of them misses a file.
+    """Require the marker before and after a block of calls, even if one of them misses a file.
 
     Raises:
         StorageFailed: If the root does not hold the marker.

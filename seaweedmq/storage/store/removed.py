@@ -1,9 +1,8 @@
-"""Records of what retention removed, as empty files of a mounted directory.
+"""Records of the offsets below which retention removed records, as empty files of a mounted directory.
 
-Each record is a file of its own, so two brokers that both take themselves for the maintainer of a topic lose nothing:
-the highest offset of a segment holds. The record before it stays, because a listing may miss a name that changes
-meanwhile. The one before that is renamed to the next, which needs neither an inode nor space: retention has to work on
-a full disk.
+Each record is a separate file, so two brokers that both act as the maintainer of a topic lose nothing: the highest
+offset of a segment is valid. The previous record stays, because a listing may miss a name that changes meanwhile. The
+record before it is renamed to the next one, which needs neither an inode nor space: retention must work on a full disk.
 """
 
 import contextlib
@@ -20,10 +19,15 @@ from seaweedmq.storage.store import file_io
 def record_removed(root: Path, topic: TopicName, uid: int, removed: Mapping[int, int], *, beside: str = "") -> None:
     """Record durably the offset below which the records of each segment are removed.
 
-    ``beside``: see ``file_io.make_directories``.
+    Args:
+        root: Root of the storage.
+        topic: Topic of the segments.
+        uid: Uid of the topic.
+        removed: Segment -> offset.
+        beside: File that must exist in the root: see ``file_io.make_directories``.
 
     Raises:
-        OSError: If the directory refuses.
+        OSError: If the file system reports an error.
     """
     known: dict[int, list[tuple[int, Path]]] = {}
     for mark, path in _marks(root, topic):
@@ -37,13 +41,13 @@ def record_removed(root: Path, topic: TopicName, uid: int, removed: Mapping[int,
         raised = directory / RemovedMark(segment, offset, uid).file_name
         lower = [path for _, path in sorted(known.get(segment, ()))]
         _put(raised, lower[0] if len(lower) > 1 else None)
-        for path in lower[1:-1]:  # of two brokers
+        for path in lower[1:-1]:  # records of a second broker
             path.unlink(missing_ok=True)
     file_io.sync_directories(root, directory)
 
 
 def _put(raised: Path, oldest: Path | None) -> None:
-    """Rename the oldest record of a segment to the raised one; create that if there is none."""
+    """Rename the oldest record of a segment to the raised one, or create the latter."""
     with contextlib.suppress(FileNotFoundError):  # another broker was faster
         if oldest is not None:
             oldest.rename(raised)
@@ -55,7 +59,7 @@ def scan_removed(root: Path, topic: TopicName, uid: int) -> dict[int, int]:
     """Return the highest recorded offset of each segment of the topic with this uid.
 
     Raises:
-        OSError: If the directory refuses.
+        OSError: If the folder is unreadable.
     """
     removed: dict[int, int] = {}
     for mark, _ in _marks(root, topic):
@@ -65,7 +69,7 @@ def scan_removed(root: Path, topic: TopicName, uid: int) -> dict[int, int]:
 
 
 def sweep_removed(root: Path, topic: TopicName, pruned: IdRanges) -> None:
-    """Delete the records of pruned segments, which no reader finds any longer."""
+    """Delete the records of pruned segments, which readers no longer use."""
     for mark, path in _marks(root, topic) if pruned else ():
         if mark.segment in pruned:
             path.unlink(missing_ok=True)

@@ -1,3 +1,4 @@
-"""Parquet: written from log files in a process of its own, and read back as frames. Imports ``storage.store`` and
-``storage.logs``.
+"""Parquet tables: written from log files in a separate process, and read back as frames.
+
+This package imports ``storage.store`` and ``storage.logs``.
 """

@@ -1,15 +1,15 @@
-"""Many small tables become one: streamed from one into the other in bounded memory, then put in their place. Blocking.
+"""Merge of small tables into one that replaces them, streamed in bounded memory. Blocking.
 
-A table that holds deleted and living records is rewritten in the same steps, without the deleted ones: a merge of one
-table, from the low watermark on. Until the original goes, the new table lies within it, and is the younger one.
+A table with deleted and live records is rewritten by the same steps: a merge of one table, from the low watermark.
+Until the original is deleted, the offsets of the new table are within it, and its date is later.
 
-The three steps of a merge may be killed anywhere, and each can be done again:
+A process may be killed in any of the three steps of a merge, and each step can be repeated:
 
-1. ``merge_tables`` writes the new table aside, on any machine. A file that is left over is swept a day later.
-2. ``publish_merge`` gives it its name under a claim (``files``), beside those it replaces. From here on readers that
-   know how choose it: it reaches further. Records lie in two tables, and both say the same.
-3. ``remove_doubled`` takes away the names of the tables all of whose records another one has. Those who have begun with
-   them go on by the second name. What is left over is found by the names alone: by the next compaction, and by brokers.
+1. ``merge_tables`` writes the new table to a temporary file, on any machine. A leftover file is swept a day later.
+2. ``publish_merge`` gives it its name under a claim (``files``), beside the tables that it replaces. From then on,
+   readers that handle overlaps choose it, since it reaches further. Both copies of a record are identical.
+3. ``remove_superseded`` removes the names of tables whose records another table has. Running queries continue by the
+   retained links. The next compaction, and brokers, find leftover tables by their names.
 """
 
 import contextlib
@@ -23,28 +23,31 @@ from typing import IO, Final
 import pyarrow as pa
 
 from seaweedmq.codec.paths import kept_path, table_dir, table_path
-from seaweedmq.core.files.compaction import Merge, containing, doubled, merges
+from seaweedmq.core.files.compaction import TableMerge, containing, merges, superseded
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.directory import scan_tables
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.faults import failing, storage_failed
 from seaweedmq.storage.store.file_handles import open_input
-from seaweedmq.storage.store.kept import keep_table
+from seaweedmq.storage.store.retained_tables import retain_table
 from seaweedmq.storage.tables.files import DirectoryTarget
 from seaweedmq.storage.tables.format import TableFile
 from seaweedmq.storage.tables.opener import open_table, schema_of
 from seaweedmq.storage.tables.rows import Open, table_rows
 
 ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
-"""Uncompressed: as brokers make them."""
+"""Uncompressed size of a row group, the default of brokers."""
 
 
 def kind_of(root: Path, topic: Topic, table: SegmentFile) -> object:
-    """What ``core.files.compaction.merges`` wants to know of a table: plain, or of the topic's schema."""
+    """Return whether a table is plain or of the topic's schema, for ``core.files.compaction.merges``.
+
+    It is ``NotImplemented`` if the table is unreadable.
+    """
     if topic.schema is None:
-        return "plain"  # a foreign one is found when it is read
+        return "plain"  # reading it detects a foreign table
     try:
         with contextlib.closing(open_input(root, table)) as source, open_table(source, table, topic) as opened:
             return "plain" if schema_of(opened, topic) is None else "typed"
@@ -52,14 +55,15 @@ def kind_of(root: Path, topic: Topic, table: SegmentFile) -> object:
         return NotImplemented
 
 
-def merge_tables(root: Path, topic: Topic, merge: Merge, *, row_group_bytes: int = ROW_GROUP_BYTES) -> str:
-    """Write the rows of the tables into one, durable but without its name; return the path of that file below ``root``.
+def merge_tables(root: Path, topic: Topic, merge: TableMerge, *, row_group_bytes: int = ROW_GROUP_BYTES) -> str:
+    """Write the rows of the tables to a durable temporary file, and return its path below ``root``.
 
-    Memory: two row groups and the encoded columns of one.
+    The memory is two row groups and the encoded columns of one.
 
     Raises:
-        Corrupt: a table is damaged, foreign, or not of the offsets that its name says; the message names it.
-        NotFound: a table is gone: another process merged it, or retention removed it. StorageFailed.
+        Corrupt: If a table is damaged, foreign, or does not match its name; the message names it.
+        NotFound: If a table was deleted, by another merge or retention.
+        StorageFailed: If the storage fails.
     """
     first = merge.tables[0]
     target = DirectoryTarget(root, first.topic, first.segment)
@@ -78,23 +82,24 @@ def merge_tables(root: Path, topic: Topic, merge: Merge, *, row_group_bytes: int
     return str(Path(sink.name).relative_to(root))
 
 
-def publish_merge(root: Path, merge: Merge, made: str) -> SegmentFile:
-    """Put what ``merge_tables`` made in the place of the tables, which go; the table that counts now.
+def publish_merge(root: Path, merge: TableMerge, made: str) -> SegmentFile:
+    """Replace the tables by the file of ``merge_tables``, and return the new table.
 
     Raises:
-        Unavailable: another process merged some of them, or is at it; nothing was changed, and what was made is gone.
-        StorageFailed: the directory refused.
+        NotFound: If the file was deleted.
+        Unavailable: If another process merged or merges some of the tables; nothing changed and the file is deleted.
+        StorageFailed: If the storage fails.
     """
     first = merge.tables[0]
     path = root / made
     if not path.exists():
-        raise NotFound(f"{path} is gone: the topic was deleted, or it took more than a day; plan again")
-    try:
+        raise NotFound(f"{path} is missing, the topic was deleted or the merge took more than a day: plan again")
+    with failing("publish a table in", path.parent):
         target = DirectoryTarget(root, first.topic, first.segment)
         try:
-            # Retention goes by the age of a table, and this one is as old as the youngest of its records. It gets its
-            # date before its name: others tell by it which of two tables replaces the other. Not earlier, since a file
-            # that old without its name would be taken for one that was left behind.
+            # Retention uses the age of a table, and this one is as old as its newest record. It gets its date before
+            # its name: by the date other processes decide which of two tables replaces the other. It gets it not
+            # earlier, since a sweep would delete a temporary file of that age.
             os.utime(path, ns=(merge.modified_us * 1_000, merge.modified_us * 1_000))
             _check_date(path, merge)
             table = target.publish_file(path, merge.base_offset, merge.end_offset, merge.tables)
@@ -102,19 +107,17 @@ def publish_merge(root: Path, merge: Merge, made: str) -> SegmentFile:
             path.unlink(missing_ok=True)
             raise
         _unlink(root, merge.tables)
-    except OSError as e:
-        raise storage_failed("publish a table in", str(path.parent), e) from e
     return table
 
 
-def _check_date(path: Path, merge: Merge) -> None:
-    """Refuse a rewritten table that the file system does not date later than its original: others would delete it.
+def _check_date(path: Path, merge: TableMerge) -> None:
+    """Check that a rewritten table is dated later than its original: otherwise other processes would delete it.
 
     Raises:
-        StorageFailed: the file system does not keep the date.
+        StorageFailed: If the file system does not store the date.
     """
     if merge.leaves_out and path.stat().st_mtime_ns // 1_000 <= merge.tables[-1].modified_us:
-        raise StorageFailed(f"{path}: the file system does not keep times to the second: {merge} is not rewritten")
+        raise StorageFailed(f"{path}: {merge} is not rewritten: the file system does not store times to the second")
 
 
 def compact_tables(
@@ -124,15 +127,13 @@ def compact_tables(
     row_group_bytes: int = ROW_GROUP_BYTES,
     low_watermark: int = 0,
 ) -> list[SegmentFile]:
-    """Make one table of some of a segment that follow one another, or one of each stretch of a kind; what was made.
+    """Merge consecutive tables of a segment, one table per kind in a row, and return the new tables.
 
-    With a low watermark it is one table, without the records below.
-
-    Raises:
-        Corrupt, NotFound, Unavailable, StorageFailed: as ``merge_tables`` and ``publish_merge``.
+    With a low watermark, the result is one table without the records below it. The errors are those of ``merge_tables``
+    and ``publish_merge``.
     """
     if low_watermark:
-        rewrite = Merge(tables=tuple(tables), low_watermark=low_watermark)
+        rewrite = TableMerge(tables=tuple(tables), low_watermark=low_watermark)
         _check_name(root, rewrite)
         return [publish_merge(root, rewrite, merge_tables(root, topic, rewrite, row_group_bytes=row_group_bytes))]
     whole_bytes = 2 * sum(table.size_bytes for table in tables) + 2
@@ -142,12 +143,13 @@ def compact_tables(
     ]
 
 
-def _check_name(root: Path, rewrite: Merge) -> None:
-    """Refuse a rewrite under the name of a table that was deleted within ``table_grace_s``: a process that is about to
-    delete that one would delete the new one.
+def _check_name(root: Path, rewrite: TableMerge) -> None:
+    """Check that no table of the rewrite's name was deleted within ``table_grace_s``.
+
+    Otherwise a process that is about to delete that table would delete the new one.
 
     Raises:
-        Unavailable: there was a table of this name.
+        Unavailable: If there was such a table.
     """
     first = rewrite.tables[0]
     name = kept_path(table_path(first.topic, first.segment, rewrite.base_offset, rewrite.end_offset))
@@ -155,22 +157,21 @@ def _check_name(root: Path, rewrite: Merge) -> None:
         raise Unavailable(f"{name} is left of a table of the same name: {rewrite} is rewritten once it is swept")
 
 
-def remove_doubled(root: Path, topic: Topic, segment: int) -> tuple[list[SegmentFile], list[Corrupt]]:
-    """Take away what a merge that was killed did not come to remove: tables all of whose records another one has, once
-    that one has been found sound as far as its footer tells.
+def remove_superseded(root: Path, topic: Topic, segment: int) -> tuple[list[SegmentFile], list[Corrupt]]:
+    """Remove superseded tables that a killed merge left, if the footer of the table that replaces them is sound.
 
     Returns:
-        What was removed, and why other things were not.
+        The removed tables, and the errors of unsound replacements.
 
     Raises:
-        StorageFailed: the directory refused.
+        StorageFailed: If the storage fails.
     """
     removed: list[SegmentFile] = []
     refused: list[Corrupt] = []
     try:
         tables = scan_tables(root, topic.name, [segment])
         sound: dict[str, bool] = {}
-        for table in doubled(tables):
+        for table in superseded(tables):
             whole = containing(table, [t for t in tables if t.path not in {r.path for r in removed}])
             if whole is None:
                 continue
@@ -186,7 +187,7 @@ def remove_doubled(root: Path, topic: Topic, segment: int) -> tuple[list[Segment
             if sound[whole.path]:
                 removed.append(table)
         if removed:
-            file_io.sync_directory(root / table_dir(topic.name))  # who gave the other one its name may have been killed
+            file_io.sync_directory(root / table_dir(topic.name))  # the process that named the replacement may be dead
             _unlink(root, removed)
     except OSError as e:
         raise storage_failed("remove tables of", str(root / table_dir(topic.name)), e) from e
@@ -194,22 +195,23 @@ def remove_doubled(root: Path, topic: Topic, segment: int) -> tuple[list[Segment
 
 
 def check_table(root: Path, topic: Topic, table: SegmentFile) -> None:
-    """Raise Corrupt unless the table's footer is sound and says what its name does."""
+    """Raise Corrupt unless the table's footer is sound and matches its name."""
     with contextlib.closing(open_input(root, table)) as source, open_table(source, table, topic):
         pass
 
 
 def _unlink(root: Path, tables: Iterable[SegmentFile]) -> None:
-    """Take away first names. A table that was made before there were second ones gets it now."""
+    """Remove the names of tables; a table without a retained link gets one first."""
     for table in tables:
-        with contextlib.suppress(NotFound):  # another process was faster
-            keep_table(root, table.path)
+        with contextlib.suppress(NotFound):  # another process removed it
+            retain_table(root, table.path)
         (root / table.path).unlink(missing_ok=True)
 
 
-def write_merge(sink: IO[bytes], topic: Topic, merge: Merge, open_file: Open, row_group_bytes: int) -> None:
-    """Write all rows of the tables, and the footer. A row group is encoded in a thread while the next one is decoded
-    here. Raises as ``merge_tables``.
+def write_merge(sink: IO[bytes], topic: Topic, merge: TableMerge, open_file: Open, row_group_bytes: int) -> None:
+    """Write all rows of the tables, and the footer; the errors are those of ``merge_tables``.
+
+    A thread encodes a row group while this one decodes the next.
     """
     batches = (row for table in merge.tables for row in table_rows(open_file, topic, table))
     waiting: list[pa.RecordBatch] = []
@@ -224,7 +226,7 @@ def write_merge(sink: IO[bytes], topic: Topic, merge: Merge, open_file: Open, ro
                 if file is None:
                     file, schema = TableFile(sink, topic, found), found
                 elif found is not schema and found != schema:
-                    raise Corrupt(f"{merge}: tables with the topic's columns and plain ones can not be merged")
+                    raise Corrupt(f"{merge}: tables with the topic's columns and plain ones cannot be merged")
                 skipped = min(left_out, batch.num_rows)
                 left_out -= skipped
                 batch = batch.slice(skipped)
@@ -241,7 +243,9 @@ def write_merge(sink: IO[bytes], topic: Topic, merge: Merge, open_file: Open, ro
             if encoding is not None:
                 encoding.result()
             if file is None or rows != merge.end_offset - merge.base_offset:
-                raise Corrupt(f"{merge}: its tables have {rows} rows: they are not what their names say")
+                raise Corrupt(
+                    f"{merge}: its tables have {rows} rows, which does not match their names: restore them from a copy"
+                )
             if waiting:
                 file.write(_table(waiting, file.schema))
             file.close()
@@ -255,7 +259,7 @@ def write_merge(sink: IO[bytes], topic: Topic, merge: Merge, open_file: Open, ro
 
 def _table(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     columns = [
-        column if column.type == field.type else column.cast(field.type)  # seconds, which Parquet has not
+        column if column.type == field.type else column.cast(field.type)  # seconds, which Parquet lacks
         for column, field in zip(pa.Table.from_batches(batches).columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)

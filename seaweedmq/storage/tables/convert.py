@@ -1,7 +1,9 @@
-"""From log files to Parquet: frame by frame, in bounded memory, blocking. Runs in a child process (``worker``).
+"""Conversion of log files to Parquet, frame by frame in bounded memory.
 
-The records of a segment are the union of its log files; what a table holds already is left out, so that any set of
-logs can be given, again and again, and no record is ever in two tables.
+Blocking; it runs in a child process (``worker``).
+
+The records of a segment are the union of its log files. Records that a table already holds are skipped, so any set of
+logs can be converted repeatedly, and no record is ever in two tables.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,51 +18,53 @@ from seaweedmq.core.files.cover import covered_up_to, uncovered
 from seaweedmq.core.files.retention import log_end_bound
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_scan import LogFrame, LogScanner, check_joins
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.faults import failing
 from seaweedmq.storage.tables.format import TableWriter
 
 TABLE_BYTES_MAX = 128 * 1024 * 1024
-"""Logs that follow one another share a table until their sizes add up to more: fewer, larger files read faster."""
+"""Limit of the total size of consecutive logs that share a table, in bytes: fewer, larger files read faster."""
 
 Read = Callable[[SegmentFile, int, int], Frames]
-"""File, position, length -> bytes, fewer at the end of the file."""
+"""Function (file, position, length) that returns the bytes; fewer only at the end of the file."""
 
 
 class TableTarget(Protocol):
-    """Where finished tables appear, whole or not at all."""
+    """A target that publishes finished tables atomically."""
 
     def create(self) -> IO[bytes]:
-        """A new, empty sink, open for reading and writing."""
+        """Create an empty sink, open for reading and writing."""
 
     def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
-        """Give a written sink its name."""
+        """Publish a written sink as the table of offsets ``[base, end)``."""
 
-    def discard(self, sink: IO[bytes]) -> None: ...
+    def discard(self, sink: IO[bytes]) -> None:
+        """Delete an unpublished sink."""
+        ...
 
 
-class Rows(NamedTuple):
-    """Records ``[start, end)`` of a frame of a log: not yet in a table, and below the end offset asked for."""
+class PendingRows(NamedTuple):
+    """Records ``[start, end)`` of a log's frame that no table holds and that are below the job's end offset."""
 
     frame: Frame
     log: SegmentFile
     position: int
-    """Of the frame in the log, bytes."""
+    """Position of the frame in the log, in bytes."""
     start: int
     end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to convert. ``listed`` are all files of the segment: they show what is there and what is missing."""
+    """A conversion of log files; ``listed`` has all files of the segment, to find existing and missing records."""
 
     topic: Topic
     logs: Sequence[SegmentFile]
     listed: Sequence[SegmentFile]
     end_offset: int | None
-    """Exclusive; None: everything."""
+    """Offset after the last one to convert; None: all records."""
     row_group_bytes: int
 
 
@@ -68,8 +72,10 @@ def convert_logs(job: Job, read: Read, target: TableTarget) -> list[SegmentFile]
     """Write tables for the logs' records that are in none; return all tables that hold records of the logs.
 
     Raises:
-        Corrupt: damage in a log that is not a torn tail, or records missing; the message names file and position.
-            The log is left alone and the table it would have gone into is not made.
+        Corrupt: If a log has damage other than a torn tail, or records are missing; the message names file and
+            position.
+            The log is unchanged, and no table is made of it.
+        StorageFailed: If a log cannot be read.
     """
     tables = [f for f in job.listed if f.kind is FileKind.TABLE]
     made: list[SegmentFile] = []
@@ -95,9 +101,9 @@ def convert_logs(job: Job, read: Read, target: TableTarget) -> list[SegmentFile]
 
 
 class _Run:
-    """One table being written: records without gap, of one schema version, of one or more logs."""
+    """A table being written: records without gap, of one schema version, from one or more logs."""
 
-    def __init__(self, job: Job, target: TableTarget, schema: pa.Schema | None, first: Rows) -> None:
+    def __init__(self, job: Job, target: TableTarget, schema: pa.Schema | None, first: PendingRows) -> None:
         self._schema = schema
         self._version = first.frame.header.schema_version
         self._log = first.log
@@ -110,12 +116,14 @@ class _Run:
             target.discard(self._sink)
             raise
 
-    def takes(self, rows: Rows) -> bool:
+    def takes(self, rows: PendingRows) -> bool:
+        """Whether the rows may follow in the same table."""
         if rows.start != self._end or rows.frame.header.schema_version != self._version:
             return False
         return rows.log is self._log or self._log_bytes + rows.log.size_bytes <= TABLE_BYTES_MAX
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: PendingRows) -> None:
+        """Add rows to the table."""
         header = rows.frame.header
         if rows.log is not self._log:
             self._log = rows.log
@@ -129,6 +137,7 @@ class _Run:
         self._end = rows.end
 
     def finish(self, target: TableTarget) -> SegmentFile:
+        """Publish the table."""
         try:
             self._writer.close()
             return target.publish(self._sink, self._base, self._end)
@@ -137,19 +146,20 @@ class _Run:
             raise
 
     def discard(self, target: TableTarget) -> None:
+        """Delete the unfinished table."""
         self._writer.abandon()
         target.discard(self._sink)
 
 
-def _rows(job: Job, tables: Sequence[SegmentFile], read: Read, touched: list[tuple[int, int]]) -> Iterator[Rows]:
-    """What no table holds, by offset, each record once. Notes in ``touched`` which offsets each log holds."""
+def _rows(job: Job, tables: Sequence[SegmentFile], read: Read, touched: list[tuple[int, int]]) -> Iterator[PendingRows]:
+    """Yield records that no table holds, ordered by offset, each once; add the offsets of each log to ``touched``."""
     position = 0
     damage: tuple[int, Corrupt] | None = None
-    """Offset where a log could not be read on, and why: an error unless another log gets further."""
+    """Offset at which a log became unreadable, and the error, raised unless another log reaches further."""
     scanned: list[SegmentFile] = []
     for log in sorted(job.logs, key=lambda f: (f.base_offset, f.writer)):
         if job.end_offset is not None and log.base_offset >= job.end_offset:
-            break  # what a late writer left is nobody's
+            break  # records of a late writer are not part of the segment
         if damage is not None and log.base_offset > covered_up_to(tables, position):
             raise damage[1]
         position = max(position, log.base_offset)
@@ -160,7 +170,7 @@ def _rows(job: Job, tables: Sequence[SegmentFile], read: Read, touched: list[tup
                 check_joins(log, found, position)
                 end = header.end_offset if job.end_offset is None else min(header.end_offset, job.end_offset)
                 for start, stop in uncovered(tables, max(header.base_offset, position), end):
-                    yield Rows(found.frame, log, found.position, start, stop)
+                    yield PendingRows(found.frame, log, found.position, start, stop)
                 position = max(position, header.end_offset)
         except Corrupt as e:
             if scanner.next_offset >= position:
@@ -181,10 +191,8 @@ def _rows(job: Job, tables: Sequence[SegmentFile], read: Read, touched: list[tup
 
 def _frames(scanner: LogScanner, log: SegmentFile, read: Read, end_offset: int | None) -> Iterator[LogFrame]:
     while (wanted := scanner.wants()) is not None:
-        try:
+        with failing("read", log.path):
             data = read(log, *wanted)
-        except OSError as e:
-            raise storage_failed("read", log.path, e) from e
         yield from scanner.feed(data).frames
         if end_offset is not None and scanner.next_offset >= end_offset:
             scanner.stop()
@@ -193,7 +201,7 @@ def _frames(scanner: LogScanner, log: SegmentFile, read: Read, end_offset: int |
 def _check_complete(
     job: Job, tables: Sequence[SegmentFile], scanned: Sequence[SegmentFile], scanner: LogScanner, position: int
 ) -> None:
-    """Raise if the log just scanned ends before the next one begins, or the segment ends, and nothing has the rest."""
+    """Raise Corrupt if records are missing between the scanned log and the next log or the end of the segment."""
     log = scanned[-1]
     logs = [f for f in job.listed if f.kind is FileKind.LOG]
     due = min((f.base_offset for f in logs if f.base_offset > log.base_offset), default=job.end_offset)
@@ -205,7 +213,7 @@ def _check_complete(
     for other in logs:
         bound = log_end_bound(other, logs)
         if other.path not in done and other.base_offset <= position and (bound is None or bound > position):
-            return  # another writer's file, still to come or not ours to read now, may have the rest
+            return  # another writer's file may have the rest
     raise Corrupt(
         f"{log.path} ends with offset {scanner.next_offset}, but records up to {due} were stored"
         f"{'' if scanner.torn is None else f' ({scanner.torn})'}: it was damaged or cut, restore it from a copy"

@@ -1,4 +1,4 @@
-"""``ports.TableConverter`` for files: the parent of the child process that converts."""
+"""``ports.TableConverter`` for files, which runs conversions in a child process."""
 
 import asyncio
 import contextlib
@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from seaweedmq.core.clock_doubt import WallWatch, doubt_s
-from seaweedmq.core.files.counting import TABLE_GRACE_S
+from seaweedmq.core.files.live_tables import TABLE_GRACE_S
 from seaweedmq.errors import DeadlineExceeded, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.process.boot_clock import boot_s
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 from seaweedmq.storage.tables.protocol import (
     Answer,
@@ -29,19 +29,22 @@ from seaweedmq.storage.tables.protocol import (
 log = logging.getLogger(__name__)
 
 IDLE_S = 30.0
-"""The child holds some 70 MB: it is ended when there was nothing to convert for this long."""
+"""Seconds without a request after which the child is ended: it holds some 70 MB."""
 CONVERT_TIMEOUT_S = 600.0
-"""128 MiB take under a second; a hung file system must not hold up every other topic for ever."""
+"""Deadline of a request in seconds, so that a hung file system does not block other topics; 128 MiB take under 1 s."""
 EXIT_TIMEOUT_S = 5.0
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 ATTEMPTS = 3
 WARNED_MAX = 1_000
 ROW_GROUP_BYTES = 16 * 1024 * 1024
-"""Uncompressed; ``BrokerConfig.table_row_group_bytes`` says otherwise."""
+"""Default of the uncompressed size of a row group; see ``BrokerConfig.table_row_group_bytes``."""
 
 
 class ProcessTableConverter:
-    """Converts in a child process, one request at a time; starts it when needed or dead, ends it when idle."""
+    """A converter in a child process, one request at a time.
+
+    The child is started if needed, restarted after its death, and ended when idle.
+    """
 
     def __init__(
         self,
@@ -54,37 +57,49 @@ class ProcessTableConverter:
         idle_s: float = IDLE_S,
         timeout_s: float = CONVERT_TIMEOUT_S,
     ) -> None:
-        """``cluster_id`` returns the id of the cluster whose marker the root has to hold; None to require none."""
+        """Create a converter without a child.
+
+        Args:
+            root: Root of the storage.
+            rng: Source of the jitter between attempts.
+            cluster_id: Returns the id of the cluster whose marker the root must hold; None: no marker is required.
+            row_group_bytes: Uncompressed size of a row group.
+            table_grace_s: Seconds for which deleted tables and old versions stay readable.
+            idle_s: Seconds without a request after which the child is ended.
+            timeout_s: Deadline of a request in seconds.
+        """
         self._root = root
         self._cluster_id = cluster_id
         self._row_group_bytes = row_group_bytes
         self._table_grace_s = table_grace_s
         self._idle_s = idle_s
         self.timeout_s = timeout_s
-        """Of one request."""
+        """Deadline of a request in seconds."""
         self._rng = rng
         self._watch = WallWatch()
-        """Watch of this process: the child ends when it is idle, and would start a new one each time."""
+        """Clock watch of this process, since the child ends when idle and would restart its own."""
         self._confirmed_us()
         self._turn = asyncio.Lock()
         self._child: Process | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._warned: dict[TopicName, str] = {}
-        """What was said last of a topic's Delta log that is not in line."""
+        """Last warning on each topic whose Delta log is out of date."""
 
     @property
     def pid(self) -> int | None:
-        """Of the child, if there is one."""
+        """Process id of the child; None if there is none."""
         return None if self._child is None else self._child.pid
 
     async def convert(self, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None) -> list[SegmentFile]:
-        """As the port says.
+        """Convert logs of one segment to tables, and return all tables that hold records of the logs.
 
         Raises:
-            Corrupt, NotFound, StorageFailed: as ``convert.convert_logs``.
-            Unavailable: the child died, three times.
-            DeadlineExceeded: it did not answer.
+            Corrupt: If a log has damage other than a torn tail, or records are missing.
+            NotFound: If a log was deleted.
+            StorageFailed: If the storage fails.
+            Unavailable: If another process converts the segment, or the child died three times.
+            DeadlineExceeded: If the child did not reply in time.
         """
         return await self._tables(
             topic,
@@ -103,12 +118,14 @@ class ProcessTableConverter:
     async def compact(
         self, topic: Topic, tables: Sequence[SegmentFile], *, low_watermark: int = 0
     ) -> list[SegmentFile]:
-        """As the port says.
+        """Merge consecutive tables of one segment, without the records below the low watermark; return the new tables.
 
         Raises:
-            Corrupt, NotFound, StorageFailed: as ``compact.compact_tables``.
-            Unavailable: another process is at it, or the child died, three times.
-            DeadlineExceeded: it did not answer.
+            Corrupt: If a table is damaged or foreign.
+            NotFound: If a table was deleted.
+            StorageFailed: If the storage fails.
+            Unavailable: If another process merges the tables, or the child died three times.
+            DeadlineExceeded: If the child did not reply in time.
         """
         return await self._tables(
             topic,
@@ -125,10 +142,11 @@ class ProcessTableConverter:
         )
 
     async def reconcile(self, topic: Topic) -> bool:
-        """As the port says.
+        """Update the topic's Delta log from its tables; return whether it is up to date.
 
         Raises:
-            Unavailable, DeadlineExceeded: as ``convert``.
+            Unavailable: If the child died three times.
+            DeadlineExceeded: If the child did not reply in time.
         """
         answer = await self._answer(
             encode_reconciliation(
@@ -143,7 +161,7 @@ class ProcessTableConverter:
         return answer.warning is None
 
     def _confirmed_us(self) -> int:
-        """Return the time that it is at least, for what is kept for ``table_grace_s``."""
+        """Return a lower bound of the current time, for entries that expire after ``table_grace_s``; microseconds."""
         steady_s = boot_s()
         self._watch.note(time.time_ns() // 1_000, steady_s)  # noqa: TID251 - beside a real process, on a real disk
         return self._watch.confirmed_us(steady_s, doubt_s(self._table_grace_s))
@@ -154,14 +172,14 @@ class ProcessTableConverter:
         return answer.tables
 
     def _warn(self, name: TopicName, warning: str | None) -> None:
-        """Once for each reason: a log that is damaged stays so until somebody rebuilds it."""
+        """Log a warning once per reason: a damaged log stays damaged until it is rebuilt manually."""
         if warning is None:
             self._warned.pop(name, None)
         elif self._warned.get(name) != warning:
             if len(self._warned) >= WARNED_MAX:
                 self._warned.clear()
             self._warned[name] = warning
-            log.warning("%s: the Delta log is not in line with the tables: %s", name, warning)
+            log.warning("Delta log out of date: %s: %s; retrying", name, warning)
 
     async def _answer(self, request: bytes) -> Answer:
         async with self._turn:
@@ -172,7 +190,7 @@ class ProcessTableConverter:
             return decode_answer(line)
 
     async def close(self) -> None:
-        """End the child; a conversion that runs is broken off and leaves nothing but a temporary file."""
+        """End the child; a running conversion is aborted and leaves only a temporary file."""
         self._stop_idle_timer()
         child, self._child = self._child, None
         if child is not None:
@@ -181,7 +199,10 @@ class ProcessTableConverter:
             await asyncio.wait(self._ending)
 
     async def _ask(self, request: bytes) -> bytes:
-        """One request to the child and its answer. Leaves no child whose next answer would be to this request."""
+        """Send one request to the child and return its reply.
+
+        Without a reply the child is ended, since its next line would reply to this request.
+        """
         if self._child is None or self._child.returncode is not None:
             self._child = await _start()
         child = self._child
@@ -190,7 +211,7 @@ class ProcessTableConverter:
         answered = False
         try:
             async with asyncio.timeout(self.timeout_s):
-                if child.stdin.is_closing():  # uvloop takes a write to it for a bug of ours
+                if child.stdin.is_closing():  # uvloop reports a write to it as a bug of the caller
                     raise BrokenPipeError("it has closed its side, and its exit is not known yet")
                 child.stdin.write(request)
                 await child.stdin.drain()
@@ -198,20 +219,20 @@ class ProcessTableConverter:
             answered = line.endswith(b"\n")
         except TimeoutError:
             raise DeadlineExceeded(
-                f"the table worker did not answer within {self.timeout_s:.0f} s: the storage may hang; the files are "
-                "kept and tried again"
+                f"the table worker did not reply within {self.timeout_s:.0f} s, the log files are kept: check whether "
+                "the storage hangs; retrying"
             ) from None
         except OSError as e:
-            raise Unavailable(f"the table worker {child.pid} can not be reached ({e}): it is started again") from e
+            raise Unavailable(f"the table worker {child.pid} is unreachable ({e}): restarting it") from e
         finally:
             if not answered and self._child is child:
                 self._child = None
-                # After EOF it is ending already, and its own exit status tells why.
+                # After EOF it is ending, and its exit status shows the cause.
                 await _end(child, now=not child.stdout.at_eof())
         if not answered:
             raise Unavailable(
-                f"the table worker {child.pid} died with status {child.returncode} (its reason is on stderr; by the "
-                "kernel if memory ran out): it is started again, and the log files are kept"
+                f"the table worker {child.pid} died with status {child.returncode} (see stderr; the kernel kills it if "
+                "memory is short), the log files are kept: restarting it"
             )
         return line
 
@@ -222,7 +243,7 @@ class ProcessTableConverter:
 
     def _end_idle(self) -> None:
         if self._turn.locked():
-            return  # a request came in this very moment, and sets the timer anew
+            return  # a new request is running and resets the timer
         child, self._child = self._child, None
         if child is not None:
             task = asyncio.get_running_loop().create_task(_end(child, now=False))
@@ -234,7 +255,7 @@ async def _start() -> Process:
     """Start a child.
 
     Raises:
-        Unavailable: If the system refuses.
+        Unavailable: If the system cannot start a process.
     """
     try:
         return await asyncio.create_subprocess_exec(
@@ -253,7 +274,7 @@ async def _start() -> Process:
 
 
 async def _end(child: Process, *, now: bool) -> None:
-    """Close the child's stdin, which ends it when it waits for a request; kill it if ``now`` or if it does not end."""
+    """Close the child's stdin, which ends an idle child; kill it if ``now`` or if it does not end in time."""
     if child.stdin is not None:
         child.stdin.close()
     if not now:

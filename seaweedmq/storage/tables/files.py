@@ -1,9 +1,8 @@
-"""Conversion between files of a mounted directory. Blocking; used by the child process.
+"""Conversion between files of a mounted directory. Blocking; it runs in the child process.
 
-Tables of a segment must not overlap: plain Parquet readers would see records twice. (While a merge of tables is
-committed they do, see ``compact``.) A lock keeps two processes of one
-machine from doing the same work. Where locks do not reach other machines (NFS with ``local_lock``, several mounts),
-claims keep their tables apart: see ``_claimed``.
+Tables of a segment must not overlap, except while a merge of tables is committed (``compact``): plain Parquet readers
+would see records twice. A lock prevents two processes of one machine from doing the same work. If locks do not reach
+other machines (NFS with ``local_lock``, several mounts), claims keep their tables from overlapping: see ``_claimed``.
 """
 
 import contextlib
@@ -17,69 +16,75 @@ from types import TracebackType
 from typing import IO
 
 from seaweedmq.codec.paths import kept_path, log_dir, table_dir, table_path
-from seaweedmq.core.files.cover import refuse_overlap
+from seaweedmq.core.files.cover import check_no_overlap
 from seaweedmq.errors import NotFound, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.directory import LOCK_NAME, scan_segment, scan_tables
-from seaweedmq.storage.store.faults import storage_failed
-from seaweedmq.storage.store.kept import keep
+from seaweedmq.storage.store.faults import failing
+from seaweedmq.storage.store.retained_tables import retain
 from seaweedmq.storage.tables.convert import Job, convert_logs
 
 CLAIM_PREFIX = ".claim-"
-"""In the folder of the tables: ``.claim-<segment>-<base>-<end>-<unique>``. There, since a change of its own makes a
-client of a network file system forget what it knew of the folder, and tables are looked for next."""
+"""Prefix of claims in the folder of the tables: ``.claim-<segment>-<base>-<end>-<unique>``.
+
+A claim is in that folder because the change refreshes a network file system's cache of it before the tables are listed.
+"""
 CLAIM_AGE_S_MAX = 600.0
-"""A converter publishes within milliseconds of its claim, and is killed when it takes this long for everything."""
+"""Age in seconds at which a claim expires: a converter publishes within milliseconds of its claim, or is killed."""
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
 def convert_files(
     root: Path, topic: Topic, logs: list[SegmentFile], end_offset: int | None, row_group_bytes: int
 ) -> list[SegmentFile]:
-    """As ``convert.convert_logs``, for logs of one segment below ``root``.
+    """Convert logs of one segment below ``root`` by ``convert.convert_logs``.
 
     Raises:
-        Corrupt: as ``convert_logs``.
-        NotFound: a log was deleted meanwhile.
-        Unavailable: another process converts the segment, or just did.
-        StorageFailed: the directory refused.
+        Corrupt: If a log has damage other than a torn tail, or records are missing.
+        NotFound: If a log was deleted meanwhile.
+        Unavailable: If another process converts the segment, or has just done so.
+        StorageFailed: If the storage fails.
     """
     if not logs:
         return []
     name, segment = logs[0].topic, logs[0].segment
-    try:
-        with _alone(root, name, segment), _kept_open(root, logs[0].path) as beside, _Logs(root) as files:
-            target = DirectoryTarget(root, name, segment, beside=beside)
-            listed = scan_segment(root, name, segment)
-            job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
-            return convert_logs(job, files.read, target)
-    except OSError as e:
-        raise storage_failed("convert log files of", str(root / log_dir(name, segment)), e) from e
+    with (
+        failing("convert log files of", root / log_dir(name, segment)),
+        _alone(root, name, segment),
+        _held_open(root, logs[0].path) as beside,
+        _Logs(root) as files,
+    ):
+        target = DirectoryTarget(root, name, segment, beside=beside)
+        listed = scan_segment(root, name, segment)
+        job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
+        return convert_logs(job, files.read, target)
 
 
 @contextlib.contextmanager
 def _alone(root: Path, topic: TopicName, segment: int) -> Iterator[None]:
-    """Keep others from converting the segment: the worker of a broker that lost it may still be at it, and tables
-    must not overlap. The lock goes with the process, however that ends; its file is removed by who holds it, or with
-    the last log."""
+    """Lock a segment's conversion for the length of a block.
+
+    The worker of a broker that lost the segment may still be converting it, and tables must not overlap. The lock ends
+    with the process in any case. Its file is deleted by the holder, or with the last log.
+    """
     path = root / log_dir(topic, segment) / LOCK_NAME
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except FileNotFoundError:
-        raise NotFound(f"{path.parent} is gone: the topic was deleted, or the storage is not mounted") from None
+        raise NotFound(f"{path.parent} is missing: the topic was deleted, or the storage is not mounted") from None
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Unavailable(f"{topic}#{segment} is being converted by another process: try again later") from None
+            raise Unavailable(f"{topic}#{segment} is being converted by another process: retry later") from None
         except OSError as e:
-            # A file system without locks: claims have to do.
+            # A file system without locks: claims must suffice.
             if e.errno not in _NO_LOCKS:
                 raise
         if not _is_at(path, fd):
-            raise Unavailable(f"{topic}#{segment} was just converted by another process: try again later")
+            raise Unavailable(f"{topic}#{segment} was just converted by another process: retry later")
         try:
             yield
         finally:
@@ -90,8 +95,8 @@ def _alone(root: Path, topic: TopicName, segment: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _kept_open(root: Path, path: str) -> "Iterator[tuple[Path, int]]":
-    """A log, which stays the file that it is."""
+def _held_open(root: Path, path: str) -> "Iterator[tuple[Path, int]]":
+    """Hold a log open, to detect its replacement."""
     try:
         fd = os.open(root / path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -103,7 +108,7 @@ def _kept_open(root: Path, path: str) -> "Iterator[tuple[Path, int]]":
 
 
 def _gone(path: str | Path) -> NotFound:
-    return NotFound(f"{path} is gone: its topic was deleted, or retention removed it")
+    return NotFound(f"{path} is missing: its topic was deleted, or retention removed it")
 
 
 def _is_at(path: Path, fd: int) -> bool:
@@ -114,14 +119,20 @@ def _is_at(path: Path, fd: int) -> bool:
 
 
 class DirectoryTarget:
-    """``TableTarget`` in the table folder of a topic, for one segment."""
+    """A ``TableTarget`` in the table folder of a topic, for one segment."""
 
     def __init__(self, root: Path, topic: TopicName, segment: int, *, beside: tuple[Path, int] | None = None) -> None:
-        """``beside``: an open file of the same topic, without which there is no table. Who has none merges tables that
-        are there.
+        """Open the table folder of a topic.
+
+        Args:
+            root: Root of the storage.
+            topic: Topic of the tables.
+            segment: Segment of the tables.
+            beside: Open file of the same topic that must still exist when a table is created; None: merge existing
+                tables.
 
         Raises:
-            NotFound: the topic was deleted.
+            NotFound: If the topic was deleted.
         """
         self._root = root
         self._beside = beside
@@ -130,46 +141,57 @@ class DirectoryTarget:
         self._directory = root / table_dir(topic)
         try:
             if beside is not None:
-                self._directory.mkdir(exist_ok=True)  # never what is above it: the topic would come to life again
+                self._directory.mkdir(exist_ok=True)  # never its parents: that would recreate a deleted topic
             elif not self._directory.is_dir():
                 raise FileNotFoundError
         except FileNotFoundError:
-            raise NotFound(f"{self._directory} is gone: the topic was deleted, or the storage is not mounted") from None
+            raise NotFound(
+                f"{self._directory} is missing: the topic was deleted, or the storage is not mounted"
+            ) from None
         now_s = time.time()  # noqa: TID251 - in a process of its own, on a real disk
         file_io.remove_stale_temporaries(self._directory, now_s)
 
     def create(self) -> IO[bytes]:
+        """Create a temporary file in the table folder.
+
+        Raises:
+            NotFound: If the topic was deleted.
+        """
         sink = file_io.temporary_name(self._directory).open("x+b")
-        # A topic is deleted by moving its folder away. As long as the log is there afterwards, the new file lies in the
-        # log's own topic, not in a later one of the same name, and moves away with it. The very same log: the later
-        # topic has one of the same name, if the same broker is the first to write to it.
+        # A topic's deletion moves its folder away. If the log still exists after the creation, the new file is in the
+        # log's topic, not in a recreated one, and moves away with it. It must be the same log file: a recreated topic
+        # has a log of the same name if the same broker is the first to write to it.
         if self._beside is not None and not _is_at(*self._beside):
             self.discard(sink)
             raise _gone(self._beside[0])
         return sink
 
     def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
+        """Publish a written sink as the table of offsets ``[base, end)``; the errors are those of ``publish_file``."""
         sink.close()
         return self.publish_file(Path(sink.name), base, end)
 
     def publish_file(self, made: Path, base: int, end: int, replaced: Collection[SegmentFile] = ()) -> SegmentFile:
-        """Give a file in the folder its name; it may have been written on another machine.
+        """Publish a file of the folder as a table; it may have been written on another machine.
 
         Args:
-            replaced: the tables that it was made of, which may be there, and have to be.
+            made: File of the table.
+            base: First offset.
+            end: Offset after the last one.
+            replaced: Tables that the file was made of, which must still exist and may overlap it.
 
         Raises:
-            Unavailable: as ``_claimed`` and ``refuse_overlap``.
+            Unavailable: If another process publishes or has published some of these offsets.
         """
         path = table_path(self._topic, self._segment, base, end)
         final = self._root / path
         with self._claimed(base, end):
-            refuse_overlap(scan_tables(self._root, self._topic, [self._segment]), base, end, replaced)
-            is_kept = keep(self._root, made, path)
+            check_no_overlap(scan_tables(self._root, self._topic, [self._segment]), base, end, replaced)
+            is_kept = retain(self._root, made, path)
             try:
                 file_io.publish(self._root, (made, final))
             except BaseException:
-                if is_kept and not final.exists():  # else the second name would hold the space of a failed table
+                if is_kept and not final.exists():  # the link would keep the space of a failed table
                     (self._root / kept_path(path)).unlink(missing_ok=True)
                 raise
         stat = final.stat()
@@ -186,29 +208,29 @@ class DirectoryTarget:
         )
 
     def discard(self, sink: IO[bytes]) -> None:
-        """Remove a file of :meth:`create`, also on a full disk."""
+        """Delete a file of :meth:`create`, even on a full disk."""
         Path(sink.name).unlink(missing_ok=True)  # first: closing flushes, which fails for lack of space
         with contextlib.suppress(OSError):
             sink.close()
 
     @contextlib.contextmanager
     def _claimed(self, base: int, end: int) -> Iterator[None]:
-        """Be the only one, on any machine, that publishes a table of any of these offsets.
+        """Exclude other processes on any machine from publishing these offsets.
 
-        Everybody puts a claim before looking for others' and for tables, in this order, and takes it away only after
-        the table is there. So of two that overlap, the later one to put its claim sees the other's, or the table. If
-        both see each other, both give up, and try again some seconds later. A claim that its process left behind holds
-        others up for ten minutes, and is removed by the next table of the topic; a process that goes on after that may
-        make an overlap, which readers put up with.
+        A process creates its claim, then lists other claims and tables, in this order. It deletes the claim only after
+        the table is published. So of two overlapping processes, the later one to claim sees the other's claim or table.
+        If both see each other, both fail and retry some seconds later. A leftover claim blocks others for ten minutes,
+        and the next table of the topic deletes it. A process that resumes after that may cause an overlap, which
+        readers tolerate.
 
         Raises:
-            Unavailable: somebody else is at it.
+            Unavailable: If another process has claimed some of these offsets.
         """
         prefix = f"{CLAIM_PREFIX}{self._segment}-"
         mine = self._directory / f"{prefix}{base}-{end}-{file_io.unique_suffix()}"
         mine.touch(exist_ok=False)
         try:
-            now_s = mine.stat().st_mtime  # by the clock that dates the others, too
+            now_s = mine.stat().st_mtime  # by the clock that also dates the others
             for other in self._directory.glob(f"{CLAIM_PREFIX}*"):
                 if other == mine or not _is_alive(other, now_s) or not other.name.startswith(prefix):
                     continue
@@ -216,7 +238,7 @@ class DirectoryTarget:
                 if int(other_base) < end and base < int(other_end):
                     raise Unavailable(
                         f"{self._topic}#{self._segment}: another process, perhaps on another machine, is about to "
-                        f"publish offsets [{other_base}, {other_end}): try again later"
+                        f"publish offsets [{other_base}, {other_end}): retry later"
                     )
             yield
         finally:
@@ -224,7 +246,7 @@ class DirectoryTarget:
 
 
 def _is_alive(claim: Path, now_s: float) -> bool:
-    """Whether this claim counts. One that is too old is removed."""
+    """Whether a claim is valid; an expired one is deleted."""
     with contextlib.suppress(FileNotFoundError):
         if now_s - claim.stat().st_mtime <= CLAIM_AGE_S_MAX:
             return True
@@ -233,7 +255,7 @@ def _is_alive(claim: Path, now_s: float) -> bool:
 
 
 class _Logs:
-    """Reads log files, one open at a time."""
+    """A reader of log files, with one open at a time."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -242,12 +264,13 @@ class _Logs:
         self._reader = file_io.OnceReader(-1)
 
     def read(self, file: SegmentFile, position: int, length: int) -> memoryview:
+        """Read bytes of a log; fewer only at the end of the file."""
         if file.path != self._path:
             self._close()
             try:
                 self._fd = os.open(self._root / file.path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
-                raise NotFound(f"{file.path} is gone: list the segment's files again") from None
+                raise NotFound(f"{file.path} was deleted: list the segment's files again") from None
             self._path = file.path
             self._reader = file_io.OnceReader(self._fd)
         return self._reader.read_at(position, length)

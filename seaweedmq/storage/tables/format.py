@@ -1,13 +1,12 @@
-"""The Parquet files of a topic: their columns and how they are encoded.
+"""Format of a topic's Parquet files: columns and encodings.
 
 Columns: ``_segment int32, _offset int64, _timestamp timestamp[us, UTC], _key binary, _headers map<string, binary>``,
-then ``_value binary`` or the topic schema's columns. Topics with partitions have ``_partition int32`` behind the
-segment. Offsets are contiguous in a file. Pages carry
-checksums, and so does the footer (``footer``).
+then ``_value binary`` or the topic schema's columns. Topics with partitions have ``_partition int32`` after the
+segment. Offsets are contiguous in a file. Pages and the footer (``footer``) have checksums.
 
-Offsets and timestamps are delta-encoded; they and the segment have statistics for pruning. Arrow first tries a
-dictionary for every column, which for unique values is work thrown away: it is kept for what tends to repeat, and
-binary columns do without. For 100-byte records that is 390-450 MB/s a core instead of 250-280.
+Offsets and timestamps are delta-encoded. They and the segment have statistics for pruning. By default, Arrow tries a
+dictionary for every column, which is wasted work for unique values. So only columns whose values tend to repeat have a
+dictionary; binary columns do not. For 100-byte records this gives 390-450 MB/s per core instead of 250-280.
 """
 
 import contextlib
@@ -27,15 +26,15 @@ SEGMENT = pa.field("_segment", pa.int32(), nullable=False)
 PARTITION = pa.field("_partition", pa.int32(), nullable=False)
 OFFSET = pa.field("_offset", pa.int64(), nullable=False)
 PLACE = frozenset({SEGMENT.name, PARTITION.name, OFFSET.name})
-"""Columns that say where a record is, and are no part of it."""
+"""Columns of a record's position, which are not part of the record."""
 _DELTA = ("_offset", "_timestamp")
 _STATISTICS = ("_segment", "_partition", "_offset", "_timestamp")
-"""All tables of a topic lie in one folder: the footer tells a plain reader which are of the segment it looks for."""
+"""Columns with statistics; those of ``_segment`` let plain readers skip tables of other segments in the folder."""
 _NO_DICTIONARY = frozenset({"_offset", "_timestamp", "_key", "_headers", "_value"})
 
 
 def table_schema(topic: Topic, topic_schema: pa.Schema | None) -> pa.Schema:
-    """Columns of a table of the topic's frames with this schema (None: plain)."""
+    """Return the columns of a table of the topic's frames with this schema (None: plain)."""
     columns = {f.name: f for f in full_schema(topic_schema)}
     leading = [columns.pop(name) for name in ("_timestamp", "_key", "_headers")]
     place = [SEGMENT, OFFSET] if topic.partitions is None else [SEGMENT, PARTITION, OFFSET]
@@ -43,15 +42,15 @@ def table_schema(topic: Topic, topic_schema: pa.Schema | None) -> pa.Schema:
 
 
 def stored_schema(topic: Topic, topic_schema: pa.Schema | None) -> pa.Schema:
-    """What a reader of such a table finds: Parquet has no seconds, and keeps milliseconds for them."""
+    """Return the columns that a reader of such a table finds; Parquet stores seconds as milliseconds."""
     return pa.schema([_child(f) for f in table_schema(topic, topic_schema)])
 
 
 class TableFile:
-    """Writes rows that have all columns of a table into one Parquet file, row group by row group."""
+    """A writer of rows with all columns of a table to one Parquet file, by row groups."""
 
     def __init__(self, sink: IO[bytes], topic: Topic, topic_schema: pa.Schema | None) -> None:
-        """``sink`` is open for reading and writing; it stays open."""
+        """Create a file in ``sink``, which is open for reading and writing and stays open."""
         self._sink = sink
         self.schema = table_schema(topic, topic_schema).with_metadata(
             {
@@ -72,7 +71,7 @@ class TableFile:
         )
 
     def write(self, rows: pa.Table) -> None:
-        """One row group."""
+        """Write one row group."""
         self._writer.write_table(rows, row_group_size=rows.num_rows)
 
     def close(self) -> None:
@@ -81,30 +80,30 @@ class TableFile:
         seal_footer(self._sink)
 
     def abandon(self) -> None:
-        """Release the file without caring for its content."""
-        with contextlib.suppress(OSError, pa.ArrowException):  # the reason to abandon it may strike again
+        """Release the file; its content is undefined."""
+        with contextlib.suppress(OSError, pa.ArrowException):  # the error that caused this may recur
             self._writer.close()
 
 
 class TableWriter:
-    """Streams batches of frames into one Parquet file. Memory: one row group and its encoded columns."""
+    """A writer of batches of frames to one Parquet file; its memory is one row group and its encoded columns."""
 
     def __init__(
         self, sink: IO[bytes], topic: Topic, segment: int, topic_schema: pa.Schema | None, row_group_bytes: int
     ) -> None:
-        """``sink`` is open for reading and writing; it stays open."""
+        """Create a table in ``sink``, which is open for reading and writing and stays open."""
         self._file = TableFile(sink, topic, topic_schema)
         self._topic_schema = topic_schema
         self._segment = segment
         self._row_group_bytes = row_group_bytes
         self._batches: list[pa.RecordBatch] = []
         self._partitions: list[int] = []
-        """Of each batch: a frame of a topic with partitions is of one."""
+        """Partition of each batch, since a frame of a topic with partitions has one partition."""
         self._waiting_bytes = 0
         self._offset: int | None = None
 
     def add(self, batch: pa.RecordBatch, header: FrameHeader, first: int, count: int) -> None:
-        """Add ``count`` records from the ``first`` on of a frame's batch. Offsets must go on without gap."""
+        """Add ``count`` records of a frame's batch from index ``first``; offsets must be contiguous."""
         if self._offset is None:
             self._offset = header.base_offset + first
         whole = full_batch(batch, header, self._topic_schema)
@@ -117,12 +116,12 @@ class TableWriter:
             self._flush()
 
     def close(self) -> None:
-        """Write what waits, and the footer."""
+        """Write the remaining rows, and the footer."""
         self._flush()
         self._file.close()
 
     def abandon(self) -> None:
-        """Release the file without caring for its content."""
+        """Release the file; its content is undefined."""
         self._batches.clear()
         self._file.abandon()
 
@@ -167,7 +166,7 @@ def _child(field: pa.Field) -> pa.Field:
 
 
 def _repeats(field: pa.Field) -> bool:
-    """Whether a dictionary is worth trying."""
+    """Whether the values of a column tend to repeat, so that a dictionary is useful."""
     kind = field.type
     if field.name in _NO_DICTIONARY or pa.types.is_nested(kind) or pa.types.is_floating(kind):
         return False

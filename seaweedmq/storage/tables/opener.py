@@ -1,4 +1,4 @@
-"""Opening one Parquet table of a segment, and what it means when that fails. For brokers and for Spark alike."""
+"""Opening of a segment's Parquet table with verification, and its errors, for brokers and Spark."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,18 +13,18 @@ from seaweedmq.storage.tables.footer import verify_footer
 from seaweedmq.storage.tables.format import stored_schema
 
 PAGE_BUFFER_BYTES = 1024 * 1024
-"""Read of a column at once. Without a buffer Arrow reads what a row group has of it, before it decodes a page."""
+"""Bytes of a column per read. Without a buffer, Arrow reads a row group's whole column before it decodes a page."""
 
 
 def open_table(source: BlockingInput, file: SegmentFile, topic: Topic) -> pq.ParquetFile:
-    """Open a table and make sure that it is what its name says: sound, of these offsets, with the topic's columns.
+    """Open a table and verify its footer, its number of rows and its columns.
 
-    ``source`` stays the caller's, who closes it after the table.
+    The caller closes ``source`` after the table.
 
     Raises:
-        Corrupt: it is not; the message names the file.
-        NotFound: it was deleted.
-        StorageFailed: it can not be read at all.
+        Corrupt: If the table is damaged or foreign, or does not match its name; the message names the file.
+        NotFound: If the table was deleted.
+        StorageFailed: If the table cannot be read.
     """
     try:
         verify_footer(source, file.path)
@@ -34,25 +34,31 @@ def open_table(source: BlockingInput, file: SegmentFile, topic: Topic) -> pq.Par
     rows = (file.end_offset or 0) - file.base_offset
     if table.metadata.num_rows != rows:
         raise Corrupt(
-            f"{file.path} has {table.metadata.num_rows} rows where its name says {rows}: it was renamed, or is not "
-            "ours; restore it from a copy"
+            f"{file.path} has {table.metadata.num_rows} rows, its name requires {rows}, it was renamed or is foreign: "
+            "restore it from a copy"
         )
     if not table.schema_arrow.equals(stored_schema(topic, schema_of(table, topic))):
-        raise Corrupt(f"{file.path} does not have the columns of topic {topic.name}: a foreign file; move it away")
+        raise Corrupt(f"{file.path} does not have the columns of topic {topic.name}, it is foreign: move it away")
     return table
 
 
 def schema_of(table: pq.ParquetFile, topic: Topic) -> pa.Schema | None:
-    """The topic schema whose columns the table has; None if it has plain records: they may be in any topic."""
+    """Return the topic schema of the table's columns; None for plain records, which any topic may have."""
     if topic.schema is None or "_value" in table.schema_arrow.names:
         return None
     return schema_from_bytes(topic.schema)
 
 
 def table_error(file: SegmentFile, error: Exception, where: str = "") -> SeaweedMQError:
-    """What a failure of Arrow to read a table means. ``where`` in it, as in " in row group 3", if that is known."""
+    """Return the error for a failed read of a table by Arrow.
+
+    Args:
+        file: Table.
+        error: Error of Arrow or the operating system.
+        where: Position in the table, such as " in row group 3", if it is known.
+    """
     if isinstance(error, OSError) and error.errno in GONE:
-        return NotFound(f"{file.path} is gone: list the segment's files again")
+        return NotFound(f"{file.path} was deleted: list the segment's files again")
     if isinstance(error, OSError) and error.errno:
         return storage_failed("read", file.path, error)
     said = str(error).splitlines()[0] if str(error) else repr(error)

@@ -1,14 +1,14 @@
-"""What the broker and its table worker say to each other: one JSON object a line.
+"""Protocol between a broker and its table worker: one JSON object per line.
 
 Requests, each with ``"root", "cluster_id", "topic" (as codec.metadata), "table_grace_s", "confirmed_us"``: ``{"kind":
 "convert", "logs": [file], "end_offset", "row_group_bytes"}``; ``{"kind": "compact", "tables": [file],
 "low_watermark", "row_group_bytes"}`` to merge tables, without the records below the low watermark; and ``{"kind":
-"reconcile"}``, which brings the Delta log of the topic in line with its tables. The others do so as well. The root must
+"reconcile"}``, which updates the Delta log of the topic from its tables. The other requests also do that. The root must
 hold the marker of ``cluster_id``, unless that is null. ``confirmed_us`` is the time that the broker's clocks confirm
-for ``table_grace_s``: the worker, which ends when it is idle, can confirm none.
+for ``table_grace_s``: the worker cannot confirm one, since it ends when idle.
 
-Answer: ``{"tables": [file], "warning"}``, where the warning tells why the log is not in line, and is null if it is; or
-``{"error": code, "message"}``. A file is the fields of ``model.files.SegmentFile``.
+The reply is ``{"tables": [file], "warning"}``, where the warning is the reason why the log is out of date, or null; or
+``{"error": code, "message"}``. A file has the fields of ``model.files.SegmentFile``.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seaweedmq.codec.metadata import topic_to_json
+from seaweedmq.codec.state.metadata import topic_to_json
 from seaweedmq.errors import ALL_KINDS, SeaweedMQError
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
@@ -26,11 +26,11 @@ CONVERT, COMPACT, RECONCILE = "convert", "compact", "reconcile"
 
 
 class Answer(NamedTuple):
-    """What was done."""
+    """The reply to a request."""
 
     tables: list[SegmentFile]
     warning: str | None
-    """Why the topic's Delta log is not in line with its tables."""
+    """Reason why the topic's Delta log is out of date; None if it is not."""
 
 
 def encode_conversion(
@@ -44,7 +44,7 @@ def encode_conversion(
     table_grace_s: float,
     confirmed_us: int,
 ) -> bytes:
-    """One line."""
+    """Encode a request to convert logs, as one line."""
     convert = {
         "logs": [file_fields(f) for f in logs],
         "end_offset": end_offset,
@@ -64,7 +64,7 @@ def encode_compaction(
     table_grace_s: float,
     confirmed_us: int,
 ) -> bytes:
-    """One line."""
+    """Encode a request to merge tables, as one line."""
     compact = {
         "tables": [file_fields(f) for f in tables],
         "low_watermark": low_watermark,
@@ -76,7 +76,7 @@ def encode_compaction(
 def encode_reconciliation(
     root: Path, cluster_id: str | None, topic: Topic, *, table_grace_s: float, confirmed_us: int
 ) -> bytes:
-    """One line."""
+    """Encode a request to update the Delta log, as one line."""
     return _line({"kind": RECONCILE, **_common(root, cluster_id, topic, table_grace_s, confirmed_us)})
 
 
@@ -93,12 +93,12 @@ def _common(
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """One line."""
+    """Encode a reply, as one line."""
     return _line({"tables": [file_fields(f) for f in answer.tables], "warning": answer.warning})
 
 
 def encode_error(error: SeaweedMQError) -> bytes:
-    """One line."""
+    """Encode an error reply, as one line."""
     return _line({"error": error.code, "message": str(error)})
 
 
@@ -107,7 +107,7 @@ def _line(fields: dict[str, Any]) -> bytes:
 
 
 def decode_answer(line: bytes) -> Answer:
-    """The inverse of :func:`encode_answer`; of an error, that error is raised."""
+    """Decode a reply, and raise the error of an error reply."""
     answer = json.loads(line)
     if "error" in answer:
         kinds = {kind.code: kind for kind in ALL_KINDS}
@@ -116,10 +116,10 @@ def decode_answer(line: bytes) -> Answer:
 
 
 def file_fields(file: SegmentFile) -> dict[str, Any]:
-    """A file as JSON has it."""
+    """Return the JSON fields of a file."""
     return {**dataclasses.asdict(file), "topic": str(file.topic)}
 
 
 def file_of(fields: dict[str, Any]) -> SegmentFile:
-    """Inverse of :func:`file_fields`."""
+    """Return the file of JSON fields."""
     return SegmentFile(**{**fields, "topic": TopicName.parse(fields["topic"]), "kind": FileKind(fields["kind"])})

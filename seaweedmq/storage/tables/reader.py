@@ -1,7 +1,7 @@
-"""From a Parquet table back to frames: blocking, one small batch at a time, for a thread.
+"""Reader of a Parquet table as frames, one small batch at a time. Blocking, for a thread.
 
-Decoding runs at what pyarrow reaches alone: only the columns that a frame has are read, pages are decompressed as they
-are needed instead of a row group at once, and encoding a frame is one copy and one checksum.
+Decoding is as fast as pyarrow alone. It reads only the columns of a frame, decompresses pages as needed instead of
+whole row groups, and encodes a frame with one copy and one checksum.
 """
 
 import threading
@@ -20,26 +20,27 @@ from seaweedmq.codec.frame import (
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
-from seaweedmq.model.frames import Frames
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, KeyRange
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
 from seaweedmq.storage.tables.format import PLACE
 from seaweedmq.storage.tables.opener import open_table, schema_of, table_error
+from seaweedmq.storage.tables.row_groups import row_groups
 
 ROWS_AT_ONCE_MAX = 65_536
-"""Well below the record limit of a frame: columns that repeat take next to nothing in the file."""
+"""Limit of the rows per batch, well below a frame's record limit: repeated values take little space in the file."""
 _NOT_COUNTED = (0,) * HISTOGRAM_BUCKETS
 
 
 class TableReader:
-    """Frames of the records ``[start, end)`` of one table. ``next`` and ``close`` may be called from any thread."""
+    """A reader of the records ``[start, end)`` of one table as frames; any thread may call it."""
 
     def __init__(
         self, source: BlockingInput, file: SegmentFile, topic: Topic, start: int, end: int, *, chunk_bytes: int
     ) -> None:
-        """``source`` is the reader's from here on."""
+        """Take over ``source``, which ``close`` closes."""
         self._source = source
         self._file = file
         self._topic = topic
@@ -51,10 +52,12 @@ class TableReader:
         self._chunks: Iterator[Chunk] | None = None
 
     def next(self) -> list[Chunk] | None:
-        """The next few frames; None at the end.
+        """Return the next few frames; None at the end.
 
         Raises:
-            Corrupt, NotFound, StorageFailed: as ``opener.open_table``.
+            Corrupt: If the table is damaged or foreign, or does not match its name.
+            NotFound: If the table was deleted.
+            StorageFailed: If the table cannot be read.
         """
         with self._lock:
             if self._chunks is None:
@@ -70,6 +73,7 @@ class TableReader:
             return chunks or None
 
     def close(self) -> None:
+        """Close the table and its source; ``next`` then returns None."""
         with self._lock:
             self._chunks = iter(())
             if self._table is not None:
@@ -78,16 +82,16 @@ class TableReader:
 
     def _frames(self, table: pq.ParquetFile) -> Iterator[Chunk]:
         schema = schema_of(table, self._topic)
-        groups, position = self._row_groups(table.metadata)
+        groups = [g for g in row_groups(self._file, table) if g.end_offset > self._start and g.base_offset < self._end]
         if not groups:
             return
-        row_bytes = max(
-            1, *(g.total_byte_size // max(1, g.num_rows) for g in (table.metadata.row_group(i) for i in groups))
-        )
+        position = groups[0].base_offset
+        found = [table.metadata.row_group(g.index) for g in groups]
+        row_bytes = max(1, *(g.total_byte_size // max(1, g.num_rows) for g in found))
         columns = [name for name in table.schema_arrow.names if name not in PLACE]
         batches = table.iter_batches(
             batch_size=min(max(1, self._chunk_bytes // row_bytes), ROWS_AT_ONCE_MAX),
-            row_groups=groups,
+            row_groups=[g.index for g in groups],
             columns=columns,
             use_threads=False,
         )
@@ -97,7 +101,7 @@ class TableReader:
             except (pa.ArrowException, OSError) as e:
                 raise table_error(self._file, e) from e
             if batch is None:
-                raise Corrupt(f"{self._file.path} ends with offset {position} before its end; restore it")
+                raise Corrupt(f"{self._file.path} ends with offset {position} before its end: restore it from a copy")
             first = max(0, self._start - position)
             count = min(batch.num_rows, self._end - position) - first
             if count > 0:
@@ -107,22 +111,9 @@ class TableReader:
                     yield Chunk(base + part.num_rows, _encode(part, schema, base, self._topic.ring))
             position += batch.num_rows
 
-    def _row_groups(self, metadata: pq.FileMetaData) -> tuple[list[int], int]:
-        """The row groups that hold ``[start, end)``, and the offset of the first one's first row."""
-        groups: list[int] = []
-        first = position = self._file.base_offset
-        for i in range(metadata.num_row_groups):
-            following = position + metadata.row_group(i).num_rows
-            if following > self._start and position < self._end:
-                if not groups:
-                    first = position
-                groups.append(i)
-            position = following
-        return groups, first
-
 
 def _halves(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces of at most so many bytes, or of one record: sizes may be uneven within a row group."""
+    """Split a batch into parts of at most ``bytes_max`` or one record: sizes may be uneven within a row group."""
     if batch.nbytes <= bytes_max or batch.num_rows < 2:
         yield batch
     else:
@@ -132,7 +123,7 @@ def _halves(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
 
 
 def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: int, ring: KeyRange) -> Frames:
-    """One frame; leaves out keys and headers that are all null, and timestamps that are all the same."""
+    """Encode one frame without keys and headers that are all null, and without timestamps that are all equal."""
     timestamp, key, headers, *values = batch.columns
     bounds = pc.min_max(timestamp)
     lowest, highest = bounds["min"].value, bounds["max"].value
@@ -149,7 +140,7 @@ def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: 
         columns.append(headers)
     schema = payload_schema(flags, topic_schema)
     arrays = [a if a.type == f.type else a.cast(f.type) for a, f in zip([*columns, *values], schema, strict=True)]
-    return encode_frame(  # what was cast are milliseconds, to the seconds that they were
+    return encode_frame(  # casts restore seconds from milliseconds
         pa.RecordBatch.from_arrays(arrays, schema=schema),
         flags=flags,
         producer_id=0,

@@ -1,4 +1,4 @@
-"""All rows of one table, batch by batch, checked: for jobs that read it through."""
+"""Verified rows of one table in batches, for jobs that read whole tables."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -20,16 +20,17 @@ BATCH_ROWS_MAX: Final = 65_536
 
 
 Rows: TypeAlias = Iterator[tuple[pa.Schema | None, pa.RecordBatch]]
-"""Batches, each with the topic schema that its table has; None: it is plain."""
+"""Batches, each with the topic schema of its table; None for plain records."""
 Open: TypeAlias = Callable[[SegmentFile], BlockingInput]
 
 
 def table_rows(open_file: Open, topic: Topic, table: SegmentFile) -> Rows:
-    """The rows in order, in batches of about 4 MiB. They are of the offsets that the name says, footer and pages are as
-    they were written.
+    """Yield the rows in order, in batches of about 4 MiB, with their offsets and all checksums verified.
 
     Raises:
-        Corrupt: they are not; the message names the table. NotFound: it was deleted. StorageFailed.
+        Corrupt: If the table is damaged or foreign, or does not match its name; the message names it.
+        NotFound: If the table was deleted.
+        StorageFailed: If the table cannot be read.
     """
     with contextlib.closing(open_file(table)) as source, open_table(source, table, topic) as opened:
         schema = schema_of(opened, topic)
@@ -40,9 +41,9 @@ def table_rows(open_file: Open, topic: Topic, table: SegmentFile) -> Rows:
                 position += batch.num_rows
                 yield schema, batch
         except (pa.ArrowException, OSError) as e:
-            raise table_error(table, e, f" behind offset {position}") from e
+            raise table_error(table, e, f" after offset {position}") from e
         if position != table.end_offset:
-            raise Corrupt(f"{table.path} ends with offset {position} before its end; restore it from a copy")
+            raise Corrupt(f"{table.path} ends with offset {position} before its end: restore it from a copy")
 
 
 def _check_place(table: SegmentFile, batch: pa.RecordBatch, position: int) -> None:
@@ -51,11 +52,11 @@ def _check_place(table: SegmentFile, batch: pa.RecordBatch, position: int) -> No
     if not np.array_equal(offsets, due):
         wrong = int(np.argmax(offsets != due))
         raise Corrupt(
-            f"{table.path} has offset {offsets[wrong]} in place of {due[wrong]}: it is not what its name says; restore "
+            f"{table.path} has offset {offsets[wrong]} in place of {due[wrong]}, it does not match its name: restore "
             "it from a copy"
         )
     if not (batch.column(SEGMENT.name).to_numpy(zero_copy_only=False) == table.segment).all():
-        raise Corrupt(f"{table.path} has records of another segment: a foreign file; move it away")
+        raise Corrupt(f"{table.path} is foreign, it has records of another segment: move it away")
 
 
 def _rows_at_once(table: pq.ParquetFile) -> int:

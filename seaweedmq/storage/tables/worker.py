@@ -1,8 +1,8 @@
-"""The child process that converts log files to Parquet, merges tables, and keeps Delta logs: ``python -m
-seaweedmq.storage.tables.worker``.
+"""Child process that converts log files to Parquet, merges tables, and updates Delta logs.
 
-One JSON request a line on stdin, one JSON answer a line on stdout, until EOF: so it ends with its parent, however that
-ends. A process of its own has its own GIL and memory and a low priority; the broker's event loop notices nothing.
+It is started as ``python -m seaweedmq.storage.tables.worker``. It reads one JSON request per line from stdin and writes
+one JSON reply per line to stdout, until EOF, so it always ends with its parent. A separate process has its own GIL,
+memory and low priority, so the broker's event loop is not delayed.
 """
 
 import json
@@ -15,13 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from seaweedmq.codec.metadata import topic_from_json
+from seaweedmq.codec.state.metadata import topic_from_json
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.store.marker import RootGuard, guarded
 from seaweedmq.storage.tables.compact import compact_tables
-from seaweedmq.storage.tables.delta import DeltaLogs
+from seaweedmq.storage.tables.delta.updater import DeltaLogs
 from seaweedmq.storage.tables.files import convert_files
 from seaweedmq.storage.tables.protocol import CONVERT, RECONCILE, Answer, encode_answer, encode_error, file_of
 
@@ -29,14 +29,14 @@ NICENESS = 10
 
 
 class Worker:
-    """Answers requests, and remembers what the Delta logs of topics say, from one request to the next."""
+    """A server of requests that caches the state of Delta logs between them."""
 
     def __init__(self) -> None:
         self._logs = DeltaLogs()
         self._guards: dict[tuple[Path, str | None], RootGuard] = {}
 
     def answer(self, line: bytes) -> bytes:
-        """Do what a request says; return the line to answer."""
+        """Execute a request and return the line of the reply."""
         request = json.loads(line)
         root, topic = Path(request["root"]), topic_from_json(request["topic"].encode())
         tables: list[SegmentFile] = []
@@ -75,7 +75,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
     pa.set_cpu_count(1)
-    # Answers go to the real stdout; whatever a library prints must not come between them.
+    # Replies go to the real stdout; the output of libraries must not mix with them.
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
         worker = Worker()
@@ -89,5 +89,5 @@ if __name__ == "__main__":
     try:
         main()
     except BrokenPipeError:
-        # The parent is gone and wants no answer.
+        # The parent has ended and reads no reply.
         os._exit(0)

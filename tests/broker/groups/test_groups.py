@@ -1,4 +1,4 @@
-"""Consumer groups on real brokers: members are plain streams, through whichever broker."""
+"""Consumer groups on real brokers, with members that are plain streams to any of the brokers."""
 
 import asyncio
 import random
@@ -10,8 +10,8 @@ import pytest
 from seaweedmq import aio
 from seaweedmq.broker.groups.store import GroupStore
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.codec import keys
-from seaweedmq.codec.group_metadata import group_from_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.group_metadata import group_from_json
 from seaweedmq.errors import (
     Fenced,
     InvalidArgument,
@@ -21,7 +21,8 @@ from seaweedmq.errors import (
     SeaweedMQError,
     StaleMetadata,
 )
-from seaweedmq.model.calls import (
+from seaweedmq.model.group_record import SegmentOwner
+from seaweedmq.model.messages.calls import (
     DeleteGroup,
     DeleteTopic,
     DescribeGroup,
@@ -31,36 +32,35 @@ from seaweedmq.model.calls import (
     ResetGroup,
     SplitSegment,
 )
-from seaweedmq.model.group_record import Owner as SegmentOwner
-from seaweedmq.model.groups import GroupAssignment, GroupOpen, GroupRequest
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
+from seaweedmq.model.messages.groups import GroupAssignment, GroupOpen, GroupRequest
+from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Environment
-from tests.broker.bed import CONFIG, NAME, Bed, Host, story
 from tests.broker.joining import GROUP, Joining, settled
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
 from tests.sim.machines.loop import Owner, OwnerState
 from tests.sim.machines.network import KEEPALIVE_TIMEOUT_S
 
 
-async def filled(bed: Bed, brokers: int, segments: int, records: int = 10) -> list[Host]:
-    """A topic with so many records in each segment."""
-    hosts = await bed.cluster(brokers)
-    await bed.topic(hosts[0], segments=segments)
-    await publish(bed, range(segments), records)
+async def filled(testbed: Testbed, brokers: int, segments: int, records: int = 10) -> list[Host]:
+    """Create a topic with this many records in each segment."""
+    hosts = await testbed.cluster(brokers)
+    await testbed.topic(hosts[0], segments=segments)
+    await publish(testbed, range(segments), records)
     return hosts
 
 
-async def publish(bed: Bed, segments: range, records: int) -> None:
-    leader = bed.leader()
+async def publish(testbed: Testbed, segments: range, records: int) -> None:
+    leader = testbed.leader()
     for number in segments:
         segment = leader.inspect.view.segments[NAME][number]
-        publisher = await (await bed.primary(leader, segment=number)).publisher(segment=number, producer=number + 1)
+        publisher = await (await testbed.primary(leader, segment=number)).publisher(segment=number, producer=number + 1)
         await publisher.store(count=records, slots=(segment.slots.lo, segment.slots.lo))
 
 
-def follower(bed: Bed) -> Host:
-    """A broker that does not lead."""
-    return next(h for h in bed.hosts if h.lives and h is not bed.leader())
+def follower(testbed: Testbed) -> Host:
+    """Return a broker that does not lead."""
+    return next(h for h in testbed.hosts if h.lives and h is not testbed.leader())
 
 
 async def committed(host: Host, group: str = GROUP) -> dict[int, int | None]:
@@ -72,22 +72,22 @@ async def committed(host: Host, group: str = GROUP) -> dict[int, int | None]:
 
 
 @story
-async def test_members_join_through_any_broker_share_the_segments_and_leave(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=3, segments=6, records=1)
-    one = await Joining(bed, "one").joined(hosts[0])
+async def test_members_join_through_any_broker_share_the_segments_and_leave(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=3, segments=6, records=1)
+    one = await Joining(testbed, "one").joined(hosts[0])
     await one.until_owns(*range(6))
-    two, three = await Joining(bed, "two").joined(hosts[1]), await Joining(bed, "three").joined(hosts[2])
+    two, three = await Joining(testbed, "two").joined(hosts[1]), await Joining(testbed, "three").joined(hosts[2])
     await settled([one, two, three], 6)
     assert len(one.let_go) == 4
     await two.leave()
     await settled([one, three], 6)
-    assert len(one.let_go) == 4, "nobody who stays loses anything when somebody leaves"
+    assert len(one.let_go) == 4, "the other members keep their segments when one leaves"
 
 
 @story
-async def test_a_member_that_dies_is_replaced_after_its_time_and_one_that_comes_back_is_not(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=2, segments=4)
-    one, two = await Joining(bed, "one").joined(hosts[0]), await Joining(bed, "two").joined(hosts[1])
+async def test_a_member_that_dies_is_replaced_after_its_time_and_one_that_comes_back_is_not(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=2, segments=4)
+    one, two = await Joining(testbed, "one").joined(hosts[0]), await Joining(testbed, "two").joined(hosts[1])
     await settled([one, two], 4)
     before = one.owns
     await one.vanish()
@@ -101,9 +101,9 @@ async def test_a_member_that_dies_is_replaced_after_its_time_and_one_that_comes_
 
 
 @story
-async def test_a_zombie_wakes_up_to_refused_commits_and_gets_its_share_anew(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=1, segments=2)
-    one, two = await Joining(bed, "one").joined(hosts[0]), await Joining(bed, "two").joined(hosts[0])
+async def test_a_zombie_wakes_up_to_refused_commits_and_gets_its_share_anew(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=1, segments=2)
+    one, two = await Joining(testbed, "one").joined(hosts[0]), await Joining(testbed, "two").joined(hosts[0])
     await settled([one, two], 2)
     (mine,) = one.owns
     assert await one.commit({mine: 3}) == {}
@@ -113,18 +113,18 @@ async def test_a_zombie_wakes_up_to_refused_commits_and_gets_its_share_anew(bed:
     one.clinging = True
     await one.joined(hosts[0])
     refused = await one.commit({mine: 9})
-    assert "does not belong to one any more" in refused[mine]
+    assert "no longer belongs to one" in refused[mine]
     one.clinging = False
     await settled([one, two], 2)
     assert (await committed(hosts[0]))[mine] == 3
 
 
 @story
-async def test_the_later_of_two_members_with_one_id_fences_the_earlier_for_good(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=2, segments=2)
-    earlier = await Joining(bed, "one").joined(hosts[0])
+async def test_the_later_of_two_members_with_one_id_fences_the_earlier_for_good(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=2, segments=2)
+    earlier = await Joining(testbed, "one").joined(hosts[0])
     await earlier.until_owns(0, 1)
-    later = await Joining(bed, "one", incarnation=2).joined(hosts[1])
+    later = await Joining(testbed, "one", incarnation=2).joined(hosts[1])
     assert isinstance(await earlier.failure(), Fenced)
     await later.until_owns(0, 1)
     await earlier.join(hosts[0])
@@ -133,28 +133,28 @@ async def test_the_later_of_two_members_with_one_id_fences_the_earlier_for_good(
 
 
 @story
-async def test_a_member_that_hangs_holds_nobody_else_and_loses_a_segment_in_the_end(bed: Bed) -> None:
+async def test_a_member_that_hangs_holds_nobody_else_and_loses_a_segment_in_the_end(testbed: Testbed) -> None:
     config = replace(CONFIG, group_revoke_timeout_s=30.0)
-    hosts = await bed.cluster(1, config)
-    await bed.topic(hosts[0], segments=6)
-    one = await Joining(bed, "one").joined(hosts[0])
+    hosts = await testbed.cluster(1, config)
+    await testbed.topic(hosts[0], segments=6)
+    one = await Joining(testbed, "one").joined(hosts[0])
     await one.until_owns(*range(6))
     one.clinging = True
-    two = await Joining(bed, "two").joined(hosts[0])
-    three = await Joining(bed, "three").joined(hosts[0])
+    two = await Joining(testbed, "two").joined(hosts[0])
+    three = await Joining(testbed, "three").joined(hosts[0])
     await asyncio.sleep(10)
     assert two.owns == three.owns == set()
     await one.release(5, 4)
-    await bed.until(lambda: len(two.owns | three.owns) == 2, patience_s=1)
-    await bed.until(lambda: len(two.owns) == len(three.owns) == 2)
+    await testbed.until(lambda: len(two.owns | three.owns) == 2, patience_s=1)
+    await testbed.until(lambda: len(two.owns) == len(three.owns) == 2)
     assert len(await one.commit(dict.fromkeys(one.held, 0))) == 2, "it holds four, and owns two"
 
 
 @story
-async def test_fifty_members_over_five_hundred_segments_settle_with_the_least_moves(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0], segments=500)
-    members = [Joining(bed, f"m-{n:02d}") for n in range(50)]
+async def test_fifty_members_over_five_hundred_segments_settle_with_the_least_moves(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0], segments=500)
+    members = [Joining(testbed, f"m-{n:02d}") for n in range(50)]
     for n, member in enumerate(members):
         await member.join(hosts[n % 3])
     await settled(members, 500)
@@ -163,7 +163,7 @@ async def test_fifty_members_over_five_hundred_segments_settle_with_the_least_mo
         await member.leave()
     await settled(members[5:], 500)
     assert sum(len(m.let_go) for m in members[5:]) == 0
-    late = [Joining(bed, f"late-{n}") for n in range(5)]
+    late = [Joining(testbed, f"late-{n}") for n in range(5)]
     for member in late:
         await member.join(hosts[0])
     await settled([*members[5:], *late], 500)
@@ -172,47 +172,47 @@ async def test_fifty_members_over_five_hundred_segments_settle_with_the_least_mo
     summary = await hosts[0].api.call(ListGroups())
     assert [(s.group, s.topic, s.members) for s in summary] == [(GROUP, NAME, 50)]
     for host in hosts:
-        host.kill()  # leaving in peace would move 500 segments twice
+        host.kill()  # a clean stop would move 500 segments twice
 
 
 @story
-async def test_more_members_than_segments_wait_for_their_turn(bed: Bed) -> None:
-    hosts = await bed.cluster(1)
-    await bed.topic(hosts[0], segments=2)
-    members = [await Joining(bed, f"m-{n}").joined(hosts[0]) for n in range(5)]
+async def test_more_members_than_segments_wait_for_their_turn(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(1)
+    await testbed.topic(hosts[0], segments=2)
+    members = [await Joining(testbed, f"m-{n}").joined(hosts[0]) for n in range(5)]
     await settled(members, 2)
     await next(m for m in members if m.owns).leave()
-    await bed.until(lambda: sum(len(m.owns) for m in members) == 2)
+    await testbed.until(lambda: sum(len(m.owns) for m in members) == 2)
 
 
 # --- the leader changes, etcd is away
 
 
 @story
-async def test_a_new_leader_goes_on_where_the_old_one_was(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=3, segments=6)
-    members = [await Joining(bed, f"m-{n}").joined(h) for n, h in enumerate(hosts)]
+async def test_a_new_leader_goes_on_where_the_old_one_was(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=3, segments=6)
+    members = [await Joining(testbed, f"m-{n}").joined(h) for n, h in enumerate(hosts)]
     await settled(members, 6)
     before = [m.owns for m in members]
     mine = min(members[0].owns)
     assert await members[0].commit({mine: 4}) == {}
-    old = bed.leader()
+    old = testbed.leader()
     old.kill()
     for member in members:
         assert (await member.failure()) is not None
-    await bed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
+    await testbed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
     for member in members:
-        await come_back(bed, member)
+        await come_back(testbed, member)
     assert [m.owns for m in members] == before
     assert [m.let_go for m in members] == [[], [], []]
     assert members[0].held[mine].generation == 1
-    assert (await committed(bed.leader()))[mine] == 4
+    assert (await committed(testbed.leader()))[mine] == 4
 
 
-async def come_back(bed: Bed, member: Joining, host: Host | None = None) -> None:
-    """As a client does: again and again until it gets an assignment; what it meets until then is retryable."""
+async def come_back(testbed: Testbed, member: Joining, host: Host | None = None) -> None:
+    """Join as a client does: retry until an assignment arrives, ignoring retriable errors."""
     async with asyncio.timeout(60):
-        while not await tried(member, host or follower(bed)):  # noqa: ASYNC110 - time is virtual
+        while not await tried(member, host or follower(testbed)):  # noqa: ASYNC110 - time is virtual
             await asyncio.sleep(0.2)
 
 
@@ -227,17 +227,17 @@ async def tried(member: Joining, host: Host) -> bool:
 
 
 @story
-async def test_a_frozen_leader_does_not_keep_members_that_came_through_others(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=3, segments=2)
-    frozen = bed.leader()
-    member = await Joining(bed, "one").joined(follower(bed))
+async def test_a_frozen_leader_does_not_keep_members_that_came_through_others(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=3, segments=2)
+    frozen = testbed.leader()
+    member = await Joining(testbed, "one").joined(follower(testbed))
     await member.until_owns(0, 1)
     frozen.freeze()
     error = await member.failure()
     assert error is not None
     assert error.retryable
-    await bed.until(lambda: any(h is not frozen and h.inspect.leads for h in hosts))
-    await come_back(bed, member, next(h for h in hosts if h is not frozen))
+    await testbed.until(lambda: any(h is not frozen and h.inspect.leads for h in hosts))
+    await come_back(testbed, member, next(h for h in hosts if h is not frozen))
     assert await member.commit({0: 5}) == {}
     frozen.thaw()
     await asyncio.sleep(10)
@@ -245,32 +245,32 @@ async def test_a_frozen_leader_does_not_keep_members_that_came_through_others(be
 
 
 @story
-async def test_commits_wait_while_etcd_is_away_for_a_moment(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=1, segments=1)
-    member = await Joining(bed, "one").joined(hosts[0])
+async def test_commits_wait_while_etcd_is_away_for_a_moment(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=1, segments=1)
+    member = await Joining(testbed, "one").joined(hosts[0])
     await member.until_owns(0)
-    bed.etcd.server.freeze()
+    testbed.etcd.server.freeze()
     await member.send_commit({0: 7})
     await asyncio.sleep(0.5)
     assert not member.stream.replies
-    bed.etcd.server.thaw()
+    testbed.etcd.server.thaw()
     assert await member.commit({0: 8}) == {}
     assert await committed(hosts[0]) == {0: 8}
 
 
 @story
-async def test_members_come_back_by_themselves_after_etcd_was_away_for_long(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=2, segments=2)
-    member = await Joining(bed, "one").joined(hosts[0])
+async def test_members_come_back_by_themselves_after_etcd_was_away_for_long(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=2, segments=2)
+    member = await Joining(testbed, "one").joined(hosts[0])
     await member.until_owns(0, 1)
     assert await member.commit({0: 7}) == {}
-    bed.etcd.server.freeze()
+    testbed.etcd.server.freeze()
     await member.send_commit({0: 9})
     error = await member.failure()
     assert error is not None
     assert error.retryable
-    bed.etcd.server.thaw()
-    await come_back(bed, member, hosts[0])
+    testbed.etcd.server.thaw()
+    await come_back(testbed, member, hosts[0])
     assert 0 in member.held
     assert (await committed(hosts[0]))[0] in (7, 9)
 
@@ -279,19 +279,19 @@ async def test_members_come_back_by_themselves_after_etcd_was_away_for_long(bed:
 def test_members_hear_of_the_end_when_writing_fails_in_the_moment_the_leader_is_deposed(
     turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It notices one so many turns of the loop after the other, in either order: in between, the coordinator is ending
-    already."""
+    """The two events are this many turns of the loop apart, in either order: the second meets a coordinator that is
+    already stopping."""
 
     @story
-    async def tell(bed: Bed) -> None:
-        (host,) = await filled(bed, brokers=1, segments=1)
-        member = await Joining(bed, "one").joined(host)
+    async def tell(testbed: Testbed) -> None:
+        (host,) = await filled(testbed, brokers=1, segments=1)
+        member = await Joining(testbed, "one").joined(host)
         await member.until_owns(0)
         fails = asyncio.Event()
 
         async def write(*_: object) -> None:
             await fails.wait()
-            raise StaleMetadata("the group goes on at another leader")
+            raise StaleMetadata("the group continues at another leader")
 
         monkeypatch.setattr(GroupStore, "write", write)
         await member.send_commit({0: 1})
@@ -314,38 +314,38 @@ def test_members_hear_of_the_end_when_writing_fails_in_the_moment_the_leader_is_
 
 
 @story
-async def test_a_group_that_begins_at_the_latest_misses_nothing_though_it_never_committed(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=2, segments=2, records=10)
-    member = await Joining(bed, "one", start=LATEST).joined(hosts[1])
+async def test_a_group_that_begins_at_the_latest_misses_nothing_though_it_never_committed(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=2, segments=2, records=10)
+    member = await Joining(testbed, "one", start=LATEST).joined(hosts[1])
     await member.until_owns(0, 1)
     assert {o.start for o in member.held.values()} == {Start(StartKind.OFFSET, 10)}
     await member.leave()
-    await publish_more(bed, 0, 5)
-    member = await Joining(bed, "one", start=LATEST, incarnation=2).joined(hosts[0])
+    await publish_more(testbed, 0, 5)
+    member = await Joining(testbed, "one", start=LATEST, incarnation=2).joined(hosts[0])
     await member.until_owns(0, 1)
     assert {o.start for o in member.held.values()} == {Start(StartKind.OFFSET, 10)}
     description = await hosts[0].api.call(DescribeGroup(GROUP))
     assert [(s.segment, s.lag_records) for s in description.topics[0].segments] == [(0, 5), (1, 0)]
 
 
-async def publish_more(bed: Bed, segment: int, records: int) -> None:
-    lo = bed.leader().inspect.view.segments[NAME][segment].slots.lo
-    publisher = await (await bed.primary(bed.leader(), segment=segment)).publisher(segment=segment, producer=99)
+async def publish_more(testbed: Testbed, segment: int, records: int) -> None:
+    lo = testbed.leader().inspect.view.segments[NAME][segment].slots.lo
+    publisher = await (await testbed.primary(testbed.leader(), segment=segment)).publisher(segment=segment, producer=99)
     await publisher.store(count=records, slots=(lo, lo))
 
 
 @story
-async def test_a_successor_comes_once_its_predecessor_is_finished(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=3, segments=1)
-    primary = await bed.primary(hosts[0])
+async def test_a_successor_comes_once_its_predecessor_is_finished(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=3, segments=1)
+    primary = await testbed.primary(hosts[0])
     host = next(h for h in hosts if h is not primary)
-    member = await Joining(bed, "one").joined(host)
+    member = await Joining(testbed, "one").joined(host)
     await member.until_owns(0)
-    await bed.leader().api.call(DrainBroker(primary.address))
-    await bed.until(lambda: 1 in host.inspect.view.segments[NAME])
+    await testbed.leader().api.call(DrainBroker(primary.address))
+    await testbed.until(lambda: 1 in host.inspect.view.segments[NAME])
     await asyncio.sleep(2)
-    if member.stream.ended:  # the drained broker led
-        await come_back(bed, member)
+    if member.stream.ended:  # the drained broker was the leader
+        await come_back(testbed, member)
     assert member.owns == {0}
     assert await member.commit({0: 10}) == {}
     await member.until_owns(1)
@@ -355,38 +355,38 @@ async def test_a_successor_comes_once_its_predecessor_is_finished(bed: Bed) -> N
 
 
 @story
-async def test_a_commit_beyond_the_end_is_refused_and_the_rest_is_kept(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=2, segments=2)
-    member = await Joining(bed, "one").joined(hosts[0])
+async def test_a_commit_beyond_the_end_is_refused_and_the_rest_is_kept(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=2, segments=2)
+    member = await Joining(testbed, "one").joined(hosts[0])
     await member.until_owns(0, 1)
     refused = await member.commit({0: 11, 1: 10})
     assert set(refused) == {0}
     assert "beyond the end" in refused[0]
     assert await committed(hosts[0]) == {0: None, 1: 10}
-    await publish_more(bed, 0, 1)
+    await publish_more(testbed, 0, 1)
     assert await member.commit({0: 11}) == {}
 
 
 @story
-async def test_commits_of_many_members_are_written_together(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=1, segments=20, records=1)
-    members = [await Joining(bed, f"m-{n}").join(hosts[0]) for n in range(20)]
+async def test_commits_of_many_members_are_written_together(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=1, segments=20, records=1)
+    members = [await Joining(testbed, f"m-{n}").join(hosts[0]) for n in range(20)]
     await settled(members, 20)
-    before = bed.etcd.server.revision
+    before = testbed.etcd.server.revision
     for member in members:
         await member.send_commit(dict.fromkeys(member.held, 1))
-    await bed.until(lambda: all(m.stream.replies for m in members))
+    await testbed.until(lambda: all(m.stream.replies for m in members))
     assert set((await committed(hosts[0])).values()) == {1}
-    assert bed.etcd.server.revision - before <= 3
+    assert testbed.etcd.server.revision - before <= 3
 
 
 # --- administration
 
 
 @story
-async def test_a_group_is_reset_only_without_members_unless_forced(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=2, segments=2)
-    member = await Joining(bed, "one").joined(hosts[0])
+async def test_a_group_is_reset_only_without_members_unless_forced(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=2, segments=2)
+    member = await Joining(testbed, "one").joined(hosts[0])
     await member.until_owns(0, 1)
     assert await member.commit({0: 10, 1: 4}) == {}
     with pytest.raises(InvalidArgument, match="has members \\(one\\): stop them first, or force"):
@@ -406,9 +406,9 @@ async def test_a_group_is_reset_only_without_members_unless_forced(bed: Bed) -> 
 
 
 @story
-async def test_a_group_is_deleted_with_all_its_offsets(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=2, segments=2)
-    member = await Joining(bed, "one").joined(hosts[0])
+async def test_a_group_is_deleted_with_all_its_offsets(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=2, segments=2)
+    member = await Joining(testbed, "one").joined(hosts[0])
     await member.until_owns(0, 1)
     assert await member.commit({0: 10}) == {}
     with pytest.raises(InvalidArgument, match="has members"):
@@ -419,34 +419,34 @@ async def test_a_group_is_deleted_with_all_its_offsets(bed: Bed) -> None:
     assert (await hosts[0].meta.list("/seaweedmq-groups/")).entries == ()
     with pytest.raises(NotFound, match="there is no group billing: see `seaweedmq group list`"):
         await hosts[0].api.call(DescribeGroup(GROUP))
-    again = await Joining(bed, "one", incarnation=2).joined(hosts[0])
+    again = await Joining(testbed, "one", incarnation=2).joined(hosts[0])
     await again.until_owns(0, 1)
     assert again.held[0].start == EARLIEST
 
 
 @story
-async def test_a_topic_takes_its_groups_along(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=2, segments=2)
-    member = await Joining(bed, "one").joined(hosts[1])
+async def test_a_topic_takes_its_groups_along(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=2, segments=2)
+    member = await Joining(testbed, "one").joined(hosts[1])
     await member.until_owns(0, 1)
     assert await member.commit({0: 10}) == {}
     await hosts[0].api.call(DeleteTopic(NAME))
     assert isinstance(await member.failure(), NotFound)
     assert await hosts[0].api.call(ListGroups()) == ()
     assert (await hosts[0].meta.list("/seaweedmq-groups/")).entries == ()
-    await bed.topic(hosts[0], segments=1)
-    again = await Joining(bed, "one").joined(hosts[0])
+    await testbed.topic(hosts[0], segments=1)
+    again = await Joining(testbed, "one").joined(hosts[0])
     await again.until_owns(0)
     assert again.held[0].start == EARLIEST
 
 
 @story
-async def test_a_group_reads_several_topics(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=2, segments=2)
+async def test_a_group_reads_several_topics(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=2, segments=2)
     other = TopicName("test", "other")
-    await bed.topic(hosts[0], other, segments=1)
-    one = await Joining(bed, "one").joined(hosts[0])
-    two = await Joining(bed, "two", name=other).joined(hosts[0])
+    await testbed.topic(hosts[0], other, segments=1)
+    one = await Joining(testbed, "one").joined(hosts[0])
+    two = await Joining(testbed, "two", name=other).joined(hosts[0])
     await one.until_owns(0, 1)
     await two.until_owns(0)
     description = await hosts[1].api.call(DescribeGroup(GROUP))
@@ -456,24 +456,24 @@ async def test_a_group_reads_several_topics(bed: Bed) -> None:
 
 
 @story
-async def test_unknown_groups_and_bad_names_are_refused(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=1, segments=1)
+async def test_unknown_groups_and_bad_names_are_refused(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=1, segments=1)
     api = hosts[0].api
     for call in (
-        api.call(DescribeGroup("nobody")),
-        api.call(ResetGroup("nobody", NAME, EARLIEST, False)),
-        api.call(DeleteGroup("nobody", False)),
+        api.call(DescribeGroup("absent")),
+        api.call(ResetGroup("absent", NAME, EARLIEST, False)),
+        api.call(DeleteGroup("absent", False)),
     ):
-        with pytest.raises(NotFound, match="there is no group nobody"):
+        with pytest.raises(NotFound, match="there is no group absent"):
             await call
     with pytest.raises(InvalidArgument, match=r"group '\.\./x' is not allowed"):
         await api.call(DescribeGroup("../x"))
-    for bad in (Joining(bed, "a b"), Joining(bed, "one", start=Start(StartKind.TIME, -1))):
+    for bad in (Joining(testbed, "a b"), Joining(testbed, "one", start=Start(StartKind.TIME, -1))):
         await bad.join(hosts[0])
         assert isinstance(await bad.failure(), InvalidArgument)
-    stranger = await Joining(bed, "one", name=TopicName("test", "nothing")).join(hosts[0])
+    stranger = await Joining(testbed, "one", name=TopicName("test", "nothing")).join(hosts[0])
     assert isinstance(await stranger.failure(), NotFound)
-    one = await Joining(bed, "one").joined(hosts[0])
+    one = await Joining(testbed, "one").joined(hosts[0])
     with pytest.raises(NotFound, match="does not read test/nothing"):
         await api.call(ResetGroup(GROUP, TopicName("test", "nothing"), EARLIEST, False))
     await one.until_owns(0)
@@ -483,27 +483,27 @@ async def test_unknown_groups_and_bad_names_are_refused(bed: Bed) -> None:
 
 
 @story
-async def test_there_is_room_for_so_many_groups_and_members(bed: Bed) -> None:
-    hosts = await bed.cluster(1, replace(CONFIG, groups_max=2, group_members_max=2))
-    await bed.topic(hosts[0])
-    await Joining(bed, "one").joined(hosts[0], "g-1")
-    await Joining(bed, "two").joined(hosts[0], "g-1")
-    third = await Joining(bed, "three").join(hosts[0], "g-1")
+async def test_there_is_room_for_so_many_groups_and_members(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(1, replace(CONFIG, groups_max=2, group_members_max=2))
+    await testbed.topic(hosts[0])
+    await Joining(testbed, "one").joined(hosts[0], "g-1")
+    await Joining(testbed, "two").joined(hosts[0], "g-1")
+    third = await Joining(testbed, "three").join(hosts[0], "g-1")
     assert isinstance(await third.failure(), ResourceExhausted)
-    await Joining(bed, "one").joined(hosts[0], "g-2")
-    third = await Joining(bed, "one").join(hosts[0], "g-3")
+    await Joining(testbed, "one").joined(hosts[0], "g-2")
+    third = await Joining(testbed, "one").join(hosts[0], "g-3")
     assert isinstance(await third.failure(), ResourceExhausted)
 
 
 @story
-async def test_groups_beyond_the_memory_of_the_leader_are_rejected_until_others_end(bed: Bed) -> None:
-    hosts = await filled(bed, 1, segments=2)
-    memory = bed.leader().inspect.leader.groups.memory
-    one = await Joining(bed, "one").joined(hosts[0], "g-1")
+async def test_groups_beyond_the_memory_of_the_leader_are_rejected_until_others_end(testbed: Testbed) -> None:
+    hosts = await filled(testbed, 1, segments=2)
+    memory = testbed.leader().inspect.leader.groups.memory
+    one = await Joining(testbed, "one").joined(hosts[0], "g-1")
     await one.until_owns(0, 1)
     memory.bytes_max = memory.used
     for member, group in (("two", "g-1"), ("one", "g-2")):
-        rejected = await Joining(bed, member).join(hosts[0], group)
+        rejected = await Joining(testbed, member).join(hosts[0], group)
         error = await rejected.failure()
         assert isinstance(error, ResourceExhausted)
         assert "raise memory_bytes_max" in str(error)
@@ -513,33 +513,33 @@ async def test_groups_beyond_the_memory_of_the_leader_are_rejected_until_others_
     await one.joined(hosts[0], "g-1")
     await one.leave()
     left = memory.used
-    await bed.until(lambda: memory.used < left)
+    await testbed.until(lambda: memory.used < left)
     await hosts[0].api.call(DeleteGroup("g-1", force=True))
-    await bed.until(lambda: memory.used == 0)
-    await Joining(bed, "one").joined(hosts[0], "g-2")
+    await testbed.until(lambda: memory.used == 0)
+    await Joining(testbed, "one").joined(hosts[0], "g-2")
     await hosts[0].api.call(DeleteGroup("g-2", True))
-    await Joining(bed, "one").joined(hosts[0], "g-3")
+    await Joining(testbed, "one").joined(hosts[0], "g-3")
 
 
 @story
-async def test_offsets_rise_and_nobody_is_lost_while_etcd_loses_requests_and_answers(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=2, segments=4, records=200)
-    members = [await Joining(bed, f"m-{n}").joined(hosts[n % 2]) for n in range(2)]
+async def test_offsets_rise_and_nobody_is_lost_while_etcd_loses_requests_and_answers(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=2, segments=4, records=200)
+    members = [await Joining(testbed, f"m-{n}").joined(hosts[n % 2]) for n in range(2)]
     await settled(members, 4)
-    bed.etcd.lost_share = 0.2
+    testbed.etcd.lost_share = 0.2
     kept: dict[int, int] = {}
     for offset in range(1, 60):
         for member in members:
             if member.stream.ended:
-                await come_back(bed, member)
+                await come_back(testbed, member)
             try:
                 refused = await member.commit(dict.fromkeys(member.owns, offset))
             except SeaweedMQError as error:
                 refused = dict.fromkeys(member.held, str(error))
             kept |= {s: offset for s in member.held if s not in refused}
-    bed.etcd.lost_share = 0
+    testbed.etcd.lost_share = 0
     for member in members:
-        await come_back(bed, member)
+        await come_back(testbed, member)
     now = await committed(hosts[0])
     assert len(kept) == 4
     assert all((now[s] or 0) >= offset > 20 for s, offset in kept.items())
@@ -549,9 +549,9 @@ async def test_offsets_rise_and_nobody_is_lost_while_etcd_loses_requests_and_ans
 
 
 @story
-async def test_both_halves_of_a_split_segment_come_once_it_is_finished(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=2, segments=1)
-    one, two = await Joining(bed, "one").joined(hosts[0]), await Joining(bed, "two").joined(hosts[1])
+async def test_both_halves_of_a_split_segment_come_once_it_is_finished(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=2, segments=1)
+    one, two = await Joining(testbed, "one").joined(hosts[0]), await Joining(testbed, "two").joined(hosts[1])
     await settled([one, two], 1)
     await hosts[0].api.call(SplitSegment(NAME, 0, 1_000))
     await asyncio.sleep(2)
@@ -564,9 +564,9 @@ async def test_both_halves_of_a_split_segment_come_once_it_is_finished(bed: Bed)
 
 
 @story
-async def test_a_merged_segment_comes_once_both_parents_are_finished_by_whomever(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=2, segments=2)
-    one, two = await Joining(bed, "one").joined(hosts[0]), await Joining(bed, "two").joined(hosts[1])
+async def test_a_merged_segment_comes_once_both_parents_are_finished_by_whomever(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=2, segments=2)
+    one, two = await Joining(testbed, "one").joined(hosts[0]), await Joining(testbed, "two").joined(hosts[1])
     await settled([one, two], 2)
     await hosts[0].api.call(MergeSegments(NAME, 0, 1))
     assert await one.commit(dict.fromkeys(one.held, 10)) == {}
@@ -580,9 +580,9 @@ async def test_a_merged_segment_comes_once_both_parents_are_finished_by_whomever
 
 
 @story
-async def test_a_reset_goes_back_before_a_split(bed: Bed) -> None:
-    hosts = await filled(bed, brokers=2, segments=1)
-    member = await Joining(bed, "one").joined(hosts[0])
+async def test_a_reset_goes_back_before_a_split(testbed: Testbed) -> None:
+    hosts = await filled(testbed, brokers=2, segments=1)
+    member = await Joining(testbed, "one").joined(hosts[0])
     await member.until_owns(0)
     await hosts[0].api.call(SplitSegment(NAME, 0, 1_000))
     assert await member.commit({0: 10}) == {}
@@ -598,26 +598,26 @@ async def test_a_reset_goes_back_before_a_split(bed: Bed) -> None:
 
 
 class Reading:
-    """A member that is a real client in a process of its own, and takes a record every 0.2 s."""
+    """A real client in its own process, as a member that takes a record every 0.2 s."""
 
-    def __init__(self, bed: Bed, name: str) -> None:
-        self.bed = bed
+    def __init__(self, testbed: Testbed, name: str) -> None:
+        self.testbed = testbed
         self.name = name
         self.owner = Owner(name)
         self.got: list[tuple[float, int]] = []
-        """When, and which offset."""
-        self._task = bed.network.spawn(self.owner, self._run())
+        """Time and offset of each record."""
+        self._task = testbed.network.spawn(self.owner, self._run())
 
     async def _run(self) -> None:
         client = await aio.connect(
-            ",".join(host.address for host in self.bed.hosts),
-            dialer=self.bed.network.dialer(self.owner),
-            env=Environment(self.bed.wall_us, random.Random(self.name)),
+            ",".join(host.address for host in self.testbed.hosts),
+            dialer=self.testbed.network.dialer(self.owner),
+            env=Environment(self.testbed.wall_us, random.Random(self.name)),
             config=ClientConfig(),
         )
         async with client, client.subscriber(str(NAME), group=GROUP, start="earliest", member=self.name) as subscriber:
             async for message in subscriber:
-                self.got.append((self.bed.loop.time(), message.offset))
+                self.got.append((self.testbed.loop.time(), message.offset))
                 await asyncio.sleep(0.2)
                 message.ack()
 
@@ -633,23 +633,23 @@ class Reading:
 @pytest.mark.parametrize("stream_breaks", [True, False])
 @story
 async def test_a_member_that_stood_still_hands_out_nothing_that_others_were_given(
-    bed: Bed, frozen_s: float, stream_breaks: bool
+    testbed: Testbed, frozen_s: float, stream_breaks: bool
 ) -> None:
-    hosts = await filled(bed, brokers=2, segments=1, records=200)
-    first = Reading(bed, "first")
-    await bed.until(lambda: len(first.got) >= 3)
-    second = Reading(bed, "second")
+    hosts = await filled(testbed, brokers=2, segments=1, records=200)
+    first = Reading(testbed, "first")
+    await testbed.until(lambda: len(first.got) >= 3)
+    second = Reading(testbed, "second")
     await asyncio.sleep(1)
     assert second.got == []
     first.owner.state = OwnerState.FROZEN
     await asyncio.sleep(min(frozen_s, KEEPALIVE_TIMEOUT_S))
     if stream_breaks and frozen_s > KEEPALIVE_TIMEOUT_S:
-        bed.network.break_streams_of(first.owner)
+        testbed.network.break_streams_of(first.owner)
         await asyncio.sleep(frozen_s - KEEPALIVE_TIMEOUT_S)
     given_away = bool(second.got)
-    bed.loop.thaw(first.owner)
-    thawed_s = bed.loop.time()
-    await bed.until(lambda: len(first.offsets() + second.offsets()) >= 230 or thawed_s + 50 < bed.loop.time())
+    testbed.loop.thaw(first.owner)
+    thawed_s = testbed.loop.time()
+    await testbed.until(lambda: len(first.offsets() + second.offsets()) >= 230 or thawed_s + 50 < testbed.loop.time())
     assert given_away == (stream_breaks and frozen_s >= KEEPALIVE_TIMEOUT_S + CONFIG.group_session_timeout_s)
     assert not set(first.offsets(thawed_s)) & set(second.offsets())
     assert set(first.offsets() + second.offsets()) == set(range(200))
@@ -659,9 +659,9 @@ async def test_a_member_that_stood_still_hands_out_nothing_that_others_were_give
 
 
 @story
-async def test_what_a_member_was_never_told_of_is_not_waited_for(bed: Bed) -> None:
-    """It takes nothing from its stream while the segments are shared out, and again with another member."""
-    (host,) = await filled(bed, brokers=1, segments=2)
+async def test_what_a_member_was_never_told_of_is_not_waited_for(testbed: Testbed) -> None:
+    """The member reads nothing from its stream while it gets segments, and again after another member has joined."""
+    (host,) = await filled(testbed, brokers=1, segments=2)
     over = asyncio.Event()
 
     async def requests() -> AsyncIterator[GroupRequest]:
@@ -672,9 +672,9 @@ async def test_what_a_member_was_never_told_of_is_not_waited_for(bed: Bed) -> No
     first = await anext(replies)
     assert isinstance(first, GroupAssignment)
     assert not first.owned
-    await bed.until(lambda: len(owners(bed)) == 2)
-    other = await Joining(bed, "other").joined(host)
-    await bed.until(lambda: other.owns)
+    await testbed.until(lambda: len(owners(testbed)) == 2)
+    other = await Joining(testbed, "other").joined(host)
+    await testbed.until(lambda: other.owns)
     last = await anext(replies)
     assert isinstance(last, GroupAssignment)
     assert {o.segment for o in last.owned} == {0, 1} - other.owns
@@ -682,7 +682,7 @@ async def test_what_a_member_was_never_told_of_is_not_waited_for(bed: Bed) -> No
     await replies.aclose()  # type: ignore[attr-defined]
 
 
-def owners(bed: Bed) -> dict[int, SegmentOwner]:
-    """Of the segments of the group, as written."""
-    entry = bed.etcd.server.get(keys.group_key(NAME, GROUP))
+def owners(testbed: Testbed) -> dict[int, SegmentOwner]:
+    """Return the owners of the group's segments, as written in etcd."""
+    entry = testbed.etcd.server.get(keys.group_key(NAME, GROUP))
     return {} if entry is None else dict(group_from_json(entry.value).owners)

@@ -1,166 +1,166 @@
-"""Offsets that groups commit are in the storage before they are acknowledged."""
+"""The group journal: the storage has a committed offset before the commit is acknowledged."""
 
 import asyncio
 
 import pytest
 
 from seaweedmq.broker.groups import journal as journals
-from seaweedmq.codec import keys
-from seaweedmq.codec.group_journal import replayed
-from seaweedmq.codec.group_metadata import committed_from_json
 from seaweedmq.codec.paths import GROUPS, parse_journal_name
-from seaweedmq.model.calls import DeleteGroup, ResetGroup
-from seaweedmq.model.subscribe import EARLIEST
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import NAME, Bed, Host, story
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.group_journal import replayed
+from seaweedmq.codec.state.group_metadata import committed_from_json
+from seaweedmq.model.messages.calls import DeleteGroup, ResetGroup
+from seaweedmq.model.messages.subscribe import EARLIEST
 from tests.broker.joining import GROUP, Joining
+from tests.broker.testbed import NAME, Host, Testbed, story
+from tests.doubles.memory_store import StorageOp
 
 
-def found(bed: Bed) -> list[str]:
-    """Names of the journals, oldest first."""
-    return sorted(path.removeprefix(f"{GROUPS}/") for path in bed.store.files if path.startswith(f"{GROUPS}/"))
+def found(testbed: Testbed) -> list[str]:
+    """Return the names of the journals, oldest first."""
+    return sorted(path.removeprefix(f"{GROUPS}/") for path in testbed.store.files if path.startswith(f"{GROUPS}/"))
 
 
-def in_storage(bed: Bed) -> dict[str, bytes]:
-    """The groups as a recovery would find them."""
-    for name in reversed(found(bed)):
-        values = replayed(bytes(bed.store.files[f"{GROUPS}/{name}"].data))
+def in_storage(testbed: Testbed) -> dict[str, bytes]:
+    """Return the groups as a recovery would find them."""
+    for name in reversed(found(testbed)):
+        values = replayed(bytes(testbed.store.files[f"{GROUPS}/{name}"].data))
         if values is not None:
             return values
     raise AssertionError("no journal has a whole snapshot")
 
 
-def in_etcd(bed: Bed) -> dict[str, bytes]:
-    return {entry.key: entry.value for entry in bed.etcd.server.list(keys.GROUPS_ROOT).entries}
+def in_etcd(testbed: Testbed) -> dict[str, bytes]:
+    return {entry.key: entry.value for entry in testbed.etcd.server.list(keys.GROUPS_ROOT).entries}
 
 
-async def member(bed: Bed, host: Host) -> Joining:
-    """One that has read some records of the only segment."""
-    await bed.topic(host)
-    publishing = await (await bed.primary(host)).publisher()
+async def member(testbed: Testbed, host: Host) -> Joining:
+    """Return a member that has read some records of the only segment."""
+    await testbed.topic(host)
+    publishing = await (await testbed.primary(host)).publisher()
     await publishing.store(5)
-    one = await Joining(bed, "one").joined(host)
+    one = await Joining(testbed, "one").joined(host)
     await one.until_owns(0)
     return one
 
 
 @story
-async def test_whatever_etcd_has_of_groups_is_in_the_journal_once_it_is_acknowledged(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    one = await member(bed, hosts[0])
+async def test_whatever_etcd_has_of_groups_is_in_the_journal_once_it_is_acknowledged(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    one = await member(testbed, hosts[0])
     for offset in range(1, 6):
         assert await one.commit({0: offset}) == {}
-        assert in_storage(bed) == in_etcd(bed)
+        assert in_storage(testbed) == in_etcd(testbed)
     await one.leave()
-    assert in_storage(bed) == in_etcd(bed)
+    assert in_storage(testbed) == in_etcd(testbed)
     await hosts[0].api.call(ResetGroup(GROUP, NAME, EARLIEST))
-    assert in_storage(bed) == in_etcd(bed)
+    assert in_storage(testbed) == in_etcd(testbed)
     await hosts[0].api.call(DeleteGroup(GROUP))
-    assert in_storage(bed) == in_etcd(bed) == {}
+    assert in_storage(testbed) == in_etcd(testbed) == {}
 
 
 @story
-async def test_while_the_storage_fails_commits_wait_and_continue_in_another_file(bed: Bed) -> None:
-    hosts = await bed.cluster(1)
-    one = await member(bed, hosts[0])
+async def test_while_the_storage_fails_commits_wait_and_continue_in_another_file(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(1)
+    one = await member(testbed, hosts[0])
     assert await one.commit({0: 1}) == {}
-    bed.faults.paths = GROUPS
-    bed.faults.failing = dict.fromkeys((StorageOp.APPEND, StorageOp.CREATE, StorageOp.SYNC), "it is full")
+    testbed.faults.paths = GROUPS
+    testbed.faults.failing = dict.fromkeys((StorageOp.APPEND, StorageOp.CREATE, StorageOp.SYNC), "it is full")
     committing = asyncio.create_task(one.commit({0: 2}))
     await asyncio.sleep(5)
     assert not committing.done()
-    before = found(bed)
-    bed.faults.failing.clear()
+    before = found(testbed)
+    testbed.faults.failing.clear()
     assert await committing == {}
-    assert in_storage(bed) == in_etcd(bed)
-    await bed.until(lambda: len(found(bed)) == 1)
-    assert found(bed)[0] > before[-1]
+    assert in_storage(testbed) == in_etcd(testbed)
+    await testbed.until(lambda: len(found(testbed)) == 1)
+    assert found(testbed)[0] > before[-1]
 
 
 @story
-async def test_commits_do_not_wait_for_a_storage_that_deletes_nothing(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    one = await member(bed, hosts[0])
+async def test_commits_do_not_wait_for_a_storage_that_deletes_nothing(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    one = await member(testbed, hosts[0])
     assert await one.commit({0: 1}) == {}
-    (before,) = found(bed)
-    bed.faults.paths = GROUPS
-    bed.faults.failing = {StorageOp.DELETE: "nothing is deleted"}
-    bed.leader().kill()
-    await bed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
+    (before,) = found(testbed)
+    testbed.faults.paths = GROUPS
+    testbed.faults.failing = {StorageOp.DELETE: "nothing is deleted"}
+    testbed.leader().kill()
+    await testbed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
     host = next(h for h in hosts if h.lives)
-    again = await Joining(bed, "two").joined(host)
+    again = await Joining(testbed, "two").joined(host)
     await again.until_owns(0)
     assert await again.commit({0: 2}) == {}
     await asyncio.sleep(60)
-    assert [name == before for name in found(bed)] == [True, False], "no file is begun in vain"
-    assert in_storage(bed) == in_etcd(bed)
-    bed.faults.failing.clear()
-    await bed.until(lambda: before not in found(bed))
+    assert [name == before for name in found(testbed)] == [True, False], "no file is begun in vain"
+    assert in_storage(testbed) == in_etcd(testbed)
+    testbed.faults.failing.clear()
+    await testbed.until(lambda: before not in found(testbed))
 
 
 @story
-async def test_files_that_were_begun_in_vain_are_few(bed: Bed) -> None:
-    hosts = await bed.cluster(1)
-    one = await member(bed, hosts[0])
+async def test_files_that_were_begun_in_vain_are_few(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(1)
+    one = await member(testbed, hosts[0])
     assert await one.commit({0: 1}) == {}
-    bed.faults.paths = GROUPS
-    bed.faults.failing = dict.fromkeys((StorageOp.APPEND, StorageOp.DELETE), "it fails")
+    testbed.faults.paths = GROUPS
+    testbed.faults.failing = dict.fromkeys((StorageOp.APPEND, StorageOp.DELETE), "it fails")
     with pytest.raises(TimeoutError):
         await one.commit({0: 2})
     await asyncio.sleep(120)
-    assert 1 < len(found(bed)) <= 1 + journals.FILES_MAX
-    bed.faults.failing.clear()
-    await bed.until(lambda: len(found(bed)) == 1)
-    assert in_storage(bed) == in_etcd(bed)
+    assert 1 < len(found(testbed)) <= 1 + journals.FILES_MAX
+    testbed.faults.failing.clear()
+    await testbed.until(lambda: len(found(testbed)) == 1)
+    assert in_storage(testbed) == in_etcd(testbed)
 
 
 @story
-async def test_a_new_leader_begins_with_what_the_last_one_left(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    one = await member(bed, hosts[0])
+async def test_a_new_leader_begins_with_what_the_last_one_left(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    one = await member(testbed, hosts[0])
     assert await one.commit({0: 3}) == {}
-    (before,) = found(bed)
-    late = bed.store.files[f"{GROUPS}/{before}"]
+    (before,) = found(testbed)
+    late = testbed.store.files[f"{GROUPS}/{before}"]
     was = bytes(late.data)
-    leader = bed.leader()
+    leader = testbed.leader()
     leader.kill()
-    await bed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
-    await bed.until(lambda: found(bed) and before not in found(bed))
-    after = found(bed)[-1]
+    await testbed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
+    await testbed.until(lambda: found(testbed) and before not in found(testbed))
+    after = found(testbed)[-1]
     parsed = parse_journal_name(before), parse_journal_name(after)
     assert parsed[0] is not None
     assert parsed[1] is not None
     assert parsed[0][1] < parsed[1][1]
-    assert in_storage(bed) == in_etcd(bed)
-    # The deposed leader appends once more, to a file that a slow deletion left.
-    bed.store.files[f"{GROUPS}/{before}"] = late
+    assert in_storage(testbed) == in_etcd(testbed)
+    # The deposed leader appends once more, to a file that a slow deletion has left.
+    testbed.store.files[f"{GROUPS}/{before}"] = late
     late.data += was
-    values = in_storage(bed)
+    values = in_storage(testbed)
     assert committed_from_json(values[keys.offset_key(NAME, GROUP, 0)]).offset == 3
-    assert values == in_etcd(bed)
+    assert values == in_etcd(testbed)
 
 
 @story
-async def test_a_long_journal_is_replaced_by_a_snapshot(bed: Bed) -> None:
+async def test_a_long_journal_is_replaced_by_a_snapshot(testbed: Testbed) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(journals, "ROLL_BYTES_MIN", 2_000)
-        hosts = await bed.cluster(1)
-        one = await member(bed, hosts[0])
-        (first,) = found(bed)
+        hosts = await testbed.cluster(1)
+        one = await member(testbed, hosts[0])
+        (first,) = found(testbed)
         for n in range(60):
             assert await one.commit({0: n % 5 + 1}) == {}
-            assert in_storage(bed) == in_etcd(bed)
-        await bed.until(lambda: first not in found(bed))
-        size_bytes = sum(len(f.data) for path, f in bed.store.files.items() if path.startswith(GROUPS))
+            assert in_storage(testbed) == in_etcd(testbed)
+        await testbed.until(lambda: first not in found(testbed))
+        size_bytes = sum(len(f.data) for path, f in testbed.store.files.items() if path.startswith(GROUPS))
         assert size_bytes < 10_000
 
 
 @story
-async def test_lines_are_fsynced_within_a_second_or_so(bed: Bed) -> None:
-    hosts = await bed.cluster(1)
-    one = await member(bed, hosts[0])
+async def test_lines_are_fsynced_within_a_second_or_so(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(1)
+    one = await member(testbed, hosts[0])
     assert await one.commit({0: 2}) == {}
     await asyncio.sleep(1.5)
-    (name,) = found(bed)
-    file = bed.store.files[f"{GROUPS}/{name}"]
+    (name,) = found(testbed)
+    file = testbed.store.files[f"{GROUPS}/{name}"]
     assert file.synced_bytes == len(file.data)

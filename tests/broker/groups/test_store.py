@@ -1,4 +1,4 @@
-"""What etcd keeps of a group: written in small transactions, also when answers are lost, by one leader at a time."""
+"""Group records in etcd: written in small transactions, by one leader at a time, also when replies are lost."""
 
 import asyncio
 import random
@@ -7,22 +7,22 @@ from collections.abc import Sequence
 import pytest
 
 from seaweedmq.broker.groups.store import GroupName, GroupStore
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.errors import (
     Conflict,
-    Deposed,
+    LeaseEnded,
     OutOfRange,
     ResourceExhausted,
     SeaweedMQError,
     StaleMetadata,
     Unavailable,
 )
-from seaweedmq.model.calls import DeleteTopic
-from seaweedmq.model.group_record import Committed, GroupRecord, MemberRecord, Owner
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord, MemberRecord, SegmentOwner
+from seaweedmq.model.messages.calls import DeleteTopic
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.ports import Delete, Put
-from tests.broker.bed import NAME, Bed, Host, story
 from tests.broker.test_etcd_refuses import KINDS, refuse
+from tests.broker.testbed import NAME, Host, Testbed, story
 
 GROUP = GroupName(NAME, "billing")
 
@@ -34,34 +34,34 @@ def record(generation: int = 0) -> GroupRecord:
         horizon=1,
         generation=generation,
         members={"one": MemberRecord(incarnation=1, client="host")},
-        owners={0: Owner("one", generation)},
+        owners={0: SegmentOwner("one", generation)},
         crashes={},
     )
 
 
-def at(offset: int, **deliveries: int) -> Committed:
-    return Committed(offset=offset, deliveries={int(o[1:]): n for o, n in deliveries.items()}, at_us=1)
+def at(offset: int, **deliveries: int) -> CommittedOffset:
+    return CommittedOffset(offset=offset, deliveries={int(o[1:]): n for o, n in deliveries.items()}, at_us=1)
 
 
 def store_of(host: Host) -> GroupStore:
     leader = host.inspect.leader
 
     async def record(revision: int, changes: Sequence[Put | Delete]) -> None:
-        await leader.groups.record(revision, changes)  # only then: a broker that does not lead has no groups
+        await leader.groups.stores.journal.record(revision, changes)  # a broker that does not lead has no groups
 
     return GroupStore(host.meta, leader.election, GROUP, random.Random(1), record)
 
 
-async def created(host: Host, committed: dict[int, Committed]) -> GroupStore:
+async def created(host: Host, committed: dict[int, CommittedOffset]) -> GroupStore:
     store = store_of(host)
     await store.create(record(), committed, host.inspect.view.topic_revision(NAME))
     return store
 
 
 @story
-async def test_what_is_written_is_read_by_the_next(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_what_is_written_is_read_by_the_next(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     assert await store_of(host).load() is None
     store = await created(host, {0: at(5)})
     assert await store_of(host).load() == (record(), {0: at(5)})
@@ -74,32 +74,32 @@ async def test_what_is_written_is_read_by_the_next(bed: Bed) -> None:
 
 
 @story
-async def test_many_offsets_take_several_transactions_and_going_back_to_the_start_one(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_many_offsets_take_several_transactions_and_going_back_to_the_start_one(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     many = {number: at(number) for number in range(250)}
     store = await created(host, many)
     assert await store_of(host).load() == (record(), many)
     more = {number: at(number + 1, **{f"_{number + o}": 1 for o in range(1, 900)}) for number in range(250)}
     await store.write(record(1), more)
     assert await store_of(host).load() == (record(1), more)
-    before = bed.etcd.server.revision
+    before = testbed.etcd.server.revision
     await store.write(record(2), dict.fromkeys(many))
-    assert bed.etcd.server.revision == before + 1
+    assert testbed.etcd.server.revision == before + 1
     assert await store_of(host).load() == (record(2), {})
     await store.write(record(3), {0: at(1)})
     assert await store_of(host).load() == (record(3), {0: at(1)})
 
 
 @story
-async def test_answers_that_are_lost_do_no_harm(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_answers_that_are_lost_do_no_harm(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     store = await created(host, {})
     for n in range(1, 40):
-        bed.etcd.lost_share = 0.4
+        testbed.etcd.lost_share = 0.4
         await store.write(record(n) if n % 3 else None, {n % 5: at(n)})
-        bed.etcd.lost_share = 0
+        testbed.etcd.lost_share = 0
         stored = await store_of(host).load()
         assert stored is not None
         assert stored[1][n % 5] == at(n)
@@ -109,27 +109,27 @@ async def test_answers_that_are_lost_do_no_harm(bed: Bed) -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @story
 async def test_a_refusal_that_passes_is_retried_and_any_other_ends_the_write(
-    bed: Bed, kind: type[SeaweedMQError]
+    testbed: Testbed, kind: type[SeaweedMQError]
 ) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     store = await created(host, {})
     end = refuse(host, kind("no"), ("transact",))
-    bed.loop.call_later(5.0, end)
-    if kind in (Unavailable, ResourceExhausted, OutOfRange):  # the last one answers reads alone
+    testbed.loop.call_later(5.0, end)
+    if kind in (Unavailable, ResourceExhausted, OutOfRange):  # the last one is a reply to reads only
         await store.write(record(1), {0: at(1)})
         assert await store_of(host).load() == (record(1), {0: at(1)})
         return
-    with pytest.raises(StaleMetadata if kind is Deposed else kind):
+    with pytest.raises(StaleMetadata if kind is LeaseEnded else kind):
         await store.write(record(1), {0: at(1)})
     await asyncio.sleep(10)
     assert not host.has_failed
 
 
 @story
-async def test_who_does_not_know_what_was_written_meanwhile_writes_nothing(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_who_does_not_know_what_was_written_meanwhile_writes_nothing(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     store = await created(host, {0: at(5)})
     other = store_of(host)
     await other.load()
@@ -145,9 +145,9 @@ async def test_who_does_not_know_what_was_written_meanwhile_writes_nothing(bed: 
 
 
 @story
-async def test_a_group_of_a_topic_that_changed_or_went_meanwhile_is_not_created(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_group_of_a_topic_that_changed_or_went_meanwhile_is_not_created(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     revision = host.inspect.view.topic_revision(NAME)
     await host.api.call(DeleteTopic(NAME))
     with pytest.raises(Conflict):
@@ -156,12 +156,12 @@ async def test_a_group_of_a_topic_that_changed_or_went_meanwhile_is_not_created(
 
 
 @story
-async def test_a_broker_that_does_not_lead_writes_nothing(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    store = await created(bed.leader(), {0: at(5)})
-    other = store_of(next(h for h in hosts if h is not bed.leader()))
+async def test_a_broker_that_does_not_lead_writes_nothing(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    store = await created(testbed.leader(), {0: at(5)})
+    other = store_of(next(h for h in hosts if h is not testbed.leader()))
     await other.load()
-    with pytest.raises(StaleMetadata, match="goes on at another leader"):
+    with pytest.raises(StaleMetadata, match="continues at another leader"):
         await other.write(None, {0: at(6)})
     await store.write(None, {0: at(7)})

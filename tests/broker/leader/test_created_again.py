@@ -1,4 +1,4 @@
-"""A topic is deleted, and another one gets its name: nothing and nobody takes the one for the other."""
+"""Recreated topics: neither brokers nor clients confuse a deleted topic with its later namesake."""
 
 import asyncio
 import random
@@ -8,13 +8,15 @@ import pyarrow as pa
 import pytest
 
 from seaweedmq import aio
-from seaweedmq.broker.leader.repair import Repairs
+from seaweedmq.broker.leader.repairer import Repairer
 from seaweedmq.broker.segment.log_file import create_log_file
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.core.lineage.repair import Repair
-from seaweedmq.errors import Fenced, NotFound
-from seaweedmq.model.calls import (
+from seaweedmq.errors import NotFound
+from seaweedmq.model.description import ALL, TopicDescription
+from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import (
     AlterTopic,
     DeleteTopic,
     DescribeTopic,
@@ -26,15 +28,13 @@ from seaweedmq.model.calls import (
     SealSegment,
     WriteOut,
 )
-from seaweedmq.model.description import ALL, TopicDescription
-from seaweedmq.model.files import FileKind
-from seaweedmq.model.publish import PublishOpen
-from seaweedmq.model.replication import SegmentRef
-from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
+from seaweedmq.model.messages.publish import PublishOpen
+from seaweedmq.model.messages.replication import SegmentRef
+from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicChange, TopicName
 from seaweedmq.ports import Environment
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import CONFIG, NAME, Bed, Host, Streaming, frame, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, frame, story, values
+from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.loop import Owner
 from tests.sim.machines.network import machine_of
 
@@ -45,22 +45,22 @@ AGAIN = "topic test/topic was deleted, and created again: open a new publisher o
 CLIENT = "client"
 
 
-async def connect(bed: Bed) -> Any:
-    """A real client, on a machine of its own."""
+async def connect(testbed: Testbed) -> Any:
+    """Connect a real client that runs on its own machine."""
     return await aio.connect(
-        ",".join(host.address for host in bed.hosts),
-        dialer=bed.network.dialer(Owner(CLIENT)),
-        env=Environment(bed.wall_us, random.Random(3)),
+        ",".join(host.address for host in testbed.hosts),
+        dialer=testbed.network.dialer(Owner(CLIENT)),
+        env=Environment(testbed.wall_us, random.Random(3)),
         config=ClientConfig(),
     )
 
 
-async def create_again(bed: Bed, host: Host, **settings: Any) -> TopicDescription:
+async def create_again(testbed: Testbed, host: Host, **settings: Any) -> TopicDescription:
     await host.api.call(DeleteTopic(NAME))
-    description = await bed.topic(host, **settings)
+    description = await testbed.topic(host, **settings)
     uid = description.topic.uid
-    views = [host.inspect.view for host in bed.hosts if host.lives]
-    await bed.until(lambda: all(NAME in view.topics and view.topics[NAME].uid == uid for view in views))
+    views = [host.inspect.view for host in testbed.hosts if host.lives]
+    await testbed.until(lambda: all(NAME in view.topics and view.topics[NAME].uid == uid for view in views))
     return description
 
 
@@ -68,32 +68,32 @@ async def create_again(bed: Bed, host: Host, **settings: Any) -> TopicDescriptio
 
 
 @story
-async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0], replicas=2, durability=Durability.REPLICATED)
-    primary = await bed.primary(hosts[0])
+async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0], replicas=2, durability=Durability.REPLICATED)
+    primary = await testbed.primary(hosts[0])
     old = primary.inspect.view.segments[NAME][0]
     follower = next(h for h in hosts if h.broker.id == old.replicas[1])
     other = next(h for h in hosts if h not in (primary, follower))
-    while True:  # a topic that the follower is going to be busy closing
-        await bed.topic(hosts[0], name=OTHER)
-        if await bed.primary(hosts[0], name=OTHER) is follower:
+    while True:  # a topic whose close keeps the follower busy
+        await testbed.topic(hosts[0], name=OTHER)
+        if await testbed.primary(hosts[0], name=OTHER) is follower:
             break
         await other.api.call(DeleteTopic(OTHER))
-    bed.faults.paths = str(OTHER)
-    gate = bed.faults.hold(StorageOp.SYNC)
+    testbed.faults.paths = str(OTHER)
+    gate = testbed.faults.hold(StorageOp.SYNC)
     await (await follower.publisher(name=OTHER)).send()
     await (await primary.publisher()).store(frames=5)
     await other.api.call(DeleteTopic(OTHER))
     await asyncio.sleep(0.1)
-    while True:  # placed like the earlier one
-        again = await create_again(bed, other, replicas=2, durability=Durability.REPLICATED)
+    while True:  # the same replicas as the earlier topic
+        again = await create_again(testbed, other, replicas=2, durability=Durability.REPLICATED)
         if again.segments[0].replicas == old.replicas:
             break
     primary.kill()
     gate.set()
-    bed.faults.held.clear()
-    await bed.until(lambda: not other.inspect.view.segments[NAME][0].is_open)
+    testbed.faults.held.clear()
+    await testbed.until(lambda: not other.inspect.view.segments[NAME][0].is_open)
     assert other.inspect.view.segments[NAME][0].end_offset == 0
     reader = await other.subscriber()
     await reader.ending()
@@ -101,35 +101,35 @@ async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(be
 
 
 @story
-async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0], replicas=2)
-    old = bed.ref(hosts[0].inspect.view.segments[NAME][0])
-    await create_again(bed, hosts[0], replicas=2)
+async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0], replicas=2)
+    old = testbed.ref(hosts[0].inspect.view.segments[NAME][0])
+    await create_again(testbed, hosts[0], replicas=2)
     segment = hosts[0].inspect.view.segments[NAME][0]
     primary, follower = (next(h for h in hosts if h.broker.id == r) for r in segment.replicas)
-    await bed.until(lambda: (NAME, 0) in primary.inspect.segments)
+    await testbed.until(lambda: (NAME, 0) in primary.inspect.segments)
     with pytest.raises(NotFound, match="not its primary"):
         await primary.api.call(Seal(old))
     late = SegmentRef(topic=NAME, topic_uid=old.topic_uid, segment=0, epoch=2)
-    with pytest.raises(NotFound, match="none of its followers"):
+    with pytest.raises(NotFound, match="not a follower of this segment"):
         await follower.api.call(Fence(late))
-    with pytest.raises(NotFound, match="no replica of it"):
+    with pytest.raises(NotFound, match="no replica of this segment"):
         await follower.api.call(WriteOut(late, 0))
-    with pytest.raises(Fenced, match="sealed already, or of an earlier epoch"):
-        await bed.leader().broker.api.call(
+    with pytest.raises(NotFound, match="already sealed, or an earlier epoch"):
+        await testbed.leader().broker.api.call(
             ReportSuspicions(refs=(old,), suspect=segment.replicas[1], reason="it is slow")
         )
     assert await primary.api.call(LocalStats(NAME, old.topic_uid)) == ()
-    assert len(await primary.api.call(LocalStats(NAME, bed.ref(segment).topic_uid))) == 1
+    assert len(await primary.api.call(LocalStats(NAME, testbed.ref(segment).topic_uid))) == 1
     await (await primary.publisher()).store(frames=3)
 
 
 @story
-async def test_a_deletion_or_change_that_comes_late_spares_the_later_one(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    old = await bed.topic(hosts[0])
-    new = await create_again(bed, hosts[0])
+async def test_a_deletion_or_change_that_comes_late_spares_the_later_one(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    old = await testbed.topic(hosts[0])
+    new = await create_again(testbed, hosts[0])
     for host in hosts:
         with pytest.raises(NotFound, match="created again"):
             await host.api.call(DeleteTopic(NAME, old.topic.uid))
@@ -140,37 +140,39 @@ async def test_a_deletion_or_change_that_comes_late_spares_the_later_one(bed: Be
 
 
 @story
-async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_the_later_one(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    leader = bed.leader()
+async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_the_later_one(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    leader = testbed.leader()
     while True:
-        await bed.topic(hosts[0])
-        if await bed.primary(hosts[0]) is not leader:
+        await testbed.topic(hosts[0])
+        if await testbed.primary(hosts[0]) is not leader:
             break
         await leader.api.call(DeleteTopic(NAME))
     old = leader.inspect.view.segments[NAME][0]
-    primary = await bed.primary(leader)
+    primary = await testbed.primary(leader)
     await leader.api.call(DeleteTopic(NAME))
     primary.kill()
-    await bed.until(lambda: old.primary not in leader.inspect.view.brokers)
-    await bed.topic(leader)
-    late = Repair(segment=old, reason="it was decided before", stays=())
+    await testbed.until(lambda: old.primary not in leader.inspect.view.brokers)
+    await testbed.topic(leader)
+    late = Repair(segment=old, reason="it was decided before", healthy_replicas=())
     leading = leader.inspect.leader
-    repairs = Repairs(metadata=leading.metadata, placement=leading.placement)
-    await repairs.carry_out(leading.succession, late)
+    repairs = Repairer(metadata=leading.metadata, placement=leading.placement)
+    await repairs.carry_out(leading.transitions, late)
     await asyncio.sleep(1.0)
     assert [(s.id, s.is_open) for s in leader.inspect.view.segments[NAME].values()] == [(0, True)]
 
 
 @pytest.mark.parametrize("call", ["publish", "subscribe"])
 @story
-async def test_who_means_the_earlier_one_is_refused_and_who_names_none_gets_the_later(bed: Bed, call: str) -> None:
-    host = await bed.start()
-    old = (await bed.topic(host)).topic.uid
-    new = (await create_again(bed, host)).topic.uid
-    await bed.until(lambda: (NAME, 0) in host.inspect.segments)
+async def test_who_means_the_earlier_one_is_refused_and_who_names_none_gets_the_later(
+    testbed: Testbed, call: str
+) -> None:
+    host = await testbed.start()
+    old = (await testbed.topic(host)).topic.uid
+    new = (await create_again(testbed, host)).topic.uid
+    await testbed.until(lambda: (NAME, 0) in host.inspect.segments)
     for uid, is_served in ((old, False), (new, True), (0, True)):
-        stream = await _opened(bed, host, call, uid)
+        stream = await _opened(testbed, host, call, uid)
         if is_served:
             assert await stream.receive()
         else:
@@ -179,16 +181,16 @@ async def test_who_means_the_earlier_one_is_refused_and_who_names_none_gets_the_
 
 
 @story
-async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_replaced(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    old = (await bed.topic(hosts[0])).topic.uid
-    leader = bed.leader()
+async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_replaced(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    old = (await testbed.topic(hosts[0])).topic.uid
+    leader = testbed.leader()
     lagging = next(h for h in hosts if h is not leader)
     await leader.api.call(MoveSegment(NAME, 0, (leader.broker.id,)))  # a deletion waits for primaries
-    await bed.until(lambda: NAME in lagging.inspect.view.topics)
+    await testbed.until(lambda: NAME in lagging.inspect.view.topics)
     lagging.meta.hears_metadata.clear()
     await leader.api.call(DeleteTopic(NAME))
-    new = (await bed.topic(leader)).topic.uid
+    new = (await testbed.topic(leader)).topic.uid
     assert (await lagging.api.call(DescribeTopic(NAME))).topic.uid == old
     asking = asyncio.create_task(lagging.api.call(DescribeTopic(NAME, ALL, new)))
     await asyncio.sleep(1.0)
@@ -200,19 +202,19 @@ async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_repl
 
 
 @story
-async def test_the_name_is_free_once_the_primaries_have_heard_though_who_deleted_it_has_gone(bed: Bed) -> None:
-    """Until then they acknowledge records to whoever takes the one for the other, and those would be lost."""
-    hosts = await bed.cluster(2)
-    old = (await bed.topic(hosts[0])).topic.uid
-    leader = bed.leader()
+async def test_the_name_is_free_once_the_primaries_have_heard_though_who_deleted_it_has_gone(testbed: Testbed) -> None:
+    """A primary acknowledges records for the deleted topic until it knows of the deletion, and those would be lost."""
+    hosts = await testbed.cluster(2)
+    old = (await testbed.topic(hosts[0])).topic.uid
+    leader = testbed.leader()
     primary = next(h for h in hosts if h is not leader)
     await leader.api.call(MoveSegment(NAME, 0, (primary.broker.id,)))
-    await bed.until(lambda: bool(primary.inspect.segments))
+    await testbed.until(lambda: bool(primary.inspect.segments))
     primary.meta.hears_metadata.clear()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
             await leader.api.call(DeleteTopic(NAME))
-    creating = asyncio.create_task(bed.topic(leader))
+    creating = asyncio.create_task(testbed.topic(leader))
     await asyncio.sleep(2.0)
     assert [owned.topic.uid for owned in primary.inspect.segments.values()] == [old]
     assert not creating.done()
@@ -222,39 +224,39 @@ async def test_the_name_is_free_once_the_primaries_have_heard_though_who_deleted
 
 
 @story
-async def test_the_name_is_not_free_while_a_primary_trusts_a_lease_that_etcd_has_lost(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_the_name_is_not_free_while_a_primary_trusts_a_lease_that_etcd_has_lost(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     other = next(h for h in hosts if h is not primary)
-    await bed.until(lambda: NAME in other.inspect.view.topics)
+    await testbed.until(lambda: NAME in other.inspect.view.topics)
     publisher = await primary.publisher()
     primary.meta.is_cut_off = True
-    term, gone = primary.inspect.term, primary.broker.id
-    assert term is not None
-    bed.etcd.server.lose_leases()
-    await bed.until(lambda: other.inspect.leads and gone not in other.inspect.view.brokers)
-    assert term.session.alive()
-    await publisher.store()  # it still acknowledges
+    incarnation, gone = primary.inspect.incarnation, primary.broker.id
+    assert incarnation is not None
+    testbed.etcd.server.lose_leases()
+    await testbed.until(lambda: other.inspect.leads and gone not in other.inspect.view.brokers)
+    assert incarnation.session.alive()
+    await publisher.store()  # the primary still acknowledges
     await other.api.call(DeleteTopic(NAME))
-    await bed.topic(other)
-    assert not term.session.alive()
+    await testbed.topic(other)
+    assert not incarnation.session.alive()
 
 
 @story
-async def test_a_conversion_under_way_leaves_no_table_in_the_later_one(bed: Bed) -> None:
-    host = await bed.start()
-    await bed.topic(host)
+async def test_a_conversion_under_way_leaves_no_table_in_the_later_one(testbed: Testbed) -> None:
+    host = await testbed.start()
+    await testbed.topic(host)
     await (await host.publisher()).store(frames=5)
     await host.api.call(SealSegment(NAME, 0))
-    gate = bed.faults.hold(StorageOp.PUT)
-    bed.faults.paths = "table/"
+    gate = testbed.faults.hold(StorageOp.PUT)
+    testbed.faults.paths = "table/"
     await asyncio.sleep(5 * CONFIG.maintenance_interval_s)
-    await create_again(bed, host)
+    await create_again(testbed, host)
     gate.set()
-    bed.faults.held.clear()
+    testbed.faults.held.clear()
     await asyncio.sleep(10)
-    assert bed.files(FileKind.TABLE) == []
+    assert testbed.files(FileKind.TABLE) == []
     publisher = await host.publisher()
     await publisher.store(frames=3)
     reader = await host.subscriber()
@@ -262,29 +264,29 @@ async def test_a_conversion_under_way_leaves_no_table_in_the_later_one(bed: Bed)
 
 
 @story
-async def test_files_that_were_written_late_into_its_folder_do_no_harm(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    old = (await bed.topic(hosts[0], replicas=2)).topic
-    await create_again(bed, hosts[0], replicas=2)
+async def test_files_that_were_written_late_into_its_folder_do_no_harm(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    old = (await testbed.topic(hosts[0], replicas=2)).topic
+    await create_again(testbed, hosts[0], replicas=2)
     segment = hosts[0].inspect.view.segments[NAME][0]
-    for writer in segment.replicas:  # both had the earlier topic, too
-        late = await create_log_file(bed.store, old, segment, 0, writer, ())
+    for writer in segment.replicas:  # both had the earlier topic as well
+        late = await create_log_file(testbed.store, old, segment, 0, writer, ())
         await late.append([stamp(frame(first=100)[:HEADER_BYTES], 0), frame(first=100)[HEADER_BYTES:]])
-    primary = await bed.primary(hosts[0])
+    primary = await testbed.primary(hosts[0])
     await (await primary.publisher()).store(frames=5)
     other = next(h for h in hosts if h.broker.id not in segment.replicas)
     writer = primary.broker.id
     primary.kill()
-    bed.store.crash(writer=writer)
-    await bed.until(lambda: not other.inspect.view.segments[NAME][0].is_open)
+    testbed.store.crash(writer=writer)
+    await testbed.until(lambda: not other.inspect.view.segments[NAME][0].is_open)
     assert other.inspect.view.segments[NAME][0].end_offset == 5
     reader = await other.subscriber()
     assert await reader.until(5) == values(1, 5)
-    assert not any(host.has_failed for host in bed.hosts)
+    assert not any(host.has_failed for host in testbed.hosts)
 
 
-async def _opened(bed: Bed, host: Host, call: str, uid: int) -> Any:
-    stream = Streaming(bed, getattr(host.api, call))
+async def _opened(testbed: Testbed, host: Host, call: str, uid: int) -> Any:
+    stream = Streaming(testbed, getattr(host.api, call))
     if call == "publish":
         await stream.send(PublishOpen(topic=NAME, topic_uid=uid, segment=0, epoch=1, producer_id=1, producer_epoch=0))
     else:
@@ -297,14 +299,14 @@ async def _opened(bed: Bed, host: Host, call: str, uid: int) -> Any:
 
 @pytest.mark.parametrize("idle", [False, True])
 @story
-async def test_a_publisher_ends_and_leaves_nothing_in_the_later_one(bed: Bed, idle: bool) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    async with await connect(bed) as client:
+async def test_a_publisher_ends_and_leaves_nothing_in_the_later_one(testbed: Testbed, idle: bool) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    async with await connect(testbed) as client:
         publisher = await client.publisher(str(NAME))
         if not idle:
             await (await publisher.send(b"x"))
-        await create_again(bed, hosts[0])
+        await create_again(testbed, hosts[0])
         for _ in range(2):
             with pytest.raises(NotFound, match=AGAIN):
                 await (await publisher.send(b"late"))
@@ -314,14 +316,14 @@ async def test_a_publisher_ends_and_leaves_nothing_in_the_later_one(bed: Bed, id
 
 
 @story
-async def test_a_subscriber_ends(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    async with await connect(bed) as client:
+async def test_a_subscriber_ends(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    async with await connect(testbed) as client:
         subscriber = await client.subscriber(str(NAME), start="earliest")
         got = asyncio.create_task(anext(aiter(subscriber)))
         await asyncio.sleep(0.5)
-        await create_again(bed, hosts[0])
+        await create_again(testbed, hosts[0])
         async with client.publisher(str(NAME)) as publisher:
             await publisher.send(b"of another topic")
         with pytest.raises(NotFound, match="was deleted"):
@@ -331,10 +333,10 @@ async def test_a_subscriber_ends(bed: Bed) -> None:
 
 @pytest.mark.parametrize("away", [False, True])
 @story
-async def test_a_member_of_a_group_ends_and_the_group_begins_anew(bed: Bed, away: bool) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    async with await connect(bed) as client:
+async def test_a_member_of_a_group_ends_and_the_group_begins_anew(testbed: Testbed, away: bool) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    async with await connect(testbed) as client:
         async with client.publisher(str(NAME)) as publisher:
             for number in range(5):
                 await publisher.send(b"%d" % number)
@@ -343,13 +345,13 @@ async def test_a_member_of_a_group_ends_and_the_group_begins_anew(bed: Bed, away
             message.ack()
             if message.offset == 4:
                 break
-        if away:  # it hears nothing while it happens
+        if away:  # the client misses the deletion
             for host in hosts:
-                bed.network.cut(CLIENT, machine_of(host.owner))
-                bed.network.cut(machine_of(host.owner), CLIENT)
-        await create_again(bed, hosts[0])
+                testbed.network.cut(CLIENT, machine_of(host.owner))
+                testbed.network.cut(machine_of(host.owner), CLIENT)
+        await create_again(testbed, hosts[0])
         await asyncio.sleep(10.0)
-        bed.network.join()
+        testbed.network.join()
         with pytest.raises(NotFound, match="was deleted"):
             await anext(aiter(subscriber))
         await subscriber.close()
@@ -361,12 +363,12 @@ async def test_a_member_of_a_group_ends_and_the_group_begins_anew(bed: Bed, away
 
 
 @story
-async def test_a_table_does_not_give_its_schema_to_the_later_one(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    async with await connect(bed) as client:
+async def test_a_table_does_not_give_its_schema_to_the_later_one(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    async with await connect(testbed) as client:
         publisher = await client.publisher(str(NAME))
-        await create_again(bed, hosts[0])
+        await create_again(testbed, hosts[0])
         with pytest.raises(NotFound, match=AGAIN):
             await publisher.send_table(pa.table({"a": [1, 2]}))
         assert (await hosts[0].api.call(DescribeTopic(NAME))).topic.schema is None

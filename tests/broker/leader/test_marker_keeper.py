@@ -1,4 +1,4 @@
-"""The storage knows how far etcd had come: see ``broker.leader.marker_keeper``."""
+"""The marker in the storage that shows how far etcd has come: see ``broker.leader.marker_keeper``."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator
 import pytest
 
 from seaweedmq.broker.leader.marker_keeper import KEEP_INTERVAL_S
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.ports import Changes
-from tests.broker.bed import Bed, story
+from tests.broker.testbed import Testbed, story
 from tests.sim.machines.meta import SimMetaStore
 
 SLOW_S = 0.2
 
 
 @story
-async def test_a_new_leader_raises_the_marker_at_once(bed: Bed) -> None:
-    """Its first changes may follow a long time without a leader, and a restore must not hide them."""
+async def test_a_new_leader_raises_the_marker_at_once(testbed: Testbed) -> None:
+    """The first changes may follow a long time without a leader, and the marker must cover them before a restore."""
     watch = SimMetaStore.watch
 
     async def slow_watch(self: SimMetaStore, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
@@ -26,13 +26,13 @@ async def test_a_new_leader_raises_the_marker_at_once(bed: Bed) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SimMetaStore, "watch", slow_watch)
-        hosts = await bed.cluster(2)
-        bed.leader().kill()
-        await bed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
-        lock = bed.etcd.server.get(keys.LEADER)
+        hosts = await testbed.cluster(2)
+        testbed.leader().kill()
+        await testbed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
+        lock = testbed.etcd.server.get(keys.LEADER)
         assert lock is not None
         await asyncio.sleep(2 * SLOW_S)
         assert 2 * SLOW_S < KEEP_INTERVAL_S / 2
-        marker = await bed.store.read_marker()
+        marker = await testbed.store.read_marker()
     assert marker is not None
     assert marker.etcd_revision > lock.create_revision

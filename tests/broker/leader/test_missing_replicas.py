@@ -1,13 +1,13 @@
-"""Under-replicated segments: the leader counts them, and repairs them as soon as a broker is there for it."""
+"""Under-replicated segments: the leader counts them, and repairs them as soon as a broker is available."""
 
 import asyncio
 
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.calls import GetClusterStatus, MoveSegment
+from seaweedmq.model.messages.calls import GetClusterStatus, MoveSegment
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import NAME, Bed, Host, story
+from tests.broker.testbed import NAME, Host, Testbed, story
+from tests.doubles.memory_store import StorageOp
 
 OTHER = TopicName("test", "unreadable")
 
@@ -27,20 +27,20 @@ async def lacking(host: Host) -> int:
 
 
 @story
-async def test_segments_are_under_replicated_until_a_broker_comes_and_are_repaired_once(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0], segments=12, replicas=3)
+async def test_segments_are_under_replicated_until_a_broker_comes_and_are_repaired_once(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0], segments=12, replicas=3)
     assert await lacking(hosts[0]) == 0
-    victim = next(host for host in hosts if host is not bed.leader())
-    leader, gone = bed.leader(), victim.broker.id
+    victim = next(host for host in hosts if host is not testbed.leader())
+    leader, gone = testbed.leader(), victim.broker.id
     victim.kill()
-    await bed.until(lambda: gone not in leader.inspect.view.brokers)
-    await bed.until(lambda: all(gone not in segment.replicas for segment in opened(leader)))
+    await testbed.until(lambda: gone not in leader.inspect.view.brokers)
+    await testbed.until(lambda: all(gone not in segment.replicas for segment in opened(leader)))
     assert await lacking(leader) == 12
-    began = bed.loop.time()
-    await bed.start(address=victim.address)
-    await bed.until(lambda: is_whole(leader, 3))
-    assert bed.loop.time() - began < 10
+    began = testbed.loop.time()
+    await testbed.start(address=victim.address)
+    await testbed.until(lambda: is_whole(leader, 3))
+    assert testbed.loop.time() - began < 10
     assert await lacking(leader) == 0
     repaired = opened(leader)
     await asyncio.sleep(30)
@@ -48,25 +48,25 @@ async def test_segments_are_under_replicated_until_a_broker_comes_and_are_repair
 
 
 @story
-async def test_a_segment_that_cannot_be_recovered_keeps_no_other_from_its_replicas(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    victim = next(host for host in hosts if host is not bed.leader())
-    leader, gone = bed.leader(), victim.broker.id
-    await bed.topic(leader, replicas=3)
-    await bed.topic(leader, OTHER)
+async def test_a_segment_that_cannot_be_recovered_keeps_no_other_from_its_replicas(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    victim = next(host for host in hosts if host is not testbed.leader())
+    leader, gone = testbed.leader(), victim.broker.id
+    await testbed.topic(leader, replicas=3)
+    await testbed.topic(leader, OTHER)
     (segment,) = opened(leader, OTHER)
     if segment.primary != gone:
         await leader.api.call(MoveSegment(OTHER, segment.id, (gone,)))
-    bed.faults.paths = "unreadable"
-    bed.faults.failing = dict.fromkeys((StorageOp.LIST, StorageOp.OPEN, StorageOp.READ), "input/output error")
+    testbed.faults.paths = "unreadable"
+    testbed.faults.failing = dict.fromkeys((StorageOp.LIST, StorageOp.OPEN, StorageOp.READ), "input/output error")
     victim.kill()
-    await bed.until(lambda: gone not in leader.inspect.view.brokers)
-    await bed.until(lambda: all(gone not in segment.replicas for segment in opened(leader)))
+    await testbed.until(lambda: gone not in leader.inspect.view.brokers)
+    await testbed.until(lambda: all(gone not in segment.replicas for segment in opened(leader)))
     await asyncio.sleep(5)
-    await bed.start(address=victim.address)
-    await bed.until(lambda: is_whole(leader, 3))
+    await testbed.start(address=victim.address)
+    await testbed.until(lambda: is_whole(leader, 3))
     assert [s.primary for s in opened(leader, OTHER)] == [gone], "its files are still unreadable"
     assert await lacking(leader) == 1
-    bed.faults.failing.clear()
-    await bed.until(lambda: is_whole(leader, 1, OTHER))
+    testbed.faults.failing.clear()
+    await testbed.until(lambda: is_whole(leader, 1, OTHER))
     assert await lacking(leader) == 0

@@ -1,4 +1,4 @@
-"""Segments with followers move: only those that have to, and a leader that dies half-way leaves nothing undone."""
+"""Moves of segments with followers: only those that must move, and none left half done when a leader dies."""
 
 import asyncio
 from dataclasses import replace
@@ -7,47 +7,47 @@ from typing import Any
 import pytest
 
 from seaweedmq.broker.leader.sealer import Sealer
-from seaweedmq.errors import Fenced, NotFound
+from seaweedmq.errors import Deposed, NotFound
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import DrainBroker, Fence, ReportSuspicions, Seal, SealSegment
+from seaweedmq.model.messages.calls import DrainBroker, Fence, ReportSuspicions, Seal, SealSegment
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
-from tests.broker.bed import CONFIG, NAME, Bed, Host, story
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
 
 
 def open_segments(host: Host) -> dict[int, Segment]:
-    """As the broker's view has them."""
+    """Return the open segments in the broker's view."""
     return {s.id: s for s in host.inspect.view.segments.get(NAME, {}).values() if s.is_open}
 
 
-async def store(bed: Bed, host: Host, number: int) -> None:
-    """One more record in a segment."""
+async def store(testbed: Testbed, host: Host, number: int) -> None:
+    """Store one more record in a segment."""
     segment = open_segments(host)[number]
-    publisher = await (await bed.primary(host, segment=number)).publisher(
+    publisher = await (await testbed.primary(host, segment=number)).publisher(
         producer=number + 1, segment=number, segment_epoch=segment.epoch
     )
     await publisher.store(slots=(segment.slots.lo, segment.slots.lo))
 
 
-async def replicated(bed: Bed, brokers: int, segments: int) -> list[Host]:
-    """A topic with two replicas whose followers all hold something."""
-    hosts = await bed.cluster(brokers)
-    await bed.topic(hosts[0], segments=segments, replicas=2)
-    await bed.until(lambda: all(len(open_segments(h)) == segments for h in hosts))
+async def replicated(testbed: Testbed, brokers: int, segments: int) -> list[Host]:
+    """Create a topic with two replicas whose followers all hold records."""
+    hosts = await testbed.cluster(brokers)
+    await testbed.topic(hosts[0], segments=segments, replicas=2)
+    await testbed.until(lambda: all(len(open_segments(h)) == segments for h in hosts))
     for number in range(segments):
-        await store(bed, hosts[0], number)
+        await store(testbed, hosts[0], number)
     return hosts
 
 
 @story
-async def test_draining_a_broker_moves_its_segments_once_and_no_others(bed: Bed) -> None:
-    hosts = await replicated(bed, brokers=4, segments=8)
-    leaving = next(h for h in hosts if h is not bed.leader())
-    before = open_segments(bed.leader())
+async def test_draining_a_broker_moves_its_segments_once_and_no_others(testbed: Testbed) -> None:
+    hosts = await replicated(testbed, brokers=4, segments=8)
+    leaving = next(h for h in hosts if h is not testbed.leader())
+    before = open_segments(testbed.leader())
     left = leaving.broker.id
-    await bed.leader().api.call(DrainBroker(leaving.address))
+    await testbed.leader().api.call(DrainBroker(leaving.address))
     await asyncio.sleep(10)
-    after = open_segments(bed.leader())
+    after = open_segments(testbed.leader())
     stayed = {number for number, segment in before.items() if left not in segment.replicas}
     assert stayed
     assert stayed <= after.keys()
@@ -56,53 +56,57 @@ async def test_draining_a_broker_moves_its_segments_once_and_no_others(bed: Bed)
 
 
 @story
-async def test_a_segment_whose_leader_died_after_sealing_it_gets_its_successor_from_the_next_one(bed: Bed) -> None:
-    hosts = await replicated(bed, brokers=3, segments=3)
+async def test_a_segment_whose_leader_died_after_sealing_it_gets_its_successor_from_the_next_one(
+    testbed: Testbed,
+) -> None:
+    hosts = await replicated(testbed, brokers=3, segments=3)
     segments = open_segments(hosts[0])
-    primary = await bed.primary(hosts[0])
-    await primary.api.call(Seal(bed.ref(segments[0])))
-    await bed.until(lambda: 3 in open_segments(hosts[0]), patience_s=10)
-    assert {1, 2} <= open_segments(hosts[0]).keys(), "nobody was to blame"
+    primary = await testbed.primary(hosts[0])
+    await primary.api.call(Seal(testbed.ref(segments[0])))
+    await testbed.until(lambda: 3 in open_segments(hosts[0]), patience_s=10)
+    assert {1, 2} <= open_segments(hosts[0]).keys(), "no broker was at fault"
 
 
 @story
 async def test_a_segment_whose_leader_died_after_fencing_a_follower_gets_its_successor_from_the_next_one(
-    bed: Bed,
+    testbed: Testbed,
 ) -> None:
-    hosts = await replicated(bed, brokers=3, segments=1)
+    hosts = await replicated(testbed, brokers=3, segments=1)
     (segment,) = open_segments(hosts[0]).values()
     follower = next(h for h in hosts if h.broker.id == segment.replicas[1])
-    await follower.api.call(Fence(bed.ref(segment, segment.epoch + 1)))
-    publisher = await (await bed.primary(hosts[0])).publisher(producer=2)
+    await follower.api.call(Fence(testbed.ref(segment, segment.epoch + 1)))
+    publisher = await (await testbed.primary(hosts[0])).publisher(producer=2)
     await publisher.send()
-    await bed.until(lambda: 1 in open_segments(hosts[0]), patience_s=20)
+    await testbed.until(lambda: 1 in open_segments(hosts[0]), patience_s=20)
 
 
 @story
-async def test_brokers_that_suspect_each_other_again_and_again_do_not_keep_their_segments_closed(bed: Bed) -> None:
-    hosts = await replicated(bed, brokers=2, segments=2)
-    leader = bed.leader()
+async def test_brokers_that_suspect_each_other_again_and_again_do_not_keep_their_segments_closed(
+    testbed: Testbed,
+) -> None:
+    hosts = await replicated(testbed, brokers=2, segments=2)
+    leader = testbed.leader()
     before = open_segments(leader)
     for _ in range(10):
         for segment in open_segments(leader).values():
             for suspect in segment.replicas if segment.id in before else ():
                 await leader.broker.api.call(
-                    ReportSuspicions(refs=(bed.ref(segment),), suspect=suspect, reason="a test says so")
+                    ReportSuspicions(refs=(testbed.ref(segment),), suspect=suspect, reason="a test reports it")
                 )
         await asyncio.sleep(1)
     assert not before.keys() & open_segments(leader).keys()
     assert not any(h.has_failed for h in hosts)
-    await bed.until(lambda: all(len(s.replicas) == 2 for s in open_segments(leader).values()))
+    await testbed.until(lambda: all(len(s.replicas) == 2 for s in open_segments(leader).values()))
     for number in open_segments(leader):
-        await store(bed, leader, number)
+        await store(testbed, leader, number)
 
 
 @story
 async def test_a_segment_that_hangs_while_it_is_sealed_holds_no_other_up(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hosts = await replicated(bed, brokers=3, segments=2)
-    leader, seal, hanging = bed.leader(), Sealer.seal, asyncio.Event()
+    hosts = await replicated(testbed, brokers=3, segments=2)
+    leader, seal, hanging = testbed.leader(), Sealer.seal, asyncio.Event()
     stuck, other = (open_segments(leader)[number] for number in (0, 1))
 
     async def never(sealer: Sealer, topic: Topic, segment: Segment, *args: Any) -> Any:
@@ -112,49 +116,51 @@ async def test_a_segment_that_hangs_while_it_is_sealed_holds_no_other_up(
 
     monkeypatch.setattr(Sealer, "seal", never)
     for segment in (stuck, other):
-        await leader.broker.api.call(ReportSuspicions(refs=(bed.ref(segment),), suspect="", reason="a test says so"))
+        await leader.broker.api.call(
+            ReportSuspicions(refs=(testbed.ref(segment),), suspect="", reason="a test reports it")
+        )
         await asyncio.sleep(1)
     assert set(open_segments(hosts[0])) == {stuck.id, 2}
     hanging.set()
-    await bed.until(lambda: set(open_segments(hosts[0])) == {2, 3}, patience_s=5)
+    await testbed.until(lambda: set(open_segments(hosts[0])) == {2, 3}, patience_s=5)
 
 
 @story
-async def test_a_fresh_broker_is_not_buried_under_all_that_is_new(bed: Bed) -> None:
-    hosts = await bed.cluster(4, replace(CONFIG, load_report_interval_s=1_000.0))
-    await bed.topic(hosts[0], segments=8)
-    placement = bed.leader().inspect.leader.placement
+async def test_a_fresh_broker_is_not_buried_under_all_that_is_new(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(4, replace(CONFIG, load_report_interval_s=1_000.0))
+    await testbed.topic(hosts[0], segments=8)
+    placement = testbed.leader().inspect.leader.placement
     fresh, *busy = sorted(h.broker.id for h in hosts)
     for broker, cpu_share in [(fresh, 0.0), *((b, 0.9) for b in busy)]:
         load = BrokerLoad(broker=broker, cpu_share=cpu_share, memory_bytes=0, buffered_bytes=0)
         placement.report(load)
     placed: list[str] = []
-    for number in range(20):  # one call each: what was placed before is in no report
-        description = await bed.topic(hosts[0], TopicName("test", f"new-{number}"))
+    for number in range(20):  # one call each: no report has the earlier placements
+        description = await testbed.topic(hosts[0], TopicName("test", f"new-{number}"))
         placed += [s.primary for s in description.segments]
     assert 2 <= placed.count(fresh) <= 12
 
 
 @story
-async def test_who_is_no_follower_does_not_say_that_the_segment_is_empty(bed: Bed) -> None:
-    hosts = await replicated(bed, brokers=3, segments=1)
+async def test_who_is_no_follower_does_not_say_that_the_segment_is_empty(testbed: Testbed) -> None:
+    hosts = await replicated(testbed, brokers=3, segments=1)
     (segment,) = open_segments(hosts[0]).values()
     stranger = next(h for h in hosts if h.broker.id not in segment.replicas)
-    with pytest.raises(NotFound, match="none of its followers"):
-        await stranger.api.call(Fence(bed.ref(segment, segment.epoch + 1)))
+    with pytest.raises(NotFound, match="not a follower of this segment"):
+        await stranger.api.call(Fence(testbed.ref(segment, segment.epoch + 1)))
 
 
 @story
 async def test_a_follower_that_has_forgotten_a_sealed_segment_does_not_say_that_nothing_ever_reached_it(
-    bed: Bed,
+    testbed: Testbed,
 ) -> None:
-    hosts = await replicated(bed, brokers=3, segments=1)
+    hosts = await replicated(testbed, brokers=3, segments=1)
     (segment,) = open_segments(hosts[0]).values()
     follower = next(h for h in hosts if h.broker.id == segment.replicas[1])
-    await store(bed, hosts[0], 0)
+    await store(testbed, hosts[0], 0)
     await hosts[0].api.call(SealSegment(segment.topic, segment.id))
-    await bed.until(lambda: not follower.inspect.view.segments[NAME][0].is_open)
-    await bed.until(lambda: all(key.segment != 0 for key in follower.inspect.followers.replicas))
-    with pytest.raises(Fenced, match="it is sealed: look again"):
-        await follower.api.call(Fence(bed.ref(segment, segment.epoch + 1)))
+    await testbed.until(lambda: not follower.inspect.view.segments[NAME][0].is_open)
+    await testbed.until(lambda: all(key.segment != 0 for key in follower.inspect.followers.replicas))
+    with pytest.raises(Deposed, match="already sealed: reload the metadata"):
+        await follower.api.call(Fence(testbed.ref(segment, segment.epoch + 1)))
     assert all(key.segment != 0 for key in follower.inspect.followers.replicas)

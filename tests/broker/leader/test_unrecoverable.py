@@ -1,4 +1,4 @@
-"""Unrecoverable segments are named to their clients, stop no other segment, and heal once the right file is back."""
+"""Unrecoverable segments: clients get their names, other segments continue, and the right file heals them."""
 
 import asyncio
 import json
@@ -13,14 +13,15 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq import aio
-from seaweedmq.codec import keys
 from seaweedmq.codec.logfile import LOG_MAGIC
-from seaweedmq.codec.metadata import segment_from_json
 from seaweedmq.codec.slots import slot_of
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import segment_from_json
 from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.core.lineage.problems import RETRY_MOST_S
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError
-from seaweedmq.model.calls import (
+from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
     Call,
@@ -32,31 +33,30 @@ from seaweedmq.model.calls import (
     SealSegment,
     TopicStats,
 )
-from seaweedmq.model.files import FileKind
-from seaweedmq.model.publish import PublishOpen
+from seaweedmq.model.messages.publish import PublishOpen
+from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import TopicChange, TopicName
 from seaweedmq.ports import Environment
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import CONFIG, NAME, Bed, Host, Streaming, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, story, values
+from tests.doubles.memory_store import StorageOp
 
 OTHER = TopicName("test", "other")
 AT_ONCE_S = 1.0
 HEALED_WITHIN_S = RETRY_MOST_S + 5.0
 
 
-def flip_a_bit(bed: Bed, path: str) -> None:
-    bed.store.files[path].data[300] ^= 1
+def flip_a_bit(testbed: Testbed, path: str) -> None:
+    testbed.store.files[path].data[300] ^= 1
 
 
-def put_another_topics_log_in_place(bed: Bed, path: str) -> None:
-    other = bed.files(FileKind.LOG, OTHER)[0].path
-    bed.store.files[path].data[:] = bed.store.files[other].data
+def put_another_topics_log_in_place(testbed: Testbed, path: str) -> None:
+    other = testbed.files(FileKind.LOG, OTHER)[0].path
+    testbed.store.files[path].data[:] = testbed.store.files[other].data
 
 
-def write_as_a_later_version(bed: Bed, path: str) -> None:
-    data = bed.store.files[path].data
+def write_as_a_later_version(testbed: Testbed, path: str) -> None:
+    data = testbed.store.files[path].data
     (size,) = struct.unpack_from("<I", data, len(LOG_MAGIC))
     begin = len(LOG_MAGIC) + 4
     text = json.dumps(json.loads(bytes(data[begin : begin + size])) | {"v": 9}, separators=(",", ":")).encode()
@@ -78,7 +78,7 @@ class Damaged(NamedTuple):
     segment: int
     path: str
     sound: bytes
-    """Content of the file before it was damaged."""
+    """Content of the file before the damage."""
 
     @property
     def record(self) -> Segment:
@@ -91,42 +91,42 @@ class Damaged(NamedTuple):
     def slots(self, segment: int) -> dict[str, Any]:
         return {"slots": (segment * 32_768 + 1,) * 2}
 
-    def restore(self, bed: Bed) -> None:
-        bed.store.files[self.path].data[:] = self.sound
+    def restore(self, testbed: Testbed) -> None:
+        testbed.store.files[self.path].data[:] = self.sound
 
 
-async def damaged(bed: Bed, damage: Callable[[Bed, str], None] = flip_a_bit, **settings: Any) -> Damaged:
-    """Store records in both segments, kill the primary of one, damage its file, and wait until that is known."""
-    hosts = await bed.cluster(2)
-    leader = bed.leader()
-    await bed.topic(leader, segments=2, **settings)
-    await bed.topic(leader, OTHER)
-    primaries = [await bed.primary(leader, segment=n) for n in (0, 1)]
+async def damaged(testbed: Testbed, damage: Callable[[Testbed, str], None] = flip_a_bit, **settings: Any) -> Damaged:
+    """Store records in both segments, kill the primary of one, damage its file, and wait until brokers know of it."""
+    hosts = await testbed.cluster(2)
+    leader = testbed.leader()
+    await testbed.topic(leader, segments=2, **settings)
+    await testbed.topic(leader, OTHER)
+    primaries = [await testbed.primary(leader, segment=n) for n in (0, 1)]
     victim = next(host for host in hosts if host is not leader)
     found = Damaged(leader, primaries.index(victim), "", b"")
     for n in (0, 1):
         await (await primaries[n].publisher(segment=n)).store(frames=4, **found.slots(n))
-    await (await (await bed.primary(leader, OTHER)).publisher(name=OTHER)).store(frames=4)
-    path = bed.files(FileKind.LOG, segment=found.segment)[0].path
-    found = found._replace(path=path, sound=bytes(bed.store.files[path].data))
+    await (await (await testbed.primary(leader, OTHER)).publisher(name=OTHER)).store(frames=4)
+    path = testbed.files(FileKind.LOG, segment=found.segment)[0].path
+    found = found._replace(path=path, sound=bytes(testbed.store.files[path].data))
     victim.kill()
-    damage(bed, path)
-    await bed.until(lambda: found.record.problem)
+    damage(testbed, path)
+    await testbed.until(lambda: found.record.problem)
     return found
 
 
-async def at_once(bed: Bed, stream: Streaming, request: Any) -> SeaweedMQError | None:
-    """The error that ends a stream without delay."""
-    began = bed.loop.time()
+async def at_once(testbed: Testbed, stream: Streaming, request: Any) -> SeaweedMQError | None:
+    """Return the error that ends a stream without delay."""
+    began = testbed.loop.time()
     await stream.send(request)
     error = await stream.failure()
-    assert bed.loop.time() < began + AT_ONCE_S
+    assert testbed.loop.time() < began + AT_ONCE_S
     return error
 
 
-def client_of(bed: Bed, found: Damaged) -> Any:
-    env = Environment(bed.wall_us, random.Random(3), lambda: bed.loop.boot_s)
-    return aio.connect(found.leader.address, dialer=bed.network.dialer(None), env=env)
+def client_of(testbed: Testbed, found: Damaged) -> Any:
+    env = Environment(testbed.wall_us, random.Random(3), lambda: testbed.loop.boot_s)
+    return aio.connect(found.leader.address, dialer=testbed.network.dialer(None), env=env)
 
 
 async def read(client: Any, **options: Any) -> list[bytes]:
@@ -140,8 +140,10 @@ def key_in(segment: int) -> bytes:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @story
-async def test_the_file_is_named_to_all_who_ask_and_the_right_one_heals_the_segment(bed: Bed, damage: str) -> None:
-    found = await damaged(bed, DAMAGES[damage])
+async def test_the_file_is_named_to_all_who_ask_and_the_right_one_heals_the_segment(
+    testbed: Testbed, damage: str
+) -> None:
+    found = await damaged(testbed, DAMAGES[damage])
     leader, segment = found.leader, found.segment
     assert found.path in found.record.problem
     entry = await leader.meta.get(keys.segment_key(NAME, segment))
@@ -155,17 +157,17 @@ async def test_the_file_is_named_to_all_who_ask_and_the_right_one_heals_the_segm
     for stream, request in (
         (leader.publish_stream(), opening),
         (
-            Streaming(bed, leader.api.subscribe),
+            Streaming(testbed, leader.api.subscribe),
             SubscribeOpen(topic=NAME, segment=segment, start=EARLIEST, credit_bytes=1),
         ),
     ):
-        error = await at_once(bed, stream, request)
+        error = await at_once(testbed, stream, request)
         assert isinstance(error, Corrupt)
         assert found.path in str(error)
     await (await leader.publisher(segment=found.other)).store(frames=3, **found.slots(found.other))
 
-    found.restore(bed)
-    await bed.until(lambda: not found.record.is_open, HEALED_WITHIN_S)
+    found.restore(testbed)
+    await testbed.until(lambda: not found.record.is_open, HEALED_WITHIN_S)
     assert found.record.problem == ""
     assert found.record.end_offset == 4
     assert (await leader.api.call(GetClusterStatus())).unrecoverable_segments == 0
@@ -175,10 +177,10 @@ async def test_the_file_is_named_to_all_who_ask_and_the_right_one_heals_the_segm
 
 
 @story
-async def test_clients_get_the_file_s_name_at_once_and_other_segments_continue(bed: Bed) -> None:
-    found = await damaged(bed)
-    began = bed.loop.time()
-    async with client_of(bed, found) as client:
+async def test_clients_get_the_file_s_name_at_once_and_other_segments_continue(testbed: Testbed) -> None:
+    found = await damaged(testbed)
+    began = testbed.loop.time()
+    async with client_of(testbed, found) as client:
         async with client.publisher(str(NAME)) as publisher:
             receipt = await publisher.send(b"lost", key=key_in(found.segment))
             with pytest.raises(Corrupt, match=found.path):
@@ -189,17 +191,17 @@ async def test_clients_get_the_file_s_name_at_once_and_other_segments_continue(b
                     await read(client, start="earliest", **options)
             described = await client.admin.describe_group("g")
             assert [topic.topic for topic in described.topics] == [NAME]
-            assert bed.loop.time() < began + 10 * AT_ONCE_S
-            found.restore(bed)
-            await bed.until(lambda: not found.record.is_open, HEALED_WITHIN_S)
+            assert testbed.loop.time() < began + 10 * AT_ONCE_S
+            found.restore(testbed)
+            await testbed.until(lambda: not found.record.is_open, HEALED_WITHIN_S)
             await (await publisher.send(b"kept", key=key_in(found.segment)))
         got = await read(client, start="earliest", stop_at="latest")
     assert sorted(got) == sorted([*values(1, 4), *values(1, 4), b"kept", b"kept"])
 
 
 @story
-async def test_changes_that_need_the_segment_name_the_file(bed: Bed) -> None:
-    found = await damaged(bed)
+async def test_changes_that_need_the_segment_name_the_file(testbed: Testbed) -> None:
+    found = await damaged(testbed)
     calls: tuple[Call[Any], ...] = (
         MergeSegments(NAME, 0, 1),
         SealSegment(NAME, found.segment),
@@ -212,76 +214,76 @@ async def test_changes_that_need_the_segment_name_the_file(bed: Bed) -> None:
 
 
 @story
-async def test_records_of_other_partitions_are_deleted(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    leader = bed.leader()
-    await bed.topic(leader, partitions=2)
-    primaries = [await bed.primary(leader, segment=n) for n in (0, 1)]
+async def test_records_of_other_partitions_are_deleted(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    leader = testbed.leader()
+    await testbed.topic(leader, partitions=2)
+    primaries = [await testbed.primary(leader, segment=n) for n in (0, 1)]
     for n in (0, 1):
         await (await primaries[n].publisher(segment=n)).store(frames=4, slots=(n, n))
     victim = next(host for host in hosts if host is not leader)
     broken = primaries.index(victim)
-    path = bed.files(FileKind.LOG, segment=broken)[0].path
+    path = testbed.files(FileKind.LOG, segment=broken)[0].path
     victim.kill()
-    flip_a_bit(bed, path)
-    await bed.until(lambda: leader.inspect.view.segments[NAME][broken].problem)
+    flip_a_bit(testbed, path)
+    await testbed.until(lambda: leader.inspect.view.segments[NAME][broken].problem)
     assert await leader.api.call(RaiseLowWatermark(NAME, {1 - broken: 2})) == {1 - broken: 2}
     with pytest.raises(Corrupt, match=path):
         await leader.api.call(RaiseLowWatermark(NAME, {broken: 2}))
 
 
 @story
-async def test_retention_leaves_the_files_alone_and_deletion_takes_them(bed: Bed) -> None:
-    found = await damaged(bed)
+async def test_retention_leaves_the_files_alone_and_deletion_takes_them(testbed: Testbed) -> None:
+    found = await damaged(testbed)
     await found.leader.api.call(AlterTopic(NAME, TopicChange(retention_s=1.0)))
     await asyncio.sleep(300)
-    assert found.path in bed.store.files
+    assert found.path in testbed.store.files
     assert found.record.is_open
     await found.leader.api.call(DeleteTopic(NAME))
-    await bed.until(lambda: not bed.files(FileKind.LOG) and not bed.files(FileKind.LOG, segment=1))
+    await testbed.until(lambda: not testbed.files(FileKind.LOG) and not testbed.files(FileKind.LOG, segment=1))
     with pytest.raises(NotFound):
         await found.leader.api.call(DescribeTopic(NAME))
-    await bed.topic(found.leader)
+    await testbed.topic(found.leader)
 
 
 @story
-async def test_another_leader_takes_the_problem_over_and_attempts_become_rare(bed: Bed) -> None:
-    found = await damaged(bed)
-    third = await bed.start()
-    await bed.until(lambda: len(third.inspect.view.brokers) == 2)
+async def test_another_leader_takes_the_problem_over_and_attempts_become_rare(testbed: Testbed) -> None:
+    found = await damaged(testbed)
+    third = await testbed.start()
+    await testbed.until(lambda: len(third.inspect.view.brokers) == 2)
     found.leader.kill()
-    await bed.until(lambda: third.inspect.leads)
+    await testbed.until(lambda: third.inspect.leads)
     assert found.path in third.inspect.view.segments[NAME][found.segment].problem
     await asyncio.sleep(2 * RETRY_MOST_S)
     revision = third.inspect.view.topic_revision(NAME)
-    bed.faults.counts.clear()
+    testbed.faults.counts.clear()
     await asyncio.sleep(5 * RETRY_MOST_S)
-    assert bed.faults.counts[StorageOp.OPEN] < 30, "a hopeless recovery is repeated all the time"
+    assert testbed.faults.counts[StorageOp.OPEN] < 30, "a hopeless recovery is repeated all the time"
     assert third.inspect.view.topic_revision(NAME) == revision, "the same problem is written again"
-    found.restore(bed)
-    await bed.until(lambda: not third.inspect.view.segments[NAME][found.segment].is_open, HEALED_WITHIN_S)
+    found.restore(testbed)
+    await testbed.until(lambda: not third.inspect.view.segments[NAME][found.segment].is_open, HEALED_WITHIN_S)
 
 
 @story
 async def test_a_problem_that_etcd_does_not_take_is_recorded_by_a_later_attempt(
-    bed: Bed, caplog: pytest.LogCaptureFixture
+    testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hosts = await bed.cluster(2, replace(CONFIG, lease_ttl_s=20.0))
-    leader = bed.leader()
-    await bed.topic(leader, segments=2)
+    hosts = await testbed.cluster(2, replace(CONFIG, lease_ttl_s=20.0))
+    leader = testbed.leader()
+    await testbed.topic(leader, segments=2)
     victim = next(host for host in hosts if host is not leader)
-    segment = [await bed.primary(leader, segment=n) for n in (0, 1)].index(victim)
+    segment = [await testbed.primary(leader, segment=n) for n in (0, 1)].index(victim)
     await (await victim.publisher(segment=segment)).store(frames=4, slots=(segment * 32_768 + 1,) * 2)
     victim.kill()
-    path = bed.files(FileKind.LOG, segment=segment)[0].path
-    flip_a_bit(bed, path)
-    held = bed.faults.hold(StorageOp.READ)
-    await bed.until(lambda: victim.broker.id not in leader.inspect.view.brokers)
+    path = testbed.files(FileKind.LOG, segment=segment)[0].path
+    flip_a_bit(testbed, path)
+    held = testbed.faults.hold(StorageOp.READ)
+    await testbed.until(lambda: victim.broker.id not in leader.inspect.view.brokers)
     await asyncio.sleep(1)
-    bed.etcd.server.stop()
+    testbed.etcd.server.stop()
     held.set()
     await asyncio.sleep(5)
-    bed.etcd.server.start()
-    await bed.until(lambda: path in leader.inspect.view.segments[NAME][segment].problem)
+    testbed.etcd.server.start()
+    await testbed.until(lambda: path in leader.inspect.view.segments[NAME][segment].problem)
     assert leader.inspect.leads
-    assert "recording the problem of" in caplog.text
+    assert "record of the problem of" in caplog.text

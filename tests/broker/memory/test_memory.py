@@ -1,4 +1,4 @@
-"""The memory budget, rates, and what happens when more comes in than may be held."""
+"""The memory budget, rates, and admission when more arrives than the budget holds."""
 
 import asyncio
 import tracemalloc
@@ -9,24 +9,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seaweedmq.broker.memory.broker_memory import STREAM_BYTES, StreamMemory
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.sending import Sending
-from seaweedmq.broker.memory.shares import STREAM_BYTES, StreamMemory
 from seaweedmq.codec.frame import HEADER_BYTES, split_frames, split_payload, stamp
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import DeadlineExceeded, ResourceExhausted, StorageFailed
-from seaweedmq.model.calls import MoveSegment
 from seaweedmq.model.config import KIB, MIB
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SENT_PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
-from seaweedmq.model.publish import PublishFrames
-from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
+from seaweedmq.model.messages.calls import MoveSegment
+from seaweedmq.model.messages.frames import (
+    LARGE_MESSAGE_BYTES,
+    PIECE_BYTES,
+    SENT_PIECE_BYTES,
+    SMALL_MESSAGE_BYTES,
+    FrameHead,
+)
+from seaweedmq.model.messages.publish import PublishFrames
+from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import CONFIG, NAME, Bed, frame, story, values
+from tests.broker.testbed import CONFIG, NAME, Testbed, frame, story, values
+from tests.doubles.memory_store import StorageOp
 
 
 class Cache:
-    """Holds so many bytes that may be evicted."""
+    """A cache with this many evictable bytes."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -100,13 +106,15 @@ def test_the_limit_holds_whatever_comes_and_everybody_is_served(sizes: list[int]
 
 @pytest.mark.parametrize("durability", Durability)
 @story
-async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(bed: Bed, durability: Durability) -> None:
-    (host,) = await bed.cluster(1, replace(CONFIG, segment_buffer_bytes_max=32 * KIB))
+async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(
+    testbed: Testbed, durability: Durability
+) -> None:
+    (host,) = await testbed.cluster(1, replace(CONFIG, segment_buffer_bytes_max=32 * KIB))
     budget = host.inspect.memory.logs
     budget.limit = 140_000
-    await bed.topic(host, segments=20, durability=durability)
+    await testbed.topic(host, segments=20, durability=durability)
     publishers = [await host.publisher(n + 1, segment=n) for n in range(20)]
-    held = bed.faults.hold(StorageOp.APPEND)
+    held = testbed.faults.hold(StorageOp.APPEND)
     most = 0
     for round_ in range(40):
         for n, publisher in enumerate(publishers):
@@ -125,22 +133,22 @@ async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(bed
 
 
 @story
-async def test_a_publisher_that_waits_for_memory_hears_that_the_storage_fails(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
+async def test_a_publisher_that_waits_for_memory_hears_that_the_storage_fails(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
     host.inspect.memory.logs.limit = 6_000
-    await bed.topic(host)
+    await testbed.topic(host)
     full, waiting = await host.publisher(1), await host.publisher(2)
-    bed.faults.failing[StorageOp.APPEND] = "no space left on device"
-    bed.faults.hold(StorageOp.APPEND)
+    testbed.faults.failing[StorageOp.APPEND] = "no space left on device"
+    testbed.faults.hold(StorageOp.APPEND)
     await full.send(4, size=1_000)
-    await bed.until(lambda: host.inspect.memory.logs.used > 4_000)
+    await testbed.until(lambda: host.inspect.memory.logs.used > 4_000)
     await waiting.send(4, size=1_000)
     await asyncio.sleep(0.1)
-    bed.faults.held.pop(StorageOp.APPEND).set()
+    testbed.faults.held.pop(StorageOp.APPEND).set()
     assert isinstance(await waiting.stream.failure(), StorageFailed)
     assert isinstance(await full.stream.failure(), StorageFailed)
-    bed.faults.failing.clear()
-    await bed.until(lambda: not next(iter(host.inspect.segments.values())).failure)
+    testbed.faults.failing.clear()
+    await testbed.until(lambda: not next(iter(host.inspect.segments.values())).failure)
     again = await host.publisher(2)
     await again.store(frames=2)
     reader = await host.subscriber()
@@ -150,24 +158,24 @@ async def test_a_publisher_that_waits_for_memory_hears_that_the_storage_fails(be
 
 
 @story
-async def test_memory_of_a_frame_that_is_refused_after_waiting_is_given_back(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_memory_of_a_frame_that_is_refused_after_waiting_is_given_back(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store()
     (segment,) = host.inspect.segments.values()
     budget = host.inspect.memory.logs
-    write = bed.faults.hold(StorageOp.APPEND)
+    write = testbed.faults.hold(StorageOp.APPEND)
     await publisher.send()
-    await bed.until(lambda: segment.log.unwritten_bytes)
+    await testbed.until(lambda: segment.log.unwritten_bytes)
     before, limit = budget.used, budget.limit
     budget.limit = before
     segment.log.evict = lambda wanted: 0  # type: ignore[method-assign]
     waiting = asyncio.create_task(segment.admit(100))
-    await bed.until(lambda: budget.waiting)
-    bed.faults.failing[StorageOp.APPEND] = "no space left on device"
+    await testbed.until(lambda: budget.waiting)
+    testbed.faults.failing[StorageOp.APPEND] = "no space left on device"
     write.set()
-    await bed.until(lambda: segment.failure)
+    await testbed.until(lambda: segment.failure)
     budget.limit = limit
     budget.give(0)
     with pytest.raises(StorageFailed):
@@ -190,12 +198,12 @@ def test_frames_of_one_record_take_no_more_memory_than_they_are_counted_with() -
 
 
 @story
-async def test_one_slow_segment_does_not_hold_up_the_others(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host, segments=2)
+async def test_one_slow_segment_does_not_hold_up_the_others(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host, segments=2)
     slow, quick = await host.publisher(1, segment=0), await host.publisher(2, segment=1)
-    bed.faults.paths = "/00000000/"
-    held = bed.faults.hold(StorageOp.APPEND)
+    testbed.faults.paths = "/00000000/"
+    held = testbed.faults.hold(StorageOp.APPEND)
     for _ in range(5):
         await slow.send()
     for _ in range(20):
@@ -241,9 +249,11 @@ def in_pieces(data: bytes, piece_bytes: int = PIECE_BYTES) -> list[FrameHead | P
 @pytest.mark.parametrize("size", [3_000, 300_000, 3_000_000])
 @pytest.mark.parametrize("piece_bytes", [PIECE_BYTES, 64 * KIB])
 @story
-async def test_a_large_frame_comes_in_pieces_and_is_stored_as_it_was(bed: Bed, size: int, piece_bytes: int) -> None:
-    (host,) = await bed.cluster(1, LARGE)
-    await bed.topic(host)
+async def test_a_large_frame_comes_in_pieces_and_is_stored_as_it_was(
+    testbed: Testbed, size: int, piece_bytes: int
+) -> None:
+    (host,) = await testbed.cluster(1, LARGE)
+    await testbed.topic(host)
     publisher = await host.publisher()
     for request in in_pieces(publisher.frame(size=size), piece_bytes):
         await publisher.stream.send(request)
@@ -253,14 +263,16 @@ async def test_a_large_frame_comes_in_pieces_and_is_stored_as_it_was(bed: Bed, s
     got = await reader.until(2)
     assert len(got[0]) >= size - 1 > len(got[1])
     await publisher.stream.close()
-    await bed.until(lambda: host.inspect.memory.intake.used == 0)
+    await testbed.until(lambda: host.inspect.memory.intake.used == 0)
 
 
 @pytest.mark.parametrize("is_in_memory", [True, False])
 @story
-async def test_a_large_frame_is_sent_in_pieces_to_a_subscriber_that_takes_them(bed: Bed, is_in_memory: bool) -> None:
-    (host,) = await bed.cluster(1, LARGE)
-    await bed.topic(host)
+async def test_a_large_frame_is_sent_in_pieces_to_a_subscriber_that_takes_them(
+    testbed: Testbed, is_in_memory: bool
+) -> None:
+    (host,) = await testbed.cluster(1, LARGE)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store()
     for request in in_pieces(publisher.frame(size=3_000_000)):
@@ -268,7 +280,7 @@ async def test_a_large_frame_is_sent_in_pieces_to_a_subscriber_that_takes_them(b
     await publisher.acks(1)
     await publisher.store()
     log = host.inspect.segments[NAME, 0].log
-    await bed.until(lambda: log.flushed == log.end)
+    await testbed.until(lambda: log.flushed == log.end)
     if not is_in_memory:
         host.inspect.memory.logs.give(log.evict(1 << 30))
     reader = await host.subscriber(credit=16 * MIB, takes_pieces=True)
@@ -276,13 +288,13 @@ async def test_a_large_frame_is_sent_in_pieces_to_a_subscriber_that_takes_them(b
     assert await reader.until(log.end) == await old.until(log.end)
     assert max(reader.messages_bytes) == SENT_PIECE_BYTES
     assert max(old.messages_bytes) > 2_900_000
-    await bed.until(lambda: host.inspect.memory.sending.used == 0)
+    await testbed.until(lambda: host.inspect.memory.sending.used == 0)
 
 
 @story
-async def test_the_payload_of_a_large_frame_is_not_taken_in_before_there_is_memory(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, LARGE)
-    await bed.topic(host)
+async def test_the_payload_of_a_large_frame_is_not_taken_in_before_there_is_memory(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, LARGE)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await host.inspect.memory.logs.take(taken := host.inspect.memory.logs.limit - 1_000_000)
     head, *pieces = in_pieces(publisher.frame(size=3_000_000))
@@ -297,9 +309,9 @@ async def test_the_payload_of_a_large_frame_is_not_taken_in_before_there_is_memo
 
 
 @story
-async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_refused(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, LARGE)
-    await bed.topic(host)
+async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_refused(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, LARGE)
+    await testbed.topic(host)
     host.inspect.memory.intake.limit = 13 * MIB
     first, second, third = [await host.publisher(n) for n in (1, 2, 3)]
     limits = [p.ready.message_bytes_max for p in (first, second, third)]
@@ -308,28 +320,28 @@ async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_ref
     await third.send(size=100_000)
     assert "send larger frames as head and pieces" in str(await third.stream.failure())
     await first.stream.close()
-    await bed.until(lambda: host.inspect.memory.intake.used == 2 * LARGE_MESSAGE_BYTES)
+    await testbed.until(lambda: host.inspect.memory.intake.used == 2 * LARGE_MESSAGE_BYTES)
     again = await host.publisher(4)
     assert again.ready.message_bytes_max == LARGE_MESSAGE_BYTES
 
 
 @story
-async def test_a_publisher_that_stops_in_the_middle_of_a_frame_gives_the_memory_back(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, LARGE)
-    await bed.topic(host)
+async def test_a_publisher_that_stops_in_the_middle_of_a_frame_gives_the_memory_back(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, LARGE)
+    await testbed.topic(host)
     publisher = await host.publisher()
     for request in in_pieces(publisher.frame(size=3_000_000))[:-1]:
         await publisher.stream.send(request)
-    await bed.until(lambda: host.inspect.memory.logs.used > 3_000_000)
+    await testbed.until(lambda: host.inspect.memory.logs.used > 3_000_000)
     assert isinstance(await publisher.stream.failure(), DeadlineExceeded)
     assert host.inspect.memory.logs.used == host.inspect.memory.intake.used == 0
 
 
 @pytest.mark.parametrize(("cut", "text"), [(1, "pieces of"), (0, "not followed by its payload")])
 @story
-async def test_what_is_not_the_payload_of_an_announced_frame_is_refused(bed: Bed, cut: int, text: str) -> None:
-    (host,) = await bed.cluster(1, LARGE)
-    await bed.topic(host)
+async def test_what_is_not_the_payload_of_an_announced_frame_is_refused(testbed: Testbed, cut: int, text: str) -> None:
+    (host,) = await testbed.cluster(1, LARGE)
+    await testbed.topic(host)
     publisher = await host.publisher()
     data = publisher.frame(size=300_000)
     head = in_pieces(data)[0]
@@ -340,13 +352,13 @@ async def test_what_is_not_the_payload_of_an_announced_frame_is_refused(bed: Bed
 
 
 @story
-async def test_subscribers_without_credit_hold_nothing_that_others_need(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_subscribers_without_credit_hold_nothing_that_others_need(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=40, size=3_000)
     log = host.inspect.segments[NAME, 0].log
-    await bed.until(lambda: log.flushed == 40)
+    await testbed.until(lambda: log.flushed == 40)
     host.inspect.memory.logs.give(log.evict(1 << 30))
     reading = host.inspect.memory.reading
     reading.limit = 60_000  # one turn
@@ -359,22 +371,22 @@ async def test_subscribers_without_credit_hold_nothing_that_others_need(bed: Bed
     for reader in paused:
         await reader.credit(1 << 20)
         assert len(await reader.until(40)) == 40
-    await bed.until(lambda: reading.used == 0)
+    await testbed.until(lambda: reading.used == 0)
 
 
 @pytest.mark.parametrize("place", ["memory", "log files"])
 @story
 async def test_subscribers_that_never_read_hold_a_bounded_part_and_keep_nobody_from_reading(
-    bed: Bed, place: str
+    testbed: Testbed, place: str
 ) -> None:
-    (host,) = await bed.cluster(1, replace(LARGE, read_chunk_bytes=256 * KIB))
-    await bed.topic(host)
+    (host,) = await testbed.cluster(1, replace(LARGE, read_chunk_bytes=256 * KIB))
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=30, size=200_000)
     memory = host.inspect.memory
     if place == "log files":
         log = host.inspect.segments[NAME, 0].log
-        await bed.until(lambda: log.flushed == 30)
+        await testbed.until(lambda: log.flushed == 30)
         memory.logs.give(log.evict(1 << 30))
     memory.sending.limit = 2 * MIB
     memory.reading.limit = 4 * MIB
@@ -390,12 +402,12 @@ async def test_subscribers_that_never_read_hold_a_bounded_part_and_keep_nobody_f
     for stream in deaf:
         await stream.aclose()
     log = host.inspect.segments[NAME, 0].log
-    await bed.until(lambda: memory.sending.used == memory.reading.used == memory.logs.used - log.cached_bytes == 0)
+    await testbed.until(lambda: memory.sending.used == memory.reading.used == memory.logs.used - log.cached_bytes == 0)
     assert memory.sending.peak <= memory.sending.limit
 
 
 @story
-async def test_what_has_stalled_is_charged_to_the_logs_as_soon_as_they_have_room(bed: Bed) -> None:
+async def test_what_has_stalled_is_charged_to_the_logs_as_soon_as_they_have_room(testbed: Testbed) -> None:
     logs, budget = MemoryBudget(8 * MIB), MemoryBudget(1 * MIB)
     sending = Sending(budget, logs)
     await logs.take(logs.limit)
@@ -412,19 +424,21 @@ async def test_what_has_stalled_is_charged_to_the_logs_as_soon_as_they_have_room
 
 
 @story
-async def test_a_stream_does_not_wait_for_ever_for_memory_that_a_storage_that_fails_never_frees(bed: Bed) -> None:
+async def test_a_stream_does_not_wait_for_ever_for_memory_that_a_storage_that_fails_never_frees(
+    testbed: Testbed,
+) -> None:
     logs = MemoryBudget(2 * STREAM_BYTES)
     streams = StreamMemory(logs, MemoryBudget(0), 0)
     await logs.take(2 * STREAM_BYTES)
     for _ in range(3):
-        began = bed.loop.time()
+        began = testbed.loop.time()
         with pytest.raises(
-            ResourceExhausted, match=r"not flushed yet.* see whether its storage is full.* try again"
+            ResourceExhausted, match=r"unflushed frames.* check whether its storage is full.* and retry"
         ) as e:
             async with asyncio.timeout(60), streams.lent():
                 pass
         assert e.value.retryable
-        assert bed.loop.time() - began < 11
+        assert testbed.loop.time() - began < 11
     assert (logs.limit, logs.used, logs.waiting) == (2 * STREAM_BYTES, 2 * STREAM_BYTES, 0)
     logs.give(2 * STREAM_BYTES)
     async with streams.lent():
@@ -438,17 +452,17 @@ async def asked(opening: SubscribeOpen) -> AsyncIterator[SubscribeOpen]:
 
 
 @story
-async def test_brokers_that_follow_each_other_with_tiny_budgets_wait_for_nothing_in_a_circle(bed: Bed) -> None:
-    hosts = await bed.cluster(2, replace(LARGE, replica_timeout_s=20.0))
+async def test_brokers_that_follow_each_other_with_tiny_budgets_wait_for_nothing_in_a_circle(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2, replace(LARGE, replica_timeout_s=20.0))
     for host in hosts:
         for budget in host.inspect.memory.budgets:
             budget.limit = 1 * MIB
-    await bed.topic(hosts[0], segments=4, replicas=2)
+    await testbed.topic(hosts[0], segments=4, replicas=2)
     ids = [host.broker.id for host in hosts]
     for n in range(4):
         description = await hosts[0].api.call(MoveSegment(NAME, n, (ids[n % 2], ids[1 - n % 2])))
     opened = sorted((s for s in description.segments if s.is_open), key=lambda s: s.slots.lo)
-    primaries = [await bed.primary(hosts[0], segment=s.id) for s in opened]
+    primaries = [await testbed.primary(hosts[0], segment=s.id) for s in opened]
     assert primaries == hosts * 2
     served = list(zip(opened, primaries, strict=True))
     publishers = [await primary.publisher(n + 1, segment=s.id) for n, (s, primary) in enumerate(served)]

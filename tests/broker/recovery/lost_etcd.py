@@ -1,4 +1,4 @@
-"""A bed whose etcd is lost, or restored from a copy, and recovered from the storage."""
+"""A test bed whose etcd is lost, or restored from a backup, and then recovered from the storage."""
 
 import random
 from dataclasses import replace
@@ -6,33 +6,33 @@ from typing import Any
 
 from seaweedmq.broker.recovery.cluster import recover_cluster
 from seaweedmq.broker.recovery.plan import Plan
-from seaweedmq.codec import keys
-from seaweedmq.codec.cluster import identity_to_json
-from seaweedmq.codec.documents import lineage_from_document
-from seaweedmq.coordination.memory import MemoryMetaServer
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_to_json
+from seaweedmq.codec.state.documents import lineage_from_document
 from seaweedmq.model.cluster import STORAGE_FORMAT, StorageMarker
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Entry, MetaStore, Put, SegmentStore
-from tests.broker.bed import NAME, Bed, Host
+from tests.broker.testbed import NAME, Host, Testbed
+from tests.doubles.memory_meta import MemoryMetaServer
 from tests.sim.machines.loop import Owner
 
 STABLE = (keys.TOPICS, keys.SEGMENTS, keys.LOW_WATERMARKS, keys.GROUPS_ROOT, keys.KAFKA_ROOT)
 
 
-def stored(bed: Bed) -> dict[str, bytes]:
+def stored(testbed: Testbed) -> dict[str, bytes]:
     """Return the keys of etcd that concern topics, groups and Kafka's numbers, with their values."""
-    return {e.key: e.value for e in bed.etcd.server.list("/").entries if e.key.startswith(STABLE)}
+    return {e.key: e.value for e in testbed.etcd.server.list("/").entries if e.key.startswith(STABLE)}
 
 
-def copied(bed: Bed) -> dict[str, Entry]:
-    """A backup of etcd, without what hangs on leases."""
-    return {e.key: e for e in bed.etcd.server.list("/").entries if not e.lease}
+def copied(testbed: Testbed) -> dict[str, Entry]:
+    """Return a backup of etcd without the keys that depend on leases."""
+    return {e.key: e for e in testbed.etcd.server.list("/").entries if not e.lease}
 
 
-async def stop_all(bed: Bed, *, kill: bool = False) -> None:
-    """Stop every broker, and bring the marker up to etcd as the last of them would have."""
-    for host in bed.hosts:
+async def stop_all(testbed: Testbed, *, kill: bool = False) -> None:
+    """Stop every broker, and raise the marker to etcd's revision as the last broker would have."""
+    for host in testbed.hosts:
         if not host.lives:
             continue
         if kill:
@@ -41,15 +41,15 @@ async def stop_all(bed: Bed, *, kill: bool = False) -> None:
             await host.stop()
 
 
-def lose_etcd(bed: Bed) -> None:
+def lose_etcd(testbed: Testbed) -> None:
     """Replace etcd with an empty one."""
-    bed.etcd.server = bed.etcd.run(MemoryMetaServer)
+    testbed.etcd.server = testbed.etcd.run(MemoryMetaServer)
 
 
-def restore_etcd(bed: Bed, backup: dict[str, Entry], revision: int) -> None:
-    """Replace etcd with one that has a backup taken at a revision."""
-    lose_etcd(bed)
-    server = bed.etcd.server
+def restore_etcd(testbed: Testbed, backup: dict[str, Entry], revision: int) -> None:
+    """Replace etcd with one restored from a backup that was taken at a revision."""
+    lose_etcd(testbed)
+    server = testbed.etcd.server
     server.transact([], [Put(key, entry.value) for key, entry in backup.items()])
     assert server.revision <= revision
     while server.revision < revision:
@@ -57,43 +57,48 @@ def restore_etcd(bed: Bed, backup: dict[str, Entry], revision: int) -> None:
 
 
 async def recover(
-    bed: Bed, *, apply: bool = True, meta: MetaStore | None = None, store: SegmentStore | None = None, **more: Any
+    testbed: Testbed,
+    *,
+    apply: bool = True,
+    meta: MetaStore | None = None,
+    store: SegmentStore | None = None,
+    **more: Any,
 ) -> Plan:
-    """Run a recovery as a process of its own."""
+    """Run a recovery as its own process."""
     return await recover_cluster(
-        store or bed.store,
-        meta or bed.etcd.client(Owner("recovery")),
+        store or testbed.store,
+        meta or testbed.etcd.client(Owner("recovery")),
         apply=apply,
         rng=random.Random(3),
-        wall_us=bed.wall_us,
+        wall_us=testbed.wall_us,
         **more,
     )
 
 
-async def until_documented(bed: Bed, host: Host, name: TopicName = NAME) -> None:
-    """Wait until the documents have what etcd has."""
+async def until_documented(testbed: Testbed, host: Host, name: TopicName = NAME) -> None:
+    """Wait until the documents match etcd."""
 
     def is_documented() -> bool:
-        file = bed.store.files.get(f"topics/{name}/lineage.json")
+        file = testbed.store.files.get(f"topics/{name}/lineage.json")
         known = {n: plain(s) for n, s in host.inspect.view.segments_of(name).items()}
         return file is not None and {s.id: s for s in lineage_from_document(bytes(file.data))[1]} == known
 
-    await bed.until(is_documented)
+    await testbed.until(is_documented)
 
 
 def plain(segment: Segment) -> Segment:
-    """The segment as documents have it."""
+    """Return the segment as documents have it."""
     return replace(segment, sequences=(), sequences_complete=False)
 
 
-async def mark(bed: Bed) -> None:
+async def mark(testbed: Testbed) -> None:
     """Give storage and etcd the identity that brokers give them."""
-    if await bed.store.read_marker() is None:
-        server = bed.etcd.server
-        made = await bed.store.create_marker(
+    if await testbed.store.read_marker() is None:
+        server = testbed.etcd.server
+        made = await testbed.store.create_marker(
             StorageMarker(cluster_id="c1", format=STORAGE_FORMAT, generation=0, etcd_revision=server.revision)
         )
         server.transact([], [Put(keys.CLUSTER, identity_to_json(made.identity))])
-    marker = await bed.store.read_marker()
+    marker = await testbed.store.read_marker()
     assert marker is not None
-    await bed.store.replace_marker(replace(marker, etcd_revision=bed.etcd.server.revision))
+    await testbed.store.replace_marker(replace(marker, etcd_revision=testbed.etcd.server.revision))

@@ -1,4 +1,4 @@
-"""A recovery that is killed at any of its calls, beside brokers that are registered, and the plan it reports."""
+"""Recovery killed at any of its calls, recovery beside registered brokers, and the plan that it reports."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,13 +8,12 @@ import pytest
 
 from seaweedmq.broker.recovery.ends import end_offsets
 from seaweedmq.broker.recovery.plan import EtcdCondition, Plan
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import broker_to_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import broker_to_json
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.calls import SplitSegment
+from seaweedmq.model.messages.calls import SplitSegment
 from seaweedmq.ports import Put
-from tests.broker.bed import NAME, Bed, story
 from tests.broker.recovery.lost_etcd import (
     copied,
     lose_etcd,
@@ -25,28 +24,29 @@ from tests.broker.recovery.lost_etcd import (
     stored,
     until_documented,
 )
+from tests.broker.testbed import NAME, Testbed, story
 from tests.sim.machines.loop import Owner, OwnerState
 
 CALLS_MAX = 500
 LEASE_S = 5.0
 
 
-async def filled(bed: Bed) -> None:
-    """A topic whose last segments the documents do not know, and whose first one nothing records as sealed."""
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0], replicas=2)
-    publishing = await (await bed.primary(hosts[0])).publisher()
+async def filled(testbed: Testbed) -> None:
+    """Create a topic whose last segments have no document, and whose first segment no document shows as sealed."""
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0], replicas=2)
+    publishing = await (await testbed.primary(hosts[0])).publisher()
     await publishing.store(3)
-    await until_documented(bed, hosts[0])
+    await until_documented(testbed, hosts[0])
     await hosts[0].api.call(SplitSegment(NAME, 0))
-    publishing = await (await bed.primary(hosts[0], segment=1)).publisher(segment=1)
+    publishing = await (await testbed.primary(hosts[0], segment=1)).publisher(segment=1)
     await publishing.store(2)
-    await mark(bed)
-    await stop_all(bed, kill=True)
+    await mark(testbed)
+    await stop_all(testbed, kill=True)
 
 
 class Process:
-    """The calls of one process to etcd and the storage, which is killed before one of them, or right after it."""
+    """The calls of one process to etcd and the storage, which is killed before or right after one of them."""
 
     def __init__(self, calls: int, *, is_made: bool) -> None:
         self.owner = Owner("recovery")
@@ -83,51 +83,51 @@ class Mortal:
 
 @story
 @pytest.mark.parametrize("is_made", [True, False])
-async def test_a_recovery_that_is_killed_at_any_call_is_completed_by_the_next(bed: Bed, is_made: bool) -> None:
-    await filled(bed)
-    files = dict(bed.store.files)
-    lose_etcd(bed)
-    assert not (await recover(bed)).problems
-    expected = stored(bed)
+async def test_a_recovery_that_is_killed_at_any_call_is_completed_by_the_next(testbed: Testbed, is_made: bool) -> None:
+    await filled(testbed)
+    files = dict(testbed.store.files)
+    lose_etcd(testbed)
+    assert not (await recover(testbed)).problems
+    expected = stored(testbed)
     calls = 0
     while True:
-        bed.store.files.clear()
-        bed.store.files.update(files)
-        lose_etcd(bed)
+        testbed.store.files.clear()
+        testbed.store.files.update(files)
+        lose_etcd(testbed)
         process = Process(calls, is_made=is_made)
         owner = process.owner
-        meta: Any = Mortal(process, bed.etcd.client(owner))
-        store: Any = Mortal(process, bed.store)
-        run = bed.network.spawn(owner, recover(bed, meta=meta, store=store), owner.name)
-        await bed.until(lambda run=run, owner=owner: run.done() or owner.state is OwnerState.DEAD)
+        meta: Any = Mortal(process, testbed.etcd.client(owner))
+        store: Any = Mortal(process, testbed.store)
+        run = testbed.network.spawn(owner, recover(testbed, meta=meta, store=store), owner.name)
+        await testbed.until(lambda run=run, owner=owner: run.done() or owner.state is OwnerState.DEAD)
         if run.done():
             break
-        again = await recover(bed)
+        again = await recover(testbed)
         assert not again.problems
-        assert stored(bed) == expected, f"killed at call {calls}"
-        assert (await recover(bed)).state is EtcdCondition.IN_STEP
+        assert stored(testbed) == expected, f"killed at call {calls}"
+        assert (await recover(testbed)).state is EtcdCondition.IN_STEP
         calls += 1
     assert 20 < calls < CALLS_MAX
 
 
 @story
-async def test_registrations_of_a_backup_end_with_their_leases(bed: Bed) -> None:
-    await filled(bed)
-    lose_etcd(bed)
-    meta = bed.etcd.client(Owner("a backup"))
+async def test_registrations_of_a_backup_end_with_their_leases(testbed: Testbed) -> None:
+    await filled(testbed)
+    lose_etcd(testbed)
+    meta = testbed.etcd.client(Owner("a backup"))
     lease = await meta.grant_lease(LEASE_S)
     await meta.transact([], [Put(keys.broker_key("b1"), broker("b1"), lease)])
-    plan = await recover(bed, apply=False)
+    plan = await recover(testbed, apply=False)
     assert plan.brokers == ("b1 at 10.0.0.1:17777",)
-    await recover(bed)
-    assert (await recover(bed)).state is EtcdCondition.IN_STEP
+    await recover(testbed)
+    assert (await recover(testbed)).state is EtcdCondition.IN_STEP
 
 
 @story
-async def test_a_broker_that_stays_registered_is_named_and_nothing_is_written(bed: Bed) -> None:
-    await filled(bed)
-    lose_etcd(bed)
-    meta = bed.etcd.client(Owner("a broker of an older build"))
+async def test_a_broker_that_stays_registered_is_named_and_nothing_is_written(testbed: Testbed) -> None:
+    await filled(testbed)
+    lose_etcd(testbed)
+    meta = testbed.etcd.client(Owner("a broker of an older build"))
     lease = await meta.grant_lease(LEASE_S)
     await meta.transact([], [Put(keys.broker_key("b1"), broker("b1"), lease)])
 
@@ -138,50 +138,52 @@ async def test_a_broker_that_stays_registered_is_named_and_nothing_is_written(be
 
     renewing = asyncio.create_task(renew())
     with pytest.raises(Unavailable, match=r"b1 at 10\.0\.0\.1:17777; stop all brokers that serve"):
-        await recover(bed)
+        await recover(testbed)
     renewing.cancel()
-    assert stored(bed) == {}
+    assert stored(testbed) == {}
 
 
 @story
-async def test_the_plan_has_topics_segments_and_end_offsets_before_anything_is_written(bed: Bed) -> None:
-    await filled(bed)
-    lose_etcd(bed)
+async def test_the_plan_has_topics_segments_and_end_offsets_before_anything_is_written(testbed: Testbed) -> None:
+    await filled(testbed)
+    lose_etcd(testbed)
     reported: list[Plan] = []
 
     async def planned(plan: Plan) -> None:
-        assert stored(bed) == {}
+        assert stored(testbed) == {}
         reported.append(plan)
 
-    plan = await recover(bed, planned=planned)
+    plan = await recover(testbed, planned=planned)
     assert reported == [plan]
     (topic,) = plan.topics
     assert topic.topic.name == NAME
     assert topic.is_changed
-    ends = await end_offsets(bed.store, topic)
+    ends = await end_offsets(testbed.store, topic)
     assert (ends[0], ends[1]) == (3, 5)
     assert ends[2] == 3
 
 
 @story
-async def test_a_backup_whose_revision_has_grown_again_is_still_behind(bed: Bed) -> None:
-    """Leases that end, and brokers of other clusters, raise the revision of a restored etcd beyond the marker's."""
-    hosts = await bed.cluster(1)
-    await bed.topic(hosts[0])
-    await mark(bed)
-    backup, revision = copied(bed), bed.etcd.server.revision
-    publishing = await (await bed.primary(hosts[0])).publisher()
+async def test_a_backup_whose_revision_has_grown_again_is_still_behind(testbed: Testbed) -> None:
+    """Expired leases and brokers of other clusters raise the revision of a restored etcd beyond the marker's."""
+    hosts = await testbed.cluster(1)
+    await testbed.topic(hosts[0])
+    await mark(testbed)
+    backup, revision = copied(testbed), testbed.etcd.server.revision
+    publishing = await (await testbed.primary(hosts[0])).publisher()
     await publishing.store(3)
     await hosts[0].api.call(SplitSegment(NAME, 0))
-    await until_documented(bed, hosts[0])
-    await bed.until(lambda: b'"etcd_revision": %d' % revision not in bytes(bed.store.files["cluster.json"].data))
-    await stop_all(bed)
-    restore_etcd(bed, backup, revision)
-    while bed.etcd.server.revision < revision + 1_000:
-        bed.etcd.server.transact([], [Put("/others", b"%d" % bed.etcd.server.revision)])
-    assert (await recover(bed)).state is EtcdCondition.BEHIND
+    await until_documented(testbed, hosts[0])
+    await testbed.until(
+        lambda: b'"etcd_revision": %d' % revision not in bytes(testbed.store.files["cluster.json"].data)
+    )
+    await stop_all(testbed)
+    restore_etcd(testbed, backup, revision)
+    while testbed.etcd.server.revision < revision + 1_000:
+        testbed.etcd.server.transact([], [Put("/others", b"%d" % testbed.etcd.server.revision)])
+    assert (await recover(testbed)).state is EtcdCondition.BEHIND
 
 
 def broker(broker_id: str) -> bytes:
-    """A registration."""
+    """Return a registration."""
     return broker_to_json(BrokerInfo(id=broker_id, address="10.0.0.1:17777", started_us=0, pid=1, version="1"))

@@ -1,4 +1,4 @@
-"""A follower that holds nothing of one segment is given up, but later if it answers for others."""
+"""A follower without progress in one segment is dropped, later if it makes progress in others."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,10 +8,11 @@ from typing import Any, cast
 import pytest
 
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.segment.replicate import FollowerLink
-from seaweedmq.core.segment.follower_progress import PATIENCE, FollowerProgress
+from seaweedmq.broker.segment.replicate import FollowerLink, ReplicationContext
+from seaweedmq.broker.segment.suspicions import Suspicions
+from seaweedmq.core.segment.follower_progress import PATIENCE
 from seaweedmq.errors import DeadlineExceeded
-from seaweedmq.model.replication import ReplicateOpen
+from seaweedmq.model.messages.replication import ReplicateOpen
 from seaweedmq.runtime.signal import Signal
 from tests.sim.machines.loop import SimLoop
 
@@ -19,7 +20,7 @@ TIMEOUT_S = 3.0
 
 
 class Silent:
-    """A follower that takes the opening of a segment, and answers nothing."""
+    """A follower that accepts the opening of a segment, and never replies."""
 
     async def replicate(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         async for _ in requests:
@@ -28,17 +29,16 @@ class Silent:
 
 
 async def given_up_after_s(*, answers_elsewhere: bool) -> float:
-    progress, loop = FollowerProgress(), asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
+    context = ReplicationContext(lambda _: cast(Any, Silent()), MemoryBudget(0), TIMEOUT_S, cast(Suspicions, None))
+    progress = context.progress_of("b-2")
     link = FollowerLink(
         follower="b-2",
-        dial=lambda _: cast(Any, Silent()),
         opening=cast(ReplicateOpen, None),
         log=cast(Any, SimpleNamespace(committed=0, flushed=0, end=1)),
+        context=context,
         appended=Signal(),
         on_held=lambda: None,
-        timeout_s=TIMEOUT_S,
-        progress=progress,
-        memory=MemoryBudget(0),
     )
     began_s = loop.time()
     running = asyncio.create_task(link.run())

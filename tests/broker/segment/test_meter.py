@@ -15,7 +15,7 @@ HIGHEST = (0,) * (HISTOGRAM_BUCKETS - 1) + (1,)
 
 
 def feed(meter: Meter, since: float, until: float, bytes_per_s: float, looks: int, where: tuple[int, ...]) -> None:
-    """Even traffic of records of 100 bytes, looked at so many times."""
+    """Feed even traffic of records of 100 bytes, read this many times."""
     for n in range(looks):
         step = (until - since) / looks
         records = round(bytes_per_s * step / 100)

@@ -1,4 +1,4 @@
-"""A machine loses its power at any moment: what was fsynced is there, and nothing above a hole."""
+"""Power loss at any moment: flushed records survive, and no log has a hole."""
 
 import contextlib
 import random
@@ -7,7 +7,8 @@ from contextlib import aclosing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from seaweedmq.broker.segment.files import SegmentFiles
+from seaweedmq.broker.segment.log_file import LogFileCreator
+from seaweedmq.broker.segment.segment_files import SegmentFiles
 from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.core.files.retention import Listed, RetentionPolicy, expired_files
@@ -20,28 +21,27 @@ from seaweedmq.model.topic import Durability
 from seaweedmq.ports import Environment
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.recovery import Recovered, recover_segment
-from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
+from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 from tests.support.power_loss import lose_power
 from tests.support.segments import make_frame, make_segment, make_topic
 
 SEGMENT = make_segment()
 ATTEMPTS_MAX = 200
-"""An attempt to write is up to six calls, of which three in ten may fail each: one in nine succeeds."""
+"""Limit of attempts: one is up to six calls, of which three in ten may fail, so one attempt in nine succeeds."""
 
 
 class Writer:
-    """What ``OpenSegment`` does with the files, a step at a time."""
+    """The file operations of ``OpenSegment``, one step at a time."""
 
     def __init__(self, store: MemorySegmentStore, rng: random.Random, roll_bytes: int) -> None:
         self.rng = rng
         self.log = SegmentLog(start_offset=0, durability=Durability.STORED, producers=ProducerTable())
         self.sequences = {1: 0, 2: 0}
         self.files = SegmentFiles(
-            make_topic(),
             SEGMENT,
             self.log,
             store=store,
-            writer_id="b-1",
+            log_files=LogFileCreator(store, make_topic(), SEGMENT, "b-1"),
             roll_bytes=roll_bytes,
             env=Environment(lambda: 0),
             ask_sync=lambda: None,
@@ -76,7 +76,7 @@ class Writer:
         self.log.on_flushed(self.files.flushed)
 
     async def expire(self, store: MemorySegmentStore) -> None:
-        """Idle until all records are in a table, and retention takes the table with the logs that it was made of."""
+        """Stay idle until all records are in a table, and retention removes the table with its logs."""
         self.files.retire_if_older(0)
         await self.sync()
         if self.files.open_files or self.log.flushed < self.log.end:
@@ -107,7 +107,7 @@ class Writer:
 
 
 def by_id(recovered: Recovered) -> dict[int, ProducerState]:
-    """The longest idle comes first, as far as the files that were read tell."""
+    """Return producers by id; the longest idle come first, as far as the recovered files show."""
     return {producer.producer_id: producer for producer in recovered.producers}
 
 
@@ -152,7 +152,7 @@ async def test_whatever_power_loss_leaves_is_a_log_without_holes(seed: int) -> N
 
 
 async def preambles(store: MemorySegmentStore) -> list[tuple[int, int | None]]:
-    """Base offset, and how far the fsyncs were, of every log file."""
+    """Return base offset and flushed offset in the preamble of every log file."""
     found = []
     for path in sorted(store.files):
         preamble, _ = decode_preamble(bytes(store.files[path].data))

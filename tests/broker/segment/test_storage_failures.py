@@ -1,4 +1,4 @@
-"""Group commit and failing storage: nothing is acknowledged that is not kept, and nothing acknowledged is lost."""
+"""Group commit and failing storage: only flushed records are acknowledged, and no acknowledged record is lost."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,45 +6,46 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.broker.segment import files
+from seaweedmq.broker.segment import segment_files
 from seaweedmq.errors import StaleMetadata, StorageFailed
-from seaweedmq.model.calls import AlterTopic
+from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import AlterTopic
 from seaweedmq.model.topic import Durability, TopicChange
-from seaweedmq.storage.store.memory import MemoryLogWriter, StorageOp
-from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, story, values
+from tests.broker.testbed import CONFIG, NAME, TTL_S, Testbed, story, values
+from tests.doubles.memory_store import MemoryLogWriter, StorageOp
 from tests.support.tracebacks import depth
 
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small writes and their fsyncs are calls of their own, as those of large ones are."""
-    monkeypatch.setattr(files, "SYNCED_WRITE_BYTES_MAX", 0)
+    """Make small writes and their fsyncs separate calls, as those of large ones are."""
+    monkeypatch.setattr(segment_files, "SYNCED_WRITE_BYTES_MAX", 0)
 
 
-async def stored_values(bed: Bed, count: int) -> list[bytes]:
-    """What is left when every machine lost its power at this moment."""
-    for host in bed.hosts:
+async def stored_values(testbed: Testbed, count: int) -> list[bytes]:
+    """Return the values that survive a power loss of every machine at this moment."""
+    for host in testbed.hosts:
         host.kill()
-    bed.store.crash()
-    bed.faults.failing.clear()
-    bed.faults.held.clear()
-    host = await bed.start()
-    await bed.until(lambda: any(h.inspect.segments for h in bed.hosts if h.lives), 10 * TTL_S)
+    testbed.store.crash()
+    testbed.faults.failing.clear()
+    testbed.faults.held.clear()
+    host = await testbed.start()
+    await testbed.until(lambda: any(h.inspect.segments for h in testbed.hosts if h.lives), 10 * TTL_S)
     first = await host.subscriber()
     end = await first.ending()
     return first.values[:count] if end else []
 
 
 @story
-async def test_stored_is_acknowledged_only_after_the_fsync(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
-    synced = bed.faults.hold(StorageOp.SYNC)
+async def test_stored_is_acknowledged_only_after_the_fsync(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
+    synced = testbed.faults.hold(StorageOp.SYNC)
     publisher, reader = await host.publisher(), await host.subscriber()
     await publisher.send(2)
     assert await publisher.quiet(3)
-    assert bed.files(FileKind.LOG)[0].size_bytes > 200
+    assert testbed.files(FileKind.LOG)[0].size_bytes > 200
     assert reader.values == []
     synced.set()
     assert await publisher.acks() == [(0, 0)]
@@ -52,42 +53,42 @@ async def test_stored_is_acknowledged_only_after_the_fsync(bed: Bed) -> None:
 
 
 @story
-async def test_replicated_is_acknowledged_before_the_fsync_which_follows_within_the_interval(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host, durability=Durability.REPLICATED)
+async def test_replicated_is_acknowledged_before_the_fsync_which_follows_within_the_interval(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host, durability=Durability.REPLICATED)
     publisher = await host.publisher()
     for _ in range(20):
         await publisher.store()
-    assert bed.faults.counts[StorageOp.SYNC] == 0
-    before = bed.loop.time()
+    assert testbed.faults.counts[StorageOp.SYNC] == 0
+    before = testbed.loop.time()
     log = host.inspect.segments[NAME, 0].log
-    await bed.until(lambda: log.flushed == 20)
-    assert bed.loop.time() - before <= CONFIG.flush_interval_s + 0.1
-    assert bed.faults.counts[StorageOp.SYNC] == 1
+    await testbed.until(lambda: log.flushed == 20)
+    assert testbed.loop.time() - before <= CONFIG.flush_interval_s + 0.1
+    assert testbed.faults.counts[StorageOp.SYNC] == 1
 
 
 @story
-async def test_many_frames_share_one_fsync(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_many_frames_share_one_fsync(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publishers = [await host.publisher(n) for n in range(1, 21)]
-    held = bed.faults.hold(StorageOp.SYNC)
+    held = testbed.faults.hold(StorageOp.SYNC)
     for publisher in publishers:
         for _ in range(10):
             await publisher.send()
-    await bed.until(lambda: host.inspect.segments[NAME, 0].log.end == 200)
+    await testbed.until(lambda: host.inspect.segments[NAME, 0].log.end == 200)
     held.set()
     for publisher in publishers:
         await publisher.acks(10)
-    assert bed.faults.counts[StorageOp.SYNC] <= 2
+    assert testbed.faults.counts[StorageOp.SYNC] <= 2
 
 
 @story
 async def test_a_small_write_and_its_fsync_are_one_call_of_the_storage(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     synced: list[bool] = []
     append = MemoryLogWriter.append
@@ -99,38 +100,38 @@ async def test_a_small_write_and_its_fsync_are_one_call_of_the_storage(
     monkeypatch.setattr(MemoryLogWriter, "append", noted)
     await publisher.store(frames=3)
     assert synced == [True] * 3
-    assert bed.faults.counts[StorageOp.SYNC] == 3
+    assert testbed.faults.counts[StorageOp.SYNC] == 3
     assert host.inspect.segments[NAME, 0].log.flushed == 3
 
 
 @story
-async def test_segments_are_fsynced_side_by_side(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host, segments=8)
+async def test_segments_are_fsynced_side_by_side(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host, segments=8)
     publishers = [await host.publisher(segment=n) for n in range(8)]
     for n, publisher in enumerate(publishers):
         await publisher.send(slots=(n * 8192, n * 8192))
     for publisher in publishers:
         await publisher.acks()
-    assert bed.faults.counts[StorageOp.SYNC] == 8
+    assert testbed.faults.counts[StorageOp.SYNC] == 8
 
 
 @pytest.mark.parametrize("durability", Durability)
 @pytest.mark.parametrize("op", [StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC])
 @story
 async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mended(
-    bed: Bed, op: StorageOp, durability: Durability
+    testbed: Testbed, op: StorageOp, durability: Durability
 ) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host, durability=durability)
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host, durability=durability)
     publisher = await host.publisher()
     if op is not StorageOp.CREATE:
         await publisher.store(frames=3)
-    bed.faults.failing[op] = "no space left on device"
+    testbed.faults.failing[op] = "no space left on device"
     await publisher.send(2)
     if (op, durability) == (StorageOp.SYNC, Durability.REPLICATED):
         await publisher.acks()
-        await bed.until(lambda: host.inspect.segments[NAME, 0].failure)
+        await testbed.until(lambda: host.inspect.segments[NAME, 0].failure)
         await publisher.send(2)
         with pytest.raises(StorageFailed, match="no space left on device"):
             await publisher.stream.receive()
@@ -139,8 +140,8 @@ async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mende
             await publisher.acks()
     with pytest.raises(StorageFailed):
         await host.publisher()
-    bed.faults.failing.clear()
-    await bed.until(lambda: not host.inspect.segments[NAME, 0].failure)
+    testbed.faults.failing.clear()
+    await testbed.until(lambda: not host.inspect.segments[NAME, 0].failure)
     again = await host.publisher()
     await again.store(frames=3)
     reader = await host.subscriber()
@@ -150,121 +151,125 @@ async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mende
 
 @pytest.mark.parametrize("op", [StorageOp.APPEND, StorageOp.SYNC])
 @story
-async def test_storage_that_fails_for_long_leaves_no_heap_of_files_and_then_works(bed: Bed, op: StorageOp) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_storage_that_fails_for_long_leaves_no_heap_of_files_and_then_works(
+    testbed: Testbed, op: StorageOp
+) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=3)
-    bed.faults.failing[op] = "input/output error"
+    testbed.faults.failing[op] = "input/output error"
     await publisher.send(2)
     assert isinstance(await publisher.stream.failure(), StorageFailed)
     await asyncio.sleep(900)
-    assert len(bed.files(FileKind.LOG)) <= 250
-    bed.faults.failing.clear()
-    await bed.until(lambda: not host.inspect.segments[NAME, 0].failure)
+    assert len(testbed.files(FileKind.LOG)) <= 250
+    testbed.faults.failing.clear()
+    await testbed.until(lambda: not host.inspect.segments[NAME, 0].failure)
     again = await host.publisher()
     await again.store(frames=3)
     assert await (await host.subscriber()).until(8) == values(1, 8)
-    assert len(bed.files(FileKind.LOG)) <= 3
-    assert await stored_values(bed, 8) == values(1, 8)
+    assert len(testbed.files(FileKind.LOG)) <= 3
+    assert await stored_values(testbed, 8) == values(1, 8)
 
 
 @pytest.mark.parametrize("op", [StorageOp.APPEND, StorageOp.SYNC])
 @story
 async def test_a_full_disk_that_has_room_again_is_noticed_within_2_s_and_had_no_heap_of_files(
-    bed: Bed, op: StorageOp
+    testbed: Testbed, op: StorageOp
 ) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=3)
-    bed.faults.failing = {op: "no space left on device", StorageOp.CHECK: "no space left on device"}
+    testbed.faults.failing = {op: "no space left on device", StorageOp.CHECK: "no space left on device"}
     await publisher.send(2)
     assert isinstance(await publisher.stream.failure(), StorageFailed)
     await asyncio.sleep(300)
-    assert len(bed.files(FileKind.LOG)) <= 3
-    bed.faults.failing.clear()
-    await bed.until(lambda: not host.inspect.segments[NAME, 0].failure, patience_s=2.1)
+    assert len(testbed.files(FileKind.LOG)) <= 3
+    testbed.faults.failing.clear()
+    await testbed.until(lambda: not host.inspect.segments[NAME, 0].failure, patience_s=2.1)
     await (await host.publisher()).store(frames=3)
-    assert await stored_values(bed, 8) == values(1, 8)
+    assert await stored_values(testbed, 8) == values(1, 8)
 
 
 @story
-async def test_an_fsync_that_failed_once_is_not_trusted_the_second_time(bed: Bed) -> None:
-    """The kernel may have dropped the pages: what was not fsynced is written to another file from memory."""
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_an_fsync_that_failed_once_is_not_trusted_the_second_time(testbed: Testbed) -> None:
+    """The kernel may have dropped the pages: unflushed records are written again from memory, to another file."""
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=3)
-    (bad,) = bed.files(FileKind.LOG)
-    bed.faults.failing[StorageOp.SYNC] = "input/output error"
-    bed.faults.paths = bad.path
+    (bad,) = testbed.files(FileKind.LOG)
+    testbed.faults.failing[StorageOp.SYNC] = "input/output error"
+    testbed.faults.paths = bad.path
     await publisher.send(2)
     assert await publisher.acks() == [(3, 3)]
-    again = next(f for f in bed.files(FileKind.LOG) if f.path != bad.path)
+    again = next(f for f in testbed.files(FileKind.LOG) if f.path != bad.path)
     assert again.base_offset == 3
     await publisher.store(frames=3)
-    assert await stored_values(bed, 8) == values(1, 8)
+    assert await stored_values(testbed, 8) == values(1, 8)
 
 
 @story
-async def test_what_was_fsynced_before_an_fsync_failed_becomes_a_table_while_the_segment_is_open(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_what_was_fsynced_before_an_fsync_failed_becomes_a_table_while_the_segment_is_open(
+    testbed: Testbed,
+) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=3)
-    (bad,) = bed.files(FileKind.LOG)
-    bed.faults.failing[StorageOp.SYNC] = "input/output error"
-    bed.faults.paths = bad.path
+    (bad,) = testbed.files(FileKind.LOG)
+    testbed.faults.failing[StorageOp.SYNC] = "input/output error"
+    testbed.faults.paths = bad.path
     await publisher.send(2)
     await publisher.acks()
-    lost = bed.store.files[bad.path]
+    lost = testbed.store.files[bad.path]
     lost.data[lost.synced_bytes + 200 :] = bytes(len(lost.data) - lost.synced_bytes - 200)  # pages the kernel dropped
     await publisher.store(frames=3)
-    await bed.until(lambda: sum((t.end_offset or 0) - t.base_offset for t in bed.files(FileKind.TABLE)) == 5)
+    await testbed.until(lambda: sum((t.end_offset or 0) - t.base_offset for t in testbed.files(FileKind.TABLE)) == 5)
     assert not host.inspect.segments[NAME, 0].files.sealed
-    assert await stored_values(bed, 8) == values(1, 8)
+    assert await stored_values(testbed, 8) == values(1, 8)
 
 
 @pytest.mark.usefixtures("apart")
 @story
-async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgotten(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgotten(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store()
-    held = bed.faults.hold(StorageOp.SYNC)
+    held = testbed.faults.hold(StorageOp.SYNC)
     await publisher.send()
-    await bed.until(lambda: host.inspect.segments[NAME, 0].log.written == 2)
-    appending = bed.faults.hold(StorageOp.APPEND)
+    await testbed.until(lambda: host.inspect.segments[NAME, 0].log.written == 2)
+    appending = testbed.faults.hold(StorageOp.APPEND)
     await publisher.send()
     await asyncio.sleep(0.1)
-    bed.faults.failing[StorageOp.SYNC] = "input/output error"
-    bed.faults.paths = bed.files(FileKind.LOG)[0].path
+    testbed.faults.failing[StorageOp.SYNC] = "input/output error"
+    testbed.faults.paths = testbed.files(FileKind.LOG)[0].path
     held.set()
     await asyncio.sleep(0.1)
     appending.set()
     await asyncio.sleep(5)
-    bed.faults.failing.clear()
+    testbed.faults.failing.clear()
     again = await host.publisher()
     await again.store(frames=2)
     assert again.next == 5
-    assert await stored_values(bed, 5) == values(1, 5)
+    assert await stored_values(testbed, 5) == values(1, 5)
 
 
 @pytest.mark.usefixtures("apart")
 @pytest.mark.parametrize("is_copied", [True, False], ids=["after the copy", "before it"])
 @story
 async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_again(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch, is_copied: bool
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch, is_copied: bool
 ) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store()
-    held = bed.faults.hold(StorageOp.SYNC)
+    held = testbed.faults.hold(StorageOp.SYNC)
     await publisher.send()
-    await bed.until(lambda: host.inspect.segments[NAME, 0].log.written == 2)
+    await testbed.until(lambda: host.inspect.segments[NAME, 0].log.written == 2)
     answered, append = asyncio.Event(), MemoryLogWriter.append
 
     async def answer_late(self: MemoryLogWriter, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
@@ -276,37 +281,37 @@ async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_agai
     await publisher.send()
     await asyncio.sleep(0.1)
     monkeypatch.undo()
-    bed.faults.failing[StorageOp.SYNC] = "input/output error"
-    copying = bed.faults.hold(StorageOp.CREATE)
-    bed.faults.paths = "/log/"
+    testbed.faults.failing[StorageOp.SYNC] = "input/output error"
+    copying = testbed.faults.hold(StorageOp.CREATE)
+    testbed.faults.paths = "/log/"
     if is_copied:
         copying.set()
     held.set()
     await asyncio.sleep(0.1)
-    bed.faults.failing.clear()
+    testbed.faults.failing.clear()
     answered.set()
     await asyncio.sleep(0.1)
     copying.set()
     assert isinstance(await publisher.stream.failure(), StorageFailed)
-    await bed.until(lambda: not host.inspect.segments[NAME, 0].failure)
+    await testbed.until(lambda: not host.inspect.segments[NAME, 0].failure)
     again = await host.publisher()
     await again.store()
-    assert await stored_values(bed, again.next) == values(1, 4)
+    assert await stored_values(testbed, again.next) == values(1, 4)
 
 
 @story
-async def test_many_segments_with_failing_storage_all_recover(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, replace(CONFIG, log_roll_bytes=500))
-    await bed.topic(host, segments=8)
+async def test_many_segments_with_failing_storage_all_recover(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, replace(CONFIG, log_roll_bytes=KIB))
+    await testbed.topic(host, segments=8)
     publishers = [await host.publisher(segment=n) for n in range(8)]
     for _ in range(10):
         for op in (StorageOp.SYNC, StorageOp.APPEND, StorageOp.CREATE):
-            bed.faults.failing[op] = "input/output error"
+            testbed.faults.failing[op] = "input/output error"
             for n, publisher in enumerate(publishers):
                 await publisher.send(slots=(n * 8192, n * 8192), size=200)
             await asyncio.sleep(0.3)
-            bed.faults.failing.clear()
-            await bed.until(lambda: not any(s.failure for s in host.inspect.segments.values()))
+            testbed.faults.failing.clear()
+            await testbed.until(lambda: not any(s.failure for s in host.inspect.segments.values()))
             for n, publisher in enumerate(publishers):
                 if publisher.stream.ended:
                     publishers[n] = await host.publisher(segment=n)
@@ -316,20 +321,20 @@ async def test_many_segments_with_failing_storage_all_recover(bed: Bed) -> None:
         assert last.next >= 2
         assert publisher
     assert not host.has_failed
-    await bed.until(lambda: all(len(s.files.open_files) <= 1 for s in host.inspect.segments.values()))
+    await testbed.until(lambda: all(len(s.files.open_files) <= 1 for s in host.inspect.segments.values()))
 
 
 @pytest.mark.usefixtures("apart")
 @story
-async def test_changing_the_durability_takes_effect_at_once(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host, durability=Durability.REPLICATED)
+async def test_changing_the_durability_takes_effect_at_once(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host, durability=Durability.REPLICATED)
     publisher = await host.publisher()
     await publisher.store(frames=3)
     await host.api.call(AlterTopic(NAME, TopicChange(durability=Durability.STORED)))
     log = host.inspect.segments[NAME, 0].log
-    await bed.until(lambda: log.flushed == 3)
-    held = bed.faults.hold(StorageOp.SYNC)
+    await testbed.until(lambda: log.flushed == 3)
+    held = testbed.faults.hold(StorageOp.SYNC)
     await publisher.send()
     assert await publisher.quiet(3)
     await host.api.call(AlterTopic(NAME, TopicChange(durability=Durability.REPLICATED)))
@@ -338,53 +343,53 @@ async def test_changing_the_durability_takes_effect_at_once(bed: Bed) -> None:
 
 
 @story
-async def test_stopping_a_broker_stores_everything_it_took(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host, durability=Durability.REPLICATED)
+async def test_stopping_a_broker_stores_everything_it_took(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host, durability=Durability.REPLICATED)
     publisher = await host.publisher()
     for _ in range(10):
         await publisher.send()
-    await bed.until(lambda: host.inspect.segments[NAME, 0].log.end == 10)
+    await testbed.until(lambda: host.inspect.segments[NAME, 0].log.end == 10)
     await host.stop()
     assert await publisher.acks(10) == [(n, n) for n in range(10)]
-    assert await stored_values(bed, 10) == values(1, 10)
+    assert await stored_values(testbed, 10) == values(1, 10)
 
 
 @story
-async def test_stopping_while_the_storage_fails_ends_and_loses_nothing_acknowledged(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_stopping_while_the_storage_fails_ends_and_loses_nothing_acknowledged(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=5)
-    bed.faults.failing[StorageOp.APPEND] = "no space left on device"
+    testbed.faults.failing[StorageOp.APPEND] = "no space left on device"
     await publisher.send()
-    before = bed.loop.time()
+    before = testbed.loop.time()
     await host.stop()
-    assert bed.loop.time() - before < 30
-    assert await stored_values(bed, 5) == values(1, 5)
+    assert testbed.loop.time() - before < 30
+    assert await stored_values(testbed, 5) == values(1, 5)
 
 
 @story
-async def test_stopping_while_a_write_hangs_waits_no_longer_than_the_limit(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_stopping_while_a_write_hangs_waits_no_longer_than_the_limit(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=5)
-    bed.faults.hold(StorageOp.SYNC)
+    testbed.faults.hold(StorageOp.SYNC)
     await publisher.send()
-    await bed.until(lambda: bed.faults.counts[StorageOp.SYNC] == 6)
-    before = bed.loop.time()
+    await testbed.until(lambda: testbed.faults.counts[StorageOp.SYNC] == 6)
+    before = testbed.loop.time()
     await host.stop()
-    assert bed.loop.time() - before < 60
-    assert await stored_values(bed, 5) == values(1, 5)
+    assert testbed.loop.time() - before < 60
+    assert await stored_values(testbed, 5) == values(1, 5)
 
 
 @story
-async def test_the_failure_that_every_publisher_is_told_keeps_nothing_of_them_alive(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_the_failure_that_every_publisher_is_told_keeps_nothing_of_them_alive(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publishers = [await host.publisher(producer) for producer in range(1, 41)]
-    bed.faults.failing[StorageOp.APPEND] = "no space left"
+    testbed.faults.failing[StorageOp.APPEND] = "no space left"
     segment = host.inspect.segments[NAME, 0]
     await publishers[0].send()
     assert isinstance(await publishers[0].stream.failure(), StorageFailed)
@@ -394,7 +399,7 @@ async def test_the_failure_that_every_publisher_is_told_keeps_nothing_of_them_al
     for publisher in publishers[1:20]:
         await publisher.send(size=50_000)
     failures = [await publisher.stream.failure() for publisher in publishers[:20]]
-    await segment.close(StaleMetadata("it goes on elsewhere"))
+    await segment.close(StaleMetadata("another broker serves it"))
     for publisher in publishers[20:]:
         await publisher.send(size=50_000)
     failures += [await publisher.stream.failure() for publisher in publishers[20:]]
@@ -402,4 +407,4 @@ async def test_the_failure_that_every_publisher_is_told_keeps_nothing_of_them_al
     assert depth(kept) == before
     assert segment.refusal is not None
     assert depth(segment.refusal) == 0
-    bed.faults.failing.clear()
+    testbed.faults.failing.clear()

@@ -1,4 +1,4 @@
-"""Etcd is out of reach for longer than the lease: segments with followers go on, unless the storage shows a fence."""
+"""Etcd unreachable for longer than the lease: segments with followers continue, unless the storage shows a fence."""
 
 import asyncio
 from dataclasses import replace
@@ -6,84 +6,84 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT
-from seaweedmq.core.segment.fate import Stage
+from seaweedmq.codec.state.documents import topic_document
+from seaweedmq.core.segment.segment_lifecycle import SegmentStage
 from seaweedmq.errors import StaleMetadata, StorageFailed, Unavailable
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.publish import PublishAck
+from seaweedmq.model.messages.publish import PublishAck
 from seaweedmq.model.topic import Durability
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, Host, Publishing, story, values
+from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Publishing, Testbed, story, values
+from tests.doubles.memory_store import StorageOp
 
 
 async def replicated(
-    bed: Bed, brokers: int = 3, config: BrokerConfig = CONFIG, **settings: Any
+    testbed: Testbed, brokers: int = 3, config: BrokerConfig = CONFIG, **settings: Any
 ) -> tuple[Host, Host, list[Host]]:
-    """Primary, follower and the others of a topic with two replicas, on brokers that all know it."""
-    hosts = await bed.cluster(brokers, config)
-    await bed.topic(hosts[0], replicas=2, **settings)
-    await bed.until(lambda: all(0 in h.inspect.view.segments.get(NAME, {}) for h in hosts))
+    """Return primary, follower and the other brokers of a topic with two replicas, all of which know it."""
+    hosts = await testbed.cluster(brokers, config)
+    await testbed.topic(hosts[0], replicas=2, **settings)
+    await testbed.until(lambda: all(0 in h.inspect.view.segments.get(NAME, {}) for h in hosts))
     primary, follower = (
         next(h for h in hosts if h.broker.id == r) for r in hosts[0].inspect.view.segments[NAME][0].replicas
     )
     return primary, follower, [h for h in hosts if h not in (primary, follower)]
 
 
-async def without_lease(bed: Bed, host: Host) -> None:
-    assert host.inspect.term is not None
-    alive = host.inspect.term.session.alive
-    await bed.until(lambda: not alive())
+async def without_lease(testbed: Testbed, host: Host) -> None:
+    assert host.inspect.incarnation is not None
+    alive = host.inspect.incarnation.session.alive
+    await testbed.until(lambda: not alive())
 
 
 def acknowledged(publisher: Publishing) -> int:
-    """How many records were acknowledged beyond those taken in by ``acks``."""
+    """Return the number of acknowledged records that ``acks`` has not taken yet."""
     replies = [r for r in publisher.stream.replies if isinstance(r, PublishAck)]
     return sum(ack.record_count for reply in replies for ack in reply.frames)
 
 
-async def open_segment(bed: Bed, host: Host) -> int:
-    """Of the topic's only range, once it has its two replicas."""
+async def open_segment(testbed: Testbed, host: Host) -> int:
+    """Return the open segment of the topic's only range, once it has two replicas."""
     view = host.inspect.view
 
     def settled() -> list[int]:
         found = [s for s in view.segments[NAME].values() if s.is_open and len(s.replicas) == 2]
         return [s.id for s in found if view.brokers.keys() >= set(s.replicas)]
 
-    await bed.until(settled)
+    await testbed.until(settled)
     return settled()[0]
 
 
-async def store_two(bed: Bed, host: Host) -> None:
-    """Two more records, of producer 2."""
-    number = await open_segment(bed, host)
+async def store_two(testbed: Testbed, host: Host) -> None:
+    """Store two more records, of producer 2."""
+    number = await open_segment(testbed, host)
     epoch = host.inspect.view.segments[NAME][number].epoch
-    publisher = await (await bed.primary(host, segment=number)).publisher(2, segment=number, segment_epoch=epoch)
+    publisher = await (await testbed.primary(host, segment=number)).publisher(2, segment=number, segment_epoch=epoch)
     await publisher.store(frames=2)
 
 
-async def all_values(bed: Bed, host: Host) -> list[bytes]:
-    """Along the segments of the topic, each of which has one successor at most."""
+async def all_values(testbed: Testbed, host: Host) -> list[bytes]:
+    """Read along the topic's segments, each of which has one successor at most."""
     got: list[bytes] = []
-    last = await open_segment(bed, host)
+    last = await open_segment(testbed, host)
     for number in range(last):
         reader = await host.subscriber(segment=number)
         await reader.ending()
         got += reader.values
-    reader = await (await bed.primary(host, segment=last)).subscriber(segment=last)
+    reader = await (await testbed.primary(host, segment=last)).subscriber(segment=last)
     return got + await reader.until(reader.ready.high_watermark - reader.ready.start_offset)
 
 
 @pytest.mark.parametrize("durability", Durability)
 @story
-async def test_a_segment_with_a_follower_goes_on(bed: Bed, durability: Durability) -> None:
-    primary, follower, _ = await replicated(bed, brokers=2, durability=durability)
+async def test_a_segment_with_a_follower_goes_on(testbed: Testbed, durability: Durability) -> None:
+    primary, follower, _ = await replicated(testbed, brokers=2, durability=durability)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
     before = primary.broker.id, follower.broker.id
-    bed.etcd.server.stop()
-    await without_lease(bed, primary)
-    await without_lease(bed, follower)
+    testbed.etcd.server.stop()
+    await without_lease(testbed, primary)
+    await without_lease(testbed, follower)
     for _ in range(20):
         await publisher.store(frames=2)
         await asyncio.sleep(TTL_S / 4)
@@ -91,7 +91,7 @@ async def test_a_segment_with_a_follower_goes_on(bed: Bed, durability: Durabilit
     await again.store(frames=2)
     reader = await primary.subscriber()
     assert await reader.until(45) == values(1, 43) + values(2, 2)
-    bed.etcd.server.start()
+    testbed.etcd.server.start()
     await asyncio.sleep(3 * TTL_S)
     await publisher.store(frames=2)
     assert await reader.until(47) == values(1, 43) + values(2, 2) + values(1, 2, start=43)
@@ -100,43 +100,43 @@ async def test_a_segment_with_a_follower_goes_on(bed: Bed, durability: Durabilit
 
 
 @story
-async def test_one_look_serves_many_frames(bed: Bed) -> None:
-    primary, _, _ = await replicated(bed, brokers=2)
+async def test_one_look_serves_many_frames(testbed: Testbed) -> None:
+    primary, _, _ = await replicated(testbed, brokers=2)
     publisher = await primary.publisher()
     await publisher.store()
-    assert bed.faults.counts[StorageOp.LOOK] == 0
-    bed.etcd.server.stop()
-    await without_lease(bed, primary)
-    gate = bed.faults.hold(StorageOp.SYNC)
-    frames = CONFIG.stream_in_flight_frames_max  # later ones arrive once these are acknowledged
+    assert testbed.faults.counts[StorageOp.LOOK] == 0
+    testbed.etcd.server.stop()
+    await without_lease(testbed, primary)
+    gate = testbed.faults.hold(StorageOp.SYNC)
+    frames = CONFIG.stream_in_flight_frames_max  # later frames arrive once these are acknowledged
     for _ in range(frames):
         await publisher.send()
     log = primary.inspect.segments[NAME, 0].log
-    await bed.until(lambda: log.written == 1 + frames)
+    await testbed.until(lambda: log.written == 1 + frames)
     assert await publisher.quiet(0.5), "frames that are not flushed are not acknowledged without the lease"
-    assert bed.faults.counts[StorageOp.LOOK] == 0
+    assert testbed.faults.counts[StorageOp.LOOK] == 0
     gate.set()
     await publisher.acks(frames)
-    assert 1 <= bed.faults.counts[StorageOp.LOOK] <= 2, "one for the first frame, which was flushed alone, and one"
+    assert 1 <= testbed.faults.counts[StorageOp.LOOK] <= 2, "one for the first frame, which was flushed alone, and one"
 
 
 @story
 async def test_who_is_fenced_in_the_storage_acknowledges_nothing_and_what_it_acknowledged_before_is_kept(
-    bed: Bed,
+    testbed: Testbed,
 ) -> None:
-    primary, follower, (other,) = await replicated(bed)
+    primary, follower, (other,) = await replicated(testbed)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
     for host in (primary, follower):
         host.meta.is_cut_off = True
-        bed.network.cut(other.owner.name, host.owner.name)
+        testbed.network.cut(other.owner.name, host.owner.name)
     while not publisher.stream.ended:
         await publisher.send()
         await asyncio.sleep(0.02)
     assert isinstance(publisher.stream.error, StaleMetadata)
-    assert "its files are taken for all it has" in str(publisher.stream.error)
+    assert "the leader recovers it from its files" in str(publisher.stream.error)
     kept = 3 + acknowledged(publisher)
-    await bed.until(lambda: 1 in other.inspect.view.segments[NAME])
+    await testbed.until(lambda: 1 in other.inspect.view.segments[NAME])
     end = other.inspect.view.segments[NAME][0].end_offset
     assert end is not None
     assert 3 < kept <= end
@@ -144,126 +144,130 @@ async def test_who_is_fenced_in_the_storage_acknowledges_nothing_and_what_it_ack
         await primary.publisher(3)
     for host in (primary, follower):
         host.meta.is_cut_off = False
-    bed.network.join()
-    await bed.until(lambda: len(other.inspect.view.brokers) == 3)
-    await store_two(bed, other)
-    assert await all_values(bed, other) == values(1, end) + values(2, 2)
+    testbed.network.join()
+    await testbed.until(lambda: len(other.inspect.view.brokers) == 3)
+    await store_two(testbed, other)
+    assert await all_values(testbed, other) == values(1, end) + values(2, 2)
 
 
 @story
-async def test_a_fence_that_comes_before_the_look_counts_and_one_that_comes_after_does_not_matter(bed: Bed) -> None:
-    primary, _, _ = await replicated(bed, brokers=2)
+async def test_a_fence_that_comes_before_the_look_counts_and_one_that_comes_after_does_not_matter(
+    testbed: Testbed,
+) -> None:
+    primary, _, _ = await replicated(testbed, brokers=2)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
-    bed.etcd.server.stop()
-    await without_lease(bed, primary)
+    testbed.etcd.server.stop()
+    await without_lease(testbed, primary)
     await publisher.store(frames=2)
-    gate = bed.faults.hold(StorageOp.LOOK)
+    gate = testbed.faults.hold(StorageOp.LOOK)
     await publisher.send()
-    await bed.until(lambda: primary.inspect.segments[NAME, 0].log.flushed == 6)
-    await bed.store.fence(NAME, primary.inspect.view.topics[NAME].uid, 0)
+    await testbed.until(lambda: primary.inspect.segments[NAME, 0].log.flushed == 6)
+    await testbed.store.fence(NAME, primary.inspect.view.topics[NAME].uid, 0)
     gate.set()
-    with pytest.raises(StaleMetadata, match="its files are taken for all it has"):
+    with pytest.raises(StaleMetadata, match="the leader recovers it from its files"):
         await publisher.acks()
     assert primary.inspect.segments[NAME, 0].log.committed == 5
 
 
 @story
-async def test_a_storage_that_does_not_answer_is_told_to_publishers_and_then_it_goes_on(bed: Bed) -> None:
-    primary, _, _ = await replicated(bed, brokers=2)
+async def test_a_storage_that_does_not_answer_is_told_to_publishers_and_then_it_goes_on(testbed: Testbed) -> None:
+    primary, _, _ = await replicated(testbed, brokers=2)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
-    bed.etcd.server.stop()
-    await without_lease(bed, primary)
-    gate = bed.faults.hold(StorageOp.LOOK)
+    testbed.etcd.server.stop()
+    await without_lease(testbed, primary)
+    gate = testbed.faults.hold(StorageOp.LOOK)
     await publisher.send()
-    with pytest.raises(Unavailable, match="storage does not say whether others sealed the segment"):
+    with pytest.raises(Unavailable, match="storage has not answered the fence check"):
         await publisher.acks()
     gate.set()
-    await bed.until(lambda: not primary.inspect.segments[NAME, 0].failure)
+    await testbed.until(lambda: not primary.inspect.segments[NAME, 0].failure)
     publisher = await primary.publisher()
     assert publisher.next == 4
-    bed.faults.failing[StorageOp.LOOK] = "input/output error"
+    testbed.faults.failing[StorageOp.LOOK] = "input/output error"
     await publisher.send()
     with pytest.raises(StorageFailed, match="input/output error"):
         await publisher.acks()
-    bed.faults.failing.clear()
-    await bed.until(lambda: not primary.inspect.segments[NAME, 0].failure)
+    testbed.faults.failing.clear()
+    await testbed.until(lambda: not primary.inspect.segments[NAME, 0].failure)
     await (await primary.publisher()).store()
     assert await (await primary.subscriber()).until(6) == values(1, 6)
 
 
 @story
-async def test_a_hanging_storage_keeps_nothing_back_once_the_lease_is_renewed(bed: Bed) -> None:
-    primary, _, _ = await replicated(bed, brokers=2)
+async def test_a_hanging_storage_keeps_nothing_back_once_the_lease_is_renewed(testbed: Testbed) -> None:
+    primary, _, _ = await replicated(testbed, brokers=2)
     publisher = await primary.publisher()
-    bed.etcd.server.stop()
-    await without_lease(bed, primary)
-    bed.faults.hold(StorageOp.LOOK)
+    testbed.etcd.server.stop()
+    await without_lease(testbed, primary)
+    testbed.faults.hold(StorageOp.LOOK)
     await publisher.send()
-    await bed.until(lambda: bed.faults.counts[StorageOp.LOOK])
-    bed.etcd.server.start()
+    await testbed.until(lambda: testbed.faults.counts[StorageOp.LOOK])
+    testbed.etcd.server.start()
     assert await publisher.acks() == [(0, 0)]
-    bed.faults.held.clear()
+    testbed.faults.held.clear()
 
 
 @story
-async def test_who_lost_its_follower_says_why_it_stops_and_goes_on_with_another_when_etcd_is_back(bed: Bed) -> None:
-    primary, follower, _ = await replicated(bed)
+async def test_who_lost_its_follower_says_why_it_stops_and_goes_on_with_another_when_etcd_is_back(
+    testbed: Testbed,
+) -> None:
+    primary, follower, _ = await replicated(testbed)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
-    bed.etcd.server.stop()
-    await without_lease(bed, primary)
+    testbed.etcd.server.stop()
+    await without_lease(testbed, primary)
     await publisher.store(frames=2)
     follower.kill()
     await publisher.send()
     error = await publisher.stream.failure()
     assert isinstance(error, Unavailable)
-    assert f"follower {follower.broker.id} can not be replaced" in str(error)
-    with pytest.raises(Unavailable, match="could not renew its lease, etcd is out of reach"):
+    assert f"follower {follower.broker.id} cannot be replaced" in str(error)
+    with pytest.raises(Unavailable, match="cannot renew its lease because etcd is unreachable"):
         await primary.publisher()
-    bed.etcd.server.start()
-    await bed.until(lambda: 1 in primary.inspect.view.segments[NAME])
-    await store_two(bed, primary)
-    kept = await all_values(bed, primary)
+    testbed.etcd.server.start()
+    await testbed.until(lambda: 1 in primary.inspect.view.segments[NAME])
+    await store_two(testbed, primary)
+    kept = await all_values(testbed, primary)
     assert kept[:5] == values(1, 5)
     assert kept[-2:] == values(2, 2)
 
 
 @story
-async def test_all_leases_are_gone_when_etcd_is_back(bed: Bed) -> None:
-    primary, _, (other,) = await replicated(bed)
+async def test_all_leases_are_gone_when_etcd_is_back(testbed: Testbed) -> None:
+    primary, _, (other,) = await replicated(testbed)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
-    leases = [h.inspect.term.session.lease for h in bed.hosts if h.inspect.term]
-    bed.etcd.server.stop()
-    await without_lease(bed, primary)
+    leases = [h.inspect.incarnation.session.lease for h in testbed.hosts if h.inspect.incarnation]
+    testbed.etcd.server.stop()
+    await without_lease(testbed, primary)
     await publisher.store(frames=4)
-    old = {h.broker.id for h in bed.hosts}
-    bed.etcd.server.start()
+    old = {h.broker.id for h in testbed.hosts}
+    testbed.etcd.server.start()
     for lease in leases:
-        bed.etcd.server.expire_lease(lease)
-    await bed.until(lambda: len(other.inspect.view.brokers) == 3 and not old & set(other.inspect.view.brokers))
-    await bed.until(lambda: 1 in other.inspect.view.segments[NAME])
-    await store_two(bed, other)
-    assert await all_values(bed, other) == values(1, 7) + values(2, 2)
-    assert not any(h.has_failed for h in bed.hosts)
+        testbed.etcd.server.expire_lease(lease)
+    await testbed.until(lambda: len(other.inspect.view.brokers) == 3 and not old & set(other.inspect.view.brokers))
+    await testbed.until(lambda: 1 in other.inspect.view.segments[NAME])
+    await store_two(testbed, other)
+    assert await all_values(testbed, other) == values(1, 7) + values(2, 2)
+    assert not any(h.has_failed for h in testbed.hosts)
 
 
 @story
-async def test_the_primary_of_a_topic_that_was_deleted_and_made_anew_acknowledges_nothing(bed: Bed) -> None:
-    primary, _, _ = await replicated(bed, brokers=2)
+async def test_the_primary_of_a_topic_that_was_deleted_and_made_anew_acknowledges_nothing(testbed: Testbed) -> None:
+    primary, _, _ = await replicated(testbed, brokers=2)
     topic = primary.inspect.view.topics[NAME]
     publisher = await primary.publisher()
     await publisher.store(frames=3)
-    bed.etcd.server.stop()
-    await without_lease(bed, primary)
+    testbed.etcd.server.stop()
+    await without_lease(testbed, primary)
     await publisher.store()
-    await bed.store.delete_topic(NAME, topic.uid)
+    await testbed.store.delete_topic(NAME, topic.uid)
     await publisher.send()
     assert isinstance(await publisher.stream.failure(), StorageFailed)
-    await bed.store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(replace(topic, uid=topic.uid + 1))})
-    await bed.until(lambda: primary.inspect.segments[NAME, 0].stage is Stage.FENCED)
+    await testbed.store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(replace(topic, uid=topic.uid + 1))})
+    await testbed.until(lambda: primary.inspect.segments[NAME, 0].stage is SegmentStage.FENCED)
     with pytest.raises(StaleMetadata):
         await primary.publisher()
     assert primary.inspect.segments[NAME, 0].log.committed == 4

@@ -1,4 +1,4 @@
-"""Appending without a stream: what gets in, in which order, and when it is durable. Any door stands on this."""
+"""Appending without a stream: admission, order and durability. Every kind of listener is built on it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,22 +13,22 @@ from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.errors import Closed, Fenced, InvalidArgument, SeaweedMQError, StaleMetadata, StorageFailed
 from seaweedmq.model.config import KIB
-from seaweedmq.model.publish import FrameAck
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import CONFIG, NAME, Bed, Host, frame, story
+from seaweedmq.model.messages.publish import FrameAck
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, frame, story
+from tests.doubles.memory_store import StorageOp
 
 
-async def opened(bed: Bed) -> tuple[Host, OpenSegment]:
-    """A broker, and the first segment of a topic with two."""
-    (host,) = await bed.cluster(1)
-    await bed.topic(host, segments=2)
+async def opened(testbed: Testbed) -> tuple[Host, OpenSegment]:
+    """Return a broker, and the first segment of a topic with two."""
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host, segments=2)
     segment = host.inspect.segments[NAME, 0]
     segment.open_producer(1, 0, 0)
     return host, segment
 
 
 def appender_to(host: Host, segment: OpenSegment) -> Appender:
-    lookup = Lookup(host.inspect.view, host.inspect.segments, SealedProducers(host.bed.store))
+    lookup = Lookup(host.inspect.view, host.inspect.segments, SealedProducers(host.testbed.store))
     return Appender(segment, lookup, frame_bytes_max=CONFIG.frame_bytes_max)
 
 
@@ -45,8 +45,8 @@ def receiving(found: Frame) -> Callable[[], Awaitable[Frame]]:
 
 
 @story
-async def test_frames_get_their_offsets_in_the_order_of_the_calls_and_become_durable_in_it(bed: Bed) -> None:
-    host, segment = await opened(bed)
+async def test_frames_get_their_offsets_in_the_order_of_the_calls_and_become_durable_in_it(testbed: Testbed) -> None:
+    host, segment = await opened(testbed)
     appender = appender_to(host, segment)
     pending = Acknowledgements(appender)
     for first, count in ((0, 2), (2, 1), (3, 4)):
@@ -61,10 +61,10 @@ async def test_frames_get_their_offsets_in_the_order_of_the_calls_and_become_dur
 
 
 @story
-async def test_each_request_waits_for_its_own_frames_though_they_share_a_segment(bed: Bed) -> None:
-    host, segment = await opened(bed)
+async def test_each_request_waits_for_its_own_frames_though_they_share_a_segment(testbed: Testbed) -> None:
+    host, segment = await opened(testbed)
     appender = appender_to(host, segment)
-    written = bed.faults.hold(StorageOp.APPEND)
+    written = testbed.faults.hold(StorageOp.APPEND)
     requests = []
     for first in range(3):
         request = Acknowledgements(appender)
@@ -80,8 +80,8 @@ async def test_each_request_waits_for_its_own_frames_though_they_share_a_segment
 
 
 @story
-async def test_what_was_appended_before_is_found_durable_or_not(bed: Bed) -> None:
-    host, segment = await opened(bed)
+async def test_what_was_appended_before_is_found_durable_or_not(testbed: Testbed) -> None:
+    host, segment = await opened(testbed)
     appender = appender_to(host, segment)
     pending = Acknowledgements(appender)
     pending.add(await appender.append(made(2)))
@@ -100,16 +100,16 @@ async def test_what_was_appended_before_is_found_durable_or_not(bed: Bed) -> Non
     ("refused", "kind", "sentence"),
     [
         (made(size=80 * KIB), InvalidArgument, "above the limit of 65536"),
-        (made(slots=(0, 40_000)), StaleMetadata, r"which holds \[0, 32768\)"),
+        (made(slots=(0, 40_000)), StaleMetadata, r"which has \[0, 32768\)"),
         (made(first=9), InvalidArgument, "resend from 0"),
     ],
 )
 @pytest.mark.parametrize("announced", [False, True])
 @story
 async def test_what_is_refused_holds_no_memory(
-    bed: Bed, announced: bool, refused: Frame, kind: type[SeaweedMQError], sentence: str
+    testbed: Testbed, announced: bool, refused: Frame, kind: type[SeaweedMQError], sentence: str
 ) -> None:
-    host, segment = await opened(bed)
+    host, segment = await opened(testbed)
     appender = appender_to(host, segment)
     with pytest.raises(kind, match=sentence):
         await (appender.append_announced(refused.header, receiving(refused)) if announced else appender.append(refused))
@@ -119,8 +119,8 @@ async def test_what_is_refused_holds_no_memory(
 
 
 @story
-async def test_the_payload_of_an_announced_frame_is_asked_for_once_there_is_memory_for_it(bed: Bed) -> None:
-    host, segment = await opened(bed)
+async def test_the_payload_of_an_announced_frame_is_asked_for_once_there_is_memory_for_it(testbed: Testbed) -> None:
+    host, segment = await opened(testbed)
     appender = appender_to(host, segment)
     budget: MemoryBudget = host.inspect.memory.logs
     taken = budget.limit
@@ -142,8 +142,8 @@ async def test_the_payload_of_an_announced_frame_is_asked_for_once_there_is_memo
 
 
 @story
-async def test_a_payload_that_does_not_come_gives_the_memory_back(bed: Bed) -> None:
-    host, segment = await opened(bed)
+async def test_a_payload_that_does_not_come_gives_the_memory_back(testbed: Testbed) -> None:
+    host, segment = await opened(testbed)
 
     async def receive() -> Frame:
         raise Closed("the connection was lost")
@@ -154,41 +154,41 @@ async def test_a_payload_that_does_not_come_gives_the_memory_back(bed: Bed) -> N
 
 
 @story
-async def test_nothing_is_appended_after_a_stop_not_even_what_waited_for_memory(bed: Bed) -> None:
-    host, segment = await opened(bed)
+async def test_nothing_is_appended_after_a_stop_not_even_what_waited_for_memory(testbed: Testbed) -> None:
+    host, segment = await opened(testbed)
     appender = appender_to(host, segment)
     budget: MemoryBudget = host.inspect.memory.logs
     taken = budget.limit
     assert budget.take_now(taken)
     appending = asyncio.create_task(appender.append(made()))
     await asyncio.sleep(1)
-    appender.stop(Fenced("somebody else goes on"))
+    appender.stop(Fenced("another broker serves the segment"))
     budget.give(taken)
-    with pytest.raises(Fenced, match="somebody else goes on"):
+    with pytest.raises(Fenced, match="another broker serves the segment"):
         await appending
     assert (segment.log.end, budget.used) == (0, 0)
 
 
 @story
-async def test_who_waits_hears_why_nothing_becomes_durable_and_goes_on_when_it_does(bed: Bed) -> None:
-    host, segment = await opened(bed)
+async def test_who_waits_hears_why_nothing_becomes_durable_and_goes_on_when_it_does(testbed: Testbed) -> None:
+    host, segment = await opened(testbed)
     appender = appender_to(host, segment)
     pending = Acknowledgements(appender)
-    bed.faults.failing[StorageOp.APPEND] = "disk full"
+    testbed.faults.failing[StorageOp.APPEND] = "disk full"
     pending.add(await appender.append(made()))
     with pytest.raises(StorageFailed, match="disk full"):
         await pending.next()
-    bed.faults.failing.clear()
-    await bed.until(lambda: segment.failure is None)
+    testbed.faults.failing.clear()
+    await testbed.until(lambda: segment.failure is None)
     assert [a.base_offset for a in await pending.next()] == [0]
 
 
 @story
-async def test_at_the_end_of_the_segment_nothing_more_is_acknowledged_or_appended(bed: Bed) -> None:
-    host, segment = await opened(bed)
+async def test_at_the_end_of_the_segment_nothing_more_is_acknowledged_or_appended(testbed: Testbed) -> None:
+    host, segment = await opened(testbed)
     appender = appender_to(host, segment)
     pending = Acknowledgements(appender)
-    bed.faults.hold(StorageOp.APPEND)
+    testbed.faults.hold(StorageOp.APPEND)
     pending.add(await appender.append(made()))
     waiting = asyncio.create_task(pending.next())
     await asyncio.sleep(0.1)
@@ -199,14 +199,14 @@ async def test_at_the_end_of_the_segment_nothing_more_is_acknowledged_or_appende
 
 
 @story
-async def test_as_many_are_pending_as_the_door_allows(bed: Bed) -> None:
-    host, segment = await opened(bed)
+async def test_as_many_are_pending_as_the_door_allows(testbed: Testbed) -> None:
+    host, segment = await opened(testbed)
     appender = appender_to(host, segment)
     pending = Acknowledgements(appender)
     for first in range(3):
         pending.add(await appender.append(made(1, first)))
     room = asyncio.create_task(pending.fewer_than(3))
-    await bed.until(lambda: segment.log.committed == 3)
-    assert not room.done(), "they are durable, but nobody was told"
+    await testbed.until(lambda: segment.log.committed == 3)
+    assert not room.done(), "the frames are durable, but not acknowledged yet"
     assert len(await pending.next()) == 3
     await room

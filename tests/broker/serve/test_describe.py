@@ -1,22 +1,14 @@
-"""What a broker tells of topics to those who wait for a change."""
+"""Topic updates for clients that wait for a change."""
 
 import asyncio
 
 import pytest
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.calls import (
-    AWAITED_AT_ONCE_MAX,
-    AwaitedTopic,
-    AwaitTopics,
-    CreateTopic,
-    DeleteTopic,
-    SealSegment,
-    ToldTopics,
-)
-from seaweedmq.model.description import IDS_MAX, TopicDescription
+from seaweedmq.model.description import IDS_MAX, AwaitedTopic, TopicDescription, UpdatedTopics
+from seaweedmq.model.messages.calls import AWAITED_AT_ONCE_MAX, AwaitTopics, CreateTopic, DeleteTopic, SealSegment
 from seaweedmq.model.topic import TopicName, TopicSpec
-from tests.broker.bed import NAME, Bed, story
+from tests.broker.testbed import NAME, Testbed, story
 
 OTHER = TopicName("test", "other")
 
@@ -27,9 +19,9 @@ def awaited(description: TopicDescription, *ids: int) -> AwaitedTopic:
 
 
 @story
-async def test_who_waits_for_topics_is_told_once_one_of_them_has_changed(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    known = [await bed.topic(hosts[0], name, segments=2) for name in (NAME, OTHER)]
+async def test_who_waits_for_topics_is_told_once_one_of_them_has_changed(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    known = [await testbed.topic(hosts[0], name, segments=2) for name in (NAME, OTHER)]
     question = AwaitTopics(tuple(awaited(description, 0) for description in known), 10.0)
     answers = [asyncio.create_task(host.api.call(question)) for host in hosts]
     await asyncio.sleep(1)
@@ -42,18 +34,18 @@ async def test_who_waits_for_topics_is_told_once_one_of_them_has_changed(bed: Be
         assert changed.revision > known[1].revision
         assert [(s.id, s.is_open) for s in changed.segments] == [(0, False), (1, True), (2, True)]
     (again,) = (await hosts[0].api.call(question)).changed
-    assert again == changed, "who comes late is told at once"
+    assert again == changed, "a late caller gets the change at once"
 
 
 @story
-async def test_who_waits_for_topics_hears_when_nothing_has_changed_and_which_are_gone(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    known = await bed.topic(host)
+async def test_who_waits_for_topics_hears_when_nothing_has_changed_and_which_are_gone(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    known = await testbed.topic(host)
     began = asyncio.get_running_loop().time()
-    assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == ToldTopics()
+    assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == UpdatedTopics()
     assert 0.5 <= asyncio.get_running_loop().time() - began < 1.0
     await host.api.call(DeleteTopic(NAME))
-    gone = ToldTopics(unknown=(known.topic.uid,))
+    gone = UpdatedTopics(unknown=(known.topic.uid,))
     assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == gone
     await host.api.call(CreateTopic(TopicSpec(name=NAME)))
     assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == gone, "that is another one"
@@ -61,8 +53,8 @@ async def test_who_waits_for_topics_hears_when_nothing_has_changed_and_which_are
 
 @pytest.mark.parametrize(("topics", "ids"), [(AWAITED_AT_ONCE_MAX + 1, 0), (2, IDS_MAX // 2 + 1)])
 @story
-async def test_waiting_for_too_much_is_refused(bed: Bed, topics: int, ids: int) -> None:
-    (host,) = await bed.cluster(1)
+async def test_waiting_for_too_much_is_refused(testbed: Testbed, topics: int, ids: int) -> None:
+    (host,) = await testbed.cluster(1)
     one = AwaitedTopic(name=NAME, topic_uid=1, above=0, ids=tuple(range(ids)))
     with pytest.raises(InvalidArgument, match="at most 1000"):
         await host.api.call(AwaitTopics((one,) * topics, 0.5))

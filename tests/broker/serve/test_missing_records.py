@@ -1,5 +1,7 @@
-"""Lost records: files of a segment vanish, and neither retention nor a low watermark explains it. Every reader gets one
-error with the offsets, or continues behind them if it asked for that."""
+"""Lost records: log files vanish that neither retention nor a low watermark explains.
+
+Every reader gets one error with the offsets, or continues behind them if it skips missing records.
+"""
 
 import asyncio
 import random
@@ -14,15 +16,15 @@ from hypothesis import strategies as st
 
 from seaweedmq.client.client import Client
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.subscribe.reading import SkippedRecords
+from seaweedmq.client.subscribe.topic_reader import SkippedRecords
 from seaweedmq.errors import DataLoss
-from seaweedmq.model.calls import AlterTopic, RaiseLowWatermark, SealSegment
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.subscribe import Start, StartKind
+from seaweedmq.model.messages.calls import AlterTopic, RaiseLowWatermark, SealSegment
+from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.topic import TopicChange
 from seaweedmq.ports import Environment
-from tests.broker.bed import CONFIG, NAME, Bed, Host, Publishing, story
+from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, story
 
 FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1e4)
 RECORDS_A_FRAME = 2
@@ -35,19 +37,19 @@ async def fill(publisher: Publishing, frames: int) -> None:
 
 
 def evict(host: Host) -> None:
-    """Give up all memory of open segments that the files can replace."""
+    """Evict all memory of open segments that the files can replace."""
     for segment in host.inspect.segments.values():
         host.inspect.memory.logs.give(segment.log.evict(1 << 30))
 
 
-async def connect(bed: Bed, host: Host) -> Client:
-    environment = Environment(bed.wall_us, random.Random(7))
-    return await Client.connect(host.address, bed.network.dialer(None), environment, ClientConfig())
+async def connect(testbed: Testbed, host: Host) -> Client:
+    environment = Environment(testbed.wall_us, random.Random(7))
+    return await Client.connect(host.address, testbed.network.dialer(None), environment, ClientConfig())
 
 
-def lose(bed: Bed, files: Collection[SegmentFile]) -> None:
+def lose(testbed: Testbed, files: Collection[SegmentFile]) -> None:
     for file in files:
-        del bed.store.files[file.path]
+        del testbed.store.files[file.path]
 
 
 class Read(NamedTuple):
@@ -68,7 +70,7 @@ class Read(NamedTuple):
 
 
 async def read(client: Client, on_missing: Literal["fail", "skip"], **options: Any) -> Read:
-    """Read up to the end of now, or to the error."""
+    """Read to the current end, or to the error."""
     options = {"start": "earliest", "stop_at": "latest"} | options
     async with client.subscriber(NAME, on_missing=on_missing, **options) as reader:
         offsets: list[int] = []
@@ -85,16 +87,16 @@ async def read(client: Client, on_missing: Literal["fail", "skip"], **options: A
 
 
 @story
-async def test_a_reader_of_a_segment_whose_files_vanished_gets_the_offsets(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    await (await (await bed.primary(hosts[0])).publisher()).store(frames=5)
+async def test_a_reader_of_a_segment_whose_files_vanished_gets_the_offsets(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    await (await (await testbed.primary(hosts[0])).publisher()).store(frames=5)
     await hosts[0].api.call(SealSegment(NAME, 0))
-    lose(bed, [*bed.files(FileKind.LOG), *bed.files(FileKind.TABLE)])
+    lose(testbed, [*testbed.files(FileKind.LOG), *testbed.files(FileKind.TABLE)])
     for host in hosts:
         await host.stop()
-    host = await bed.start(address="broker-9:7777")
-    await bed.until(lambda: host.inspect.leads)
+    host = await testbed.start(address="broker-9:7777")
+    await testbed.until(lambda: host.inspect.leads)
     for start in (Start(StartKind.EARLIEST), Start(StartKind.OFFSET, 0), Start(StartKind.TIME, 1)):
         reader = await host.subscriber(start)
         with pytest.raises(DataLoss, match=r"topic#0: records of offsets \[0, 5\) are missing: no file holds them"):
@@ -102,12 +104,12 @@ async def test_a_reader_of_a_segment_whose_files_vanished_gets_the_offsets(bed: 
 
 
 class Plan(NamedTuple):
-    """A segment, and its fate."""
+    """A segment, and what happens to it."""
 
     frames: int
     sealed: bool
     lost: frozenset[int]
-    """Log files that vanish, modulo their number."""
+    """Indexes of the log files that vanish, modulo their number."""
     retention: bool
     removed_below: int
     low_watermark: int
@@ -130,35 +132,35 @@ def test_a_reader_gets_all_up_to_a_gap_and_then_its_offsets_and_all_that_is_left
     story(_read_both_ways)(plan=plan)
 
 
-async def _read_both_ways(bed: Bed, plan: Plan) -> None:
-    (host,) = await bed.cluster(1, FILES)
-    await bed.topic(host, partitions=1, retention_s=1e6 if plan.retention else None)
+async def _read_both_ways(testbed: Testbed, plan: Plan) -> None:
+    (host,) = await testbed.cluster(1, FILES)
+    await testbed.topic(host, partitions=1, retention_s=1e6 if plan.retention else None)
     await fill(await host.publisher(), plan.frames)
     end = plan.frames * RECORDS_A_FRAME
-    await bed.until(lambda: host.inspect.segments[NAME, 0].log.flushed == end)
+    await testbed.until(lambda: host.inspect.segments[NAME, 0].log.flushed == end)
     if plan.low_watermark:
         await host.api.call(RaiseLowWatermark(NAME, {0: min(plan.low_watermark, end)}))
     if plan.removed_below:
-        await bed.store.record_removed(NAME, host.inspect.view.topics[NAME].uid, {0: min(plan.removed_below, end)})
+        await testbed.store.record_removed(NAME, host.inspect.view.topics[NAME].uid, {0: min(plan.removed_below, end)})
     if plan.sealed:
         await host.api.call(SealSegment(NAME, 0))
-        await bed.until(lambda: 1 in host.inspect.view.open_of(NAME))
+        await testbed.until(lambda: 1 in host.inspect.view.open_of(NAME))
     evict(host)
     in_memory = end if plan.sealed else host.inspect.segments[NAME, 0].log.cache_start
-    logs = bed.files(FileKind.LOG)
+    logs = testbed.files(FileKind.LOG)
     ends = [*(log.base_offset for log in logs[1:]), end]
     lost = {number % len(logs) for number in plan.lost}
     kept = {o for n, log in enumerate(logs) if n not in lost for o in range(log.base_offset, ends[n])}
     kept |= set(range(in_memory, end))
-    lose(bed, [log for n, log in enumerate(logs) if n in lost])
+    lose(testbed, [log for n, log in enumerate(logs) if n in lost])
 
     needed = max(min(plan.low_watermark, end), min(plan.removed_below, end))
-    if plan.retention:  # it explains that the first files are missing, and no others
+    if plan.retention:  # retention explains missing files at the beginning only
         bases = [log.base_offset for n, log in enumerate(logs) if n not in lost]
         needed = max(needed, min(bases, default=end if plan.sealed else 0))
     gaps = gaps_of(range(needed, end), kept)
     first = gaps[0][0] if gaps else end
-    async with await connect(bed, host) as client:
+    async with await connect(testbed, host) as client:
         failing = await read(client, "fail")
         assert failing.offsets == list(range(needed, first))
         assert failing.missing == (gaps[0] if gaps else None)
@@ -170,7 +172,7 @@ async def _read_both_ways(bed: Bed, plan: Plan) -> None:
 
 
 def gaps_of(offsets: range, kept: Collection[int]) -> list[tuple[int, int]]:
-    """The runs of offsets that are not kept."""
+    """Return the ranges of offsets that are not stored."""
     gaps: list[tuple[int, int]] = []
     for offset in offsets:
         if offset not in kept:
@@ -179,24 +181,24 @@ def gaps_of(offsets: range, kept: Collection[int]) -> list[tuple[int, int]]:
     return gaps
 
 
-async def _with_a_gap(bed: Bed) -> tuple[Host, tuple[int, int], list[int]]:
-    """A sealed segment whose second file vanished: its broker, the gap, and the offsets that are left."""
-    (host,) = await bed.cluster(1, FILES)
-    await bed.topic(host)
+async def _with_a_gap(testbed: Testbed) -> tuple[Host, tuple[int, int], list[int]]:
+    """Return the broker of a sealed segment without its second file, the gap, and the remaining offsets."""
+    (host,) = await testbed.cluster(1, FILES)
+    await testbed.topic(host)
     await fill(await host.publisher(), 20)
     await host.api.call(SealSegment(NAME, 0))
-    await bed.until(lambda: 1 in host.inspect.view.open_of(NAME))
-    logs = bed.files(FileKind.LOG)
+    await testbed.until(lambda: 1 in host.inspect.view.open_of(NAME))
+    logs = testbed.files(FileKind.LOG)
     gap = logs[1].base_offset, logs[2].base_offset
-    lose(bed, [logs[1]])
+    lose(testbed, [logs[1]])
     return host, gap, [o for o in range(40) if not gap[0] <= o < gap[1]]
 
 
 @story
-async def test_a_member_of_a_group_stops_at_a_gap_and_passes_it_when_it_skips(bed: Bed) -> None:
-    host, gap, left = await _with_a_gap(bed)
-    async with await connect(bed, host) as client:
-        for _ in range(2):  # what was acknowledged stays so, and the next one stops at the same place
+async def test_a_member_of_a_group_stops_at_a_gap_and_passes_it_when_it_skips(testbed: Testbed) -> None:
+    host, gap, left = await _with_a_gap(testbed)
+    async with await connect(testbed, host) as client:
+        for _ in range(2):  # acknowledged records stay acknowledged, and the next member stops at the same offset
             failing = await read(client, "fail", group="readers")
             assert failing.missing == gap
         skipping = await read(client, "skip", group="readers")
@@ -207,9 +209,9 @@ async def test_a_member_of_a_group_stops_at_a_gap_and_passes_it_when_it_skips(be
 
 
 @story
-async def test_a_reader_may_begin_in_a_gap_or_behind_it(bed: Bed) -> None:
-    host, gap, left = await _with_a_gap(bed)
-    async with await connect(bed, host) as client:
+async def test_a_reader_may_begin_in_a_gap_or_behind_it(testbed: Testbed) -> None:
+    host, gap, left = await _with_a_gap(testbed)
+    async with await connect(testbed, host) as client:
         inside = await read(client, "fail", start=gap[0] + 1)
         assert (inside.offsets, inside.missing) == ([], (gap[0] + 1, gap[1]))
         behind = await read(client, "fail", start=gap[1])
@@ -217,10 +219,10 @@ async def test_a_reader_may_begin_in_a_gap_or_behind_it(bed: Bed) -> None:
 
 
 @story
-async def test_a_range_with_a_gap_is_an_error_and_is_read_without_it_when_that_is_wanted(bed: Bed) -> None:
-    host, gap, left = await _with_a_gap(bed)
+async def test_a_range_with_a_gap_is_an_error_and_is_read_without_it_when_that_is_wanted(testbed: Testbed) -> None:
+    host, gap, left = await _with_a_gap(testbed)
     ranges = {0: (Start(StartKind.OFFSET, 1), 39)}
-    async with await connect(bed, host) as client:
+    async with await connect(testbed, host) as client:
         async with client.read_ranges(NAME, ranges) as reading:
             with pytest.raises(DataLoss, match=rf"\[{gap[0]}, {gap[1]}\)"):
                 async for _ in reading.batches():
@@ -231,9 +233,9 @@ async def test_a_range_with_a_gap_is_an_error_and_is_read_without_it_when_that_i
 
 
 @story
-async def test_a_gap_is_logged_once_by_the_broker(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
-    host, gap, _ = await _with_a_gap(bed)
-    async with await connect(bed, host) as client:
+async def test_a_gap_is_logged_once_by_the_broker(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
+    host, gap, _ = await _with_a_gap(testbed)
+    async with await connect(testbed, host) as client:
         for _ in range(3):
             await read(client, "fail")
         await read(client, "skip")
@@ -243,43 +245,43 @@ async def test_a_gap_is_logged_once_by_the_broker(bed: Bed, caplog: pytest.LogCa
 
 
 @story
-async def test_records_that_retention_removed_are_not_lost_when_it_is_switched_off(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, QUICK)
-    await bed.topic(host, retention_s=20.0)
+async def test_records_that_retention_removed_are_not_lost_when_it_is_switched_off(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, QUICK)
+    await testbed.topic(host, retention_s=20.0)
     publisher = await host.publisher()
     for _ in range(4):
         await publisher.store(frames=2)
         await asyncio.sleep(5)
-    await bed.until(lambda: min((f.base_offset for f in bed.files(FileKind.TABLE)), default=0) > 0)
+    await testbed.until(lambda: min((f.base_offset for f in testbed.files(FileKind.TABLE)), default=0) > 0)
     await host.api.call(AlterTopic(NAME, TopicChange(retention_s=0.0)))
-    await bed.until(lambda: host.inspect.view.topics[NAME].retention_s is None)
-    tables = bed.files(FileKind.TABLE)
-    left = min(f.base_offset for kind in FileKind for f in bed.files(kind))
+    await testbed.until(lambda: host.inspect.view.topics[NAME].retention_s is None)
+    tables = testbed.files(FileKind.TABLE)
+    left = min(f.base_offset for kind in FileKind for f in testbed.files(kind))
     evict(host)
-    async with await connect(bed, host) as client:
+    async with await connect(testbed, host) as client:
         whole = await read(client, "fail")
         assert (whole.offsets, whole.error) == (list(range(left, 8)), None)
         if len(tables) > 1 and tables[0].end_offset == tables[1].base_offset:
-            lose(bed, tables[:1])
+            lose(testbed, tables[:1])
             assert (await read(client, "fail")).missing == (tables[0].base_offset, tables[0].end_offset)
 
 
 @story
-async def test_a_segment_whose_records_are_lost_is_not_pruned(bed: Bed) -> None:
-    """It would be forgotten with them, and no reader would learn of it."""
+async def test_a_segment_whose_records_are_lost_is_not_pruned(testbed: Testbed) -> None:
+    """Pruning it would hide the loss from every reader."""
     config = replace(QUICK, segment_retention_s=1.0)
-    hosts = await bed.cluster(2, config)
-    await bed.topic(hosts[0], partitions=1)
-    await (await (await bed.primary(hosts[0])).publisher()).store(frames=5)
+    hosts = await testbed.cluster(2, config)
+    await testbed.topic(hosts[0], partitions=1)
+    await (await (await testbed.primary(hosts[0])).publisher()).store(frames=5)
     await hosts[0].api.call(SealSegment(NAME, 0))
-    await bed.until(lambda: 1 in hosts[0].inspect.view.open_of(NAME))
+    await testbed.until(lambda: 1 in hosts[0].inspect.view.open_of(NAME))
     await hosts[0].api.call(RaiseLowWatermark(NAME, {0: 4}))
-    await bed.until(lambda: not bed.files(FileKind.LOG))
-    lose(bed, bed.files(FileKind.TABLE))
+    await testbed.until(lambda: not testbed.files(FileKind.LOG))
+    lose(testbed, testbed.files(FileKind.TABLE))
     await asyncio.sleep(1_000)
     assert 0 in hosts[0].inspect.view.segments_of(NAME)
-    async with await connect(bed, hosts[0]) as client:
+    async with await connect(testbed, hosts[0]) as client:
         assert (await read(client, "fail")).missing == (4, 5)
         await hosts[0].api.call(RaiseLowWatermark(NAME, {0: 5}))
         assert (await read(client, "fail")).error is None
-    await bed.until(lambda: 0 not in hosts[0].inspect.view.segments_of(NAME), patience_s=1_000)
+    await testbed.until(lambda: 0 not in hosts[0].inspect.view.segments_of(NAME), patience_s=1_000)

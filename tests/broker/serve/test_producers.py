@@ -1,4 +1,4 @@
-"""More publishers on a segment than it remembers, or its record names: nothing is refused, lost or stored twice."""
+"""More publishers on a segment than it, or its record, remembers: no frame is rejected, lost or stored twice."""
 
 import asyncio
 import random
@@ -14,29 +14,29 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.core.lineage import topology
 from seaweedmq.errors import Fenced, OutOfRange, ResourceExhausted, SeaweedMQError
-from seaweedmq.model.calls import DescribeTopic, MergeSegments, SealSegment, SplitSegment
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages.calls import DescribeTopic, MergeSegments, SealSegment, SplitSegment
+from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.ports import Environment
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import CONFIG, NAME, Bed, Host, Publishing, Streaming, frame, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Streaming, Testbed, frame, story, values
+from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.loop import Owner
 
 SMALL = replace(CONFIG, producers_per_segment_max=3)
 IDLE_S = 20.0
 HASTY = replace(SMALL, producer_idle_s=IDLE_S)
-"""Forgets publishers soon; those of these tests repeat nothing that is as old."""
+"""A config that forgets publishers soon; the publishers of these tests repeat nothing that old."""
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
 
 
-async def connect(bed: Bed, name: str, **settings: Any) -> tuple[Client, Owner]:
+async def connect(testbed: Testbed, name: str, **settings: Any) -> tuple[Client, Owner]:
     owner = Owner(name)
     client = await aio.connect(
-        ",".join(host.address for host in bed.hosts if host.lives),
-        dialer=bed.network.dialer(owner),
-        env=Environment(bed.wall_us, random.Random(name)),
+        ",".join(host.address for host in testbed.hosts if host.lives),
+        dialer=testbed.network.dialer(owner),
+        env=Environment(testbed.wall_us, random.Random(name)),
         config=ClientConfig(**settings),
     )
     return client, owner
@@ -46,9 +46,9 @@ async def connect(bed: Bed, name: str, **settings: Any) -> tuple[Client, Owner]:
 
 
 @story
-async def test_more_publishers_than_are_remembered_when_idle_send_in_turn(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, HASTY)
-    await bed.topic(host)
+async def test_more_publishers_than_are_remembered_when_idle_send_in_turn(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, HASTY)
+    await testbed.topic(host)
     publishers = [await host.publisher(n) for n in range(1, 9)]
     for turn in range(4):
         for publisher in publishers:
@@ -60,39 +60,39 @@ async def test_more_publishers_than_are_remembered_when_idle_send_in_turn(bed: B
 
 
 @story
-async def test_a_publisher_whose_stream_broke_is_known_when_many_others_came_meanwhile(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, SMALL)
-    await bed.topic(host)
-    client, owner = await connect(bed, "unlucky")
+async def test_a_publisher_whose_stream_broke_is_known_when_many_others_came_meanwhile(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, SMALL)
+    await testbed.topic(host)
+    client, owner = await connect(testbed, "unlucky")
     async with client, client.publisher(str(NAME)) as publisher:
         await (await publisher.send(b"first"))
-        synced = bed.faults.hold(StorageOp.SYNC)
+        synced = testbed.faults.hold(StorageOp.SYNC)
         sent = await publisher.send(b"second")
-        await bed.until(lambda: host.inspect.segments[NAME, 0].log.end == 2)
-        bed.network.cut(host.address, "unlucky")
-        bed.network.break_streams_of(owner)
+        await testbed.until(lambda: host.inspect.segments[NAME, 0].log.end == 2)
+        testbed.network.cut(host.address, "unlucky")
+        testbed.network.break_streams_of(owner)
         synced.set()
         others = [await host.publisher(100 + n) for n in range(10)]
         for other in others:
             await other.store()
-        bed.network.join()
+        testbed.network.join()
         assert (await sent).offset == 1
     reader = await host.subscriber()
     assert (await reader.until(12))[:2] == [b"first", b"second"]
 
 
 @story
-async def test_a_publisher_that_was_forgotten_goes_on_with_its_sequences(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, HASTY)
-    await bed.topic(host)
-    client, owner = await connect(bed, "idle")
+async def test_a_publisher_that_was_forgotten_goes_on_with_its_sequences(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, HASTY)
+    await testbed.topic(host)
+    client, owner = await connect(testbed, "idle")
     async with client, client.publisher(str(NAME)) as publisher:
         for n in range(3):
             await (await publisher.send(b"%d" % n))
         table = host.inspect.segments[NAME, 0].log.producers
         (mine,) = (s.producer_id for s in table.snapshot())
-        bed.network.break_streams_of(owner)
-        await asyncio.sleep(2 * IDLE_S)  # both sides find out, each in its own time
+        testbed.network.break_streams_of(owner)
+        await asyncio.sleep(2 * IDLE_S)  # both sides notice, each in its own time
         others = [await host.publisher(100 + n) for n in range(4)]
         assert table.state(mine) is None
         assert (await (await publisher.send(b"3"))).offset == 3
@@ -105,17 +105,17 @@ async def test_a_publisher_that_was_forgotten_goes_on_with_its_sequences(bed: Be
 
 
 @story
-async def test_one_publisher_too_many_for_the_broker_waits_until_there_is_room(bed: Bed) -> None:
+async def test_one_publisher_too_many_for_the_broker_waits_until_there_is_room(testbed: Testbed) -> None:
     config = replace(HASTY, producers_max=5)
-    (host,) = await bed.cluster(1, config)
-    await bed.topic(host)
+    (host,) = await testbed.cluster(1, config)
+    await testbed.topic(host)
     publishers = [await host.publisher(100 + n) for n in range(5)]
     for publisher in publishers:
         await publisher.store()
     refused = host.publish_stream()
     await refused.send(OPEN)
     assert isinstance(await refused.failure(), ResourceExhausted)
-    client, _ = await connect(bed, "late")
+    client, _ = await connect(testbed, "late")
     async with client, client.publisher(str(NAME)) as late:
         sent = await late.send(b"late")
         await publishers[0].stream.close()
@@ -124,19 +124,21 @@ async def test_one_publisher_too_many_for_the_broker_waits_until_there_is_room(b
         for publisher in publishers[1:]:
             await publisher.store()
         assert (await sent).segment == 0
-    await bed.primary(host)
+    await testbed.primary(host)
 
 
 @pytest.mark.parametrize("in_flight", [1, 64, 1_024])
 @story
-async def test_every_frame_that_may_be_in_flight_finds_its_acknowledgement_again(bed: Bed, in_flight: int) -> None:
-    (host,) = await bed.cluster(1, replace(CONFIG, stream_in_flight_frames_max=in_flight))
-    await bed.topic(host)
+async def test_every_frame_that_may_be_in_flight_finds_its_acknowledgement_again(
+    testbed: Testbed, in_flight: int
+) -> None:
+    (host,) = await testbed.cluster(1, replace(CONFIG, stream_in_flight_frames_max=in_flight))
+    await testbed.topic(host)
     publisher = await host.publisher()
     log = host.inspect.segments[NAME, 0].log
     sent = 3 * in_flight
     await publisher.stream.send(PublishFrames(b"".join(publisher.frame() for _ in range(sent))))
-    await bed.until(lambda: log.flushed == sent)
+    await testbed.until(lambda: log.flushed == sent)
     await publisher.stream.close()
     again = await host.publisher()
     repeated = range(sent - in_flight, sent)
@@ -159,9 +161,9 @@ async def _opened_at_once(host: Host, count: int) -> list[Streaming]:
 
 @pytest.mark.parametrize("count", [2, 5])
 @story
-async def test_of_streams_that_open_in_one_moment_one_goes_on(bed: Bed, count: int) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_of_streams_that_open_in_one_moment_one_goes_on(testbed: Testbed, count: int) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     streams = await _opened_at_once(host, count)
     await asyncio.sleep(5)
     going_on = [stream for stream in streams if not stream.ended]
@@ -171,16 +173,16 @@ async def test_of_streams_that_open_in_one_moment_one_goes_on(bed: Bed, count: i
             assert isinstance(stream.error, Fenced)
     (last,) = going_on
     await last.send(PublishFrames(frame(first=1)))
-    await bed.until(lambda: sum(len(r.frames) for r in last.replies if isinstance(r, PublishAck)) == 2)
+    await testbed.until(lambda: sum(len(r.frames) for r in last.replies if isinstance(r, PublishAck)) == 2)
     assert await (await host.subscriber()).until(2) == values(1, 2)
     assert host.inspect.segments[NAME, 0].log.end == 2
 
 
 @story
-async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_is_open(bed: Bed) -> None:
-    """The broker has answered the first one, whose client is slow to take the answer."""
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_is_open(testbed: Testbed) -> None:
+    """The broker has replied to the first one, whose client is slow to read the reply."""
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     requests: asyncio.Queue[object] = asyncio.Queue()
 
     async def sent() -> Any:
@@ -190,7 +192,7 @@ async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_i
     requests.put_nowait(OPEN)
     requests.put_nowait(PublishFrames(frame(3)))
     replies = host.broker.api.publish(sent())
-    assert isinstance(await anext(replies), PublishReady)  # and is not asked for more
+    assert isinstance(await anext(replies), PublishReady)  # requests no more
     newer = await host.publisher()
     await newer.store(count=2)
     with pytest.raises(Fenced, match="opened a newer stream"):
@@ -199,9 +201,9 @@ async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_i
 
 
 @story
-async def test_an_older_epoch_ends_no_stream_of_a_newer_one(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_an_older_epoch_ends_no_stream_of_a_newer_one(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     newer = await host.publisher(epoch=2)
     stream = host.publish_stream()
     await stream.send(replace(OPEN, producer_epoch=1))
@@ -211,11 +213,11 @@ async def test_an_older_epoch_ends_no_stream_of_a_newer_one(bed: Bed) -> None:
 
 @story
 async def test_a_newer_epoch_is_told_that_nothing_of_it_is_there_if_what_an_older_one_stored_is_remembered(
-    bed: Bed,
+    testbed: Testbed,
 ) -> None:
-    hosts = await bed.cluster(2, SMALL)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+    hosts = await testbed.cluster(2, SMALL)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     first = await primary.publisher()
     assert not first.ready.is_new_epoch, "the producer is unknown"
     await first.store(2)
@@ -232,16 +234,16 @@ async def test_a_newer_epoch_is_told_that_nothing_of_it_is_there_if_what_an_olde
 # --- sealed segments --------------------------------------------------------------------------------------------------
 
 
-async def _sealed_with_records_in_flight(bed: Bed, host: Host, count: int) -> list[Publishing]:
-    """Each has one record acknowledged, and one stored whose acknowledgement it did not get."""
+async def _sealed_with_records_in_flight(testbed: Testbed, host: Host, count: int) -> list[Publishing]:
+    """Each has one acknowledged record, and a stored one whose acknowledgement is lost."""
     publishers = [await host.publisher(n) for n in range(1, count + 1)]
     for publisher in publishers:
         await publisher.store()
-    synced = bed.faults.hold(StorageOp.SYNC)
+    synced = testbed.faults.hold(StorageOp.SYNC)
     log = host.inspect.segments[NAME, 0].log
     for end, publisher in enumerate(publishers, count + 1):
         await publisher.send()
-        await bed.until(lambda end=end: log.end == end)  # type: ignore[misc]
+        await testbed.until(lambda end=end: log.end == end)  # type: ignore[misc]
     for publisher in publishers:
         await publisher.stream.close()
     synced.set()
@@ -259,13 +261,13 @@ async def _ask(host: Host, producer: int, first: int, *, epoch: int = 0) -> Publ
 
 @story
 async def test_who_is_missing_in_the_record_is_looked_for_in_the_files(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
-    hosts = await bed.cluster(2, SMALL)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
-    await _sealed_with_records_in_flight(bed, primary, 6)
+    hosts = await testbed.cluster(2, SMALL)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
+    await _sealed_with_records_in_flight(testbed, primary, 6)
     segment = next(s for s in hosts[0].inspect.view.segments[NAME].values() if s.id == 0)
     assert (len(segment.sequences), segment.sequences_complete) == (2, False)
     for host in hosts:
@@ -277,37 +279,39 @@ async def test_who_is_missing_in_the_record_is_looked_for_in_the_files(
 
 
 @story
-async def test_files_that_are_asked_outlive_their_grace(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_that_are_asked_outlive_their_grace(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
     config = replace(SMALL, log_grace_s=2.0, producer_idle_s=60.0)
-    (host,) = await bed.cluster(1, config)
-    await bed.topic(host)
-    await _sealed_with_records_in_flight(bed, host, 6)
+    (host,) = await testbed.cluster(1, config)
+    await testbed.topic(host)
+    await _sealed_with_records_in_flight(testbed, host, 6)
     await asyncio.sleep(50)
     assert [(await _ask(host, producer, 1)).next_sequence for producer in range(1, 7)] == [2] * 6
     await asyncio.sleep(30)
-    assert not [f for f in bed.files(FileKind.LOG) if f.segment == 0], "nobody repeats anything any more"
+    assert not [f for f in testbed.files(FileKind.LOG) if f.segment == 0], "no producer can repeat a frame"
 
 
 @story
-async def test_if_neither_record_nor_files_know_the_answer_is_that(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_if_neither_record_nor_files_know_the_answer_is_that(
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
-    (host,) = await bed.cluster(1, SMALL)
-    await bed.topic(host)
-    await _sealed_with_records_in_flight(bed, host, 6)
-    await bed.store.delete(bed.files(FileKind.LOG))
+    (host,) = await testbed.cluster(1, SMALL)
+    await testbed.topic(host)
+    await _sealed_with_records_in_flight(testbed, host, 6)
+    await testbed.store.delete(testbed.files(FileKind.LOG))
     assert [(await _ask(host, producer, 1)).next_sequence for producer in (5, 6)] == [2, 2]
-    with pytest.raises(OutOfRange, match=r"too short to name producer 1.* stay for producer_idle_s"):
+    with pytest.raises(OutOfRange, match=r"no room for producer 1.* retained for producer_idle_s"):
         await _ask(host, 1, 1)
 
 
 @story
-async def test_a_whole_record_needs_no_files(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, SMALL)
-    await bed.topic(host)
-    await _sealed_with_records_in_flight(bed, host, 6)
-    await bed.store.delete(bed.files(FileKind.LOG))
-    bed.faults.failing[StorageOp.LIST] = "it is gone"
+async def test_a_whole_record_needs_no_files(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, SMALL)
+    await testbed.topic(host)
+    await _sealed_with_records_in_flight(testbed, host, 6)
+    await testbed.store.delete(testbed.files(FileKind.LOG))
+    testbed.faults.failing[StorageOp.LIST] = "it is gone"
     assert [(await _ask(host, producer, 1)).next_sequence for producer in range(1, 7)] == [2] * 6
     assert (await _ask(host, 99, 3)).next_sequence == 3
 
@@ -316,31 +320,31 @@ async def test_a_whole_record_needs_no_files(bed: Bed) -> None:
 
 
 class Crowd:
-    """So many publishers, each with records of its own key, and what became of them."""
+    """A number of publishers, each with records of its own key, and the outcomes of their records."""
 
-    def __init__(self, bed: Bed, count: int) -> None:
-        self.bed = bed
+    def __init__(self, testbed: Testbed, count: int) -> None:
+        self.testbed = testbed
         self.count = count
         self.clients: list[tuple[Client, Owner]] = []
         self.publishers: list[Publisher] = []
         self.sent: list[Any] = []
 
     async def start(self) -> None:
-        self.clients = [await connect(self.bed, f"crowd {n}", linger_s=0.0) for n in range(3)]
+        self.clients = [await connect(self.testbed, f"crowd {n}", linger_s=0.0) for n in range(3)]
         for n in range(self.count):
             client, _ = self.clients[n % 3]
             self.publishers.append(await client.publisher(str(NAME)).__aenter__())
 
     async def send(self, number: int) -> list[Any]:
-        """One record of each."""
+        """Send one record from each publisher."""
         futures = [await p.send(b"%d/%d" % (n, number), key=b"%d" % n) for n, p in enumerate(self.publishers)]
         self.sent += futures
         return futures
 
     def lose_acknowledgements(self) -> None:
-        """Of two thirds of them, with the connections."""
+        """Lose the acknowledgements of two thirds of the publishers, with their connections."""
         for _, owner in self.clients[:2]:
-            self.bed.network.break_streams_of(owner)
+            self.testbed.network.break_streams_of(owner)
 
     async def close(self) -> None:
         failed: list[BaseException] = []
@@ -354,11 +358,13 @@ class Crowd:
             await client.close()
 
     async def check(self, host: Host, numbers: int) -> None:
-        """Everything is there once, and in order along the lineage of each key."""
+        """Check that every record is there once, and in order along the lineage of its key."""
         got: dict[int, list[tuple[int, int]]] = defaultdict(list)
         description = await host.api.call(DescribeTopic(NAME))
         for segment in description.segments:
-            server = host if not segment.is_open else next(h for h in self.bed.hosts if h.broker.id == segment.primary)
+            server = (
+                host if not segment.is_open else next(h for h in self.testbed.hosts if h.broker.id == segment.primary)
+            )
             reader = await server.subscriber(EARLIEST, segment=segment.id, credit=1 << 24)
             await asyncio.sleep(2)
             reader.take()
@@ -369,41 +375,41 @@ class Crowd:
         assert not wrong, f"{len(wrong)} of {self.count} publishers, such as {next(iter(wrong.items()))}"
 
 
-async def _seal(bed: Bed, primary: Host, other: Host) -> None:
+async def _seal(testbed: Testbed, primary: Host, other: Host) -> None:
     await other.api.call(SealSegment(NAME, 0))
 
 
-async def _split(bed: Bed, primary: Host, other: Host) -> None:
+async def _split(testbed: Testbed, primary: Host, other: Host) -> None:
     await other.api.call(SplitSegment(NAME, 0, 32_768))
 
 
-async def _merge(bed: Bed, primary: Host, other: Host) -> None:
+async def _merge(testbed: Testbed, primary: Host, other: Host) -> None:
     await other.api.call(MergeSegments(NAME, 0, 1))
 
 
-async def _fail(bed: Bed, primary: Host, other: Host) -> None:
+async def _fail(testbed: Testbed, primary: Host, other: Host) -> None:
     primary.kill()
 
 
 BLOWS = {"seal": _seal, "split": _split, "merge": _merge, "failover": _fail}
 
 
-async def _strike(bed: Bed, blow: str, replicas: int, count: int, config: BrokerConfig) -> None:
-    """A blow while every publisher has a record in flight, and most lose its acknowledgement."""
-    hosts = await bed.cluster(4, config)
-    await bed.topic(hosts[0], replicas=replicas, segments=2 if blow == "merge" else 1)
-    primary = await bed.primary(hosts[0])
+async def _strike(testbed: Testbed, blow: str, replicas: int, count: int, config: BrokerConfig) -> None:
+    """Strike while every publisher has a record in flight, and most lose its acknowledgement."""
+    hosts = await testbed.cluster(4, config)
+    await testbed.topic(hosts[0], replicas=replicas, segments=2 if blow == "merge" else 1)
+    primary = await testbed.primary(hosts[0])
     other = next(h for h in hosts if h is not primary)
-    crowd = Crowd(bed, count)
+    crowd = Crowd(testbed, count)
     await crowd.start()
     await asyncio.gather(*await crowd.send(0))
-    held = [bed.faults.hold(op) for op in (StorageOp.SYNC, StorageOp.APPEND)[:replicas]]
+    held = [testbed.faults.hold(op) for op in (StorageOp.SYNC, StorageOp.APPEND)[:replicas]]
     await crowd.send(1)
-    await asyncio.sleep(1)  # they are with the brokers, and not acknowledged
+    await asyncio.sleep(1)  # the brokers have the records, and have not acknowledged them
     crowd.lose_acknowledgements()
-    changing = asyncio.create_task(BLOWS[blow](bed, primary, other))
+    changing = asyncio.create_task(BLOWS[blow](testbed, primary, other))
     await asyncio.sleep(0.3)
-    bed.faults.held.clear()
+    testbed.faults.held.clear()
     for event in held:
         event.set()
     await changing
@@ -416,13 +422,14 @@ async def _strike(bed: Bed, blow: str, replicas: int, count: int, config: Broker
 @pytest.mark.parametrize("blow", BLOWS)
 @story
 async def test_a_crowd_loses_and_doubles_nothing(
-    bed: Bed, blow: str, replicas: int, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, blow: str, replicas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 4)
-    await _strike(bed, blow, replicas, 12, SMALL)
+    await _strike(testbed, blow, replicas, 12, SMALL)
 
 
 @pytest.mark.timeout(600)
 @story
-async def test_with_1200_publishers_and_the_usual_limits_as_well(bed: Bed) -> None:
-    await _strike(bed, "failover", 2, 1_200, CONFIG)
+@pytest.mark.deep
+async def test_with_1200_publishers_and_the_usual_limits_as_well(testbed: Testbed) -> None:
+    await _strike(testbed, "failover", 2, 1_200, CONFIG)

@@ -1,4 +1,4 @@
-"""The publish stream: what is acknowledged, what is refused, and how it ends."""
+"""The publish stream: what is acknowledged, what is rejected, and how it ends."""
 
 import asyncio
 import re
@@ -19,19 +19,19 @@ from seaweedmq.errors import (
     StaleMetadata,
 )
 from seaweedmq.model.config import KIB
-from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady
-from seaweedmq.model.subscribe import SubscribeCredit
+from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishOpen, PublishReady
+from seaweedmq.model.messages.subscribe import SubscribeCredit
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import CONFIG, NAME, Bed, frame, story, values
+from tests.broker.testbed import CONFIG, NAME, Testbed, frame, story, values
+from tests.doubles.memory_store import StorageOp
 
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
 
 
 @story
-async def test_frames_are_acknowledged_in_order_with_their_offsets(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_frames_are_acknowledged_in_order_with_their_offsets(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     assert publisher.ready == PublishReady(
         next_sequence=0,
@@ -47,18 +47,18 @@ async def test_frames_are_acknowledged_in_order_with_their_offsets(bed: Bed) -> 
 
 
 @story
-async def test_one_message_may_hold_many_frames(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_one_message_may_hold_many_frames(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(PublishFrames(b"".join(publisher.frame(2) for _ in range(40))))
     assert await publisher.acks(40) == [(2 * n, 2 * n) for n in range(40)]
 
 
 @story
-async def test_a_repeated_frame_is_acknowledged_again_and_not_stored_again(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_repeated_frame_is_acknowledged_again_and_not_stored_again(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=2, count=2)
     await publisher.send(2, first=0)
@@ -70,10 +70,10 @@ async def test_a_repeated_frame_is_acknowledged_again_and_not_stored_again(bed: 
 
 
 @story
-async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_stream_is_over(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
-    synced = bed.faults.hold(StorageOp.SYNC)
+async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_stream_is_over(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
+    synced = testbed.faults.hold(StorageOp.SYNC)
     first = await host.publisher()
     await first.send(2)
     assert await first.quiet(1)
@@ -83,15 +83,15 @@ async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_str
     synced.set()
     assert await second.acks() == [(0, 0)]
     assert host.inspect.segments[NAME, 0].log.end == 2
-    assert await first.acks() == [(0, 0)], "what it appended is acknowledged on it, too"
+    assert await first.acks() == [(0, 0)], "its own stream also acknowledges what it appended"
     with pytest.raises(Fenced, match="stop this one"):
         await first.acks()
 
 
 @story
-async def test_a_new_stream_is_told_where_to_go_on(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_new_stream_is_told_where_to_go_on(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     await (await host.publisher()).store(frames=3)
     again = await host.publisher()
     assert again.ready.next_sequence == 3
@@ -100,9 +100,9 @@ async def test_a_new_stream_is_told_where_to_go_on(bed: Bed) -> None:
 
 
 @story
-async def test_many_producers_share_a_segment(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_many_producers_share_a_segment(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publishers = [await host.publisher(n) for n in range(1, 21)]
     for _ in range(5):
         for publisher in publishers:
@@ -122,7 +122,7 @@ def damaged(data: bytes, at: int) -> bytes:
 
 
 def lying(**fields: object) -> bytes:
-    """A frame whose header says something else, with sound checksums."""
+    """Return a frame with false fields in its header, and sound checksums."""
     data = frame(2)
     return encode_header(decode_header(data)._replace(**fields)) + data[HEADER_BYTES:]  # type: ignore[arg-type]
 
@@ -137,21 +137,23 @@ BAD_FRAMES: dict[str, tuple[bytes, type[SeaweedMQError], str]] = {
     "bytes behind the frame": (frame() + b"x", Corrupt, "frame"),
     "more records than it has": (lying(record_count=3, histogram=(3,) + (0,) * 15), InvalidArgument, "record"),
     "fewer records than it has": (lying(record_count=1, histogram=(1,) + (0,) * 15), InvalidArgument, "record"),
-    "another producer": (frame(producer=2), ProtocolViolation, "producer 2 epoch 0 came on the stream of producer 1"),
+    "another producer": (frame(producer=2), ProtocolViolation, "producer 2 epoch 0 in the stream of producer 1"),
     "another producer epoch": (frame(epoch=1), ProtocolViolation, "open a stream for each"),
     "a gap": (frame(first=9), InvalidArgument, "resend from 0"),
-    "slots of another segment": (frame(slots=(0, 40_000)), StaleMetadata, "which holds \\[0, 32768\\)"),
-    "another schema version": (lying(flags=1 << 8), StaleMetadata, "schema version 1 came to topic test/topic"),
+    "slots of another segment": (frame(slots=(0, 40_000)), StaleMetadata, "which has \\[0, 32768\\)"),
+    "another schema version": (lying(flags=1 << 8), StaleMetadata, "schema version 1 sent to topic test/topic"),
     "too much": (frame(size=80 * KIB), InvalidArgument, "above the limit of 65536"),
 }
 
 
 @pytest.mark.parametrize("case", BAD_FRAMES)
 @story
-async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_lost(bed: Bed, case: str) -> None:
+async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_lost(
+    testbed: Testbed, case: str
+) -> None:
     data, kind, sentence = BAD_FRAMES[case]
-    (host,) = await bed.cluster(1)
-    await bed.topic(host, segments=2)
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host, segments=2)
     other = await host.publisher(9)
     await other.store(frames=2)
     publisher = await host.publisher()
@@ -169,9 +171,9 @@ async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_l
 
 
 @story
-async def test_good_frames_in_front_of_a_bad_one_are_stored_and_acknowledged(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_good_frames_in_front_of_a_bad_one_are_stored_and_acknowledged(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(PublishFrames(publisher.frame(2) + damaged(frame(first=2), HEADER_BYTES + 60)))
     assert await publisher.acks() == [(0, 0)]
@@ -180,7 +182,7 @@ async def test_good_frames_in_front_of_a_bad_one_are_stored_and_acknowledged(bed
 
 
 OPENINGS: dict[str, tuple[object, type[SeaweedMQError], str]] = {
-    "no opening": (PublishFrames(frame()), ProtocolViolation, "begins with PublishOpen"),
+    "no opening": (PublishFrames(frame()), ProtocolViolation, "does not begin with PublishOpen"),
     "unknown topic": (replace(OPEN, topic=TopicName("no", "such")), NotFound, "there is no topic no/such: create it"),
     "unknown segment": (replace(OPEN, segment=7), NotFound, "topic test/topic has no segment 7"),
     "wrong epoch": (replace(OPEN, epoch=2), StaleMetadata, "has epoch 1, not 2"),
@@ -190,10 +192,10 @@ OPENINGS: dict[str, tuple[object, type[SeaweedMQError], str]] = {
 
 @pytest.mark.parametrize("case", OPENINGS)
 @story
-async def test_an_opening_that_does_not_fit_is_refused(bed: Bed, case: str) -> None:
+async def test_an_opening_that_does_not_fit_is_refused(testbed: Testbed, case: str) -> None:
     request, kind, sentence = OPENINGS[case]
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     await (await host.publisher(9, epoch=3)).store()
     stream = host.publish_stream()
     await stream.send(request)
@@ -202,24 +204,26 @@ async def test_an_opening_that_does_not_fit_is_refused(bed: Bed, case: str) -> N
 
 
 @story
-async def test_a_segment_of_another_broker_is_refused_with_its_address(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_a_segment_of_another_broker_is_refused_with_its_address(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     other = next(h for h in hosts if h is not primary)
     stream = other.publish_stream()
     await stream.send(OPEN)
-    with pytest.raises(StaleMetadata, match=f"served by broker {primary.broker.id} at {primary.address}, not here"):
+    with pytest.raises(
+        StaleMetadata, match=f"served by broker {primary.broker.id} at {primary.address}, not by this one"
+    ):
         await stream.receive()
 
 
 @story
-async def test_a_stream_is_opened_once(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_stream_is_opened_once(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(OPEN)
-    with pytest.raises(ProtocolViolation, match="opened once"):
+    with pytest.raises(ProtocolViolation, match="second PublishOpen"):
         await publisher.stream.receive()
     reader = await host.subscriber()
     await reader.stream.send(SubscribeCredit(0))
@@ -227,9 +231,9 @@ async def test_a_stream_is_opened_once(bed: Bed) -> None:
 
 
 @story
-async def test_the_client_may_end_the_stream_and_gets_all_its_acknowledgements(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_the_client_may_end_the_stream_and_gets_all_its_acknowledgements(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     for _ in range(30):
         await publisher.send(2)
@@ -239,12 +243,12 @@ async def test_the_client_may_end_the_stream_and_gets_all_its_acknowledgements(b
 
 
 @story
-async def test_what_a_client_sent_before_it_went_away_is_stored_and_its_repeat_is_known(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_what_a_client_sent_before_it_went_away_is_stored_and_its_repeat_is_known(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.send(2)
-    await bed.until(lambda: host.inspect.segments[NAME, 0].log.end == 2)
+    await testbed.until(lambda: host.inspect.segments[NAME, 0].log.end == 2)
     await publisher.stream.close()
     again = await host.publisher()
     await again.send(2, first=0)
@@ -254,9 +258,9 @@ async def test_what_a_client_sent_before_it_went_away_is_stored_and_its_repeat_i
 
 
 @story
-async def test_a_newer_epoch_of_a_producer_ends_the_older_one(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_newer_epoch_of_a_producer_ends_the_older_one(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     old = await host.publisher(epoch=1)
     await old.store()
     new = await host.publisher(epoch=2)
@@ -267,11 +271,11 @@ async def test_a_newer_epoch_of_a_producer_ends_the_older_one(bed: Bed) -> None:
 
 
 @story
-async def test_no_more_frames_are_taken_than_may_be_in_flight(bed: Bed) -> None:
+async def test_no_more_frames_are_taken_than_may_be_in_flight(testbed: Testbed) -> None:
     config = replace(CONFIG, stream_in_flight_frames_max=2)
-    (host,) = await bed.cluster(1, config)
-    await bed.topic(host)
-    synced = bed.faults.hold(StorageOp.SYNC)
+    (host,) = await testbed.cluster(1, config)
+    await testbed.topic(host)
+    synced = testbed.faults.hold(StorageOp.SYNC)
     publisher = await host.publisher()
     for _ in range(6):
         await publisher.send()
@@ -282,9 +286,9 @@ async def test_no_more_frames_are_taken_than_may_be_in_flight(bed: Bed) -> None:
 
 
 @story
-async def test_acknowledgements_of_one_moment_share_a_message(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_acknowledgements_of_one_moment_share_a_message(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(PublishFrames(b"".join(publisher.frame() for _ in range(8))))
     first = await publisher.stream.receive()
@@ -293,17 +297,19 @@ async def test_acknowledgements_of_one_moment_share_a_message(bed: Bed) -> None:
 
 
 @story
-async def test_the_longest_idle_stream_is_ended_for_another_one_and_none_that_carries_something(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_the_longest_idle_stream_is_ended_for_another_one_and_none_that_carries_something(
+    testbed: Testbed,
+) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     first, second = await host.publisher(1), await host.publisher(2)
-    service = host.broker._publish  # noqa: SLF001 - asked by the memory of streams
+    service = host.broker._publish  # noqa: SLF001 - the memory of streams queries it
     assert not service.end_idle(), "both were opened just now"
     await asyncio.sleep(IDLE_S)
     await first.store(frames=1, count=1)
     await asyncio.sleep(IDLE_S)
     assert service.end_idle()
-    with pytest.raises(ResourceExhausted, match=r"idle publish stream to .* was ended .* open it again"):
+    with pytest.raises(ResourceExhausted, match=r"idle publish stream to .* ended .* open it again"):
         await second.acks(1)
     await first.store(frames=1, count=1)
     assert not service.end_idle(), "it carried something a moment ago"

@@ -1,4 +1,4 @@
-"""Publishers of a sealed segment come back, all at once."""
+"""Publishers of a sealed segment that all return at once."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from seaweedmq.broker.serve import sealed_producers
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.segment import ProducerSequence, Segment
-from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
+from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 from tests.support.segments import make_segment, make_topic
 
 TOPIC = make_topic()
 
 
 class Sequences(tuple[ProducerSequence, ...]):
-    """Of a record; counts how often somebody goes through all of it."""
+    """The sequences in a segment's record; counts full iterations."""
 
     passes = 0
 

@@ -1,4 +1,4 @@
-"""The subscribe stream: where it begins, what credit allows, and how memory, log files and tables are joined."""
+"""The subscribe stream: its start, its credit, and how it joins memory, log files and tables."""
 
 import asyncio
 from dataclasses import replace
@@ -6,41 +6,41 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.errors import NotFound, OutOfRange, ProtocolViolation, SeaweedMQError, StaleMetadata
-from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeCredit, SubscribeOpen
+from seaweedmq.model.messages.calls import DeleteTopic
+from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeCredit, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicName
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import CONFIG, NAME, WALL_START_US, Bed, Host, Publishing, Streaming, story, value, values
+from tests.broker.testbed import CONFIG, NAME, WALL_START_US, Host, Publishing, Streaming, Testbed, story, value, values
+from tests.doubles.memory_store import StorageOp
 
 SMALL_FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1.0, log_grace_s=1.0)
 FRAME_BYTES = 1_400
-"""About, of the frames of ``fill``."""
+"""Approximate size of the frames of ``fill``."""
 
 
 async def fill(publisher: Publishing, frames: int) -> None:
-    """So many frames of 10 records each, a second apart."""
+    """Send this many frames of 10 records each, a second apart."""
     for _ in range(frames):
         at = WALL_START_US + (publisher.next // 10) * 1_000_000
         await publisher.store(count=10, size=100, timestamp=at)
 
 
 def evict(host: Host) -> None:
-    """As if others needed the memory."""
+    """Evict all cached frames, as other segments' demand for memory would."""
     log = host.inspect.segments[NAME, 0].log
     host.inspect.memory.logs.give(log.evict(1 << 30))
 
 
-async def tabled(bed: Bed, records: int) -> None:
-    """Wait until so many records are in tables."""
-    await bed.until(lambda: max((f.end_offset or 0 for f in bed.files(FileKind.TABLE)), default=0) >= records)
+async def tabled(testbed: Testbed, records: int) -> None:
+    """Wait until this many records are in tables."""
+    await testbed.until(lambda: max((f.end_offset or 0 for f in testbed.files(FileKind.TABLE)), default=0) >= records)
 
 
-async def only_tabled(bed: Bed, records: int) -> None:
-    """Wait until so many records are in tables, and half of them in no log any more."""
-    await tabled(bed, records)
-    await bed.until(lambda: min(f.base_offset for f in bed.files(FileKind.LOG)) >= records // 2)
+async def only_tabled(testbed: Testbed, records: int) -> None:
+    """Wait until this many records are in tables, and half of them are in no log."""
+    await tabled(testbed, records)
+    await testbed.until(lambda: min(f.base_offset for f in testbed.files(FileKind.LOG)) >= records // 2)
 
 
 def sequences(got: list[bytes]) -> list[int]:
@@ -65,14 +65,14 @@ def sequences(got: list[bytes]) -> list[int]:
     ids=str,
 )
 @story
-async def test_a_subscriber_begins_where_it_asked_to(bed: Bed, place: str, start: Start, first: int) -> None:
+async def test_a_subscriber_begins_where_it_asked_to(testbed: Testbed, place: str, start: Start, first: int) -> None:
     config = {"memory": CONFIG, "log files": replace(SMALL_FILES, maintenance_interval_s=1e4)}.get(place, SMALL_FILES)
-    (host,) = await bed.cluster(1, config)
-    await bed.topic(host)
+    (host,) = await testbed.cluster(1, config)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await fill(publisher, 8)
     if place in ("tables", "all three"):
-        await only_tabled(bed, 60)
+        await only_tabled(testbed, 60)
     if place != "memory":
         evict(host)
     await fill(publisher, 4)
@@ -84,9 +84,9 @@ async def test_a_subscriber_begins_where_it_asked_to(bed: Bed, place: str, start
 
 
 @story
-async def test_offsets_that_are_not_there_are_refused(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_offsets_that_are_not_there_are_refused(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     await (await host.publisher()).store(frames=3)
     for offset in (-1, 4):
         with pytest.raises(OutOfRange, match=f"holds offsets 0 to 3, not {offset}: start within them"):
@@ -96,18 +96,18 @@ async def test_offsets_that_are_not_there_are_refused(bed: Bed) -> None:
 @pytest.mark.parametrize(
     ("opening", "kind", "sentence"),
     [
-        (SubscribeCredit(5), ProtocolViolation, "begins with SubscribeOpen"),
+        (SubscribeCredit(5), ProtocolViolation, "does not begin with SubscribeOpen"),
         (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=0), ProtocolViolation, "credit of 0 bytes"),
-        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1 << 40), ProtocolViolation, "give 1 to"),
+        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1 << 40), ProtocolViolation, "grant 1 to"),
     ],
 )
 @story
 async def test_openings_that_make_no_sense_are_refused(
-    bed: Bed, opening: object, kind: type[SeaweedMQError], sentence: str
+    testbed: Testbed, opening: object, kind: type[SeaweedMQError], sentence: str
 ) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
-    stream = Streaming(bed, host.api.subscribe)
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
+    stream = Streaming(testbed, host.api.subscribe)
     await stream.send(opening)
     error = await stream.failure()
     assert isinstance(error, kind)
@@ -115,9 +115,9 @@ async def test_openings_that_make_no_sense_are_refused(
 
 
 @story
-async def test_an_unknown_topic_or_segment_is_named(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_an_unknown_topic_or_segment_is_named(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     with pytest.raises(NotFound, match="there is no topic no/such"):
         await host.subscriber(name=TopicName("no", "such"))
     with pytest.raises(NotFound, match="has no segment 3"):
@@ -125,19 +125,19 @@ async def test_an_unknown_topic_or_segment_is_named(bed: Bed) -> None:
 
 
 @story
-async def test_a_segment_of_another_broker_is_refused_with_its_address(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_a_segment_of_another_broker_is_refused_with_its_address(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     other = next(h for h in hosts if h is not primary)
-    with pytest.raises(StaleMetadata, match=f"at {primary.address}, not here"):
+    with pytest.raises(StaleMetadata, match=f"at {primary.address}, not by this one"):
         await other.subscriber()
 
 
 @story
-async def test_bad_credit_ends_a_stream_that_waits_for_records(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_bad_credit_ends_a_stream_that_waits_for_records(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     reader = await host.subscriber()
     await reader.credit(-5)
     assert isinstance(await reader.stream.failure(), ProtocolViolation)
@@ -148,9 +148,9 @@ async def test_bad_credit_ends_a_stream_that_waits_for_records(bed: Bed) -> None
 
 @pytest.mark.parametrize("from_files", [False, True])
 @story
-async def test_no_frame_is_sent_without_credit_and_at_most_one_beyond_it(bed: Bed, from_files: bool) -> None:
-    (host,) = await bed.cluster(1, replace(SMALL_FILES, read_chunk_bytes=16 * KIB, maintenance_interval_s=1e4))
-    await bed.topic(host)
+async def test_no_frame_is_sent_without_credit_and_at_most_one_beyond_it(testbed: Testbed, from_files: bool) -> None:
+    (host,) = await testbed.cluster(1, replace(SMALL_FILES, read_chunk_bytes=16 * KIB, maintenance_interval_s=1e4))
+    await testbed.topic(host)
     await fill(await host.publisher(), 30)
     if from_files:
         evict(host)
@@ -169,9 +169,9 @@ async def test_no_frame_is_sent_without_credit_and_at_most_one_beyond_it(bed: Be
 
 
 @story
-async def test_a_credit_below_one_frame_does_not_stall(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_credit_below_one_frame_does_not_stall(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     await fill(await host.publisher(), 5)
     reader = await host.subscriber(credit=1)
     for frames in range(1, 6):
@@ -183,10 +183,10 @@ async def test_a_credit_below_one_frame_does_not_stall(bed: Bed) -> None:
 
 
 @story
-async def test_a_slow_subscriber_costs_no_memory_and_misses_nothing(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, SMALL_FILES)
+async def test_a_slow_subscriber_costs_no_memory_and_misses_nothing(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, SMALL_FILES)
     host.inspect.memory.logs.limit = 20_000
-    await bed.topic(host)
+    await testbed.topic(host)
     publisher = await host.publisher()
     reader = await host.subscriber(credit=2_000)
     await fill(publisher, 60)
@@ -196,9 +196,9 @@ async def test_a_slow_subscriber_costs_no_memory_and_misses_nothing(bed: Bed) ->
 
 
 @story
-async def test_a_subscriber_that_gives_no_more_credit_and_closes_its_side_is_told_so(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_a_subscriber_that_gives_no_more_credit_and_closes_its_side_is_told_so(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     await fill(await host.publisher(), 5)
     reader = await host.subscriber(credit=1)
     await reader.stream.half_close()
@@ -213,12 +213,12 @@ async def test_a_subscriber_that_gives_no_more_credit_and_closes_its_side_is_tol
 @pytest.mark.parametrize("durability", Durability)
 @story
 async def test_a_running_subscriber_sees_no_gap_or_repeat_while_files_roll_and_become_tables(
-    bed: Bed, durability: Durability
+    testbed: Testbed, durability: Durability
 ) -> None:
     config = replace(SMALL_FILES, log_grace_s=2.0, log_roll_age_s=3.0, read_chunk_bytes=1 * KIB)
-    (host,) = await bed.cluster(1, config)
+    (host,) = await testbed.cluster(1, config)
     host.inspect.memory.logs.limit = 6_000
-    await bed.topic(host, durability=durability)
+    await testbed.topic(host, durability=durability)
     publisher = await host.publisher()
     fast, slow = await host.subscriber(), await host.subscriber(credit=1_000)
     late = []
@@ -233,20 +233,20 @@ async def test_a_running_subscriber_sees_no_gap_or_repeat_while_files_roll_and_b
     await slow.credit(1 << 20)
     for reader in (fast, slow, *late):
         assert sequences(await reader.until(1_200)) == list(range(1_200))
-    assert len(bed.files(FileKind.TABLE)) > 5
-    assert bed.files(FileKind.LOG)[0].base_offset > 0
+    assert len(testbed.files(FileKind.TABLE)) > 5
+    assert testbed.files(FileKind.LOG)[0].base_offset > 0
 
 
 @story
-async def test_log_files_roll_by_age_and_become_tables_when_nothing_more_comes(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, replace(CONFIG, log_roll_age_s=5.0, maintenance_interval_s=1.0))
-    await bed.topic(host)
+async def test_log_files_roll_by_age_and_become_tables_when_nothing_more_comes(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, replace(CONFIG, log_roll_age_s=5.0, maintenance_interval_s=1.0))
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=3)
-    await tabled(bed, 3)
-    assert bed.loop.time() < 9
+    await tabled(testbed, 3)
+    assert testbed.loop.time() < 9
     await publisher.store()
-    assert [f.base_offset for f in bed.files(FileKind.LOG)] == [0, 3]
+    assert [f.base_offset for f in testbed.files(FileKind.LOG)] == [0, 3]
     assert await (await host.subscriber()).until(4) == values(1, 4)
 
 
@@ -254,14 +254,14 @@ async def test_log_files_roll_by_age_and_become_tables_when_nothing_more_comes(b
 
 
 @story
-async def test_a_sealed_segment_ends_with_its_successors_on_every_broker(bed: Bed) -> None:
-    hosts = await bed.cluster(3)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_a_sealed_segment_ends_with_its_successors_on_every_broker(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(3)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     await (await primary.publisher()).store(frames=5)
     primary.kill()
     others = [h for h in hosts if h is not primary]
-    await bed.until(lambda: all(1 in h.inspect.view.segments[NAME] for h in others))
+    await testbed.until(lambda: all(1 in h.inspect.view.segments[NAME] for h in others))
     for other in others:
         reader = await other.subscriber()
         end = await reader.ending()
@@ -272,24 +272,24 @@ async def test_a_sealed_segment_ends_with_its_successors_on_every_broker(bed: Be
 
 
 @story
-async def test_a_subscriber_of_a_broker_that_stops_gets_everything_first(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_a_subscriber_of_a_broker_that_stops_gets_everything_first(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
     reader = await primary.subscriber()
     await publisher.store(frames=5)
     await primary.stop()
-    await bed.until(lambda: reader.stream.ended)
+    await testbed.until(lambda: reader.stream.ended)
     reader.take()
     assert reader.values == values(1, 5)
 
 
 @pytest.mark.parametrize("reading", ["waiting for records", "waiting for credit", "reading files"])
 @story
-async def test_deleting_a_topic_ends_its_streams(bed: Bed, reading: str) -> None:
-    (host,) = await bed.cluster(1, SMALL_FILES)
-    await bed.topic(host)
+async def test_deleting_a_topic_ends_its_streams(testbed: Testbed, reading: str) -> None:
+    (host,) = await testbed.cluster(1, SMALL_FILES)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await fill(publisher, 20)
     if reading == "reading files":
@@ -305,15 +305,15 @@ async def test_deleting_a_topic_ends_its_streams(bed: Bed, reading: str) -> None
 
 
 @story
-async def test_a_stream_does_not_go_over_to_a_new_topic_of_the_same_name(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, SMALL_FILES)
-    await bed.topic(host)
+async def test_a_stream_does_not_go_over_to_a_new_topic_of_the_same_name(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, SMALL_FILES)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await fill(publisher, 4)
     idle, stuck = await host.subscriber(), await host.subscriber(credit=1)
     await idle.until(40)
     await host.api.call(DeleteTopic(NAME))
-    await bed.topic(host)
+    await testbed.topic(host)
     again = await host.publisher(2)
     await again.store(frames=60)
     await stuck.credit(1 << 20)
@@ -326,31 +326,31 @@ async def test_a_stream_does_not_go_over_to_a_new_topic_of_the_same_name(bed: Be
 
 
 @story
-async def test_a_topic_made_again_under_its_name_never_shows_the_old_records(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, SMALL_FILES)
-    await bed.topic(host)
+async def test_a_topic_made_again_under_its_name_never_shows_the_old_records(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, SMALL_FILES)
+    await testbed.topic(host)
     await fill(await host.publisher(), 20)
-    await tabled(bed, 100)
+    await tabled(testbed, 100)
     await host.api.call(DeleteTopic(NAME))
-    await bed.topic(host)
+    await testbed.topic(host)
     await (await host.publisher(2)).store(frames=2)
     evict(host)
     assert await (await host.subscriber()).until(2) == [value(2, 0), value(2, 1)]
 
 
 @story
-async def test_publishers_of_a_topic_that_is_made_again_at_once_are_told_that_theirs_is_gone(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_publishers_of_a_topic_that_is_made_again_at_once_are_told_that_theirs_is_gone(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store()
-    held = bed.faults.hold(StorageOp.SYNC)
+    held = testbed.faults.hold(StorageOp.SYNC)
     await publisher.send()
     await asyncio.sleep(0.1)
     deleting = asyncio.create_task(host.api.call(DeleteTopic(NAME)))
     await asyncio.sleep(0.1)
     await deleting
-    await bed.topic(host)
+    await testbed.topic(host)
     held.set()
     assert isinstance(await publisher.stream.failure(), NotFound)
     await (await host.publisher()).store()

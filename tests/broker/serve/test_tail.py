@@ -1,4 +1,4 @@
-"""Reading a segment without a stream: memory and files joined, waiting for many segments, giving way."""
+"""Reads of a segment without a stream: memory and files joined, waits for many segments, and evicted reads."""
 
 import asyncio
 from dataclasses import replace
@@ -7,19 +7,19 @@ import pytest
 
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
-from seaweedmq.broker.serve.tail import Losses, Standing, Tail
+from seaweedmq.broker.serve.tail import Losses, Tail, TailState
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.errors import NotFound, OutOfRange
-from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.logs.log_index import LogIndex
-from tests.broker.bed import CONFIG, NAME, Bed, Host, Publishing, story
+from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, story
 
 FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1e4)
 FRAME_BYTES_MAX = 400
-"""Of the frames of ``fill``."""
+"""Limit of the size of a frame of ``fill``."""
 
 
 async def fill(publisher: Publishing, frames: int) -> None:
@@ -28,23 +28,30 @@ async def fill(publisher: Publishing, frames: int) -> None:
 
 
 def evict(host: Host, segment: int = 0) -> None:
-    """As if others needed the memory."""
+    """Evict all cached frames, as other segments' demand for memory would."""
     log = host.inspect.segments[NAME, segment].log
     host.inspect.memory.logs.give(log.evict(1 << 30))
 
 
-async def tail_of(host: Host, bed: Bed, position: int = 0, segment: int = 0) -> Tail:
-    lookup = Lookup(host.inspect.view, host.inspect.segments, SealedProducers(bed.store))
+async def tail_of(host: Host, testbed: Testbed, position: int = 0, segment: int = 0) -> Tail:
+    lookup = Lookup(host.inspect.view, host.inspect.segments, SealedProducers(testbed.store))
     found = await lookup.segment(NAME, segment)
     return Tail(
-        lookup, bed.store, LogIndex(), host.inspect.memory.reading, found, position, CONFIG.read_chunk_bytes, Losses()
+        lookup,
+        testbed.store,
+        LogIndex(),
+        host.inspect.memory.reading,
+        found,
+        position,
+        CONFIG.read_chunk_bytes,
+        Losses(),
     )
 
 
 async def read(tail: Tail, bytes_max: int = 1 << 20) -> list[int]:
-    """Base offsets of the frames up to where nothing more is to be had."""
+    """Return the base offsets of the frames up to the current end."""
     bases: list[int] = []
-    while await tail.look() is Standing.READABLE:
+    while await tail.look() is TailState.READABLE:
         if not await tail.ready():
             continue
         expected = tail.next_bytes(bytes_max)
@@ -61,68 +68,68 @@ async def read(tail: Tail, bytes_max: int = 1 << 20) -> list[int]:
 @pytest.mark.parametrize("bytes_max", [1, 2 * FRAME_BYTES_MAX, 1 << 20])
 @pytest.mark.parametrize("place", ["memory", "log files", "tables", "all three"])
 @story
-async def test_every_frame_is_read_once_wherever_it_lies(bed: Bed, place: str, bytes_max: int) -> None:
+async def test_every_frame_is_read_once_wherever_it_lies(testbed: Testbed, place: str, bytes_max: int) -> None:
     config = FILES if place in ("memory", "log files") else replace(FILES, maintenance_interval_s=1.0, log_grace_s=1.0)
-    (host,) = await bed.cluster(1, config)
-    await bed.topic(host)
+    (host,) = await testbed.cluster(1, config)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await fill(publisher, 20)
     if config is not FILES:
-        await bed.until(lambda: max((f.end_offset or 0 for f in bed.files(FileKind.TABLE)), default=0) >= 20)
-        await bed.until(lambda: min(f.base_offset for f in bed.files(FileKind.LOG)) > 9)
+        await testbed.until(lambda: max((f.end_offset or 0 for f in testbed.files(FileKind.TABLE)), default=0) >= 20)
+        await testbed.until(lambda: min(f.base_offset for f in testbed.files(FileKind.LOG)) > 9)
     if place != "memory":
         evict(host)
     await fill(publisher, 5)
-    tail = await tail_of(host, bed, 9)
+    tail = await tail_of(host, testbed, 9)
     bases = await read(tail, bytes_max)
     assert bases[0] <= 9 < tail.position == 50
     assert bases == sorted(set(bases))
     assert bases[-5:] == [40, 42, 44, 46, 48]
-    assert await tail.look() is Standing.CAUGHT_UP
+    assert await tail.look() is TailState.CAUGHT_UP
     assert not tail.reads_files
     assert host.inspect.memory.reading.used == 0
 
 
 @story
-async def test_nothing_that_is_not_committed_is_read(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host)
+async def test_nothing_that_is_not_committed_is_read(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await fill(publisher, 1)
-    tail = await tail_of(host, bed, 2)
+    tail = await tail_of(host, testbed, 2)
     await publisher.send(3)
     log = host.inspect.segments[NAME, 0].log
     while log.committed == 2:
-        assert await tail.look() is Standing.CAUGHT_UP
+        assert await tail.look() is TailState.CAUGHT_UP
         await tail.change()
     assert await read(tail) == [2]
 
 
 @story
-async def test_one_wait_serves_many_segments_until_there_is_enough(bed: Bed) -> None:
-    """A long poll: so many bytes of any of them, or the time is up."""
-    (host,) = await bed.cluster(1)
-    await bed.topic(host, segments=3)
+async def test_one_wait_serves_many_segments_until_there_is_enough(testbed: Testbed) -> None:
+    """A long poll ends with enough bytes from any of the segments, or at its timeout."""
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host, segments=3)
     publishers = [await host.publisher(n + 1, segment=n) for n in range(3)]
-    tails = [await tail_of(host, bed, segment=n) for n in range(3)]
+    tails = [await tail_of(host, testbed, segment=n) for n in range(3)]
 
     async def poll(bytes_min: int, wait_s_max: float) -> int:
         time_up = Signal()
-        timer = bed.loop.call_later(wait_s_max, time_up.fire)
-        until = bed.loop.time() + wait_s_max
+        timer = testbed.loop.call_later(wait_s_max, time_up.fire)
+        until = testbed.loop.time() + wait_s_max
         while True:
             found = 0
             for tail in tails:
-                if await tail.look() is Standing.READABLE and await tail.ready():
+                if await tail.look() is TailState.READABLE and await tail.ready():
                     found += tail.next_bytes(1 << 20)
-            if found >= bytes_min or bed.loop.time() >= until:
+            if found >= bytes_min or testbed.loop.time() >= until:
                 timer.cancel()
                 return found
             await tails[0].change(*(tail.changed for tail in tails[1:]), time_up)
 
-    began = bed.loop.time()
+    began = testbed.loop.time()
     assert await poll(1, 5.0) == 0
-    assert bed.loop.time() == pytest.approx(began + 5)
+    assert testbed.loop.time() == pytest.approx(began + 5)
     polling = asyncio.create_task(poll(3 * FRAME_BYTES_MAX // 2, 60.0))
     for n, publisher in ((2, publishers[2]), (0, publishers[0])):
         await asyncio.sleep(1)
@@ -133,35 +140,35 @@ async def test_one_wait_serves_many_segments_until_there_is_enough(bed: Bed) -> 
 
 
 @story
-async def test_a_sealed_segment_has_an_end_on_every_broker(bed: Bed) -> None:
-    hosts = await bed.cluster(2)
-    await bed.topic(hosts[0])
-    primary = await bed.primary(hosts[0])
+async def test_a_sealed_segment_has_an_end_on_every_broker(testbed: Testbed) -> None:
+    hosts = await testbed.cluster(2)
+    await testbed.topic(hosts[0])
+    primary = await testbed.primary(hosts[0])
     await fill(await primary.publisher(), 3)
     (other,) = (h for h in hosts if h is not primary)
     primary.kill()
-    await bed.until(lambda: 1 in other.inspect.view.segments[NAME])
-    tail = await tail_of(other, bed)
+    await testbed.until(lambda: 1 in other.inspect.view.segments[NAME])
+    tail = await tail_of(other, testbed)
     assert await read(tail) == [0, 2, 4]
-    assert await tail.look() is Standing.ENDED
+    assert await tail.look() is TailState.ENDED
     assert (tail.found.high_watermark, tail.found.segment.successors) == (6, (1,))
-    assert await (await tail_of(other, bed, 99)).look() is Standing.ENDED
+    assert await (await tail_of(other, testbed, 99)).look() is TailState.ENDED
 
 
 @story
-async def test_a_turn_that_is_offered_goes_to_who_needs_it_and_what_it_held_is_read_again(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, FILES)
-    await bed.topic(host)
+async def test_a_turn_that_is_offered_goes_to_who_needs_it_and_what_it_held_is_read_again(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, FILES)
+    await testbed.topic(host)
     await fill(await host.publisher(), 20)
     evict(host)
     reading = host.inspect.memory.reading
-    idle = await tail_of(host, bed)
-    assert await idle.look() is Standing.READABLE
+    idle = await tail_of(host, testbed)
+    assert await idle.look() is TailState.READABLE
     assert await idle.ready()
     assert idle.take(1) is not None
     assert idle.reads_files
     reading.limit = reading.used
-    busy = await tail_of(host, bed)
+    busy = await tail_of(host, testbed)
     waiting = asyncio.create_task(read(busy))
     await asyncio.sleep(1)
     assert not waiting.done(), "it is not offered yet"
@@ -174,12 +181,12 @@ async def test_a_turn_that_is_offered_goes_to_who_needs_it_and_what_it_held_is_r
 
 
 @story
-async def test_what_leaves_memory_between_ready_and_take_is_read_from_files(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, FILES)
-    await bed.topic(host)
+async def test_what_leaves_memory_between_ready_and_take_is_read_from_files(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, FILES)
+    await testbed.topic(host)
     await fill(await host.publisher(), 3)
-    tail = await tail_of(host, bed)
-    assert await tail.look() is Standing.READABLE
+    tail = await tail_of(host, testbed)
+    assert await tail.look() is TailState.READABLE
     assert await tail.ready()
     assert not tail.reads_files
     evict(host)
@@ -190,18 +197,18 @@ async def test_what_leaves_memory_between_ready_and_take_is_read_from_files(bed:
 @pytest.mark.parametrize("reading", [False, True])
 @story
 async def test_a_topic_that_is_deleted_gives_nothing_more_though_its_name_is_taken_again(
-    bed: Bed, reading: bool
+    testbed: Testbed, reading: bool
 ) -> None:
-    (host,) = await bed.cluster(1, FILES)
-    await bed.topic(host)
+    (host,) = await testbed.cluster(1, FILES)
+    await testbed.topic(host)
     await fill(await host.publisher(), 3)
     evict(host)
-    tail = await tail_of(host, bed)
+    tail = await tail_of(host, testbed)
     if reading:
         await tail.look()
         assert await tail.ready()
     await host.api.call(DeleteTopic(NAME))
-    await bed.topic(host)
+    await testbed.topic(host)
     await fill(await host.publisher(2), 3)
     with pytest.raises(NotFound, match="topic test/topic was deleted"):
         tail.take(1) if reading else await tail.look()
@@ -210,16 +217,16 @@ async def test_a_topic_that_is_deleted_gives_nothing_more_though_its_name_is_tak
 
 
 @story
-async def test_what_retention_removed_is_named(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, FILES)
-    await bed.topic(host, retention_s=3600.0)
+async def test_what_retention_removed_is_named(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, FILES)
+    await testbed.topic(host, retention_s=3600.0)
     await fill(await host.publisher(), 20)
     evict(host)
-    first, *_ = bed.files(FileKind.LOG)
-    await bed.store.delete([first])
-    tail = await tail_of(host, bed)
-    assert await tail.look() is Standing.READABLE
-    with pytest.raises(OutOfRange, match="offset 0 was removed by retention, the lowest that is kept is"):
+    first, *_ = testbed.files(FileKind.LOG)
+    await testbed.store.delete([first])
+    tail = await tail_of(host, testbed)
+    assert await tail.look() is TailState.READABLE
+    with pytest.raises(OutOfRange, match="offset 0 was removed by retention, the lowest retained is"):
         await tail.ready()
     await tail.close()
     assert host.inspect.memory.reading.used == 0

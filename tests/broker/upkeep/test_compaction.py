@@ -1,4 +1,4 @@
-"""Topics that ask for it have their small tables merged by the brokers that look after them."""
+"""Compaction: the brokers that maintain a topic with this setting merge its small tables."""
 
 import asyncio
 from dataclasses import replace
@@ -7,18 +7,18 @@ import pytest
 
 from seaweedmq.broker.upkeep import compaction
 from seaweedmq.core.files.compaction import AUTO_TABLES_MIN
-from seaweedmq.model.calls import AlterTopic, SealSegment
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import AlterTopic, SealSegment
 from seaweedmq.model.topic import TopicChange
 from seaweedmq.model.topic_settings import AUTO_COMPACT
-from tests.broker.bed import CONFIG, NAME, Bed, Host, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values
 
 QUICK = replace(CONFIG, log_grace_s=4.0, log_roll_age_s=2.0, maintenance_interval_s=1.0)
 ON = ((AUTO_COMPACT, "true"),)
 
 
-async def trickle(bed: Bed, host: Host, records: int) -> None:
-    """A record every few seconds, each of which becomes a table of its own."""
+async def trickle(testbed: Testbed, host: Host, records: int) -> None:
+    """Send a record every few seconds, so that each gets its own table."""
     publisher = await host.publisher()
     for _ in range(records):
         await publisher.store()
@@ -26,61 +26,61 @@ async def trickle(bed: Bed, host: Host, records: int) -> None:
 
 
 @story
-async def test_many_small_tables_become_few_and_every_record_is_read_once(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, QUICK)
-    await bed.topic(host, configs=ON)
-    await trickle(bed, host, 3 * AUTO_TABLES_MIN)
-    tables = bed.files(FileKind.TABLE)
+async def test_many_small_tables_become_few_and_every_record_is_read_once(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, QUICK)
+    await testbed.topic(host, configs=ON)
+    await trickle(testbed, host, 3 * AUTO_TABLES_MIN)
+    tables = testbed.files(FileKind.TABLE)
     assert len(tables) < AUTO_TABLES_MIN
     assert tables[0].base_offset == 0
     await asyncio.sleep(60)
-    assert not bed.files(FileKind.LOG)[:-1]
+    assert not testbed.files(FileKind.LOG)[:-1]
     reader = await host.subscriber()
     assert await reader.until(3 * AUTO_TABLES_MIN) == values(1, 3 * AUTO_TABLES_MIN)
 
 
 @story
-async def test_without_the_setting_they_stay_and_with_it_those_that_are_there_are_merged(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, QUICK)
-    await bed.topic(host)
-    await trickle(bed, host, AUTO_TABLES_MIN + 1)
+async def test_without_the_setting_they_stay_and_with_it_those_that_are_there_are_merged(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, QUICK)
+    await testbed.topic(host)
+    await trickle(testbed, host, AUTO_TABLES_MIN + 1)
     await host.api.call(SealSegment(NAME, 0))
     await asyncio.sleep(20)
-    assert len(bed.files(FileKind.TABLE)) == AUTO_TABLES_MIN + 1
+    assert len(testbed.files(FileKind.TABLE)) == AUTO_TABLES_MIN + 1
     await host.api.call(AlterTopic(NAME, TopicChange(configs=ON)))
     await asyncio.sleep(20)
-    assert len(bed.files(FileKind.TABLE)) == 1
+    assert len(testbed.files(FileKind.TABLE)) == 1
 
 
 @story
-async def test_a_busy_broker_leaves_them(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, QUICK)
-    await bed.topic(host)
-    await trickle(bed, host, AUTO_TABLES_MIN)
+async def test_a_busy_broker_leaves_them(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, QUICK)
+    await testbed.topic(host)
+    await trickle(testbed, host, AUTO_TABLES_MIN)
     host.cpu_share = 1.0
     await asyncio.sleep(2)
     await host.api.call(AlterTopic(NAME, TopicChange(configs=ON)))
     await asyncio.sleep(60)
-    assert len(bed.files(FileKind.TABLE)) == AUTO_TABLES_MIN
+    assert len(testbed.files(FileKind.TABLE)) == AUTO_TABLES_MIN
     host.cpu_share = 0.0
     await asyncio.sleep(20)
-    assert len(bed.files(FileKind.TABLE)) == 1
+    assert len(testbed.files(FileKind.TABLE)) == 1
 
 
 @story
-async def test_damage_is_said_once_and_the_segment_is_left_alone_for_a_while(bed: Bed) -> None:
+async def test_damage_is_said_once_and_the_segment_is_left_alone_for_a_while(testbed: Testbed) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "DAMAGED_PAUSE_S", 300.0)
-        (host,) = await bed.cluster(1, QUICK)
-        await bed.topic(host)
-        await trickle(bed, host, AUTO_TABLES_MIN)
-        tables = bed.files(FileKind.TABLE)
-        broken = bed.store.files[tables[3].path]
+        (host,) = await testbed.cluster(1, QUICK)
+        await testbed.topic(host)
+        await trickle(testbed, host, AUTO_TABLES_MIN)
+        tables = testbed.files(FileKind.TABLE)
+        broken = testbed.store.files[tables[3].path]
         broken.data[-20] ^= 1
         await host.api.call(AlterTopic(NAME, TopicChange(configs=ON)))
         await asyncio.sleep(100)
         broken.data[-20] ^= 1
         await asyncio.sleep(100)
-        assert bed.files(FileKind.TABLE) == tables
+        assert testbed.files(FileKind.TABLE) == tables
         await asyncio.sleep(200)
-        assert len(bed.files(FileKind.TABLE)) == 1
+        assert len(testbed.files(FileKind.TABLE)) == 1

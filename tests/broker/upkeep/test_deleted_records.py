@@ -1,4 +1,4 @@
-"""Tables that hold deleted and living records lose the deleted ones, once for each step of the low watermark."""
+"""Rewrites of tables with deleted and living records: one for each step of the low watermark."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,23 +9,23 @@ import pytest
 
 from seaweedmq.broker.upkeep import deleted_records
 from seaweedmq.errors import Corrupt, StorageFailed, Unavailable
-from seaweedmq.model.calls import RaiseLowWatermark
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
-from tests.broker.bed import CONFIG, NAME, Bed, Host, story, values
+from seaweedmq.model.messages.calls import RaiseLowWatermark
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values
+from tests.doubles.memory_converter import MemoryTableConverter
 
 BRIEF = replace(CONFIG, partition_roll_age_s=20.0, log_grace_s=20.0, maintenance_interval_s=1.0)
 REWRITTEN_S = 200.0
-"""A log is rolled and becomes a table; its grace period passes, then that of the low watermark."""
+"""Time until a log is rolled and converted, its grace period ends, and then that of the low watermark."""
 
 
-def tables(bed: Bed) -> list[tuple[int, int | None]]:
-    return [(file.base_offset, file.end_offset) for file in bed.files(FileKind.TABLE)]
+def tables(testbed: Testbed) -> list[tuple[int, int | None]]:
+    return [(file.base_offset, file.end_offset) for file in testbed.files(FileKind.TABLE)]
 
 
-async def partition(bed: Bed, records: int = 20) -> Host:
-    (host,) = await bed.cluster(1, BRIEF)
-    await bed.topic(host, partitions=1)
+async def partition(testbed: Testbed, records: int = 20) -> Host:
+    (host,) = await testbed.cluster(1, BRIEF)
+    await testbed.topic(host, partitions=1)
     publisher = await host.publisher()
     await publisher.store(frames=records)
     await publisher.stream.close()
@@ -34,7 +34,7 @@ async def partition(bed: Bed, records: int = 20) -> Host:
 
 @pytest.fixture
 def rewrites(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Low watermarks of the rewrites that brokers asked for."""
+    """Record the low watermarks of the rewrites that brokers request."""
     asked: list[int] = []
     compact = MemoryTableConverter.compact
 
@@ -49,33 +49,35 @@ def rewrites(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @story
-async def test_deleted_records_leave_the_table_of_an_idle_segment_once(bed: Bed, rewrites: list[int]) -> None:
-    host = await partition(bed)
+async def test_deleted_records_leave_the_table_of_an_idle_segment_once(testbed: Testbed, rewrites: list[int]) -> None:
+    host = await partition(testbed)
     await host.api.call(RaiseLowWatermark(NAME, {0: 7}))
     await asyncio.sleep(REWRITTEN_S)
-    assert tables(bed) == [(7, 20)]
-    assert not any(b"1:6" in bytes(file.data) for file in bed.store.files.values())
+    assert tables(testbed) == [(7, 20)]
+    assert not any(b"1:6" in bytes(file.data) for file in testbed.store.files.values())
     await asyncio.sleep(REWRITTEN_S)
     assert rewrites == [7], "once"
     assert await (await host.subscriber()).until(13) == values(1, 13, 7)
 
 
 @story
-async def test_many_steps_of_the_low_watermark_cost_a_rewrite_each_grace_period(bed: Bed, rewrites: list[int]) -> None:
-    host = await partition(bed)
+async def test_many_steps_of_the_low_watermark_cost_a_rewrite_each_grace_period(
+    testbed: Testbed, rewrites: list[int]
+) -> None:
+    host = await partition(testbed)
     await asyncio.sleep(REWRITTEN_S)
     for before in range(1, 16):
         await host.api.call(RaiseLowWatermark(NAME, {0: before}))
         await asyncio.sleep(4)
     assert 1 <= len(rewrites) <= 3
     await asyncio.sleep(60)
-    assert tables(bed) == [(15, 20)]
+    assert tables(testbed) == [(15, 20)]
     assert await (await host.subscriber()).until(5) == values(1, 5, 15)
 
 
 @pytest.mark.parametrize("error", [Unavailable("another one"), StorageFailed("full"), Corrupt("damaged")])
 @story
-async def test_a_rewrite_that_fails_leaves_the_table_and_is_made_later(bed: Bed, error: Exception) -> None:
+async def test_a_rewrite_that_fails_leaves_the_table_and_is_made_later(testbed: Testbed, error: Exception) -> None:
     failing = True
     compact = MemoryTableConverter.compact
 
@@ -87,28 +89,30 @@ async def test_a_rewrite_that_fails_leaves_the_table_and_is_made_later(bed: Bed,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deleted_records, "DAMAGED_PAUSE_S", 200.0)
         patch.setattr(MemoryTableConverter, "compact", refuse)
-        host = await partition(bed)
+        host = await partition(testbed)
         await host.api.call(RaiseLowWatermark(NAME, {0: 7}))
         await asyncio.sleep(REWRITTEN_S)
-        assert tables(bed) == [(0, 20)]
+        assert tables(testbed) == [(0, 20)]
         assert await (await host.subscriber()).until(13) == values(1, 13, 7)
         failing = False
         await asyncio.sleep(300)
-        assert tables(bed) == [(7, 20)]
+        assert tables(testbed) == [(7, 20)]
 
 
 @story
-async def test_an_original_that_a_killed_process_left_goes(bed: Bed) -> None:
-    host = await partition(bed)
+async def test_an_original_that_a_killed_process_left_goes(testbed: Testbed) -> None:
+    host = await partition(testbed)
     await host.api.call(RaiseLowWatermark(NAME, {0: 7}))
     original: dict[str, Any] = {}
 
     def keep() -> bool:
-        original.update({f.path: bed.store.files[f.path] for f in bed.files(FileKind.TABLE) if f.base_offset == 0})
-        return tables(bed) == [(7, 20)]
+        original.update(
+            {f.path: testbed.store.files[f.path] for f in testbed.files(FileKind.TABLE) if f.base_offset == 0}
+        )
+        return tables(testbed) == [(7, 20)]
 
-    await bed.until(keep, 400)
-    bed.store.files.update(original)
+    await testbed.until(keep, 400)
+    testbed.store.files.update(original)
     await asyncio.sleep(REWRITTEN_S)
-    assert tables(bed) == [(7, 20)]
+    assert tables(testbed) == [(7, 20)]
     assert await (await host.subscriber()).until(13) == values(1, 13, 7)

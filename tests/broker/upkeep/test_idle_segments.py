@@ -1,4 +1,4 @@
-"""Nothing is written to an open segment for long: retention and deletion reach its newest log file as well."""
+"""Idle open segments: retention and deletion also reach the newest log file."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from seaweedmq.codec.logfile import decode_preamble
-from seaweedmq.model.calls import RaiseLowWatermark
 from seaweedmq.model.files import FileKind
-from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import CONFIG, NAME, Bed, Host, story, value, values
+from seaweedmq.model.messages.calls import RaiseLowWatermark
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, value, values
+from tests.doubles.memory_store import StorageOp
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "manually": {},
@@ -20,20 +20,20 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 }
 BRIEF = replace(CONFIG, partition_roll_age_s=60.0, log_grace_s=60.0)
 GONE_S = 900.0
-"""The log is rolled and becomes a table; then the grace periods of both pass."""
+"""Time until the log is rolled and converted, and both grace periods end."""
 
 
-def holding(bed: Bed, record: bytes) -> list[str]:
-    """Files that hold a record, and all tables."""
-    tables = [file.path for file in bed.files(FileKind.TABLE)]
-    return [path for path, file in bed.store.files.items() if record in bytes(file.data)] + tables
+def holding(testbed: Testbed, record: bytes) -> list[str]:
+    """Return the files that hold a record, and all tables."""
+    tables = [file.path for file in testbed.files(FileKind.TABLE)]
+    return [path for path, file in testbed.store.files.items() if record in bytes(file.data)] + tables
 
 
-async def idle_segment(bed: Bed, how: str, frames: int = 10, brokers: int = 1, **more: Any) -> Host:
-    """The primary of a segment whose records are deleted, and to which nothing was written for long."""
-    hosts = await bed.cluster(brokers, BRIEF)
-    await bed.topic(hosts[0], partitions=1, **SETTINGS[how], **more)
-    primary = await bed.primary(hosts[0])
+async def idle_segment(testbed: Testbed, how: str, frames: int = 10, brokers: int = 1, **more: Any) -> Host:
+    """Return the primary of a long idle segment whose records are deleted."""
+    hosts = await testbed.cluster(brokers, BRIEF)
+    await testbed.topic(hosts[0], partitions=1, **SETTINGS[how], **more)
+    primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
     await publisher.store(frames=frames)
     if how == "manually":
@@ -45,22 +45,22 @@ async def idle_segment(bed: Bed, how: str, frames: int = 10, brokers: int = 1, *
 
 @pytest.mark.parametrize("how", SETTINGS)
 @story
-async def test_the_last_records_go_and_one_empty_log_tells_where_the_segment_stands(bed: Bed, how: str) -> None:
-    host = await idle_segment(bed, how)
-    assert holding(bed, value(1, 9)) == []
-    (left,) = bed.files(FileKind.LOG)
+async def test_the_last_records_go_and_one_empty_log_tells_where_the_segment_stands(testbed: Testbed, how: str) -> None:
+    host = await idle_segment(testbed, how)
+    assert holding(testbed, value(1, 9)) == []
+    (left,) = testbed.files(FileKind.LOG)
     assert (left.base_offset, left.writer) == (10, f"{host.broker.id}.synced")
-    preamble, _ = decode_preamble(bytes(bed.store.files[left.path].data))
+    preamble, _ = decode_preamble(bytes(testbed.store.files[left.path].data))
     assert [segment.id for segment in preamble.lineage] == [0], "the only log file records its segment"
-    created = bed.faults.counts[StorageOp.CREATE]
+    created = testbed.faults.counts[StorageOp.CREATE]
     await asyncio.sleep(GONE_S)
-    assert bed.faults.counts[StorageOp.CREATE] == created, "an idle segment costs nothing"
+    assert testbed.faults.counts[StorageOp.CREATE] == created, "an idle segment costs nothing"
 
 
 @pytest.mark.parametrize("how", SETTINGS)
 @story
-async def test_the_segment_continues_after_it_was_emptied(bed: Bed, how: str) -> None:
-    host = await idle_segment(bed, how)
+async def test_the_segment_continues_after_it_was_emptied(testbed: Testbed, how: str) -> None:
+    host = await idle_segment(testbed, how)
     publisher = await host.publisher()
     assert publisher.next == 10, "the broker knows its producers"
     await publisher.store(frames=5)
@@ -68,45 +68,45 @@ async def test_the_segment_continues_after_it_was_emptied(bed: Bed, how: str) ->
     if how != "manually":
         await publisher.stream.close()
         await asyncio.sleep(GONE_S)
-        assert holding(bed, value(1, 14)) == []
-        assert [log.base_offset for log in bed.files(FileKind.LOG)] == [15]
+        assert holding(testbed, value(1, 14)) == []
+        assert [log.base_offset for log in testbed.files(FileKind.LOG)] == [15]
 
 
 @pytest.mark.parametrize("loss", ["process", "machine"])
 @story
-async def test_a_successor_knows_the_end_and_the_producers_of_an_emptied_segment(bed: Bed, loss: str) -> None:
-    primary = await idle_segment(bed, "by age", brokers=2)
+async def test_a_successor_knows_the_end_and_the_producers_of_an_emptied_segment(testbed: Testbed, loss: str) -> None:
+    primary = await idle_segment(testbed, "by age", brokers=2)
     primary.kill()
     if loss == "machine":
-        bed.store.crash()
-    (other,) = [host for host in bed.hosts if host is not primary]
-    await bed.until(lambda: len(other.inspect.view.segments[NAME]) == 2)
+        testbed.store.crash()
+    (other,) = [host for host in testbed.hosts if host is not primary]
+    await testbed.until(lambda: len(other.inspect.view.segments[NAME]) == 2)
     sealed, successor = other.inspect.view.segments[NAME].values()
     assert (sealed.end_offset, successor.start_offset) == (10, 10)
     assert {producer.producer_id: producer.next_sequence for producer in sealed.sequences} == {1: 10}
-    await bed.until(lambda: not [path for path in bed.store.files if path.endswith(".log")], patience_s=GONE_S)
+    await testbed.until(lambda: not [path for path in testbed.store.files if path.endswith(".log")], patience_s=GONE_S)
 
 
 @story
-async def test_records_that_are_wanted_keep_their_files(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, BRIEF)
-    await bed.topic(host, partitions=1, retention_s=10 * GONE_S)
+async def test_records_that_are_wanted_keep_their_files(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, BRIEF)
+    await testbed.topic(host, partitions=1, retention_s=10 * GONE_S)
     publisher = await host.publisher()
     await publisher.store(frames=10)
     await publisher.stream.close()
     await asyncio.sleep(GONE_S)
-    assert [(log.base_offset, log.writer) for log in bed.files(FileKind.LOG)] == [(0, host.broker.id)]
-    assert len(bed.files(FileKind.TABLE)) == 1
+    assert [(log.base_offset, log.writer) for log in testbed.files(FileKind.LOG)] == [(0, host.broker.id)]
+    assert len(testbed.files(FileKind.TABLE)) == 1
 
 
 @story
-async def test_a_storage_that_fails_meanwhile_is_asked_again(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, BRIEF)
-    await bed.topic(host, partitions=1, **SETTINGS["by age"])
+async def test_a_storage_that_fails_meanwhile_is_asked_again(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, BRIEF)
+    await testbed.topic(host, partitions=1, **SETTINGS["by age"])
     await (await host.publisher()).store(frames=10)
-    bed.faults.failing[StorageOp.CREATE] = "input/output error"
+    testbed.faults.failing[StorageOp.CREATE] = "input/output error"
     await asyncio.sleep(GONE_S)
-    assert holding(bed, value(1, 9))
-    bed.faults.failing.clear()
+    assert holding(testbed, value(1, 9))
+    testbed.faults.failing.clear()
     await asyncio.sleep(GONE_S)
-    assert holding(bed, value(1, 9)) == []
+    assert holding(testbed, value(1, 9)) == []

@@ -1,4 +1,4 @@
-"""What looking after files costs, and what it does to them when clocks are wrong."""
+"""File maintenance: its cost, and its behavior when clocks are wrong."""
 
 import asyncio
 from dataclasses import replace
@@ -9,13 +9,13 @@ import pytest
 from seaweedmq.codec.paths import table_path
 from seaweedmq.core.lineage import topology
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.model.calls import AlterTopic, SealSegment
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.messages.calls import AlterTopic, SealSegment
 from seaweedmq.model.topic import Scaling, Topic, TopicChange
-from seaweedmq.storage.store.memory import StorageOp
-from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
-from tests.broker.bed import CONFIG, NAME, Bed, Host, story
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
+from tests.doubles.memory_converter import MemoryTableConverter
+from tests.doubles.memory_store import StorageOp
 
 HOUR_S = 3_600.0
 YEAR_S = 365 * 24 * HOUR_S
@@ -23,28 +23,28 @@ QUICK = replace(CONFIG, log_grace_s=4.0, log_roll_age_s=2.0, maintenance_interva
 
 
 @story
-async def test_the_files_of_many_segments_are_looked_after_in_one_listing(bed: Bed) -> None:
-    (host,) = await bed.cluster(1)
-    await bed.topic(host, segments=32, scaling=Scaling.FIXED)
-    listed_before = bed.faults.counts[StorageOp.LIST]
+async def test_the_files_of_many_segments_are_looked_after_in_one_listing(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1)
+    await testbed.topic(host, segments=32, scaling=Scaling.FIXED)
+    listed_before = testbed.faults.counts[StorageOp.LIST]
     await asyncio.sleep(HOUR_S / 4)
     looks = HOUR_S / 4 / max(CONFIG.maintenance_interval_s, CONFIG.log_grace_s / 4)
-    assert 1 <= bed.faults.counts[StorageOp.LIST] - listed_before <= looks + 1
+    assert 1 <= testbed.faults.counts[StorageOp.LIST] - listed_before <= looks + 1
 
 
-async def two_tables(bed: Bed, host: Host) -> None:
-    """Of records that are stored with some minutes between them."""
+async def two_tables(testbed: Testbed, host: Host) -> None:
+    """Make two tables of records that are stored some minutes apart."""
     publisher = await host.publisher()
     for count in (1, 2):
         await publisher.store()
-        await bed.until(lambda count=count: len(bed.files(FileKind.TABLE)) == count)
+        await testbed.until(lambda count=count: len(testbed.files(FileKind.TABLE)) == count)
         await asyncio.sleep(HOUR_S / 20)
 
 
 @story
-async def test_what_is_in_files_leaves_memory_after_a_while_and_is_read_from_there(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, replace(CONFIG, cache_age_s=60.0))
-    await bed.topic(host)
+async def test_what_is_in_files_leaves_memory_after_a_while_and_is_read_from_there(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, replace(CONFIG, cache_age_s=60.0))
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=5, size=1_000)
     memory = host.inspect.memory.logs
@@ -61,254 +61,256 @@ async def test_what_is_in_files_leaves_memory_after_a_while_and_is_read_from_the
 
 @pytest.mark.parametrize("ahead_s", [-YEAR_S, -10.0, 10.0, YEAR_S])
 @story
-async def test_conversion_goes_on_whatever_the_clock_does(bed: Bed, ahead_s: float) -> None:
-    (host,) = await bed.cluster(1, QUICK)
-    await bed.topic(host, retention_s=HOUR_S)
+async def test_conversion_goes_on_whatever_the_clock_does(testbed: Testbed, ahead_s: float) -> None:
+    (host,) = await testbed.cluster(1, QUICK)
+    await testbed.topic(host, retention_s=HOUR_S)
     publisher = await host.publisher()
     for count in (1, 2):
         await publisher.store()
-        await bed.until(lambda count=count: len(bed.files(FileKind.TABLE)) == count)
+        await testbed.until(lambda count=count: len(testbed.files(FileKind.TABLE)) == count)
         host.ahead_s = ahead_s
 
 
 @story
-async def test_files_are_looked_over_when_the_clock_was_set_back(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, QUICK)
-    await bed.topic(host, retention_s=HOUR_S)
+async def test_files_are_looked_over_when_the_clock_was_set_back(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, QUICK)
+    await testbed.topic(host, retention_s=HOUR_S)
     await asyncio.sleep(10)
     host.ahead_s = -YEAR_S
-    before = bed.faults.counts[StorageOp.LIST]
+    before = testbed.faults.counts[StorageOp.LIST]
     await asyncio.sleep(10)
-    assert bed.faults.counts[StorageOp.LIST] >= before + 5
+    assert testbed.faults.counts[StorageOp.LIST] >= before + 5
 
 
 @story
-async def test_partitions_have_an_age_of_their_own_and_a_topic_may_set_both_bounds_at_any_time(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, replace(QUICK, partition_roll_age_s=40.0))
-    await bed.topic(host, partitions=1)
+async def test_partitions_have_an_age_of_their_own_and_a_topic_may_set_both_bounds_at_any_time(
+    testbed: Testbed,
+) -> None:
+    (host,) = await testbed.cluster(1, replace(QUICK, partition_roll_age_s=40.0))
+    await testbed.topic(host, partitions=1)
     publisher = await host.publisher()
     await publisher.store()
     await asyncio.sleep(30)
-    assert not bed.files(FileKind.TABLE)
+    assert not testbed.files(FileKind.TABLE)
     await asyncio.sleep(15)
-    assert len(bed.files(FileKind.TABLE)) == 1
+    assert len(testbed.files(FileKind.TABLE)) == 1
     await host.api.call(AlterTopic(NAME, TopicChange(configs=(("segment.ms", "5000"),))))
     await publisher.store()
     await asyncio.sleep(10)
-    assert len(bed.files(FileKind.TABLE)) == 2
+    assert len(testbed.files(FileKind.TABLE)) == 2
     await host.api.call(AlterTopic(NAME, TopicChange(configs=(("segment.bytes", str(64 * KIB)),))))
     await publisher.store(frames=20, size=8 * KIB)
     await asyncio.sleep(5)
-    assert len(bed.files(FileKind.TABLE)) >= 3
+    assert len(testbed.files(FileKind.TABLE)) >= 3
 
 
 @story
-async def test_logs_stay_beside_their_tables_while_the_topic_wants_it(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, QUICK)
-    await bed.topic(host, configs=(("local.retention.ms", "60000"),))
+async def test_logs_stay_beside_their_tables_while_the_topic_wants_it(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, QUICK)
+    await testbed.topic(host, configs=(("local.retention.ms", "60000"),))
     await (await host.publisher()).store()
     await host.api.call(SealSegment(NAME, 0))
-    await bed.until(lambda: bed.files(FileKind.TABLE))
+    await testbed.until(lambda: testbed.files(FileKind.TABLE))
     await asyncio.sleep(50)
-    assert bed.files(FileKind.LOG)
+    assert testbed.files(FileKind.LOG)
     await host.api.call(AlterTopic(NAME, TopicChange(configs=())))
     await asyncio.sleep(10)
-    assert not bed.files(FileKind.LOG)
+    assert not testbed.files(FileKind.LOG)
 
 
 @story
-async def test_what_is_only_compacted_does_not_expire(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, QUICK)
-    await bed.topic(host, retention_s=10.0, configs=(("cleanup.policy", "compact"),))
+async def test_what_is_only_compacted_does_not_expire(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, QUICK)
+    await testbed.topic(host, retention_s=10.0, configs=(("cleanup.policy", "compact"),))
     await (await host.publisher()).store()
     await host.api.call(SealSegment(NAME, 0))
     await asyncio.sleep(200)
-    assert bed.files(FileKind.TABLE)
+    assert testbed.files(FileKind.TABLE)
     await host.api.call(AlterTopic(NAME, TopicChange(configs=(("cleanup.policy", "compact,delete"),))))
     await asyncio.sleep(30)
-    assert not bed.files(FileKind.TABLE)
+    assert not testbed.files(FileKind.TABLE)
 
 
 @pytest.mark.parametrize("bounds", [{}, {"conversion_delay_s_max": 20.0}, {"conversion_backlog_bytes_max": 100}])
 @story
 async def test_a_busy_broker_converts_when_it_is_calm_again_or_a_bound_is_reached(
-    bed: Bed, bounds: dict[str, Any]
+    testbed: Testbed, bounds: dict[str, Any]
 ) -> None:
-    (host,) = await bed.cluster(1, replace(QUICK, **bounds))
+    (host,) = await testbed.cluster(1, replace(QUICK, **bounds))
     host.cpu_share = 1.0
-    await bed.topic(host)
+    await testbed.topic(host)
     publisher = await host.publisher()
     await publisher.store()
     await asyncio.sleep(15)
-    (written,) = bed.files(FileKind.LOG)
+    (written,) = testbed.files(FileKind.LOG)
     is_small_bound = written.size_bytes > bounds.get("conversion_backlog_bytes_max", written.size_bytes)
-    assert len(bed.files(FileKind.TABLE)) == is_small_bound
+    assert len(testbed.files(FileKind.TABLE)) == is_small_bound
     await asyncio.sleep(10)
-    assert len(bed.files(FileKind.TABLE)) == bool(bounds)
+    assert len(testbed.files(FileKind.TABLE)) == bool(bounds)
     host.cpu_share = 0.0
     await asyncio.sleep(5)
-    assert len(bed.files(FileKind.TABLE)) == 1
+    assert len(testbed.files(FileKind.TABLE)) == 1
 
 
 @story
-async def test_logs_of_a_sealed_segment_wait_as_well(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, replace(QUICK, conversion_delay_s_max=20.0))
+async def test_logs_of_a_sealed_segment_wait_as_well(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, replace(QUICK, conversion_delay_s_max=20.0))
     host.cpu_share = 1.0
-    await bed.topic(host)
+    await testbed.topic(host)
     await (await host.publisher()).store()
     await host.api.call(SealSegment(NAME, 0))
     await asyncio.sleep(15)
-    assert not bed.files(FileKind.TABLE)
+    assert not testbed.files(FileKind.TABLE)
     await asyncio.sleep(10)
-    assert len(bed.files(FileKind.TABLE)) == 1
+    assert len(testbed.files(FileKind.TABLE)) == 1
 
 
 @story
 async def test_others_are_told_of_tables_that_another_brokers_worker_made_and_told_nobody_of(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[int] = []
 
     async def reconcile(converter: MemoryTableConverter, topic: Topic) -> bool:
-        told.append(len(bed.files(FileKind.TABLE)))
+        told.append(len(testbed.files(FileKind.TABLE)))
         return True
 
     monkeypatch.setattr(MemoryTableConverter, "reconcile", reconcile)
-    (host,) = await bed.cluster(1, QUICK)
-    await bed.topic(host)
-    await two_tables(bed, host)
+    (host,) = await testbed.cluster(1, QUICK)
+    await testbed.topic(host)
+    await two_tables(testbed, host)
     await asyncio.sleep(HOUR_S / 60)
     told.clear()
-    first, _ = bed.files(FileKind.TABLE)
-    content = await (await bed.store.open(first)).read(0, first.size_bytes)
-    await bed.store.put_file(table_path(NAME, first.segment, 2, 3), content)
+    first, _ = testbed.files(FileKind.TABLE)
+    content = await (await testbed.store.open(first)).read(0, first.size_bytes)
+    await testbed.store.put_file(table_path(NAME, first.segment, 2, 3), content)
     await asyncio.sleep(HOUR_S / 60)
     assert told == [3]
 
 
 @story
 async def test_others_are_told_of_tables_that_came_and_went_and_told_again_when_that_failed(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[int] = []
     outcomes: list[bool | SeaweedMQError] = []
 
     async def reconcile(converter: MemoryTableConverter, topic: Topic) -> bool:
-        told.append(len(bed.files(FileKind.TABLE)))
+        told.append(len(testbed.files(FileKind.TABLE)))
         outcome = outcomes.pop(0) if outcomes else True
         if isinstance(outcome, SeaweedMQError):
             raise outcome
         return outcome
 
     monkeypatch.setattr(MemoryTableConverter, "reconcile", reconcile)
-    (host,) = await bed.cluster(1, QUICK)
-    await bed.topic(host, retention_s=HOUR_S / 6)
+    (host,) = await testbed.cluster(1, QUICK)
+    await testbed.topic(host, retention_s=HOUR_S / 6)
     await asyncio.sleep(30)
     assert told == [], "without tables there is nothing to tell"
-    await two_tables(bed, host)
+    await two_tables(testbed, host)
     assert told == [1, 2]
     await asyncio.sleep(HOUR_S / 60)
     assert told == [1, 2], "nor again while nothing changes"
     outcomes += [Unavailable("the table worker died"), False]
     await asyncio.sleep(HOUR_S / 12)
-    assert [f.base_offset for f in bed.files(FileKind.TABLE)] == [1]
+    assert [f.base_offset for f in testbed.files(FileKind.TABLE)] == [1]
     assert told == [1, 2, 1, 1, 1]
 
 
 # --- clocks that step. A table is kept for a minute, and then for its grace period
 
 
-async def two_young_tables(bed: Bed, host: Host) -> None:
-    """Have two tables, half a minute and a quarter of a minute old."""
+async def two_young_tables(testbed: Testbed, host: Host) -> None:
+    """Make two tables, half a minute and a quarter of a minute old."""
     publisher = await host.publisher()
     for count in (1, 2):
         await publisher.store()
-        await bed.until(lambda count=count: len(bed.files(FileKind.TABLE)) == count)
+        await testbed.until(lambda count=count: len(testbed.files(FileKind.TABLE)) == count)
         await asyncio.sleep(15)
 
 
-async def kept(bed: Bed, after_s: float) -> list[int]:
+async def kept(testbed: Testbed, after_s: float) -> list[int]:
     await asyncio.sleep(after_s)
-    return [f.base_offset for f in bed.files(FileKind.TABLE)]
+    return [f.base_offset for f in testbed.files(FileKind.TABLE)]
 
 
 @pytest.mark.parametrize("all_clocks", [True, False])
 @story
-async def test_a_machine_that_is_a_year_ahead_for_a_while_deletes_nothing(bed: Bed, all_clocks: bool) -> None:
-    """The storage is on the same machine, or has a clock of its own."""
-    (host,) = await bed.cluster(1, QUICK)
-    await bed.topic(host, retention_s=60.0)
-    await two_young_tables(bed, host)
+async def test_a_machine_that_is_a_year_ahead_for_a_while_deletes_nothing(testbed: Testbed, all_clocks: bool) -> None:
+    """The storage is on the same machine, or has its own clock."""
+    (host,) = await testbed.cluster(1, QUICK)
+    await testbed.topic(host, retention_s=60.0)
+    await two_young_tables(testbed, host)
     await host.api.call(SealSegment(NAME, 0))
-    host.ahead_s, bed.storage_ahead_s = YEAR_S, YEAR_S if all_clocks else 0.0
-    assert await kept(bed, 20) == [0, 1]
-    bed.storage_ahead_s = host.ahead_s = 0.0
-    assert await kept(bed, 8) == [0, 1]
-    assert await kept(bed, 12) == [1]
-    assert await kept(bed, 20) == []
+    host.ahead_s, testbed.storage_ahead_s = YEAR_S, YEAR_S if all_clocks else 0.0
+    assert await kept(testbed, 20) == [0, 1]
+    testbed.storage_ahead_s = host.ahead_s = 0.0
+    assert await kept(testbed, 8) == [0, 1]
+    assert await kept(testbed, 12) == [1]
+    assert await kept(testbed, 20) == []
 
 
 @story
-async def test_a_broker_that_begins_while_its_clock_is_ahead_deletes_nothing(bed: Bed) -> None:
-    (host,) = await bed.cluster(1, QUICK)
-    await bed.topic(host, retention_s=60.0)
-    await two_young_tables(bed, host)
+async def test_a_broker_that_begins_while_its_clock_is_ahead_deletes_nothing(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, QUICK)
+    await testbed.topic(host, retention_s=60.0)
+    await two_young_tables(testbed, host)
     await host.stop()
-    bed.ahead_s = bed.storage_ahead_s = YEAR_S
-    host = await bed.start(QUICK)
-    assert await kept(bed, 20) == [0, 1]
-    bed.storage_ahead_s = host.ahead_s = 0.0
-    assert await kept(bed, 38) == [0, 1], "it has not been there for a minute"
-    assert await kept(bed, 20) == []
+    testbed.ahead_s = testbed.storage_ahead_s = YEAR_S
+    host = await testbed.start(QUICK)
+    assert await kept(testbed, 20) == [0, 1]
+    testbed.storage_ahead_s = host.ahead_s = 0.0
+    assert await kept(testbed, 38) == [0, 1], "it has not been there for a minute"
+    assert await kept(testbed, 20) == []
 
 
 @pytest.mark.parametrize("all_clocks", [True, False])
 @story
-async def test_what_is_dated_by_a_clock_that_is_behind_is_as_young_as_it_is(bed: Bed, all_clocks: bool) -> None:
+async def test_what_is_dated_by_a_clock_that_is_behind_is_as_young_as_it_is(testbed: Testbed, all_clocks: bool) -> None:
     """A machine boots in 1970, converts, and is set right by NTP; or only the storage's machine does."""
-    (host,) = await bed.cluster(1, QUICK)
-    await bed.topic(host, retention_s=60.0)
+    (host,) = await testbed.cluster(1, QUICK)
+    await testbed.topic(host, retention_s=60.0)
     await asyncio.sleep(10)
-    host.ahead_s, bed.storage_ahead_s = -YEAR_S if all_clocks else 0.0, -YEAR_S
-    await two_young_tables(bed, host)
-    bed.storage_ahead_s = host.ahead_s = 0.0
+    host.ahead_s, testbed.storage_ahead_s = -YEAR_S if all_clocks else 0.0, -YEAR_S
+    await two_young_tables(testbed, host)
+    testbed.storage_ahead_s = host.ahead_s = 0.0
     await host.api.call(SealSegment(NAME, 0))
-    assert await kept(bed, 28) == [0, 1]
-    assert await kept(bed, 12) == [1]
-    assert await kept(bed, 20) == []
+    assert await kept(testbed, 28) == [0, 1]
+    assert await kept(testbed, 12) == [1]
+    assert await kept(testbed, 20) == []
 
 
 @story
 async def test_a_broker_that_takes_a_topic_over_deletes_nothing_before_it_has_watched_the_topic_for_the_doubt(
-    bed: Bed,
+    testbed: Testbed,
 ) -> None:
-    """Tables that it has not seen appear were dated by a clock that was a year behind."""
-    await bed.cluster(2, QUICK)
-    await bed.topic(bed.leader(), retention_s=60.0)
+    """A clock that was a year behind dated tables whose appearance the broker has not seen."""
+    await testbed.cluster(2, QUICK)
+    await testbed.topic(testbed.leader(), retention_s=60.0)
     await asyncio.sleep(70)
-    bed.storage_ahead_s = -YEAR_S
-    keeper = await bed.primary(bed.leader())
-    await two_young_tables(bed, keeper)
-    bed.storage_ahead_s = 0.0
+    testbed.storage_ahead_s = -YEAR_S
+    keeper = await testbed.primary(testbed.leader())
+    await two_young_tables(testbed, keeper)
+    testbed.storage_ahead_s = 0.0
     await asyncio.sleep(10)
     await keeper.stop()
-    assert await kept(bed, 50) == [0, 1]
-    assert await kept(bed, 30) == []
+    assert await kept(testbed, 50) == [0, 1]
+    assert await kept(testbed, 30) == []
 
 
 @story
 async def test_logs_that_producers_may_be_asked_about_stay_though_the_leaders_clock_is_ahead(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 1)
-    (host,) = await bed.cluster(1, replace(QUICK, producer_idle_s=100.0))
-    await bed.topic(host)
+    (host,) = await testbed.cluster(1, replace(QUICK, producer_idle_s=100.0))
+    await testbed.topic(host)
     for producer in (1, 2):
         await (await host.publisher(producer)).store()
     host.ahead_s = -YEAR_S
     await host.api.call(SealSegment(NAME, 0))
     host.ahead_s = 0.0
     await asyncio.sleep(90)
-    assert bed.files(FileKind.LOG)
+    assert testbed.files(FileKind.LOG)
     await asyncio.sleep(20)
-    assert not bed.files(FileKind.LOG)
+    assert not testbed.files(FileKind.LOG)

@@ -1,4 +1,4 @@
-"""Records are refused before the storage is full; reads, groups and deletions continue, and it recovers alone."""
+"""Low storage space: records are rejected early; reads, groups and deletions continue; it recovers by itself."""
 
 import asyncio
 import logging
@@ -12,9 +12,9 @@ from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.model.config import MIB
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import StorageSpace
-from seaweedmq.storage.store.memory import MemorySegmentStore
-from tests.broker.bed import NAME, Bed, story
-from tests.kafka.doors import batch, doors, records_of
+from tests.broker.testbed import NAME, Testbed, story
+from tests.doubles.memory_store import MemorySegmentStore
+from tests.kafka.in_process_client import batch, in_process_clients, records_of
 
 LEAST = 100 * MIB
 GROUPS = TopicName("kafka", "__consumer_offsets")
@@ -43,7 +43,7 @@ def test_records_are_refused_below_the_minimum_and_taken_again_above_it(caplog: 
     space.measured(free(2 * LEAST))
     space.check(NAME)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "records refused",
+        "records rejected",
         "records accepted again",
     ]
 
@@ -89,17 +89,17 @@ async def test_a_storage_that_cannot_be_measured_refuses_nothing(monkeypatch: py
 
 
 @story
-async def test_kafka_producers_get_kafka_s_code_and_consumers_continue(bed: Bed) -> None:
-    [door] = await doors(bed)
-    await bed.topic(door.host, ORDERS, partitions=1)
-    await bed.until(lambda: door.host.inspect.view.open_of(ORDERS))
-    assert (await door.produce("orders", 0, batch(b"before"))).error_code == Code.NONE
-    space = door.host.broker.storage_space
+async def test_kafka_producers_get_kafka_s_code_and_consumers_continue(testbed: Testbed) -> None:
+    [client] = await in_process_clients(testbed)
+    await testbed.topic(client.host, ORDERS, partitions=1)
+    await testbed.until(lambda: client.host.inspect.view.open_of(ORDERS))
+    assert (await client.produce("orders", 0, batch(b"before"))).error_code == Code.NONE
+    space = client.host.broker.storage_space
     space.measured(free(0))
-    refused = await door.produce("orders", 0, batch(b"refused"))
+    refused = await client.produce("orders", 0, batch(b"refused"))
     assert refused.error_code == Code.KAFKA_STORAGE_ERROR
     assert "storage_free_bytes_min" in refused.error_message
-    found = await door.fetch("orders", 0, 0)
+    found = await client.fetch("orders", 0, 0)
     assert [value for _, _, value in records_of(found.records)] == [b"before"]
     space.measured(free(1 << 40))
-    assert (await door.produce("orders", 0, batch(b"after"))).error_code == Code.NONE
+    assert (await client.produce("orders", 0, batch(b"after"))).error_code == Code.NONE

@@ -1,4 +1,4 @@
-"""Administration from programs: what is asked of brokers, and what is refused before they are asked."""
+"""Administration from programs: the calls that brokers get, and the arguments that the client rejects itself."""
 
 import asyncio
 import inspect
@@ -13,7 +13,7 @@ from seaweedmq.client.blocking import admin as sync_admin
 from seaweedmq.client.blocking.background import Background
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.errors import InvalidArgument, StaleMetadata
-from seaweedmq.model.calls import (
+from seaweedmq.model.messages.calls import (
     AlterTopic,
     Call,
     CreateTopics,
@@ -32,7 +32,7 @@ from seaweedmq.model.calls import (
     SealSegment,
     SplitSegment,
 )
-from seaweedmq.model.subscribe import LATEST, Start, StartKind
+from seaweedmq.model.messages.subscribe import LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicChange, TopicName
 from seaweedmq.ports import BrokerApi, Dialer
 from tests.client.conftest import QUICK, environment
@@ -41,7 +41,7 @@ NAME = TopicName("shop", "orders")
 
 
 class Answer(str):
-    """Also passes for the description of a topic."""
+    """An answer that also passes for the description of a topic."""
 
     __slots__ = ()
     addresses: Mapping[str, str] = {}
@@ -54,7 +54,7 @@ class Answer(str):
 
 
 class Recorder:
-    """Answers every call with its name, or with an error, and remembers it."""
+    """A broker that answers every call with its name, or with an error, and records the call."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
@@ -132,9 +132,9 @@ async def test_groups_of_kafkas_consumers_are_administered_as_asked(admin: Admin
 
 
 async def test_a_segment_that_is_sealed_is_told_at_once(admin: Admin, recorder: Recorder) -> None:
-    """Repeating it would find the segment sealed still."""
-    recorder.error = StaleMetadata("shop/orders#3 is sealed: go on with its successors 4, 5")
-    with pytest.raises(StaleMetadata, match="successors 4, 5"):
+    """A repeated call would find the segment already sealed."""
+    recorder.error = StaleMetadata("shop/orders#3 is sealed: use segments 4, 5 instead")
+    with pytest.raises(StaleMetadata, match="segments 4, 5"):
         await admin.split_segment("shop/orders", 3)
     assert len(recorder.calls) == 1
 
@@ -168,7 +168,7 @@ async def test_a_topic_gets_its_targets(admin: Admin, recorder: Recorder) -> Non
 async def test_a_limit_that_no_call_can_carry_is_rejected_by_name(admin: Admin, recorder: Recorder, name: str) -> None:
     for value in (10**400, 1 << 63, float("inf"), float("nan")):
         limit: dict[str, Any] = {name: value}
-        with pytest.raises(InvalidArgument, match=f"^{name} is not a number up to 9223372036854775807: give a smaller"):
+        with pytest.raises(InvalidArgument, match=f"^{name} is not a number up to 9223372036854775807: use a smaller"):
             await admin.create_topic("shop/orders", **limit)
         with pytest.raises(InvalidArgument, match=f"^{name} is not a number up to"):
             await admin.alter_topic("shop/orders", **limit)
@@ -176,7 +176,7 @@ async def test_a_limit_that_no_call_can_carry_is_rejected_by_name(admin: Admin, 
 
 
 async def test_a_topic_is_told_from_a_later_one_of_its_name(admin: Admin, recorder: Recorder) -> None:
-    """The leader is asked which one there is, and every attempt says that it means that one."""
+    """The client queries the topic's uid from the leader, and every attempt names that uid."""
     await admin.delete_topic("shop/orders")
     await admin.alter_topic("shop/orders", retention=60)
     nothing = TopicChange()
@@ -200,7 +200,7 @@ def test_the_synchronous_face_offers_the_same() -> None:
 
 
 class Direct:
-    """Runs what the synchronous face hands over, in the calling thread."""
+    """A stand-in for the background thread that runs coroutines in the calling thread."""
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run(work)

@@ -9,15 +9,15 @@ from seaweedmq.client.admin.lag import Lags, lag_seconds
 from seaweedmq.client.client import Client
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.errors import OutOfRange, Unavailable
-from seaweedmq.model.groups import GroupDescription, GroupTopic, SegmentLag
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeOpen
+from seaweedmq.model.messages.groups import GroupDescription, GroupTopic, SegmentLag
+from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeOpen
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import NOW_US, QUICK, environment
 from tests.client.fake_broker import FakeBroker, FakeCluster, StoredSegment
 
 TOPIC = "shop/orders"
 AGES_S = [60.0, 30.0, 45.0]
-"""Of the records, by offset: their publishers said when they happened, not in order."""
+"""Ages of the records by offset, as given by their publishers: not in order."""
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def lag(committed: int | None, end_offset: int = 3, segment: int = 0) -> Segment
 
 
 async def publish(client: Client, *, value: object = b"v") -> None:
-    """One frame, whose records have timestamps of their own."""
+    """Publish one frame, whose records have timestamps of their own."""
     table = pa.table({"at": [NOW_US - int(age * 1e6) for age in AGES_S], "value": [value] * len(AGES_S)})
     table = table.set_column(0, "at", table.column(0).cast(pa.timestamp("us", tz="UTC")))
     async with client.publisher(TOPIC) as publisher:
@@ -88,13 +88,13 @@ async def test_sealed_segments_are_read_to_their_end(client: Client, cluster: Fa
     [successor] = cluster.seal(TOPIC, 0)
     description = group(lag(2), lag(3, 3, successor), lag(0, 5, 99))
     found = await lag_seconds(asking, description)
-    assert found == {TOPIC: {0: 45.0, successor: 0.0, 99: 0.0}}  # 99: retention removed it
+    assert found == {TOPIC: {0: 45.0, successor: 0.0, 99: 0.0}}  # retention removed segment 99
 
 
 async def test_what_retention_removed_does_not_count(
     client: Client, cluster: FakeCluster, asking: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker refuses an offset that is no longer kept; the age is that of the oldest record that is."""
+    """A broker rejects an offset that retention removed; the lag is then the age of the oldest record."""
     await client.admin.create_topic(TOPIC)
     await publish(client)
     begin = FakeBroker.start_of

@@ -1,4 +1,4 @@
-"""The synchronous face, from threads, interrupts and forks."""
+"""The synchronous API under threads, interrupts and forks."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ import pytest
 
 import seaweedmq
 from seaweedmq import aio
-from seaweedmq.client.publish.sent import Sent
+from seaweedmq.client.publish.futures import RecordFuture
 from seaweedmq.errors import AlreadyExists, Closed, DeadlineExceeded, InvalidArgument, NotFound
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeBroker, FakeCluster
@@ -74,7 +74,7 @@ def test_administration(client: seaweedmq.Client) -> None:
 def test_many_threads_send_through_one_publisher(client: seaweedmq.Client, cluster: FakeCluster) -> None:
     client.admin.create_topic(TOPIC, segments=2)
     with client.publisher(TOPIC) as publisher:
-        futures: list[list[Sent]] = [[] for _ in range(4)]
+        futures: list[list[RecordFuture]] = [[] for _ in range(4)]
 
         def send(number: int) -> None:
             futures[number] = [publisher.send(b"%d" % i, key=b"%d" % number) for i in range(5_000)]
@@ -96,7 +96,7 @@ def test_many_threads_send_through_one_publisher(client: seaweedmq.Client, clust
 def test_send_blocks_at_the_bound_and_gives_up_in_time(client: seaweedmq.Client, cluster: FakeCluster) -> None:
     client.admin.create_topic(TOPIC)
     with client.publisher(TOPIC, buffer_bytes_max=100_000, batch_bytes=10_000) as publisher:
-        publisher.send(b"first").result(10)  # the first of a process takes longer than the sends below wait
+        publisher.send(b"first").result(10)  # the first send of a process takes longer than the sends below wait
         cluster.holds_acks = True
 
         def fill() -> None:
@@ -137,7 +137,7 @@ def test_an_interrupt_stops_iteration_and_loses_nothing(client: seaweedmq.Client
     with client.publisher(TOPIC) as publisher:
         publisher.send(b"1")
         publisher.send(b"2")
-    # What the interrupted call waited for is there as well, once another has it.
+    # Another call gets the records that the interrupted call waited for.
     assert values(client.subscriber(TOPIC, start="earliest", limit=2), how) == [b"1", b"2"]
     assert values(subscriber, how) == [b"1", b"2"]
 
@@ -180,7 +180,7 @@ def test_a_callback_may_send_but_not_wait(client: seaweedmq.Client) -> None:
         publisher.send(b"x").add_done_callback(callback)
         assert finished.wait(10)
         publisher.flush(10)
-    assert "may not wait for the client" in str(outcomes[1])
+    assert "must not wait for the client" in str(outcomes[1])
 
 
 def test_waiting_for_an_outcome_in_a_callback_is_rejected_at_once(client: seaweedmq.Client) -> None:
@@ -288,7 +288,7 @@ def test_records_that_failed_are_not_kept_alive_by_their_futures(client: seaweed
     assert kept < 4_000_000
 
 
-def _raised(sent: Sent) -> BaseException | None:
+def _raised(sent: RecordFuture) -> BaseException | None:
     try:
         sent.result(10)
     except NotFound as error:
@@ -336,7 +336,7 @@ def test_closing_repeats_no_failure_that_was_told(cluster: FakeCluster) -> None:
         assert untold.done()
 
 
-def _raised_any(sent: Sent) -> BaseException | None:
+def _raised_any(sent: RecordFuture) -> BaseException | None:
     try:
         sent.result(10)
     except InvalidArgument as error:
@@ -370,7 +370,7 @@ def test_a_callback_may_not_close_the_client(client: seaweedmq.Client) -> None:
     def callback(_: object) -> None:
         try:
             client.close()
-        except Exception as error:  # noqa: BLE001 - whatever it is
+        except Exception as error:  # noqa: BLE001 - the test compares it
             refused.set_result(error)
         else:
             refused.set_result(None)

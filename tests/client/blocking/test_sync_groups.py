@@ -1,4 +1,4 @@
-"""Groups from threads: handlers, acknowledgements from anywhere, segments that move under an iterating thread."""
+"""Groups from threads: handlers, acknowledgements from any thread, and segments that move during iteration."""
 
 import asyncio
 import itertools
@@ -71,7 +71,7 @@ def test_handlers_in_threads(client: seaweedmq.Client) -> None:
         threads.add(threading.get_ident())
         running[message.key] += 1
         assert running[message.key] == 1
-        if next(calls) < 3:  # as many as may run at the same time do
+        if next(calls) < 3:  # as many calls as may run concurrently meet here
             together.wait(timeout=10)
         running[message.key] -= 1
         if int(message.value) == 50 and message.deliveries == 1:
@@ -91,7 +91,7 @@ def test_handlers_in_threads(client: seaweedmq.Client) -> None:
 def test_whatever_a_handler_raises_its_record_comes_again(
     client: seaweedmq.Client, error: BaseException, is_coroutine: bool
 ) -> None:
-    """``next()`` of an empty iterator raises StopIteration, which no future of asyncio can carry."""
+    """``next()`` of an empty iterator raises StopIteration, which no asyncio future can carry."""
     publish(client, 3, segments=1)
     seen = []
 
@@ -112,7 +112,7 @@ def test_whatever_a_handler_raises_its_record_comes_again(
 
 @pytest.mark.parametrize("is_coroutine", [False, True])
 def test_an_exit_in_a_handler_ends_handling_and_nothing_else(client: seaweedmq.Client, is_coroutine: bool) -> None:
-    """``sys.exit()`` is raised by ``handle``; its record comes again, and the client works on."""
+    """``handle`` raises ``sys.exit()``; the record is redelivered, and the client continues."""
     publish(client, 3, segments=1)
     other = client.publisher(TOPIC, linger_s=0.05)
     other.send(b"first").result(10)
@@ -184,7 +184,7 @@ def test_fenced(client: seaweedmq.Client) -> None:
 def test_segments_move_under_iterating_and_acknowledging_threads(
     client: seaweedmq.Client, cluster: FakeCluster
 ) -> None:
-    """Members come and go while threads take, refuse and acknowledge: nothing is lost, no member is stuck."""
+    """Members come and go while threads receive, reject and acknowledge: no record is lost, no member hangs."""
     count = 10_000
     publish(client, count, segments=8, keys=500)
     seen: set[int] = set()
@@ -279,7 +279,7 @@ def test_a_coroutine_handler_may_not_close_the_client(client: seaweedmq.Client) 
     with client.subscriber(TOPIC, group=GROUP, start="earliest", stop_at="latest") as subscriber:
 
         async def handler(message: Message) -> None:
-            with pytest.raises(InvalidArgument, match="may not wait for the client"):
+            with pytest.raises(InvalidArgument, match="must not wait for the client"):
                 client.close()
             refused.append(message.value)
 

@@ -1,4 +1,4 @@
-"""Whom a client asks."""
+"""The order in which a client tries brokers, its connects, and descriptions in pages."""
 
 import asyncio
 import contextlib
@@ -13,9 +13,9 @@ import pytest
 from seaweedmq.client.cluster.cluster import AVOID_S, Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.errors import Closed, NotFound, Refused, Unavailable, Unsupported
-from seaweedmq.model.calls import DescribeTopic
-from seaweedmq.model.description import ALL, IDS_MAX, TopicDescription, Which
+from seaweedmq.errors import Closed, ConnectionRefused, NotFound, Unavailable, Unsupported
+from seaweedmq.model.description import ALL, IDS_MAX, SegmentSelection, TopicDescription
+from seaweedmq.model.messages.calls import DescribeTopic
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeCluster
@@ -33,7 +33,7 @@ async def test_a_broker_out_of_reach_is_asked_last_for_a_while() -> None:
 
 
 async def test_another_service_at_one_of_the_addresses_is_passed_over(cluster: FakeCluster) -> None:
-    """Addresses of pods are given again. Only if no address knows the call is it an error."""
+    """Other pods may get the addresses of brokers. It is an error only if no address knows the call."""
     dialer = cluster.dialer()
     asked: list[str] = []
 
@@ -52,7 +52,7 @@ async def test_another_service_at_one_of_the_addresses_is_passed_over(cluster: F
     assert asked
     with pytest.raises(Unsupported, match="does not know ClusterStatus"):
         await Cluster(("foreign:1", "foreign:2"), cast(Any, Dialer()), environment(), QUICK).connect()
-    with pytest.raises(Unavailable, match=r"foreign:1: .* does not know"):  # the other may come back, and know it
+    with pytest.raises(Unavailable, match=r"foreign:1: .* does not know"):  # the other one may return, and know it
         await Cluster(("foreign:1", "fake:1"), cast(Any, Dialer()), environment(), QUICK).connect()
 
 
@@ -104,7 +104,7 @@ async def test_a_refresh_that_fails_when_nobody_waits_any_more_is_no_complaint()
 
 
 def failing(errors: dict[str, Exception]) -> Any:
-    """A dialer to brokers that answer every call with an error; addresses without one do not answer at all."""
+    """Return a dialer to brokers that answer every call with an error; addresses without an error never answer."""
 
     async def call(address: str) -> None:
         if address in errors:
@@ -115,7 +115,7 @@ def failing(errors: dict[str, Exception]) -> Any:
 
 
 async def connect(errors: dict[str, Exception], config: ClientConfig) -> tuple[str, float]:
-    """What it says when nobody could be reached, and after how long."""
+    """Return the error of a failed connect, and the seconds that it took."""
     cluster = Cluster(("a:1", "b:1"), failing(errors), environment(), config)
     began = asyncio.get_running_loop().time()
     with pytest.raises(Unavailable) as failure:
@@ -124,7 +124,7 @@ async def connect(errors: dict[str, Exception], config: ClientConfig) -> tuple[s
 
 
 async def test_where_nobody_listens_connecting_soon_ends_and_says_once_what_to_do() -> None:
-    refused = Refused("broker a:1 is out of reach (connection refused): check that it runs there, and retry")
+    refused = ConnectionRefused("broker a:1 is unreachable (connection refused): check that it runs there, and retry")
     config = ClientConfig(connect_timeout_s=5, connect_refused_s=0.1, backoff_s_max=0.05)
     text, took_s = await connect({"a:1": refused, "b:1": refused}, config)
     assert took_s < 1
@@ -135,10 +135,10 @@ async def test_where_nobody_listens_connecting_soon_ends_and_says_once_what_to_d
     assert remedy == "Check that brokers run there"
 
 
-@pytest.mark.parametrize("other", [None, Unavailable("no broker leads the cluster at the moment: try again")])
+@pytest.mark.parametrize("other", [None, Unavailable("no broker leads the cluster at the moment: retry")])
 async def test_while_one_address_may_yet_answer_connecting_goes_on(other: Exception | None) -> None:
     config = ClientConfig(connect_timeout_s=0.5, connect_refused_s=0.05, rpc_timeout_s=0.1, backoff_s_max=0.05)
-    errors: dict[str, Exception] = {"a:1": Refused("broker a:1 is out of reach")}
+    errors: dict[str, Exception] = {"a:1": ConnectionRefused("broker a:1 is unreachable")}
     text, took_s = await connect(errors | ({"b:1": other} if other else {}), config)
     assert took_s > 0.4
     assert text.count("heck that") == 1
@@ -146,7 +146,7 @@ async def test_while_one_address_may_yet_answer_connecting_goes_on(other: Except
 
 
 async def test_a_broker_that_begins_to_listen_meanwhile_is_found() -> None:
-    errors: dict[str, Exception] = {"a:1": Refused("nobody"), "b:1": Refused("nobody")}
+    errors: dict[str, Exception] = {"a:1": ConnectionRefused("nobody"), "b:1": ConnectionRefused("nobody")}
     dialer = failing(errors)
     status = SimpleNamespace(brokers=())
     cluster = Cluster(("a:1", "b:1"), dialer, environment(), ClientConfig(connect_refused_s=2.0, backoff_s_max=0.05))
@@ -165,7 +165,7 @@ async def test_a_broker_that_begins_to_listen_late_is_found_within_a_fifth_of_a_
 
     def refuse(_: str) -> Any:
         asked_at.append(asyncio.get_running_loop().time())
-        raise Refused("nobody listens yet")
+        raise ConnectionRefused("the broker does not listen yet")
 
     config = ClientConfig(connect_timeout_s=60, connect_refused_s=60, backoff_s_max=30)
     cluster = Cluster(("a:1",), cast(Any, SimpleNamespace(dial=refuse)), environment(), config)
@@ -190,11 +190,11 @@ def told(*sealed: int, open_at: tuple[int, ...] = (), revision: int = 1, more: i
 
 
 class Pages:
-    """Brokers that answer in turn, whoever is asked."""
+    """A dialer whose brokers give these answers in turn, at any address."""
 
     def __init__(self, *answers: TopicDescription) -> None:
         self.answers = list(answers)
-        self.asked: list[Which] = []
+        self.asked: list[SegmentSelection] = []
         self.uids: list[int] = []
 
     def dial(self, _: str) -> "Pages":
@@ -206,7 +206,7 @@ class Pages:
         return self.answers.pop(0)
 
 
-async def described(pages: Pages, which: Which = ALL) -> list[tuple[int, bool]]:
+async def described(pages: Pages, which: SegmentSelection = ALL) -> list[tuple[int, bool]]:
     cluster = Cluster(("a:1", "b:1"), cast(Any, pages), environment(), QUICK)
     found = await cluster.describe(NAME, which)
     assert found.more_above is None
@@ -214,7 +214,7 @@ async def described(pages: Pages, which: Which = ALL) -> list[tuple[int, bool]]:
 
 
 async def test_pages_are_joined_as_of_the_first_whatever_happens_meanwhile() -> None:
-    """Segment 8 is sealed between the pages, 10 and 11 come after it, and 3 is pruned."""
+    """Segment 8 is sealed between the pages, 10 and 11 are created, and 3 is pruned."""
     pages = Pages(
         told(0, 1, open_at=(8, 9), more=1),
         told(2, 4, revision=2, more=4),
@@ -222,11 +222,15 @@ async def test_pages_are_joined_as_of_the_first_whatever_happens_meanwhile() -> 
     )
     every = [(n, False) for n in (0, 1, 2, 4, 5)] + [(8, True), (9, True)]
     assert await described(pages) == every
-    assert pages.asked == [ALL, Which(open=False, sealed_above=1), Which(open=False, sealed_above=4)]
+    assert pages.asked == [
+        ALL,
+        SegmentSelection(open=False, sealed_above=1),
+        SegmentSelection(open=False, sealed_above=4),
+    ]
 
 
 async def test_pages_are_asked_for_of_the_topic_that_the_first_one_told_of() -> None:
-    """One that was created again between them would lend its segments to the earlier one."""
+    """A topic recreated between the pages would add its segments to the earlier topic."""
     first, second = told(0, open_at=(3,), more=0), told(1, 2)
     pages = Pages(first, second)
     assert len(await described(pages)) == 4
@@ -248,7 +252,7 @@ async def test_a_view_asks_for_the_topic_that_it_knows() -> None:
 
 
 async def test_a_page_of_a_broker_that_lags_is_asked_for_again() -> None:
-    """It would lack what was sealed since."""
+    """It would lack segments that were sealed later."""
     pages = Pages(told(0, open_at=(3,), revision=5, more=0), told(revision=4), told(1, 2, revision=5))
     assert await described(pages) == [(0, False), (1, False), (2, False), (3, True)]
 
@@ -256,7 +260,9 @@ async def test_a_page_of_a_broker_that_lags_is_asked_for_again() -> None:
 async def test_very_many_ids_are_asked_for_in_several_calls() -> None:
     ids = tuple(range(IDS_MAX + 1))
     pages = Pages(told(0), told(IDS_MAX))
-    assert await described(pages, Which(ids=ids)) == [(0, False)], "ids that are to come are none of this answer"
+    assert await described(pages, SegmentSelection(ids=ids)) == [(0, False)], (
+        "the answer lacks ids that do not exist yet"
+    )
     assert [len(which.ids) for which in pages.asked] == [IDS_MAX, 1]
 
 

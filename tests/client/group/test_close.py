@@ -1,4 +1,4 @@
-"""A close() of a member that is cancelled leaves neither its membership nor its tasks behind."""
+"""A cancelled ``close()`` of a member leaves neither its membership nor its tasks behind."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -14,14 +14,14 @@ from tests.client.fake_broker import FakeCluster
 
 TOPIC = "shop/orders"
 GROUP = "billing"
-NAMES = "close ", "contact ", "keeping ", "membership ", "reader "
-"""The first words of the names of a member's tasks."""
+NAMES = "close ", "lease ", "commit ", "membership ", "reader "
+"""First words of the names of a member's tasks."""
 SETTLED_S = 60.0
 """Longer than any timeout of a close."""
 
 
 class Joined:
-    """A member that has read a record, and what was there before it."""
+    """A member that has read a record, and the tasks that existed before it."""
 
     def __init__(self, cluster: FakeCluster, subscriber: GroupSubscriber, before: set["asyncio.Task[object]"]) -> None:
         self.subscriber = subscriber
@@ -29,11 +29,11 @@ class Joined:
         self._before = before
 
     def tasks(self) -> set["asyncio.Task[object]"]:
-        """Tasks that the member began and that have not ended."""
+        """Return the unfinished tasks that the member started."""
         return asyncio.all_tasks() - self._before - {asyncio.current_task()}
 
     async def has_left(self) -> bool:
-        """Whether it has left the group and has no tasks, once all timeouts are over."""
+        """Return whether the member has left the group, after checking that no task outlives all timeouts."""
         await asyncio.sleep(SETTLED_S)
         assert not self.tasks()
         return self.subscriber.is_closed and not self.coordinator.group.record.members
@@ -131,7 +131,7 @@ async def test_a_member_whose_handling_and_close_are_cancelled_leaves(joined: Jo
 async def test_nothing_is_left_if_the_task_behind_a_close_is_cancelled(
     joined: Joined, steps: int, cancelled: tuple[str, ...]
 ) -> None:
-    """``asyncio.run`` cancels every task in the end, also the one behind a ``close()`` that was cancelled before."""
+    """``asyncio.run`` finally cancels every task, including the one behind an earlier cancelled ``close()``."""
     await cancel_after(steps, joined.subscriber.close())
     for task in joined.tasks():
         if task.get_name().startswith(cancelled):

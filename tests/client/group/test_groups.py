@@ -13,12 +13,12 @@ from seaweedmq import aio
 from seaweedmq.client.client import Client
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group.dead_letter import DeadLetter, DeadLetters
-from seaweedmq.client.subscribe.messages import Arrived, Message, Origin
+from seaweedmq.client.subscribe.messages import FetchedRows, Message, Origin
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.core.group.events import Reset
 from seaweedmq.core.member.acks import Ledger
 from seaweedmq.errors import DeadlineExceeded, Fenced, InvalidArgument, NotFound, Unavailable
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.messages.subscribe import EARLIEST
 from tests.client.conftest import environment
 from tests.client.fake_broker import FakeCluster
 
@@ -43,7 +43,7 @@ def number(message: Message) -> int:
 
 async def until(condition: Callable[[], bool], timeout_s: float = 5.0) -> None:
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - it may change for any reason
+        while not condition():  # noqa: ASYNC110 - no event covers every condition
             await asyncio.sleep(0.005)
 
 
@@ -181,7 +181,7 @@ async def test_what_is_acknowledged_in_the_last_moment_is_not_delivered_again(
         await one.commit()
         position = Ledger.position
 
-        def position_and_then_acknowledge(ledger: Ledger[Arrived]) -> int | None:
+        def position_and_then_acknowledge(ledger: Ledger[FetchedRows]) -> int | None:
             found = position(ledger)
             for message in held.values():
                 message.ack()  # as another thread may
@@ -279,7 +279,7 @@ async def test_dead_letters_keep_the_columns_of_a_schema(client: Client) -> None
 
 
 async def test_a_letter_of_a_record_that_just_fits_a_frame_is_kept(client: Client, cluster: FakeCluster) -> None:
-    """With the headers of the letter it is too large: they are left out, the record is not."""
+    """With the headers of the dead letter it is too large: they are dropped, the record is not."""
     cluster.frame_bytes_max = 100_000
     await client.admin.create_topic(TOPIC)
     kept = []
@@ -308,7 +308,7 @@ async def test_a_letter_of_a_record_that_just_fits_a_frame_is_kept(client: Clien
 
 
 async def test_a_letter_of_a_record_that_fits_no_frame_says_where_it_is(client: Client, cluster: FakeCluster) -> None:
-    """One of Kafka's clients, compressed, may be larger unpacked than any frame."""
+    """A compressed record of a Kafka client may be larger than any frame once unpacked."""
     await client.admin.create_topic(TOPIC)
     async with client.publisher(TOPIC) as publisher:
         await publisher.send(bytes(200_000), key=b"k", headers={"h": b"v"})
@@ -658,7 +658,7 @@ async def test_a_reset_under_way_begins_anew(client: Client, cluster: FakeCluste
 async def test_a_record_that_kills_its_readers_is_given_up(client: Client, cluster: FakeCluster) -> None:
     await client.admin.create_topic(TOPIC)
     await publish(client, 0, 3)
-    for _ in range(2):  # twins that are fenced in the middle of the first record, like processes that die of it
+    for _ in range(2):  # twins that are fenced during the first record, like processes that crash on it
         async with member(client, member="me") as victim:
             assert (await anext(aiter(victim))).offset == 0
             async with member(client, member="me") as last:

@@ -1,4 +1,4 @@
-"""When a member that stops at the latest finds that its group has read everything."""
+"""The time at which a member with ``stop="latest"`` finds that its group has read everything."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from seaweedmq.client.group import finish as stop
-from seaweedmq.client.group.finish import until_finished
+from seaweedmq.client.group import completion as stop
+from seaweedmq.client.group.completion import wait_finished
 from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.groups import GroupDescription
+from seaweedmq.model.messages.groups import GroupDescription
 from seaweedmq.model.topic import TopicName
 
 NAME = TopicName.parse("shop/orders")
@@ -20,7 +20,7 @@ STOPS = {0: 10}
 
 
 class Views:
-    """What the topic is said to have, answer after answer; the last one from then on."""
+    """Successive answers with the topic's segments; the last one repeats."""
 
     def __init__(self, *answers: set[int] | SeaweedMQError) -> None:
         self.answers = list(answers)
@@ -44,7 +44,7 @@ async def finish(views: Views, *groups: SeaweedMQError) -> None:
 
     cluster: Any = SimpleNamespace(call=call)
     async with asyncio.timeout(5):
-        await until_finished(cluster, "billing", NAME, views.description, STOPS, lambda: True)
+        await wait_finished(cluster, "billing", NAME, views.description, STOPS, lambda: True)
 
 
 @pytest.fixture(autouse=True)

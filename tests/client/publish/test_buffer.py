@@ -1,4 +1,4 @@
-"""``send`` appends without a lock while others cut: no record is lost or comes twice, and every future is its own."""
+"""Lock-free appends to the buffer during cuts: no record is lost or repeated, and each future is its record's."""
 
 import sys
 import threading
@@ -8,20 +8,22 @@ from typing import Any
 import pytest
 
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.publish.batch import Batch
-from seaweedmq.client.publish.buffer import RecordBuffer, Work
-from seaweedmq.client.publish.promise import BatchPromise
-from seaweedmq.client.publish.sent import Sent
+from seaweedmq.client.publish.batches.batch import Batch
+from seaweedmq.client.publish.buffer import RecordBuffer
+from seaweedmq.client.publish.futures import RecordFuture
+from seaweedmq.client.publish.unreported_errors import UnreportedErrors
+from seaweedmq.client.publish.unsettled_work import UnsettledWork
 
 Found = list[tuple[bytes | None, bytes]]
 
 
 class Loop:
-    """What the publisher does with work, without a loop: encodes it at once, and acknowledges it when asked."""
+    """The publisher's use of the buffer, without an event loop: encodes at once, and acknowledges on request."""
 
     def __init__(self) -> None:
         self.buffer = RecordBuffer(
-            owner=self,
+            unsettled=UnsettledWork(),
+            failures=UnreportedErrors(),
             post=lambda _: None,
             clock=lambda: 0.0,
             wall_us=lambda: 1,
@@ -30,17 +32,8 @@ class Loop:
         self.records: Found = []
         self._encoded: list[tuple[Batch, int]] = []
 
-    def on_open(self) -> None: ...
-
-    def on_work(self) -> None: ...
-
-    def on_refused(self, promise: BatchPromise) -> None: ...
-
-    def on_settled(self, work: Work) -> None:
-        self.buffer.release(work.size_bytes)
-
     def encode(self) -> None:
-        """All work that waits."""
+        """Encode all queued batches."""
         while self.buffer.work:
             batch = self.buffer.work.popleft()
             assert isinstance(batch, Batch)
@@ -49,7 +42,7 @@ class Loop:
             columns = {name: rows.columns.column(name).to_pylist() for name in rows.columns.schema.names}
             values = columns["_value"]
             self.records += zip(columns.get("_key", [None] * len(values)), values, strict=True)
-            self.buffer.encoded()
+            self.buffer.room.encoded()
 
     def cut(self) -> None:
         self.buffer.cut()
@@ -61,7 +54,7 @@ class Loop:
 
 
 class Hooked(list[Any]):
-    """Lets somebody else have his turn in the middle of an append, before or after the value is there."""
+    """A list that runs a hook in the middle of an append, before or after the value is there."""
 
     before: Callable[[], None] | None = None
     after: Callable[[], None] | None = None
@@ -76,13 +69,13 @@ class Hooked(list[Any]):
             hook()
 
 
-def check(loop: Loop, sent: list[tuple[bytes | None, bytes, Sent]]) -> None:
+def check(loop: Loop, sent: list[tuple[bytes | None, bytes, RecordFuture]]) -> None:
     loop.cut()
     loop.settle()
     assert sorted(loop.records, key=repr) == sorted([(key, value) for key, value, _ in sent], key=repr)
     for key, value, future in sent:
         assert loop.records[future.result(0).offset or 0] == (key, value)
-    assert loop.buffer.used_bytes == 0
+    assert loop.buffer.room.used_bytes == 0
 
 
 @pytest.fixture
@@ -169,7 +162,7 @@ def test_a_signal_handler_that_sends_in_the_middle_of_a_send_mixes_nothing_up(mo
 @pytest.mark.usefixtures("hasty_threads")
 def test_threads_send_while_another_cuts_all_the_time(threads: int) -> None:
     loop = Loop()
-    sent: list[list[tuple[bytes | None, bytes, Sent]]] = [[] for _ in range(threads)]
+    sent: list[list[tuple[bytes | None, bytes, RecordFuture]]] = [[] for _ in range(threads)]
 
     def send(thread: int) -> None:
         for number in range(12_000):

@@ -1,4 +1,4 @@
-"""The frames of one publisher, from their routing to what becomes of them, as transcripts."""
+"""The frames of one publisher, from routing to their outcome, as transcripts."""
 
 import random
 from collections.abc import Iterable
@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 
-from seaweedmq.client.publish.framing import FRAME_BYTES_MAX
+from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX
+from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.client.publish.outbox import AHEAD_BYTES, Action, Deliver, Outbox, Reopen, SendLimits
-from seaweedmq.client.publish.outgoing import Acked, Failed
-from seaweedmq.client.publish.promise import Positions
-from seaweedmq.client.publish.rows import Rows
 from seaweedmq.codec.frame import FLAG_KEY, decode_header, split_frames
 from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed, Positions
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.model.publish import FrameAck, PublishReady, PublishSealed
+from seaweedmq.model.messages.publish import FrameAck, PublishReady, PublishSealed
 from seaweedmq.model.ring import RING_SLOTS_MAX, WHOLE_RING, KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import TopicName
@@ -28,7 +27,7 @@ FRAME_BYTES = 1 << 20
 
 @dataclass(eq=False)
 class Quiet:
-    """A promise nobody looks at."""
+    """A promise whose outcome the test ignores."""
 
     deadline_s: float = 100.0
 
@@ -39,7 +38,7 @@ class Quiet:
 
 @dataclass
 class Story:
-    """An outbox, and what its windows would put on the wire."""
+    """An outbox, and the frames that its windows would send."""
 
     box: Outbox = field(
         default_factory=lambda: Outbox(
@@ -49,7 +48,7 @@ class Story:
     sent: int = 0
 
     def send(self, count: int, deadline_s: float = 100.0, value: bytes = b"") -> list[Action]:
-        """Records with values 0, 1, ... and as many keys."""
+        """Send records with values 0, 1, ... and ten keys."""
         numbers = range(self.sent, self.sent + count)
         self.sent += count
         keys, values = [b"key-%d" % (n % 10) for n in numbers], [b"%d" % n + value for n in numbers]
@@ -67,15 +66,15 @@ class Story:
         return self.box.opened(segment, ready)
 
     def take(self, segment: int) -> list[list[int]]:
-        """Values of the frames that go out now."""
+        """Take the frames that may be sent now, as lists of values."""
         frames = []
-        for data in self.box.window(segment).take(1 << 30):
+        for data in self.box.take(segment, 1 << 30):
             (frame,) = split_frames(data)
             frames.append([int(value) for value in decode_frame(frame, None).column("_value").to_pylist()])
         return frames
 
     def values(self, segment: int) -> list[int]:
-        """As :meth:`take`, whatever their frames."""
+        """Take the values of :meth:`take` without the division into frames."""
         return [value for frame in self.take(segment) for value in frame]
 
 
@@ -98,9 +97,9 @@ def told(actions: Iterable[Action]) -> list[str]:
     lines = []
     for action in actions:
         match action:
-            case Acked(positions, _, number, base_offset):
+            case FrameAcked(positions, _, number, base_offset):
                 lines.append(f"acked {list(positions)} in {number} at {base_offset}")
-            case Failed(positions, _, error):
+            case FrameFailed(positions, _, error):
                 lines.append(f"failed {list(positions)}: {type(error).__name__}")
             case Deliver(number):
                 lines.append(f"deliver {number}")
@@ -193,7 +192,7 @@ def test_a_record_that_fits_no_frame_fails_and_takes_no_sequence() -> None:
     story.open(0, frame_bytes_max=100_000)
     assert told(story.send(1, value=b" " * 200_000)) == ["failed [1]: InvalidArgument", "deliver 0"]
     story.send(1)
-    frames = story.box.window(0).take(1 << 30)
+    frames = story.box.take(0, 1 << 30)
     assert [decode_header(data).first_sequence for data in frames] == [0, 1]
 
 
@@ -223,7 +222,7 @@ def test_a_forgotten_segment_gives_what_was_never_out_to_the_open_ones() -> None
     story.open(0)
     story.take(0)
     story.send(2)
-    story.box.window(0).lost(Unavailable("gone"))
+    story.box.lost(0, Unavailable("gone"))
     assert story.box.last_errors() == "; last: gone"
     assert told(story.box.forgotten(0, [segment(5)]))[1:] == ["failed [0, 1]: OutOfRange", "deliver 5"]
     story.open(5)
@@ -252,20 +251,20 @@ def test_rows_wait_while_a_stream_is_behind_or_too_much_is_not_acknowledged() ->
     assert not story.box.is_crowded, "no stream is open: who knows how fast it will be"
     story.open(0)
     assert story.box.is_crowded
-    story.box.window(0).take(1 << 30)
+    story.box.take(0, 1 << 30)
     assert not story.box.is_crowded
     story.send(1, value=b" " * (8 << 20))
-    story.box.window(0).take(1 << 30)
+    story.box.take(0, 1 << 30)
     assert story.box.is_crowded
-    story.box.window(0).acked(FrameAck(0, 1, 0))
-    story.box.window(0).acked(FrameAck(1, 1, 1))
+    story.box.acked(0, FrameAck(0, 1, 0))
+    story.box.acked(0, FrameAck(1, 1, 1))
     assert not story.box.is_crowded
 
 
 def test_what_waits_for_a_partition_stays_in_it_when_there_are_more() -> None:
     story = Story()
     story.box.begin(KeyRange(0, 1), [segment(0, 0, 1)])
-    story.send(10)  # a key each
+    story.send(10)  # one key each
     story.box.grow(KeyRange(0, 4), [segment(0, 0, 1), *(segment(number, number, number + 1) for number in (1, 2, 3))])
     story.send(10)
     segments = story.box.segments

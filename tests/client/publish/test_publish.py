@@ -1,4 +1,4 @@
-"""Publishing through everything a network and a cluster can do."""
+"""Publishing under every fault of network and cluster."""
 
 import asyncio
 import random
@@ -12,14 +12,14 @@ import pytest
 from seaweedmq.client.client import Client
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.publish import outbox
-from seaweedmq.client.publish.lane import UNTOLD_S
+from seaweedmq.client.publish.futures import RecordFuture
+from seaweedmq.client.publish.publish_stream import UPDATE_SILENCE_S
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.publish.receipts import Receipt
-from seaweedmq.client.publish.sent import Sent
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, NotFound, OutOfRange, Unavailable
-from seaweedmq.model.calls import AwaitTopics
+from seaweedmq.model.messages.calls import AwaitTopics
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
 from seaweedmq.model.ring import KeyRange, slot_of
 from seaweedmq.model.topic import TopicName
@@ -30,7 +30,7 @@ TOPIC = "shop/orders"
 
 
 def kept(cluster: FakeCluster, topic: str = TOPIC) -> dict[tuple[int, int], tuple[bytes | None, bytes]]:
-    """(segment, offset) -> (key, value) of everything stored."""
+    """Return all stored records, (segment, offset) -> (key, value)."""
     records: dict[tuple[int, int], tuple[bytes | None, bytes]] = {}
     for number, stored in cluster.segments[TopicName.parse(topic)].items():
         for data in stored.frames:
@@ -44,7 +44,7 @@ def kept(cluster: FakeCluster, topic: str = TOPIC) -> dict[tuple[int, int], tupl
 
 
 def check_story(cluster: FakeCluster, sent: dict[bytes, tuple[bytes, Receipt]]) -> None:
-    """Every record is kept once, where its receipt says, and those of one key in the order they were sent."""
+    """Check that every record is stored once, where its receipt says, and those of one key in order."""
     records = kept(cluster)
     assert sorted(value for _, value in records.values()) == sorted(sent)
     for value, (key, receipt) in sent.items():
@@ -61,7 +61,9 @@ def check_story(cluster: FakeCluster, sent: dict[bytes, tuple[bytes, Receipt]]) 
         assert numbers == sorted(numbers)
 
 
-async def send_all(publisher: Publisher, first: int, count: int, keys: int = 40) -> list[tuple[bytes, bytes, Sent]]:
+async def send_all(
+    publisher: Publisher, first: int, count: int, keys: int = 40
+) -> list[tuple[bytes, bytes, RecordFuture]]:
     out = []
     for number in range(first, first + count):
         key = b"key-%d" % (number * 7919 % keys)
@@ -70,7 +72,7 @@ async def send_all(publisher: Publisher, first: int, count: int, keys: int = 40)
     return out
 
 
-async def receipts(sent: list[tuple[bytes, bytes, Sent]]) -> dict[bytes, tuple[bytes, Receipt]]:
+async def receipts(sent: list[tuple[bytes, bytes, RecordFuture]]) -> dict[bytes, tuple[bytes, Receipt]]:
     return {value: (key, await future) for key, value, future in sent}
 
 
@@ -115,7 +117,7 @@ async def test_a_batch_goes_linger_after_the_one_before(cluster: FakeCluster, cl
 
 
 async def test_repeated_headers_arrive_as_they_were(client: Client) -> None:
-    """A program that copies messages passes ``header_pairs`` on."""
+    """A program that copies messages passes ``header_pairs`` to the copy."""
     pairs = [("hop", b"1"), ("id", None), ("hop", b"2")]
     await client.admin.create_topic(TOPIC)
     async with client.publisher(TOPIC) as publisher:
@@ -164,7 +166,7 @@ async def test_order_and_exactly_once_through_splits_merges_and_dead_brokers(
 ) -> None:
     rng = random.Random(seed)
     await client.admin.create_topic(TOPIC, segments=2)
-    sent: list[tuple[bytes, bytes, Sent]] = []
+    sent: list[tuple[bytes, bytes, RecordFuture]] = []
     number = 0
     async with client.publisher(TOPIC, linger_s=0.0, batch_bytes=2_000) as publisher:
         for _ in range(25):
@@ -270,7 +272,7 @@ async def test_a_record_over_the_limit_fails_alone_and_names_size_and_limit(
             await (await publisher.send(bytes(200_000)))
         with pytest.raises(InvalidArgument, match="over the limit"):
             await publisher.flush()
-        await publisher.flush()  # told once
+        await publisher.flush()  # the first flush has reported it
 
 
 async def test_brokers_say_how_long_a_record_may_be(cluster: FakeCluster, client: Client) -> None:
@@ -292,7 +294,7 @@ async def test_many_large_records_are_cut_into_frames_that_fit(cluster: FakeClus
 
 
 async def test_every_lane_cuts_again_what_is_longer_than_its_broker_takes(cluster: FakeCluster, client: Client) -> None:
-    """Frames are cut before any broker said how long they may be, for both segments, and one of them says it first."""
+    """The client cuts frames for both segments before any broker has reported its limit, and one reports it first."""
     await client.admin.create_topic(TOPIC, segments=2)
     values = [b"x"] * 60_000 + [bytes(3 << 20)] * 16
     keys = [b"key-%d" % (number % 40) for number in range(len(values))]
@@ -344,7 +346,7 @@ async def test_memory_is_bounded_while_nothing_is_acknowledged(cluster: FakeClus
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(send_on(), 0.2)
         assert 80 <= count <= 100
-        assert publisher.buffer.used_bytes <= 100_000
+        assert publisher.buffer.room.used_bytes <= 100_000
         cluster.release_acks()
         await publisher.send(bytes(1_000))
     assert len(kept(cluster)) == count + 1
@@ -357,12 +359,12 @@ async def test_what_is_not_acknowledged_in_time_fails_and_later_records_do_not_s
     async with client.publisher(TOPIC, delivery_timeout_s=0.2) as publisher:
         cluster.holds_acks = True
         late = await publisher.send(b"late")
-        with pytest.raises(DeadlineExceeded, match="may be kept all the same"):
+        with pytest.raises(DeadlineExceeded, match="may be stored nevertheless"):
             await late
         with pytest.raises(DeadlineExceeded):
             await publisher.flush()
         cluster.release_acks()
-        assert (await (await publisher.send(b"next"))).offset == 1  # the late one was stored after all
+        assert (await (await publisher.send(b"next"))).offset == 1  # the late one was stored
     assert len(kept(cluster)) == 2
 
 
@@ -448,7 +450,7 @@ async def test_a_publisher_goes_on_where_its_segment_was_pruned_while_it_was_idl
 async def test_what_waits_while_no_segment_takes_its_keys_is_sent_later(
     cluster: FakeCluster, client: Client, is_pruned: bool
 ) -> None:
-    """A cluster shows that only in passing."""
+    """The metadata is in this state only briefly."""
     await client.admin.create_topic(TOPIC)
     async with client.publisher(TOPIC) as publisher:
         await (await publisher.send(b"first", key=b"k"))
@@ -469,7 +471,7 @@ async def test_what_waits_while_no_segment_takes_its_keys_is_sent_later(
 async def test_what_may_be_stored_in_a_segment_that_was_pruned_is_not_sent_again(
     cluster: FakeCluster, client: Client
 ) -> None:
-    """Nobody knows any more whether it was."""
+    """The metadata no longer shows whether it was."""
     await client.admin.create_topic(TOPIC)
     cluster.in_flight_frames_max = 3
     async with client.publisher(TOPIC, batch_bytes=1) as publisher:  # every record in a frame of its own
@@ -480,7 +482,7 @@ async def test_what_may_be_stored_in_a_segment_that_was_pruned_is_not_sent_again
         cluster.prune(TOPIC, 0)
         cluster.drop_connections()
         cluster.release_acks()
-        with pytest.raises(OutOfRange, match="may have been kept"):
+        with pytest.raises(OutOfRange, match="may have been stored"):
             await publisher.flush()
         failed = [future.exception() is not None for _, _, future in sent]
         assert failed == [True] * 3 + [False] * 2
@@ -548,7 +550,7 @@ async def test_a_publisher_whose_broker_is_gone_waits_to_be_told_where_to_go_on(
         sent = await publisher.send(b"second")
         await asyncio.sleep(5)
         assert not sent.done()
-        assert cluster.asked == [], "nobody asks for the topic: somebody will tell of it"
+        assert cluster.asked == [], "an update of the topic will arrive without a call"
         (second,) = cluster.seal(TOPIC, 0)
         began = asyncio.get_running_loop().time()
         assert (await sent).segment == second
@@ -591,7 +593,7 @@ async def test_a_publisher_asks_where_to_go_on_if_nobody_tells(
         sent = await publisher.send(b"second")
         await asyncio.sleep(0.1)
         (second,) = cluster.seal(TOPIC, 0)
-        assert (await asyncio.wait_for(sent, 2 * UNTOLD_S)).segment == second
+        assert (await asyncio.wait_for(sent, 2 * UPDATE_SILENCE_S)).segment == second
 
 
 async def test_a_publisher_that_closes_leaves_no_question_behind(

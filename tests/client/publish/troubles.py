@@ -1,4 +1,4 @@
-"""What happens to a topic of a ``FakeCluster`` while something is published to it, and what lies in it afterwards."""
+"""Troubles of a topic in a ``FakeCluster`` during publishing, and the records stored afterwards."""
 
 import asyncio
 import random
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from tests.client.fake_broker import FakeCluster
@@ -20,7 +20,7 @@ def open_segments(cluster: FakeCluster, name: TopicName) -> list[Segment]:
 
 
 def stored(cluster: FakeCluster, name: TopicName) -> list[tuple[int, int, bytes | None, bytes]]:
-    """(offset, segment, key, value) of everything, as it lies there."""
+    """Return (offset, segment, key, value) of every record, by offset."""
     records = []
     for number, segment in cluster.segments[name].items():
         for data in segment.frames:
@@ -32,14 +32,14 @@ def stored(cluster: FakeCluster, name: TopicName) -> list[tuple[int, int, bytes 
 
 
 def lose_tail(cluster: FakeCluster, name: TopicName, segment: int, frames: int) -> None:
-    """A failover: frames that were appended and acknowledged to nobody are gone."""
+    """Fail over: drop the frames that were appended and not acknowledged."""
     kept = cluster.segments[name][segment]
     lost = kept.headers[frames:]
     if not lost:
         return
     del kept.frames[frames:], kept.headers[frames:], kept.ends[frames:]
     kept.end = lost[0].base_offset
-    # what the new primary finds in the log is what remains of the producers
+    # the new primary rebuilds the producers from its log
     kept.producers = type(kept.producers)()
     for header in kept.headers:
         ack = FrameAck(header.first_sequence, header.record_count, header.base_offset)
@@ -54,10 +54,10 @@ async def trouble(
     rng: random.Random,
     interrupt: Callable[[], Awaitable[None]],
 ) -> None:
-    """One of ``TROUBLES`` comes over a segment.
+    """Cause one of ``TROUBLES`` in a segment.
 
     Args:
-        interrupt: called while only one side of a merge has heard of it.
+        interrupt: Called while only one side of a merge knows of it.
     """
     segments = open_segments(cluster, name)
     if what == "split" and segment.slots.width > 1 and len(segments) < SEGMENTS_MAX:
@@ -65,7 +65,7 @@ async def trouble(
     elif what == "merge":
         right = next((s for s in segments if s.slots.lo == segment.slots.hi), None)
         if right is not None:
-            cluster.silent = {rng.choice((segment.id, right.id, -1))}  # one side hears of it later than the other
+            cluster.silent = {rng.choice((segment.id, right.id, -1))}  # one side learns of it later than the other
             cluster.merge(str(name), segment.id, right.id)
             for _ in range(rng.randint(0, 80)):
                 await asyncio.sleep(0)
@@ -85,7 +85,7 @@ async def trouble(
 
 
 async def lose_broker(cluster: FakeCluster, name: TopicName, rng: random.Random) -> None:
-    """All segments of a broker fail over, and it comes back empty."""
+    """Fail over all segments of a broker, which comes back empty."""
     broker = rng.choice(sorted(cluster.brokers))
     frames = frame_counts(cluster, name)
     cluster.holds_acks = True
@@ -104,7 +104,7 @@ def frame_counts(cluster: FakeCluster, name: TopicName) -> dict[int, int]:
 
 
 def _succeed(cluster: FakeCluster, name: TopicName, segment: int, acked: int, rng: random.Random) -> None:
-    """Another segment goes on, with some or none of the frames behind those that may be acknowledged."""
+    """Replace a segment, with some or none of the frames behind those that may be acknowledged."""
     kept = cluster.segments[name][segment]
     if kept.meta.is_open:
         lose_tail(cluster, name, segment, rng.randint(acked, len(kept.frames)))

@@ -1,4 +1,4 @@
-"""Large frames of a subscribe stream are received whole, and nothing else is taken for a part of one."""
+"""Assembly of large frames from the pieces of a subscribe stream."""
 
 import re
 
@@ -10,8 +10,8 @@ from xxhash import xxh3_64_intdigest
 from seaweedmq.client.subscribe.assembler import FrameAssembler
 from seaweedmq.codec.frame import HEADER_BYTES, FrameHeader, encode_header, split_payload
 from seaweedmq.errors import Corrupt, ProtocolViolation
-from seaweedmq.model.frames import FrameHead
-from seaweedmq.model.subscribe import SubscribeEnd, SubscribeFrames, SubscribeReady
+from seaweedmq.model.messages.frames import FrameHead
+from seaweedmq.model.messages.subscribe import SubscribeEnd, SubscribeFrames, SubscribeReady
 
 READY = SubscribeReady(start_offset=0, high_watermark=1)
 END = SubscribeEnd(end_offset=1, successors=())

@@ -1,4 +1,4 @@
-"""Subscribing: starts, ends, lineage, reconnects and bounded memory."""
+"""Subscribing: start positions, ends, lineage, reconnects and bounded memory."""
 
 import asyncio
 import random
@@ -20,8 +20,8 @@ from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, OutOfRange, StaleMetadata, Unavailable
-from seaweedmq.model.calls import DescribeTopic
 from seaweedmq.model.description import SegmentStats
+from seaweedmq.model.messages.calls import DescribeTopic
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeBroker, FakeCluster
@@ -46,7 +46,7 @@ def values(messages: list[Message]) -> list[int]:
 
 
 def check_order(messages: list[Message], count: int) -> None:
-    """Each record once; those of a key in order, at offsets that rise."""
+    """Check that each record comes once, and those of a key in order, at rising offsets."""
     assert sorted(values(messages)) == list(range(count))
     last: dict[bytes | None, tuple[int, int]] = defaultdict(lambda: (-1, -1))
     for message in messages:
@@ -303,7 +303,7 @@ async def test_a_subscriber_continues_though_a_recovered_etcd_does_not_know_that
         got = [await anext(messages)]
         waiting = asyncio.ensure_future(anext(messages))
         cluster.seal(TOPIC, 0)
-        await asyncio.sleep(0.05)  # its reader ends, and one of the successor begins
+        await asyncio.sleep(0.05)  # its reader ends, and one of the successor starts
         cluster.forget_seal(TOPIC, 0)
         cluster.drop_connections()
         await asyncio.sleep(0.05)
@@ -366,7 +366,7 @@ async def test_a_reader_to_the_latest_record_waits_for_no_segment_that_is_pruned
 async def test_a_segment_whose_next_record_is_gone_with_it_is_an_error(
     cluster: FakeCluster, client: Client, is_switched_off: bool
 ) -> None:
-    """Whether or not retention goes on after that."""
+    """The error does not depend on whether retention is still on."""
     await client.admin.create_topic(TOPIC, retention=3600.0)
     await publish(client, 0, 1)
     async with client.subscriber(TOPIC, start="earliest") as subscriber:
@@ -386,7 +386,7 @@ async def test_a_segment_whose_next_record_is_gone_with_it_is_an_error(
 async def test_a_broker_is_not_avoided_because_nobody_tells_the_schema(
     cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A topic gets its schema while a subscriber reads, and for a while the others are silent, and this one lags."""
+    """A topic gets its schema while a subscriber reads; for a while the other brokers are silent, and this one lags."""
     patience = []
     answer, answer_timeout_s = FakeBroker.call, Cluster.answer_timeout_s
     told = asyncio.Event()
@@ -419,7 +419,7 @@ async def test_a_broker_is_not_avoided_because_nobody_tells_the_schema(
 async def test_iteration_goes_on_after_a_step_that_was_given_up(
     client: Client, group: str | None, are_batches: bool
 ) -> None:
-    """``asyncio.wait_for(anext(messages), 1)``, as a consumer does that has other things to do meanwhile."""
+    """``asyncio.wait_for(anext(messages), 1)``, as in a consumer with other work."""
     await client.admin.create_topic(TOPIC)
     async with client.subscriber(TOPIC, group=group, start="earliest") as subscriber:
         arriving: AsyncIterator[Any] = subscriber.batches() if are_batches else aiter(subscriber)
@@ -448,7 +448,7 @@ async def test_iteration_that_was_closed_has_ended(client: Client) -> None:
 async def test_frames_stay_packed_until_they_are_taken(
     client: Client, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, group: str | None
 ) -> None:
-    """Those of Kafka's clients may be a thousand times larger unpacked: what waits is bounded as it came."""
+    """Batches of Kafka clients may unpack to a thousand times their size: waiting batches stay packed."""
     unpacked: list[int] = []
 
     def counted(frame: Frame, schema: pa.Schema | None) -> pa.RecordBatch:

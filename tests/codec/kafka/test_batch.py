@@ -1,4 +1,4 @@
-"""What the door for Kafka's batches lets in, and what it says to all others."""
+"""Validation of Kafka's record batches: accepted batches, and the errors of rejected ones."""
 
 import struct
 import tracemalloc
@@ -13,8 +13,8 @@ from seaweedmq.codec.frame import COLUMN_FLAGS, RECORDS_MAX, decode_header, spli
 from seaweedmq.codec.kafka import batch as door
 from seaweedmq.codec.kafka import records
 from seaweedmq.codec.kafka.batch import (
-    BatchRefused,
-    Refusal,
+    BatchErrorCode,
+    InvalidBatch,
     batch_bytes,
     check_batch,
     frame_of_batch,
@@ -59,7 +59,7 @@ rows = st.lists(
 
 
 def read(batch: bytes) -> list[Record]:
-    """Through our columns."""
+    """Decode through SeaweedMQ's columns."""
     columns = columns_of(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX)
     headers = [tuple(some or ()) for some in columns.headers.to_pylist()]
     times = (columns.timestamp_us // 1_000).tolist()
@@ -68,8 +68,8 @@ def read(batch: bytes) -> list[Record]:
     ]
 
 
-def refusal_of(batch: bytes, **arguments: object) -> tuple[Refusal, str]:
-    with pytest.raises(BatchRefused) as refused:
+def refusal_of(batch: bytes, **arguments: object) -> tuple[BatchErrorCode, str]:
+    with pytest.raises(InvalidBatch) as refused:
         check_batch(batch, **{"unpacked_bytes_max": UNPACKED_BYTES_MAX, **arguments})  # type: ignore[arg-type]
     return refused.value.refusal, str(refused.value)
 
@@ -99,7 +99,7 @@ def test_the_builder_of_another_client_is_understood(sent: list[Record]) -> None
 
 
 def test_many_records_are_read_like_few() -> None:
-    """More than a block, of all lengths of lengths, with every sort of headers."""
+    """More records than a block has, with varints of every length and every sort of headers."""
     sent = [
         Record(
             None if n % 7 == 0 else b"k" * (n % 300),
@@ -144,7 +144,7 @@ def test_what_is_mutated_is_refused_or_read_as_by_others(
     )
     try:
         check_batch(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX)
-    except BatchRefused:
+    except InvalidBatch:
         return
     found = read(batch)
     try:
@@ -174,14 +174,14 @@ def test_both_ways_to_find_records_agree(sent: list[Record], data: st.DataObject
 
 
 def longer(number: int, size: int) -> bytes:
-    """A variable-length integer in more bytes than it needs."""
+    """Encode a variable-length integer in more bytes than it needs."""
     zigzag = number << 1 ^ number >> 63
     octets = [zigzag >> 7 * i & 0x7F for i in range(size)]
     return bytes([octet | 0x80 for octet in octets[:-1]] + octets[-1:])
 
 
 def sized(rest: bytes) -> bytes:
-    """A record of these bytes."""
+    """Frame these bytes as a record."""
     return longer(len(rest), 1) + rest
 
 
@@ -191,12 +191,12 @@ assert sized(PLAIN[1:]) == PLAIN
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (PLAIN[:-1], "in the middle of one|its records have 9 bytes, of 8"),
-        (PLAIN + b"\x00", "its records have 9 bytes, of 10"),
-        (b"\x12" + PLAIN[1:] + b"\x00", "record 0 is not as long as it says"),
-        (b"\x0f" + PLAIN[1:], "record 0 is not as long as it says|its records have 8 bytes, of 9"),
-        (sized(b"\x00\x00\x02\x02k\x02v\x00"), "record 0 says that it is number 1"),
-        (sized(b"\x80\x00\x00\x02k\x02v\x00"), "record 0 has attributes"),
+        (PLAIN[:-1], "in the middle of one|its records have 9 of 8 bytes"),
+        (PLAIN + b"\x00", "its records have 9 of 10 bytes"),
+        (b"\x12" + PLAIN[1:] + b"\x00", "record 0 does not have its stated length"),
+        (b"\x0f" + PLAIN[1:], "record 0 does not have its stated length|its records have 8 of 9 bytes"),
+        (sized(b"\x00\x00\x02\x02k\x02v\x00"), "record 0 has the number 1"),
+        (sized(b"\x80\x00\x00\x02k\x02v\x00"), "record 0 has unknown attributes"),
         (sized(b"\x00\x00\x00\x03\x02v\x00"), "a length of -2"),
         (sized(b"\x00\x00\x00\x02k\x03\x00"), "a length of -2"),
         (sized(b"\x00\x00\x00\x02k\x02v\x01"), "-1 headers"),
@@ -213,7 +213,7 @@ def test_records_that_are_not_as_the_format_says_are_refused(
 ) -> None:
     monkeypatch.setattr(door, "find_records", lambda data, count, headers_max: [find(data, count)])
     refusal, text = refusal_of(batch_around(body))
-    assert refusal is Refusal.INVALID_RECORD
+    assert refusal is BatchErrorCode.INVALID_RECORD
     assert "the records of a batch are not sound" in text
     assert any(either in text for either in said.split("|"))
 
@@ -232,13 +232,13 @@ def test_records_at_fault_are_named() -> None:
     sent = [Record(b"k", b"v"), Record(None, b"no key"), Record(b"k", b"old", (), T0_MS - 9), Record(None, b"", (), -1)]
     batch = batch_of(sent)
     check_batch(batch)
-    with pytest.raises(BatchRefused) as refused:
+    with pytest.raises(InvalidBatch) as refused:
         check_batch(batch, compacted=True)
-    assert refused.value.refusal is Refusal.INVALID_RECORD
+    assert refused.value.refusal is BatchErrorCode.INVALID_RECORD
     assert [error.number for error in refused.value.records] == [1, 3]
-    with pytest.raises(BatchRefused) as refused:
+    with pytest.raises(InvalidBatch) as refused:
         check_batch(batch, compacted=True, times_ms=(T0_MS - 8, T0_MS))
-    assert refused.value.refusal is Refusal.INVALID_TIMESTAMP
+    assert refused.value.refusal is BatchErrorCode.INVALID_TIMESTAMP
     assert [error.number for error in refused.value.records] == [1, 2, 3]
     check_batch(batch_of([Record(b"k", b"v"), sent[3]]), times_ms=(T0_MS, T0_MS))
     check_batch(batch, times_ms=(T0_MS - 9, T0_MS))
@@ -246,13 +246,13 @@ def test_records_at_fault_are_named() -> None:
 
 @pytest.mark.parametrize("count", [3, 3_000])
 def test_no_more_records_at_fault_are_named_than_a_reply_has_room_for(count: int) -> None:
-    with pytest.raises(BatchRefused) as refused:
+    with pytest.raises(InvalidBatch) as refused:
         check_batch(batch_of([Record(None, b"")] * count), compacted=True)
     assert [error.number for error in refused.value.records] == list(range(min(count, 1_000)))
 
 
 def test_numbers_may_take_more_bytes_than_they_need() -> None:
-    """As Java's client reads them."""
+    """Read as Java's client does."""
     body = b"\x00" + longer(-5, 10) + longer(0, 5) + longer(1, 5) + b"k" + longer(1, 2) + b"v" + longer(0, 3)
     batch = batch_around(longer(len(body), 5) + body)
     check_batch(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX)
@@ -262,36 +262,36 @@ def test_numbers_may_take_more_bytes_than_they_need() -> None:
 @pytest.mark.parametrize(
     ("batch", "refusal", "said"),
     [
-        (SMALL[:60], Refusal.INVALID_RECORD, "60 bytes are no record batch"),
-        (SMALL[:-1], Refusal.INVALID_RECORD, "send one for a partition"),
-        (SMALL + SMALL, Refusal.INVALID_RECORD, "send one for a partition"),
-        (changed(SMALL, batch_length=-1), Refusal.INVALID_RECORD, "says that it has 11"),
-        (changed(SMALL, magic=1), Refusal.INVALID_RECORD, "message format 1: send format 2"),
-        (changed(SMALL, magic=3), Refusal.CORRUPT_MESSAGE, "message format 3: send format 2"),
-        (changed(SMALL, crc=7), Refusal.CORRUPT_MESSAGE, "should be 00000007"),
-        (changed(SMALL, attributes=5), Refusal.UNSUPPORTED_COMPRESSION_TYPE, "codec 5"),
-        (changed(SMALL, attributes=4), Refusal.INVALID_RECORD, "not sound zstd"),
-        (changed(SMALL, attributes=0x20), Refusal.INVALID_RECORD, "control batch"),
-        (changed(SMALL, attributes=0x10), Refusal.INVALID_TXN_STATE, "transaction"),
-        (changed(SMALL, attributes=0x08), Refusal.INVALID_TIMESTAMP, "time of its creation"),
-        (changed(SMALL, record_count=0, last_offset_delta=-1), Refusal.INVALID_RECORD, "0 records"),
-        (changed(SMALL, record_count=-1), Refusal.INVALID_RECORD, "-1 records"),
-        (changed(SMALL, last_offset_delta=5), Refusal.INVALID_RECORD, "the last with number 5"),
-        (changed(SMALL, record_count=1, last_offset_delta=0), Refusal.INVALID_RECORD, "not sound"),
-        (changed(SMALL, record_count=3, last_offset_delta=2), Refusal.INVALID_RECORD, "not sound"),
+        (SMALL[:60], BatchErrorCode.INVALID_RECORD, "60 bytes are not a record batch"),
+        (SMALL[:-1], BatchErrorCode.INVALID_RECORD, "send one batch per partition"),
+        (SMALL + SMALL, BatchErrorCode.INVALID_RECORD, "send one batch per partition"),
+        (changed(SMALL, batch_length=-1), BatchErrorCode.INVALID_RECORD, "has a length of 11"),
+        (changed(SMALL, magic=1), BatchErrorCode.INVALID_RECORD, "message format 1: send format 2"),
+        (changed(SMALL, magic=3), BatchErrorCode.CORRUPT_MESSAGE, "message format 3: send format 2"),
+        (changed(SMALL, crc=7), BatchErrorCode.CORRUPT_MESSAGE, "should be 00000007"),
+        (changed(SMALL, attributes=5), BatchErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "codec 5"),
+        (changed(SMALL, attributes=4), BatchErrorCode.INVALID_RECORD, "not sound zstd"),
+        (changed(SMALL, attributes=0x20), BatchErrorCode.INVALID_RECORD, "control batch"),
+        (changed(SMALL, attributes=0x10), BatchErrorCode.INVALID_TXN_STATE, "transaction"),
+        (changed(SMALL, attributes=0x08), BatchErrorCode.INVALID_TIMESTAMP, "time of its creation"),
+        (changed(SMALL, record_count=0, last_offset_delta=-1), BatchErrorCode.INVALID_RECORD, "0 records"),
+        (changed(SMALL, record_count=-1), BatchErrorCode.INVALID_RECORD, "-1 records"),
+        (changed(SMALL, last_offset_delta=5), BatchErrorCode.INVALID_RECORD, "the last with number 5"),
+        (changed(SMALL, record_count=1, last_offset_delta=0), BatchErrorCode.INVALID_RECORD, "not sound"),
+        (changed(SMALL, record_count=3, last_offset_delta=2), BatchErrorCode.INVALID_RECORD, "not sound"),
         (
             changed(SMALL, record_count=RECORDS_MAX + 1, last_offset_delta=RECORDS_MAX),
-            Refusal.INVALID_RECORD,
+            BatchErrorCode.INVALID_RECORD,
             "it has from 1 to",
         ),
-        (changed(SMALL, record_count=1000, last_offset_delta=999), Refusal.INVALID_RECORD, "do not fit"),
-        (changed(SMALL, producer_id=-2), Refusal.INVALID_RECORD, "producer -2"),
-        (changed(SMALL, producer_id=1_000, producer_epoch=0), Refusal.INVALID_RECORD, "sequence -1"),
-        (changed(SMALL, first_timestamp_ms=253_402_300_800_000), Refusal.INVALID_TIMESTAMP, "years 1 to 9999"),
-        (changed(SMALL, first_timestamp_ms=-(1 << 63)), Refusal.INVALID_TIMESTAMP, "years 1 to 9999"),
+        (changed(SMALL, record_count=1000, last_offset_delta=999), BatchErrorCode.INVALID_RECORD, "do not fit"),
+        (changed(SMALL, producer_id=-2), BatchErrorCode.INVALID_RECORD, "producer -2"),
+        (changed(SMALL, producer_id=1_000, producer_epoch=0), BatchErrorCode.INVALID_RECORD, "sequence -1"),
+        (changed(SMALL, first_timestamp_ms=253_402_300_800_000), BatchErrorCode.INVALID_TIMESTAMP, "years 1 to 9999"),
+        (changed(SMALL, first_timestamp_ms=-(1 << 63)), BatchErrorCode.INVALID_TIMESTAMP, "years 1 to 9999"),
     ],
 )
-def test_each_rule_has_its_refusal(batch: bytes, refusal: Refusal, said: str) -> None:
+def test_each_rule_has_its_refusal(batch: bytes, refusal: BatchErrorCode, said: str) -> None:
     found, text = refusal_of(batch)
     assert (found, said in text) == (refusal, True), text
 
@@ -300,9 +300,9 @@ def test_topics_have_rules_of_their_own() -> None:
     keyed = batch_of([Record(b"k", None)])
     check_batch(keyed, unpacked_bytes_max=UNPACKED_BYTES_MAX, compacted=True, bytes_max=len(keyed))
     refusal, text = refusal_of(SMALL, compacted=True)
-    assert (refusal, "has no key" in text) == (Refusal.INVALID_RECORD, True)
+    assert (refusal, "has no key" in text) == (BatchErrorCode.INVALID_RECORD, True)
     refusal, text = refusal_of(SMALL, bytes_max=len(SMALL) - 1)
-    assert (refusal, "max.message.bytes" in text) == (Refusal.MESSAGE_TOO_LARGE, True)
+    assert (refusal, "max.message.bytes" in text) == (BatchErrorCode.MESSAGE_TOO_LARGE, True)
 
 
 @pytest.mark.parametrize("compression", [GZIP, SNAPPY, LZ4, ZSTD])
@@ -314,7 +314,7 @@ def test_little_that_stands_for_much_is_refused_before_it_is_memory(compression:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert (refusal, f"at most {UNPACKED_BYTES_MAX} bytes" in text) == (Refusal.INVALID_RECORD, True)
+    assert (refusal, f"at most {UNPACKED_BYTES_MAX} bytes" in text) == (BatchErrorCode.INVALID_RECORD, True)
     assert peak < UNPACKED_BYTES_MAX + 3 * len(bomb) + (1 << 18)
 
 
@@ -324,8 +324,8 @@ def test_blocks_of_snappy_that_lie_about_their_size_are_refused() -> None:
     assert read(batch_around(xerial, attributes=SNAPPY)) == [Record(b"k", b"v")]
     for lie in (len(block) + 1, 0, -1, 1 << 30):
         lying = xerial[:16] + struct.pack(">i", lie) + xerial[20:]
-        assert refusal_of(batch_around(lying, attributes=SNAPPY))[0] is Refusal.INVALID_RECORD
-    assert refusal_of(batch_around(xerial[:18], attributes=SNAPPY))[0] is Refusal.INVALID_RECORD
+        assert refusal_of(batch_around(lying, attributes=SNAPPY))[0] is BatchErrorCode.INVALID_RECORD
+    assert refusal_of(batch_around(xerial[:18], attributes=SNAPPY))[0] is BatchErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("find", [records.find_one_by_one, together])

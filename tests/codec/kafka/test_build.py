@@ -1,4 +1,4 @@
-"""Columns that become record batches are read by Kafka's clients as they were."""
+"""Kafka clients read record batches built from columns without a change of the records."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""What librdkafka sends is let in and read. Its own mock broker, inside of the client, keeps the bytes for us."""
+"""Batches of librdkafka are accepted and readable. Its own mock broker, inside of the client, stores the bytes."""
 
 import socket
 import struct
@@ -26,14 +26,14 @@ SENT = [
 
 
 def sent_by_librdkafka(compression: str, *, idempotent: bool) -> bytes:
-    """The batches of ``SENT``, one behind the other; the first record may be one of its own."""
+    """Return the batches of ``SENT``, contiguous; the first record may be in one of its own."""
     producer = Producer(
         {
             "bootstrap.servers": "mock",
             "test.mock.num.brokers": 1,
             "compression.codec": compression,
             "enable.idempotence": idempotent,
-            "linger.ms": 5_000,  # until all are there and it is flushed
+            "linger.ms": 5_000,  # until all are queued and flushed
             "log_level": 0,
         }
     )
@@ -58,7 +58,7 @@ def sent_by_librdkafka(compression: str, *, idempotent: bool) -> bytes:
 
 
 def fetch(connection: socket.socket, offset: int) -> bytes:
-    """What is kept from an offset on: one batch, and librdkafka may have sent the first record in one of its own."""
+    """Return the rest of the batches from an offset on: librdkafka may have sent the first record in one of its own."""
     request = FetchRequest_v4(-1, 1_000, 1, 1 << 24, 0, [("t", [(0, offset, 1 << 24)])])
     message = RequestHeader_v1(request).encode() + request.encode()
     connection.sendall(struct.pack(">i", len(message)) + message)

@@ -1,4 +1,4 @@
-"""LZ4 frames that are let in: those that Java's client can read, and no others."""
+"""Validation of LZ4 frames: those that Java's client can read are accepted, no others."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.codec.kafka.batch import BatchRefused, Refusal, check_batch
+from seaweedmq.codec.kafka.batch import BatchErrorCode, InvalidBatch, check_batch
 from seaweedmq.codec.kafka.columns import columns_of
 from seaweedmq.codec.kafka.lz4_frame import check_frame
 from tests.support.kafka_batches import LZ4, Record, batch_around, batch_of, lz4_frame
@@ -56,9 +56,9 @@ def bad_frames() -> Iterator[tuple[str, bytes, str]]:
 def test_what_javas_client_cannot_read_is_rejected(frame: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         check_frame(memoryview(frame))
-    with pytest.raises(BatchRefused, match="lz4 that every client can read") as rejected:
+    with pytest.raises(InvalidBatch, match="lz4 that every client can read") as rejected:
         check_batch(batch_around(frame, 2, attributes=LZ4))
-    assert rejected.value.refusal is Refusal.INVALID_RECORD
+    assert rejected.value.refusal is BatchErrorCode.INVALID_RECORD
 
 
 def test_what_was_stored_before_is_still_read() -> None:

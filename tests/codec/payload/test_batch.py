@@ -1,4 +1,4 @@
-"""Payloads: what comes back, and what is turned away at the door and why."""
+"""Payloads: round trips, and the reasons for which invalid ones are rejected."""
 
 import io
 import struct
@@ -36,7 +36,7 @@ from tests.codec.samples import (
 
 
 def knock(data: bytes, topic_schema: pa.Schema | None = None) -> None:
-    """What a broker does with a client's bytes before it trusts them."""
+    """Check and decode a client's bytes as a broker does before it trusts them."""
     for frame in split_frames(data):
         validate_payload(frame.header, frame.payload, topic_schema)
 
@@ -44,7 +44,7 @@ def knock(data: bytes, topic_schema: pa.Schema | None = None) -> None:
 def refused(data: bytes, says: str, topic_schema: pa.Schema | None = None) -> None:
     with pytest.raises(InvalidArgument, match=says) as caught:
         knock(data, topic_schema)
-    assert str(caught.value).startswith("frame"), "the message says what it is about"
+    assert str(caught.value).startswith("frame"), "the message names its subject"
     assert "\n" not in str(caught.value)
 
 
@@ -186,8 +186,8 @@ def test_a_stored_frame_that_is_not_what_it_says_is_corrupt():
         ({"timestamp_min": 2**62, "timestamp_max": 2**62}, "between the years 1 and 9999"),
         ({"timestamp_min": -(2**62)}, "between the years 1 and 9999"),
         ({"slot_min": 60_001}, r"slots \[60001, 60000\]: the lowest comes first"),
-        ({"flags": 8}, "flags 0x0008 are not known"),
-        ({"flags": 0x200}, "flags 0x0200 are not known"),
+        ({"flags": 8}, "flags 0x0008 are unknown"),
+        ({"flags": 0x200}, "flags 0x0200 are unknown"),
         ({"flags": TYPED}, "the topic is plain"),
         ({"flags": FLAG_KEY}, "has 1 nodes and 3 buffers where the topic's columns make 2 and 6"),
         ({"histogram": (1, *[0] * 15)}, "histogram counts 1 of 3 records"),
@@ -371,7 +371,7 @@ def nullable(schema: pa.Schema) -> pa.Schema:
 
 
 def nullable_everywhere(kind: pa.DataType) -> pa.DataType:
-    """The same type to a liar, who keeps no promise about nulls."""
+    """Declare the same type to a misbehaving client, which ignores nullability."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(kind.field(i).name, kind.field(i).type) for i in range(kind.num_fields)])
     if pa.types.is_map(kind):
@@ -382,7 +382,7 @@ def nullable_everywhere(kind: pa.DataType) -> pa.DataType:
 
 
 def stream_messages(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions | None = None) -> list[bytes]:
-    """The IPC messages of a stream of one batch: the schema, dictionaries if any, the batch."""
+    """Return the IPC messages of a stream of one batch: the schema, dictionaries if any, the batch."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)

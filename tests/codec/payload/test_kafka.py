@@ -9,7 +9,7 @@ from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.kafka.batch import check_batch, frame_of_batch, with_append_time
-from seaweedmq.codec.kafka.refusals import BatchRefused
+from seaweedmq.codec.kafka.batch_errors import InvalidBatch
 from seaweedmq.codec.payload import optional
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, clip_frame, decode_frame, full_batch, validate_payload
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
@@ -118,7 +118,7 @@ def test_a_payload_is_a_batch_and_nothing_else() -> None:
             validate_payload(header, memoryview(payload), None)
     damaged = bytearray(whole)
     damaged[70] ^= 1
-    with pytest.raises(BatchRefused, match="CRC"):
+    with pytest.raises(InvalidBatch, match="CRC"):
         validate_payload(frame.header, memoryview(damaged), None)
 
 
@@ -128,7 +128,7 @@ def test_a_payload_that_can_not_be_read_is_damage() -> None:
         decode_frame(
             frame._replace(payload=memoryview(bytes(frame.payload[:61]) + bytes(len(frame.payload) - 61))), None
         )
-    with pytest.raises(Corrupt, match="0 bytes are no record batch"):
+    with pytest.raises(Corrupt, match="0 bytes are not a record batch"):
         decode_frame(frame._replace(payload=memoryview(b"")), None)
     empty = bytes(frame.payload[:57]) + bytes(len(frame.payload) - 57)
     with pytest.raises(Corrupt, match="0 records do not fit"):
@@ -151,7 +151,7 @@ def test_without_the_libraries_the_extra_is_named(monkeypatch: pytest.MonkeyPatc
 
 
 def test_nobody_else_pays_for_them() -> None:
-    """Brokers and clients that never meet such a frame import nothing of it; and to read one needs no Kafka client."""
+    """Brokers and clients without such frames import nothing of it; and reading one needs no Kafka client."""
     asked = "aiokafka", "cramjam", "google_crc32c", "kafka"
     frame = bytes(frame_at(40, ZSTD).header_bytes) + bytes(frame_at(40, ZSTD).payload)
     code = (

@@ -1,4 +1,4 @@
-"""What always holds of the balancer, whatever the traffic: checked on a model of a cluster."""
+"""Properties of the balancer under any traffic, checked on a model of a cluster."""
 
 import random
 from collections import Counter
@@ -25,7 +25,7 @@ SETTINGS = BalancerSettings(
 )
 MB = 1e6
 FEW = settings(max_examples=10, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-"""For whole histories: shrinking one would take minutes."""
+"""Settings for whole histories: shrinking one would take minutes."""
 MANY = settings(max_examples=100, deadline=None)
 EVEN = even_profile()
 
@@ -106,7 +106,7 @@ def test_a_skewed_topic_is_balanced_by_few_splits() -> None:
     splits = [a for a in world.settle() if isinstance(a, Split)]
     loads = [rate for m, rate in zip(world.segments.values(), world.rates(), strict=True) if m.segment.topic == name]
     assert len(splits) <= 2 * 1_000 / 64
-    assert sorted(loads)[-2] <= 2 * 64 * MB, "but for the hottest key no segment is over twice the target"
+    assert sorted(loads)[-2] <= 2 * 64 * MB, "except for the hottest key no segment exceeds twice the target"
 
 
 # --- always -----------------------------------------------------------------------------------------------------------
@@ -151,8 +151,9 @@ def test_it_converges_and_is_silent_on_steady_load(world: World) -> None:
 
 @settings(FEW, derandomize=True)
 @given(world=worlds())
+@pytest.mark.deep
 def test_it_never_flaps_on_noise(world: World) -> None:
-    """A load that lies at a threshold may be pushed over it by noise; what was done then is never undone."""
+    """Noise may push a load at a threshold over it; the balancer never undoes the resulting action."""
     world.settle()
     segments = len(world.segments)
     split: set[tuple[TopicName, KeyRange]] = set()
@@ -210,7 +211,7 @@ def test_load_ends_within_a_fifth_of_the_mean(
 
 
 def _crowd(brokers: int, seed: int, replicas: int = 1) -> World:
-    """Balanced already: segments of many sizes."""
+    """A balanced cluster: segments of many sizes."""
     world = World(SETTINGS, brokers)
     rng = random.Random(seed)
     for number in range(brokers * 3):

@@ -1,4 +1,4 @@
-"""What the balancer decides, told case by case: one rule a test."""
+"""Decisions of the balancer, one rule per test."""
 
 from collections import Counter
 from dataclasses import replace
@@ -33,7 +33,7 @@ MB = 1e6
 
 
 def world_of(brokers: int, *topics: tuple[int, float], replicas: int = 1, scaling: Scaling = Scaling.AUTO) -> World:
-    """Topics ``t/0``, ``t/1`` ... of so many even segments and MB/s in all, old enough for everything."""
+    """Topics ``t/0``, ``t/1`` ... with so many even segments and MB/s in total, old enough for every action."""
     world = World(SETTINGS, brokers)
     for number, (segments, rate_mb) in enumerate(topics):
         traffic = Traffic(rate_mb * MB, EVEN)
@@ -90,7 +90,7 @@ def test_over_the_target_and_far_over_the_fair_share_is_split() -> None:
     [action] = world_of(4, (1, 70)).decide()
     assert isinstance(action, Split)
     assert "1.1 times its target of 64 MB/s and 4.0 times what an average broker carries" in action.reason
-    assert world_of(1, (1, 70)).decide() == [], "with one broker there is nobody to share with"
+    assert world_of(1, (1, 70)).decide() == [], "with one broker a split would not help"
 
 
 def test_a_young_segment_is_not_split() -> None:
@@ -163,7 +163,7 @@ def test_a_hot_key_is_narrowed_down_and_then_held(slot: int) -> None:
     [held] = world.decide()
     assert isinstance(held, Hold)
     assert (held.topic, held.segment) == (name, hot.id)
-    assert "times its target of 64 MB/s: it is one hot key, which can not be split" in held.reason
+    assert "times its target of 64 MB/s: it is one hot key, which cannot be split" in held.reason
 
 
 # --- moves for balance ------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_a_new_broker_gets_its_share() -> None:
     done = world.settle()
     assert all(isinstance(a, Move) and a.replicas == ("b-new",) for a in done)
     assert world.imbalance() <= 1.2
-    assert "b-new 0.00 times: segment" in done[0].reason
+    assert "b-new 0.00 times: move segment" in done[0].reason
 
 
 def test_roles_are_swapped_when_that_is_all_it_takes() -> None:
@@ -199,7 +199,7 @@ def test_a_broker_with_one_large_segment_keeps_it() -> None:
     world.add_topic("t/0", Traffic(100 * MB, profile_of({7: 1.0})), scaling=Scaling.FIXED)
     world.age(120)
     world.measure(120)
-    assert world.decide() == [], "it would only be somebody else's problem"
+    assert world.decide() == [], "another broker would then be overloaded"
 
 
 # --- brokers that come and go -----------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def test_nothing_is_evened_out_beside_repairs() -> None:
     world = world_of(3, (60, 600), scaling=Scaling.FIXED)
     world.add_broker("b-new")
     world.lose_broker("b-002")
-    assert world.decide() == [], "what lost its broker is repaired first"
+    assert world.decide() == [], "segments that lost their broker are repaired first"
     assert len(world.repair()) == 20
     assert all(isinstance(a, Move) for a in world.settle())
     assert world.imbalance() <= 1.2

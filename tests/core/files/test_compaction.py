@@ -1,4 +1,4 @@
-"""Which tables are merged: few, large ones in the end, in order of offsets, and nothing again and again."""
+"""Selection of tables to merge: few large ones in the end, in order of offsets, and no table again and again."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from seaweedmq.core.files.compaction import (
     AUTO_TABLES_MAX,
     AUTO_TABLES_MIN,
-    Merge,
+    TableMerge,
     containing,
-    doubled,
     due_merge,
     merges,
+    superseded,
 )
 from seaweedmq.model.files import FileKind, SegmentFile
 from tests.support.segments import NAME
@@ -36,16 +36,16 @@ def table(base: int, end: int, size_bytes: int = 10) -> SegmentFile:
 
 
 def row(*sizes: int, base: int = 0) -> list[SegmentFile]:
-    """Tables of ten records each that follow one another."""
+    """Adjacent tables of ten records each."""
     return [table(base + 10 * n, base + 10 * n + 10, size) for n, size in enumerate(sizes)]
 
 
-def story(found: list[Merge]) -> list[tuple[int, int]]:
+def story(found: list[TableMerge]) -> list[tuple[int, int]]:
     return [(merge.base_offset, merge.end_offset) for merge in found]
 
 
-def merged(tables: list[SegmentFile], merge: Merge) -> list[SegmentFile]:
-    """The tables after it."""
+def merged(tables: list[SegmentFile], merge: TableMerge) -> list[SegmentFile]:
+    """Return the tables after the merge."""
     new = table(merge.base_offset, merge.end_offset, merge.size_bytes)
     return sorted([*(t for t in tables if t not in merge.tables), new], key=lambda t: t.base_offset)
 
@@ -82,7 +82,7 @@ def test_kinds_of_columns_stay_apart_and_what_can_not_be_read_is_left() -> None:
 
 def test_what_another_table_has_is_no_part_of_a_merge_and_is_known_by_it() -> None:
     tables = [*row(10, 10, 10, 10), table(0, 20, 20)]
-    assert [t.path for t in doubled(tables)] == ["0-10", "10-20"]
+    assert [t.path for t in superseded(tables)] == ["0-10", "10-20"]
     assert containing(tables[0], tables) == tables[4]
     assert containing(tables[2], tables) is None
     assert story(merges(tables, 100)) == [(0, 40)]

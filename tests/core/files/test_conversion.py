@@ -1,4 +1,4 @@
-"""When logs become tables: at once while there is time, else as late as is allowed."""
+"""Timing of conversions of logs to tables: at once while idle, else as late as allowed."""
 
 from dataclasses import replace
 

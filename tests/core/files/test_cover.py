@@ -1,4 +1,4 @@
-"""Which files to read: every offset once, a log while it is there."""
+"""Selection of files to read: every offset once, from a log while it exists."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +41,7 @@ def story(files: list[SegmentFile], start: int, end: int) -> list[str]:
 
 
 def tried(files: list[SegmentFile], position: int) -> list[str]:
-    """In this order, if none of them holds it."""
+    """Return the given order if no file holds the offset."""
     passed: list[str] = []
     while (found := file_at(files, position, passed)) is not None:
         passed.append(found.path)

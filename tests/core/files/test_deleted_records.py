@@ -1,4 +1,4 @@
-"""A table of which a part is deleted is rewritten, and no mistake of timing loses or doubles a living record."""
+"""Rewriting of tables with deleted records: no mistake of timing loses or doubles a living record."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seaweedmq.core.files.compaction import Merge, doubled, has_log_below, is_better, merges, partly_deleted
-from seaweedmq.core.files.cover import refuse_overlap, uncovered
+from seaweedmq.core.files.compaction import TableMerge, has_log_below, is_better, merges, partly_deleted, superseded
+from seaweedmq.core.files.cover import check_no_overlap, uncovered
 from seaweedmq.core.files.holes import removed_by
 from seaweedmq.core.files.retention import Listed, RetentionPolicy, expired_files
 from seaweedmq.errors import Unavailable
@@ -48,11 +48,11 @@ def test_a_log_below_the_low_watermark_is_known() -> None:
 
 def test_the_original_is_replaced_by_the_younger_table_only_below_the_low_watermark() -> None:
     original, rewritten = table(0, 20), replace(table(10, 20), modified_us=US_PER_S)
-    assert doubled([original, rewritten], 10) == [original]
-    assert doubled([original, rewritten], 15) == [original]
-    assert doubled([original, rewritten], 9) == []
-    assert doubled([original, rewritten]) == [], "a broker that knows no low watermark deletes neither"
-    assert doubled([original, table(10, 20)], 10) == [table(10, 20)], "left by a merge"
+    assert superseded([original, rewritten], 10) == [original]
+    assert superseded([original, rewritten], 15) == [original]
+    assert superseded([original, rewritten], 9) == []
+    assert superseded([original, rewritten]) == [], "a broker without a low watermark deletes neither"
+    assert superseded([original, table(10, 20)], 10) == [table(10, 20)], "left by a merge"
 
 
 def test_retention_deletes_the_original_and_records_what_was_deleted() -> None:
@@ -63,22 +63,22 @@ def test_retention_deletes_the_original_and_records_what_was_deleted() -> None:
 
 
 class Storage:
-    """Tables of one segment, changed by processes that are killed, or stand still, between any two steps."""
+    """Tables of one segment, changed by processes that are killed, or paused, between any two steps."""
 
     def __init__(self, tables: Sequence[SegmentFile]) -> None:
         self.tables = {t.path: t for t in tables}
         self.low = 0
         self.names = set(self.tables)
-        """Every name there was. No table gets the name of one that was deleted."""
+        """Every name so far. No table gets the name of a deleted one."""
 
     def listed(self) -> list[SegmentFile]:
         return list(self.tables.values())
 
-    def put(self, merge: Merge) -> Iterator[None]:
-        """Publish a merge or rewrite, and take the names of its tables away one by one."""
+    def put(self, merge: TableMerge) -> Iterator[None]:
+        """Publish a merge or rewrite, and remove the names of its tables one by one."""
         new = replace(table(merge.base_offset, merge.end_offset, merge.size_bytes), modified_us=merge.modified_us)
         try:
-            refuse_overlap(self.listed(), merge.base_offset, merge.end_offset, merge.tables)
+            check_no_overlap(self.listed(), merge.base_offset, merge.end_offset, merge.tables)
         except Unavailable:
             return
         if new.path in self.names:
@@ -120,7 +120,7 @@ def test_every_living_record_is_in_one_table_wherever_processes_are_killed_or_st
             case "merge":
                 running += [storage.put(merge) for merge in merges(storage.listed(), data.draw(st.integers(20, 200)))]
             case "sweep":
-                running.append(storage.delete(doubled(storage.listed(), data.draw(st.sampled_from(known)))))
+                running.append(storage.delete(superseded(storage.listed(), data.draw(st.sampled_from(known)))))
             case "step" if running:
                 next(data.draw(st.sampled_from(running)), None)
             case "kill" if running:
@@ -130,8 +130,8 @@ def test_every_living_record_is_in_one_table_wherever_processes_are_killed_or_st
         run(steps)
         storage.check()
     for _ in range(3):
-        run(storage.delete(doubled(storage.listed(), storage.low)))
-        storage.names.clear()  # their other names are swept
+        run(storage.delete(superseded(storage.listed(), storage.low)))
+        storage.names.clear()  # their retained links are swept
         rewrite = partly_deleted(storage.listed(), storage.low)
         run(storage.put(rewrite)) if rewrite else None
         storage.check()
@@ -150,7 +150,7 @@ TABLES = st.builds(
 
 @given(tables=st.lists(TABLES, max_size=8, unique_by=lambda t: t.path), low=st.integers(0, 11))
 def test_a_table_goes_only_because_of_a_better_one_that_stays(tables: list[SegmentFile], low: int) -> None:
-    gone = doubled(tables, low)
+    gone = superseded(tables, low)
     staying = [t for t in tables if t not in gone]
     for file in gone:
         end = file.end_offset or 0

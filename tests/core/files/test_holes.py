@@ -50,7 +50,7 @@ def test_a_removal_reaches_as_far_as_the_tables_that_go() -> None:
 
 def test_records_that_another_table_holds_are_not_removed() -> None:
     assert removed_by([table(0, 10), table(0, 20)], [table(0, 10)]) == {}
-    assert removed_by([table(0, 10), table(5, 10)], [table(0, 10)]) == {0: 5}, "one rewritten at a low watermark stays"
+    assert removed_by([table(0, 10), table(5, 10)], [table(0, 10)]) == {0: 5}, "one rewritten at a watermark stays"
 
 
 def test_a_log_file_goes_after_its_tables_were_made_and_removes_nothing() -> None:
@@ -83,7 +83,7 @@ def test_an_open_segment_without_files_needs_all() -> None:
 
 
 LAYOUTS = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 12), st.integers(0, 500)), min_size=1, max_size=8)
-"""Tables of a segment: records, records that it shares with the one before it, date in microseconds."""
+"""Tables of a segment: records, records shared with the one before it, date in microseconds."""
 
 
 @given(layout=LAYOUTS, low=st.integers(0, 120), now_us=st.integers(100, 900), bytes_max=st.none() | st.integers(1, 150))
@@ -91,7 +91,7 @@ LAYOUTS = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 12), st.integers
 def test_what_retention_removed_is_explained_and_what_it_left_is_needed(
     layout: list[tuple[int, int, int]], low: int, now_us: int, bytes_max: int | None
 ) -> None:
-    """Also after retention is switched off, by what it recorded, and although tables overlap."""
+    """Explanations hold after retention is switched off, by its records, and although tables overlap."""
     files: list[SegmentFile] = []
     end = 0
     for records, shared, modified_us in layout:
@@ -105,6 +105,6 @@ def test_what_retention_removed_is_explained_and_what_it_left_is_needed(
         recorded = max(recorded, removed_by(files, expired).get(0, 0))
         files = [f for f in files if f not in expired]
     needed = first_needed(topic, partition(end), files, recorded)
-    assert not list(uncovered(files, needed, end)), "removed records are reported as lost"
+    assert not list(uncovered(files, needed, end)), "no removed record is reported as lost"
     readable = {o for f in files for o in range(max(low, f.base_offset), f.end_offset or 0)}
-    assert min(readable, default=end) >= needed, "records that are left are taken for removed"
+    assert min(readable, default=end) >= needed, "no remaining record is considered removed"

@@ -1,4 +1,4 @@
-"""Which files may go: told as small histories. Times in microseconds, the grace period is 100."""
+"""Files that retention may remove, as small histories. Times are in microseconds, the grace period is 100."""
 
 import math
 from dataclasses import replace
@@ -57,7 +57,7 @@ def expired(
     low: int = 0,
 ) -> list[str]:
     policy = RetentionPolicy(
-        log_grace_us=100, log_kept_us=kept_us, retention_us=retention_us, retention_bytes=retention_bytes
+        log_grace_us=100, log_retention_us=kept_us, retention_us=retention_us, retention_bytes=retention_bytes
     )
     return [f.path for f in expired_files([Listed(end, files, low)], policy, now_us)]
 
@@ -129,7 +129,7 @@ def test_a_table_outlives_its_log_or_it_would_be_made_again() -> None:
 
 
 def test_a_table_waits_for_those_before_it() -> None:
-    """Three machines made them, whose clocks differ."""
+    """Three machines with different clocks made them."""
     files = [table(0, 10, modified_us=500), table(10, 20, modified_us=0), table(20, 30, modified_us=900)]
     assert expired(files, 1_599, retention_us=1_000, end=30) == []
     assert expired(files, 1_600, retention_us=1_000, end=30) == ["table 0-10", "table 10-20"]
@@ -163,7 +163,7 @@ def test_the_last_log_that_is_sound_stays_while_the_next_may_be_a_torso() -> Non
 
 
 def test_a_log_of_a_sealed_segment_stays_until_tables_hold_all_that_it_may_hold() -> None:
-    """An fsync of log 10 failed; log 15 was to repeat what that was for, and did not get as far."""
+    """An fsync of log 10 failed; log 15 began to repeat its records, and was not finished."""
     files = [log(0), log(10), log(15), table(0, 15)]
     assert expired(files, 10_000, end=20) == []
     assert expired([*files, table(15, 20)], 10_000, end=20) == ["log 0-b-1", "log 10-b-1", "log 15-b-1"]
@@ -178,7 +178,7 @@ def test_a_log_stays_for_as_long_as_its_topic_wants_but_not_without_its_tables()
     files = [log(0), table(0, 10, modified_us=50)]
     assert expired(files, 1_049, end=10, kept_us=1_000) == []
     assert expired(files, 1_050, end=10, kept_us=1_000) == ["log 0-b-1"]
-    assert expired(files, 149, end=10, kept_us=7) == []  # those who have it open finish
+    assert expired(files, 149, end=10, kept_us=7) == []  # readers that have it open finish
     assert expired(files, 649, end=10, kept_us=math.inf, retention_us=500) == []
     assert expired(files, 650, end=10, kept_us=math.inf, retention_us=500) == ["log 0-b-1", "table 0-10"]
     assert expired(files, 10**9, end=10, kept_us=math.inf) == []
@@ -207,7 +207,7 @@ def test_what_lies_below_the_low_watermark_goes_and_nothing_above() -> None:
 def test_what_was_deleted_and_is_no_table_yet_stays_until_it_is_one() -> None:
     files = [log(0), log(10), table(0, 5)]
     assert expired(files, 10**9, low=20) == []
-    # The newest log of an open segment tells recovery where it ends, and so the table that holds some of it stays.
+    # Recovery finds the end of an open segment in its newest log, so the table that holds a part of it stays.
     assert expired([*files, table(5, 12)], 10**9, low=20) == ["log 0-b-1", "table 0-5"]
     assert expired([*files, table(5, 12)], 10**9, low=20, end=12) == [
         "log 0-b-1",
@@ -233,7 +233,7 @@ def test_neither_age_nor_size_removes_what_is_only_compacted() -> None:
 def test_how_long_logs_stay_is_set_in_milliseconds() -> None:
     for text, kept_us in (("-2", 0), ("-1", math.inf), ("3600000", 3.6e9), ("0", 0)):
         chosen = replace(TOPIC, configs=(("local.retention.ms", text),))
-        assert retention_policy(chosen, BrokerConfig()).log_kept_us == kept_us
+        assert retention_policy(chosen, BrokerConfig()).log_retention_us == kept_us
 
 
 def test_no_limit_keeps_tables_for_ever() -> None:
@@ -263,7 +263,7 @@ TIMES = st.integers(0, 10_000)
 def test_whatever_the_clocks_say_retention_leaves_no_hole(
     skewed: list[list[tuple[int, int]]], retention_us: int | None, retention_bytes: int | None, now_us: int
 ) -> None:
-    """Tables of some segments, each with what the clock said and how far ahead it was."""
+    """Tables of some segments, each with the clock's time and the clock's error."""
     segments = [
         Listed(
             None,

@@ -1,4 +1,4 @@
-"""When a log file is sealed: the topic's own word, else the broker's."""
+"""Limits at which a log file is sealed: the topic's own, else the broker's."""
 
 from dataclasses import replace
 

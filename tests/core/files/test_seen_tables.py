@@ -1,4 +1,4 @@
-"""Greatest possible age of tables, independent of the clock that dated them."""
+"""Maximum age of tables, independent of the clock that dated them."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,7 +46,7 @@ def test_tables_that_go_take_no_evidence_with_them() -> None:
 def test_no_table_goes_before_its_true_age_though_the_clock_that_dated_it_was_behind_or_ahead(
     made: list[tuple[int, int]],
 ) -> None:
-    """Tables come one after another, ``(seconds later, how far the clock was off)``; each interval has a listing."""
+    """Tables in sequence, ``(seconds later, clock error)``; each interval has a listing."""
     retention_s, now_s, seen, tables, born_s = 50, 10**7, SeenTables(), [], []
     policy = RetentionPolicy(log_grace_us=0, retention_us=retention_s * S)
     seen.note({0: 0}, float(now_s))
@@ -55,7 +55,7 @@ def test_no_table_goes_before_its_true_age_though_the_clock_that_dated_it_was_be
         now_s += later_s
         number = len(tables)
         tables.append(table(number * 10, number * 10 + 10, modified_us=(now_s + off_s) * S))
-        born_s.append(now_s - later_s)  # at the last listing without it, or a moment later
+        born_s.append(now_s - later_s)  # at the last listing without it, or just after
         absent = seen.absent(0, float(now_s))
         gone = expired_files([Listed(None, tables, absent=absent)], policy, now_s * S)
         assert is_thin or all(now_s - born_s[t.base_offset // 10] >= retention_s for t in gone)
@@ -67,7 +67,7 @@ def test_no_table_goes_before_its_true_age_though_the_clock_that_dated_it_was_be
 
 
 def test_each_period_is_over_by_the_time_that_is_confirmed_for_it() -> None:
-    """The last hour is confirmed for short periods alone: the clock has just stepped, or the broker has just begun."""
+    """The last hour is confirmed for short periods only: the clock has just stepped, or the broker has just started."""
     policy = RetentionPolicy(log_grace_us=10 * S, retention_us=100 * S, retention_bytes=50)
     first, second = table(0, 10, modified_us=0, size_bytes=30), table(10, 20, modified_us=500 * S, size_bytes=30)
     third = table(20, 30, modified_us=900 * S, size_bytes=30)

@@ -1,4 +1,4 @@
-"""Who should own what: balanced, then as few moves as that allows, then always the same."""
+"""Target assignments: balanced, then with the fewest moves, then deterministic."""
 
 from collections import Counter
 from itertools import product
@@ -13,12 +13,12 @@ MEMBERS = [f"m-{number:02d}" for number in range(50)]
 
 
 def moved(before: dict[int, str], after: dict[int, str], members: list[str]) -> int:
-    """Segments taken from an owner that stays."""
+    """Number of segments taken from an owner that stays."""
     return sum(owner in members and after[segment] != owner for segment, owner in before.items() if segment in after)
 
 
 def moves_least(segments: int, members: list[str], before: dict[int, str]) -> int:
-    """The exact bound: everybody may keep the smaller quota, and as many as there are larger ones one more."""
+    """The exact bound: every member keeps the smaller quota, and as many as there are larger quotas keep one more."""
     share, larger = divmod(segments, len(members))
     counts = Counter(owner for segment, owner in before.items() if owner in members and segment < segments)
     kept = sum(min(count, share) for count in counts.values())
@@ -85,7 +85,7 @@ def test_joins_and_leaves_move_no_more_than_they_must(
         assert moved(owners, target, members) == moves_least(segments, members, owners)
         shuffled = rng.sample(members, len(members))
         assert assign(rng.sample(range(segments), segments), shuffled, dict(reversed(owners.items()))) == target
-        assert assign(range(segments), members, target) == target, "it is silent once it is done"
+        assert assign(range(segments), members, target) == target, "a second run changes nothing"
         owners = target
 
 

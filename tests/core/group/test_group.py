@@ -1,301 +1,301 @@
-"""The coordinator of a group, told as transcripts: what somebody does, and who is told what."""
+"""The coordinator of a group, as transcripts: each action and the messages that follow."""
 
 from dataclasses import replace
 
 import pytest
 
 from seaweedmq.core.group.description import describe
-from seaweedmq.core.group.events import Deleted, Outcome, TimePassed
+from seaweedmq.core.group.events import Deleted, Outcome, Tick
 from seaweedmq.errors import NotFound
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
-from tests.core.group.group_tale import LIMITS, TOPIC, Tale, segment
+from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind
+from tests.core.group.group_transcript import LIMITS, TOPIC, Transcript, segment
 
 # --- members come and go
 
 
 def test_a_first_member_gets_everything_after_a_moment() -> None:
-    tale = Tale(2)
-    assert tale.opens("a") == ["a/1: owns nothing"]
-    assert tale.waits(1) == ["a/1: owns 0@1 from earliest, 1@1 from earliest"]
+    transcript = Transcript(2)
+    assert transcript.opens("a") == ["a/1: owns nothing"]
+    assert transcript.waits(1) == ["a/1: owns 0@1 from earliest, 1@1 from earliest"]
 
 
 def test_members_that_come_together_are_shared_out_to_once() -> None:
-    tale = Tale(4)
+    transcript = Transcript(4)
     for member in "abcd":
-        assert tale.opens(member) == [f"{member}/1: owns nothing"]
-    assert tale.waits(1) == [f"{m}/1: owns {n}@1 from earliest" for n, m in enumerate("abcd")]
+        assert transcript.opens(member) == [f"{member}/1: owns nothing"]
+    assert transcript.waits(1) == [f"{m}/1: owns {n}@1 from earliest" for n, m in enumerate("abcd")]
 
 
 def test_a_second_member_gets_its_half_once_the_first_has_let_go() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.waits(1)
-    assert tale.opens("b") == ["b/1: owns nothing"]
-    assert tale.waits(1) == ["a/1: owns 0@1 from earliest"]
-    assert tale.commits("a", 1, 0, 1) == ["a/1: #1 kept"], "it may finish what it has begun"
-    assert tale.releases("a", _1=1) == ["b/1: owns 1@3 from offset"]
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.waits(1)
+    assert transcript.opens("b") == ["b/1: owns nothing"]
+    assert transcript.waits(1) == ["a/1: owns 0@1 from earliest"]
+    assert transcript.commits("a", 1, 0, 1) == ["a/1: #1 kept"], "it may finish what it has begun"
+    assert transcript.releases("a", _1=1) == ["b/1: owns 1@3 from offset"]
 
 
 def test_who_leaves_frees_its_segments() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.opens("b")
-    tale.waits(1)
-    assert tale.leaves("b") == ["b/1: bye"]
-    assert tale.waits(1) == ["a/1: owns 0@1 from earliest, 1@2 from earliest"]
-    assert tale.leaves("a") == ["a/1: bye"]
-    assert tale.waits(1) == []
-    assert (tale.record.members, tale.record.owners) == ({}, {})
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.opens("b")
+    transcript.waits(1)
+    assert transcript.leaves("b") == ["b/1: bye"]
+    assert transcript.waits(1) == ["a/1: owns 0@1 from earliest, 1@2 from earliest"]
+    assert transcript.leaves("a") == ["a/1: bye"]
+    assert transcript.waits(1) == []
+    assert (transcript.record.members, transcript.record.owners) == ({}, {})
 
 
 def test_who_comes_back_in_time_keeps_its_segments() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.waits(1)
-    assert tale.breaks("a") == []
-    assert tale.waits(5) == []
-    assert tale.opens("a", held={0: 1, 1: 1}) == ["a/1: owns 0@1 from earliest, 1@1 from earliest"]
-    assert tale.waits(100) == []
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.waits(1)
+    assert transcript.breaks("a") == []
+    assert transcript.waits(5) == []
+    assert transcript.opens("a", held={0: 1, 1: 1}) == ["a/1: owns 0@1 from earliest, 1@1 from earliest"]
+    assert transcript.waits(100) == []
 
 
 def test_who_does_not_come_back_loses_them() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.opens("b")
-    tale.waits(1)
-    tale.breaks("a")
-    assert tale.waits(7) == ["b/1: owns 0@2 from earliest, 1@1 from earliest"]
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.opens("b")
+    transcript.waits(1)
+    transcript.breaks("a")
+    assert transcript.waits(7) == ["b/1: owns 0@2 from earliest, 1@1 from earliest"]
 
 
 def test_a_zombie_comes_back_to_nothing_and_its_commits_are_refused() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.opens("b")
-    tale.waits(1)
-    tale.publishes(_0=10)
-    tale.breaks("a")
-    tale.waits(7)
-    assert tale.opens("a", held={0: 1}) == ["a/1: owns nothing"]
-    assert tale.commits("a", 0, 5, 1) == [
-        "a/1: #1 kept; 0 refused: segment 0 does not belong to a any more: stop reading it"
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.opens("b")
+    transcript.waits(1)
+    transcript.publishes(_0=10)
+    transcript.breaks("a")
+    transcript.waits(7)
+    assert transcript.opens("a", held={0: 1}) == ["a/1: owns nothing"]
+    assert transcript.commits("a", 0, 5, 1) == [
+        "a/1: #1 kept; 0 refused: segment 0 no longer belongs to a: stop reading it"
     ]
-    assert tale.committed == {}
+    assert transcript.committed == {}
 
 
 def test_a_later_incarnation_fences_the_earlier_and_takes_over_at_once() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.waits(1)
-    assert tale.opens("a", incarnation=2) == [
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.waits(1)
+    assert transcript.opens("a", incarnation=2) == [
         "a/1: bye, Fenced",
         "a/2: owns 0@2 from earliest, 1@2 from earliest",
     ]
-    assert tale.commits("a", 0, 0, 1) == [
+    assert transcript.commits("a", 0, 0, 1) == [
         "a/2: #1 kept; 0 refused: segment 0 was read in generation 1, which is over (now: 2): "
-        "stop reading it, and begin anew when it is assigned again"
+        "stop reading it, and begin again when it is reassigned"
     ]
 
 
 def test_a_fenced_incarnation_that_comes_back_does_not_fence_its_successor() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.breaks("a")
-    tale.opens("a", incarnation=2)
-    assert tale.opens("a", incarnation=1) == ["a/1: bye, Fenced"]
-    assert tale.waits(1) == ["a/2: owns 0@1 from earliest"]
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.breaks("a")
+    transcript.opens("a", incarnation=2)
+    assert transcript.opens("a", incarnation=1) == ["a/1: bye, Fenced"]
+    assert transcript.waits(1) == ["a/2: owns 0@1 from earliest"]
 
 
 def test_a_new_stream_of_a_member_ends_its_old_one() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    old = tale.streams["a"]
-    tale.waits(1)
-    assert tale.opens("a", held={0: 1}) == ["a/1: bye, StaleMetadata", "a/1: owns 0@1 from earliest"]
-    new, tale.streams["a"] = tale.streams["a"], old
-    assert tale.breaks("a") == tale.commits("a", 0, 0, 1) == tale.leaves("a") == []
-    assert tale.group.connected == {"a"}
-    tale.streams["a"] = new
-    assert tale.commits("a", 0, 0, 1) == ["a/1: #1 kept"]
+    transcript = Transcript(1)
+    transcript.opens("a")
+    old = transcript.streams["a"]
+    transcript.waits(1)
+    assert transcript.opens("a", held={0: 1}) == ["a/1: bye, StaleMetadata", "a/1: owns 0@1 from earliest"]
+    new, transcript.streams["a"] = transcript.streams["a"], old
+    assert transcript.breaks("a") == transcript.commits("a", 0, 0, 1) == transcript.leaves("a") == []
+    assert transcript.group.connected == {"a"}
+    transcript.streams["a"] = new
+    assert transcript.commits("a", 0, 0, 1) == ["a/1: #1 kept"]
 
 
 def test_a_group_has_room_for_so_many_members() -> None:
-    tale = Tale(1)
+    transcript = Transcript(1)
     for member in "abcde":
-        tale.opens(member)
-    assert tale.opens("f") == ["f/1: bye, ResourceExhausted"]
-    assert "f" not in tale.record.members
-    tale.leaves("a")
-    assert tale.opens("f") == ["f/1: owns nothing"]
+        transcript.opens(member)
+    assert transcript.opens("f") == ["f/1: bye, ResourceExhausted"]
+    assert "f" not in transcript.record.members
+    transcript.leaves("a")
+    assert transcript.opens("f") == ["f/1: owns nothing"]
 
 
 # --- letting go
 
 
 def test_who_hangs_with_one_segment_loses_that_one_in_the_end() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.waits(1)
-    tale.opens("b")
-    assert tale.waits(200) == ["a/1: owns 0@1 from earliest"]
-    assert tale.waits(200) == ["b/1: owns 1@3 from earliest"]
-    assert tale.commits("a", 1, 0, 1)[0].startswith("a/1: #1 kept; 1 refused")
-    assert tale.commits("a", 0, 0, 1) == ["a/1: #1 kept"]
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.opens("b")
+    assert transcript.waits(200) == ["a/1: owns 0@1 from earliest"]
+    assert transcript.waits(200) == ["b/1: owns 1@3 from earliest"]
+    assert transcript.commits("a", 1, 0, 1)[0].startswith("a/1: #1 kept; 1 refused")
+    assert transcript.commits("a", 0, 0, 1) == ["a/1: #1 kept"]
 
 
 def test_a_release_that_was_lost_with_its_stream_holds_nobody_up() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.waits(1)
-    tale.opens("b")
-    tale.waits(1)
-    tale.breaks("a")
-    assert tale.opens("a", held={0: 1}) == ["b/1: owns 1@3 from earliest", "a/1: owns 0@1 from earliest"]
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.opens("b")
+    transcript.waits(1)
+    transcript.breaks("a")
+    assert transcript.opens("a", held={0: 1}) == ["b/1: owns 1@3 from earliest", "a/1: owns 0@1 from earliest"]
 
 
 def test_who_comes_back_and_still_reads_is_waited_for() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.waits(1)
-    tale.opens("b")
-    tale.waits(1)
-    tale.breaks("a")
-    assert tale.opens("a", held={0: 1, 1: 1}) == ["a/1: owns 0@1 from earliest"]
-    assert tale.releases("a", _1=1) == ["b/1: owns 1@3 from earliest"]
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.opens("b")
+    transcript.waits(1)
+    transcript.breaks("a")
+    assert transcript.opens("a", held={0: 1, 1: 1}) == ["a/1: owns 0@1 from earliest"]
+    assert transcript.releases("a", _1=1) == ["b/1: owns 1@3 from earliest"]
 
 
 def test_a_segment_that_was_withdrawn_goes_back_only_in_another_generation() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.waits(1)
-    tale.opens("b")
-    tale.waits(1)
-    tale.leaves("b")
-    assert tale.waits(1) == []
-    assert tale.releases("a", _1=1) == ["a/1: owns 0@1 from earliest, 1@3 from earliest"]
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.opens("b")
+    transcript.waits(1)
+    transcript.leaves("b")
+    assert transcript.waits(1) == []
+    assert transcript.releases("a", _1=1) == ["a/1: owns 0@1 from earliest, 1@3 from earliest"]
 
 
 def test_nobody_releases_what_is_anothers_or_of_another_time() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.opens("b")
-    tale.waits(1)
-    assert tale.releases("a", _1=1) == []
-    assert tale.releases("a", _0=0) == []
-    assert {s: o.member for s, o in tale.record.owners.items()} == {0: "a", 1: "b"}
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.opens("b")
+    transcript.waits(1)
+    assert transcript.releases("a", _1=1) == []
+    assert transcript.releases("a", _0=0) == []
+    assert {s: o.member for s, o in transcript.record.owners.items()} == {0: "a", 1: "b"}
 
 
 # --- commits
 
 
 def test_a_successor_begins_once_all_its_predecessors_are_finished() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.waits(1)
-    assert tale.succeeds({0: 10, 1: 20}, 2) == []
-    assert tale.commits("a", 1, 20, 1) == ["a/1: #1 kept", "a/1: owns 0@1 from earliest"]
-    assert tale.commits("a", 0, 10, 1) == ["a/1: #1 kept", "a/1: owns 2@3 from earliest"]
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.waits(1)
+    assert transcript.succeeds({0: 10, 1: 20}, 2) == []
+    assert transcript.commits("a", 1, 20, 1) == ["a/1: #1 kept", "a/1: owns 0@1 from earliest"]
+    assert transcript.commits("a", 0, 10, 1) == ["a/1: #1 kept", "a/1: owns 2@3 from earliest"]
 
 
 def test_a_segment_sealed_where_the_group_is_already_is_finished() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.waits(1)
-    tale.publishes(_0=10)
-    tale.commits("a", 0, 10, 1)
-    assert tale.succeeds({0: 10}, 1, 2) == ["a/1: owns 1@2 from earliest, 2@2 from earliest"]
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.publishes(_0=10)
+    transcript.commits("a", 0, 10, 1)
+    assert transcript.succeeds({0: 10}, 1, 2) == ["a/1: owns 1@2 from earliest, 2@2 from earliest"]
 
 
 def test_an_empty_segment_does_not_hide_that_its_predecessor_is_not_finished() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.waits(1)
-    assert tale.succeeds({0: 10}, 1) == []
-    assert tale.succeeds({1: 10}, 2) == [], "1 has nothing to read, and 2 would overtake 0"
-    assert tale.commits("a", 0, 10, 1) == ["a/1: #1 kept", "a/1: owns 2@2 from earliest"]
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.waits(1)
+    assert transcript.succeeds({0: 10}, 1) == []
+    assert transcript.succeeds({1: 10}, 2) == [], "1 has nothing to read, and 2 would overtake 0"
+    assert transcript.commits("a", 0, 10, 1) == ["a/1: #1 kept", "a/1: owns 2@2 from earliest"]
 
 
 def test_an_empty_segment_needs_no_reader() -> None:
-    tale = Tale(0, segment(0, end=0), segment(1, 0))
-    tale.opens("a")
-    assert tale.waits(1) == ["a/1: owns 1@1 from earliest"]
+    transcript = Transcript(0, segment(0, end=0), segment(1, 0))
+    transcript.opens("a")
+    assert transcript.waits(1) == ["a/1: owns 1@1 from earliest"]
 
 
 def test_a_finished_segment_that_nobody_released_yet_holds_nobody_up() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.opens("b")
-    tale.waits(1)
-    tale.succeeds({0: 10}, 1)
-    assert tale.commits("a", 0, 10, 1) == ["a/1: #1 kept", "a/1: owns 1@2 from earliest"]
-    assert tale.record.owners[0].revoking
-    tale.releases("a", _0=1)
-    assert set(tale.record.owners) == {1}
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.opens("b")
+    transcript.waits(1)
+    transcript.succeeds({0: 10}, 1)
+    assert transcript.commits("a", 0, 10, 1) == ["a/1: #1 kept", "a/1: owns 1@2 from earliest"]
+    assert transcript.record.owners[0].revoking
+    transcript.releases("a", _0=1)
+    assert set(transcript.record.owners) == {1}
 
 
 def test_a_commit_beyond_the_end_is_refused_and_the_rest_is_kept() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.waits(1)
-    tale.publishes(_0=10)
-    assert tale.commits("a", 0, 11, 1) == [
-        "a/1: #1 kept; 0 refused: offset 11 lies beyond the end of segment 0, 10: commit what was read and no more"
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.publishes(_0=10)
+    assert transcript.commits("a", 0, 11, 1) == [
+        "a/1: #1 kept; 0 refused: offset 11 lies beyond the end of segment 0, 10: commit only records that were read"
     ]
-    assert tale.commits("a", 0, 10, 1) == ["a/1: #1 kept"]
-    tale.succeeds({0: 10}, 1)
-    assert tale.commits("a", 0, 12, 1)[0].startswith("a/1: #1 kept; 0 refused: offset 12 lies beyond")
+    assert transcript.commits("a", 0, 10, 1) == ["a/1: #1 kept"]
+    transcript.succeeds({0: 10}, 1)
+    assert transcript.commits("a", 0, 12, 1)[0].startswith("a/1: #1 kept; 0 refused: offset 12 lies beyond")
 
 
 def test_committed_offsets_do_not_go_back() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.waits(1)
-    tale.publishes(_0=10)
-    tale.commits("a", 0, 8, 1)
-    assert tale.commits("a", 0, 5, 1) == ["a/1: #1 kept"]
-    assert tale.committed[0].offset == 8
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.publishes(_0=10)
+    transcript.commits("a", 0, 8, 1)
+    assert transcript.commits("a", 0, 5, 1) == ["a/1: #1 kept"]
+    assert transcript.committed[0].offset == 8
 
 
 def test_the_next_owner_learns_what_was_delivered_before() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.waits(1)
-    tale.publishes(_0=10)
-    tale.commits("a", 0, 5, 1, _5=3, _7=1)
-    tale.leaves("a")
-    tale.opens("b")
-    assert tale.waits(1) == ["b/1: owns 0@2 from offset 5 5 seen 3 7 seen 1"]
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.publishes(_0=10)
+    transcript.commits("a", 0, 5, 1, _5=3, _7=1)
+    transcript.leaves("a")
+    transcript.opens("b")
+    assert transcript.waits(1) == ["b/1: owns 0@2 from offset 5 5 seen 3 7 seen 1"]
 
 
 def test_owners_lost_over_the_same_record_are_counted_until_somebody_gets_past_it() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.waits(1)
-    tale.publishes(_0=10)
-    assert tale.opens("a", incarnation=2)[1:] == ["a/2: owns 0@2 from earliest crashed 1"]
-    assert tale.opens("a", incarnation=3)[1:] == ["a/3: owns 0@3 from earliest crashed 2"]
-    tale.commits("a", 0, 0, 3)
-    assert tale.record.crashes == {0: 2}, "nothing was dealt with"
-    tale.commits("a", 0, 1, 3)
-    assert tale.record.crashes == {}
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.publishes(_0=10)
+    assert transcript.opens("a", incarnation=2)[1:] == ["a/2: owns 0@2 from earliest crashed 1"]
+    assert transcript.opens("a", incarnation=3)[1:] == ["a/3: owns 0@3 from earliest crashed 2"]
+    transcript.commits("a", 0, 0, 3)
+    assert transcript.record.crashes == {0: 2}, "nothing was dealt with"
+    transcript.commits("a", 0, 1, 3)
+    assert transcript.record.crashes == {}
 
 
 def test_who_dies_with_nothing_to_read_was_not_killed_by_a_record() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.waits(1)
-    tale.publishes(_0=10)
-    tale.commits("a", 0, 10, 1)
-    assert tale.opens("a", incarnation=2)[1:] == ["a/2: owns 0@2 from offset 10"]
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.publishes(_0=10)
+    transcript.commits("a", 0, 10, 1)
+    assert transcript.opens("a", incarnation=2)[1:] == ["a/2: owns 0@2 from offset 10"]
 
 
 def test_a_count_of_deliveries_that_includes_the_crashes_replaces_them() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.waits(1)
-    tale.publishes(_0=10)
-    tale.opens("a", incarnation=2)
-    tale.commits("a", 0, 0, 2, _0=2)
-    assert (tale.record.crashes, dict(tale.committed[0].deliveries)) == ({}, {0: 2})
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.publishes(_0=10)
+    transcript.opens("a", incarnation=2)
+    transcript.commits("a", 0, 0, 2, _0=2)
+    assert (transcript.record.crashes, dict(transcript.committed[0].deliveries)) == ({}, {0: 2})
 
 
 # --- where a group begins
@@ -305,173 +305,180 @@ def test_a_count_of_deliveries_that_includes_the_crashes_replaces_them() -> None
 def test_segments_of_the_time_before_the_group_begin_where_it_said_and_later_ones_at_the_earliest(
     start: Start,
 ) -> None:
-    tale = Tale(1, start=start)
-    tale.opens("a")
-    (told,) = tale.waits(1)
+    transcript = Transcript(1, start=start)
+    transcript.opens("a")
+    (told,) = transcript.waits(1)
     assert told == f"a/1: owns 0@1 from {start.kind}" + (f" {start.value}" if start.value else "")
-    tale.succeeds({0: 10}, 1)
-    assert tale.commits("a", 0, 10, 1)[1:] == ["a/1: owns 1@2 from earliest"]
+    transcript.succeeds({0: 10}, 1)
+    assert transcript.commits("a", 0, 10, 1)[1:] == ["a/1: owns 1@2 from earliest"]
 
 
 def test_a_group_that_begins_at_an_offset_skips_what_ends_before_it() -> None:
     start = Start(StartKind.OFFSET, 10)
-    tale = Tale(0, segment(0, end=10), segment(1, 0, start=10, end=20), segment(2, 1, start=20), start=start)
-    tale.opens("a")
-    assert tale.waits(1) == ["a/1: owns 1@1 from offset 10"]
+    transcript = Transcript(
+        0, segment(0, end=10), segment(1, 0, start=10, end=20), segment(2, 1, start=20), start=start
+    )
+    transcript.opens("a")
+    assert transcript.waits(1) == ["a/1: owns 1@1 from offset 10"]
 
 
 def test_what_retention_removed_holds_nobody_up_and_is_forgotten() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.waits(1)
-    tale.publishes(_0=5)
-    tale.commits("a", 0, 5, 1)
-    tale.succeeds({0: 10}, 1)
-    assert tale.expires(0) == ["a/1: owns 1@2 from earliest"]
-    assert (tale.committed, set(tale.record.owners)) == ({}, {1})
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.publishes(_0=5)
+    transcript.commits("a", 0, 5, 1)
+    transcript.succeeds({0: 10}, 1)
+    assert transcript.expires(0) == ["a/1: owns 1@2 from earliest"]
+    assert (transcript.committed, set(transcript.record.owners)) == ({}, {1})
 
 
 # --- the leader changes
 
 
 def test_a_new_leader_goes_on_and_moves_nothing() -> None:
-    tale = Tale(4)
-    tale.opens("a")
-    tale.opens("b")
-    tale.waits(1)
-    before = tale.record
-    assert tale.leader_dies() == []
-    assert tale.opens("b", held={1: 1, 3: 1}) == ["b/1: owns 1@1 from earliest, 3@1 from earliest"]
-    assert tale.opens("a") == ["a/1: owns 0@1 from earliest, 2@1 from earliest"], "it was never told, or forgot"
-    assert tale.waits(60) == []
-    assert tale.record == before
+    transcript = Transcript(4)
+    transcript.opens("a")
+    transcript.opens("b")
+    transcript.waits(1)
+    before = transcript.record
+    assert transcript.leader_dies() == []
+    assert transcript.opens("b", held={1: 1, 3: 1}) == ["b/1: owns 1@1 from earliest, 3@1 from earliest"]
+    assert transcript.opens("a") == ["a/1: owns 0@1 from earliest, 2@1 from earliest"], "the message was lost"
+    assert transcript.waits(60) == []
+    assert transcript.record == before
 
 
 def test_a_new_leader_gives_members_time_to_come_back_and_then_goes_on_without_them() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.opens("b")
-    tale.waits(1)
-    tale.leader_dies()
-    tale.opens("b", held={1: 1})
-    assert tale.waits(5) == []
-    assert tale.waits(2) == ["b/1: owns 0@2 from earliest, 1@1 from earliest"]
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.opens("b")
+    transcript.waits(1)
+    transcript.leader_dies()
+    transcript.opens("b", held={1: 1})
+    assert transcript.waits(5) == []
+    assert transcript.waits(2) == ["b/1: owns 0@2 from earliest, 1@1 from earliest"]
 
 
 def test_a_new_leader_knows_what_was_withdrawn() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.waits(1)
-    tale.opens("b")
-    tale.waits(1)
-    tale.leader_dies()
-    assert tale.opens("a", held={0: 1, 1: 1}) == ["a/1: owns 0@1 from earliest"]
-    assert tale.opens("b") == ["b/1: owns nothing"]
-    tale.waits(1)
-    assert tale.releases("a", _1=1) == ["b/1: owns 1@3 from earliest"]
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.opens("b")
+    transcript.waits(1)
+    transcript.leader_dies()
+    assert transcript.opens("a", held={0: 1, 1: 1}) == ["a/1: owns 0@1 from earliest"]
+    assert transcript.opens("b") == ["b/1: owns nothing"]
+    transcript.waits(1)
+    assert transcript.releases("a", _1=1) == ["b/1: owns 1@3 from earliest"]
 
 
 # --- administration
 
 
 def test_a_reset_takes_effect_once_everybody_has_let_go() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.waits(1)
-    tale.publishes(_0=10, _1=10)
-    tale.commits("a", 0, 9, 1)
-    assert tale.resets(EARLIEST) == ["a/1: owns nothing"]
-    assert tale.committed == {}
-    assert tale.commits("a", 0, 10, 1)[0].startswith("a/1: #1 kept; 0 refused")
-    assert tale.releases("a", _0=1, _1=1) == ["a/1: owns 0@3 from earliest, 1@3 from earliest"]
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.publishes(_0=10, _1=10)
+    transcript.commits("a", 0, 9, 1)
+    assert transcript.resets(EARLIEST) == ["a/1: owns nothing"]
+    assert transcript.committed == {}
+    assert transcript.commits("a", 0, 10, 1)[0].startswith("a/1: #1 kept; 0 refused")
+    assert transcript.releases("a", _0=1, _1=1) == ["a/1: owns 0@3 from earliest, 1@3 from earliest"]
 
 
 def test_what_is_let_go_of_late_is_not_what_was_given_since() -> None:
-    """It was taken away, given again and withdrawn again before its owner has heard: who gets it next must wait until
-    the owner has let go of that, too."""
-    tale = Tale(1)
-    tale.opens("a")
-    tale.waits(1)
-    tale.resets(EARLIEST)
-    assert tale.waits(301) == ["a/1: owns 0@3 from earliest"]
-    assert tale.resets(EARLIEST) == ["a/1: owns nothing"]
-    assert tale.releases("a", _0=1) == []
-    assert tale.leader_dies() == []
-    assert tale.opens("a", held={0: 3}) == ["a/1: owns nothing"]
-    tale.waits(1)
-    assert tale.releases("a", _0=1) == []
-    assert tale.releases("a", _0=3) == ["a/1: owns 0@5 from earliest"]
+    """A segment is revoked, assigned again and withdrawn again before its owner learns of it: the next owner waits
+    until it has released it in each generation."""
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.resets(EARLIEST)
+    assert transcript.waits(301) == ["a/1: owns 0@3 from earliest"]
+    assert transcript.resets(EARLIEST) == ["a/1: owns nothing"]
+    assert transcript.releases("a", _0=1) == []
+    assert transcript.leader_dies() == []
+    assert transcript.opens("a", held={0: 3}) == ["a/1: owns nothing"]
+    transcript.waits(1)
+    assert transcript.releases("a", _0=1) == []
+    assert transcript.releases("a", _0=3) == ["a/1: owns 0@5 from earliest"]
 
 
 def test_who_comes_back_with_what_was_taken_away_long_ago_holds_nothing_else() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.waits(1)
-    tale.resets(EARLIEST)
-    tale.waits(301)
-    tale.breaks("a")
-    tale.resets(EARLIEST)
-    assert tale.opens("a", held={0: 1}) == ["a/1: owns 0@5 from earliest"]
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.resets(EARLIEST)
+    transcript.waits(301)
+    transcript.breaks("a")
+    transcript.resets(EARLIEST)
+    assert transcript.opens("a", held={0: 1}) == ["a/1: owns 0@5 from earliest"]
 
 
 @pytest.mark.parametrize(("session_s", "revoke_s"), [(6.0, 300.0), (5.0, 5.0), (2.0, 300.0), (6.0, 2.0), (0.3, 0.3)])
 def test_a_member_is_not_given_up_while_it_may_trust_what_it_has(session_s: float, revoke_s: float) -> None:
-    """It sees as late as can be that its stream is gone; the coordinator saw it at once, or took the segment then."""
+    """It detects the end of its stream as late as possible; the coordinator detected it at once, or revoked it then."""
     limits = replace(LIMITS, session_timeout_s=session_s, revoke_timeout_s=revoke_s)
     until_s = limits.detection_s + limits.trust_s
-    tale = Tale(1, limits=limits)
-    tale.opens("a")
-    tale.waits(1)
-    tale.opens("b")
-    tale.breaks("a")
-    tale.resets(EARLIEST)
-    assert tale.waits(until_s - 0.01) == []
-    (line,) = tale.waits(max(session_s, revoke_s))
+    transcript = Transcript(1, limits=limits)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.opens("b")
+    transcript.breaks("a")
+    transcript.resets(EARLIEST)
+    assert transcript.waits(until_s - 0.01) == []
+    (line,) = transcript.waits(max(session_s, revoke_s))
     assert line.startswith("b/1: owns 0@")
 
 
 def test_a_reset_to_offsets_replaces_what_was_committed() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.waits(1)
-    tale.publishes(_0=10)
-    tale.commits("a", 0, 3, 1)
-    tale.leaves("a")
-    tale.resets(LATEST, _0=10, _1=4)
-    assert {s: c.offset for s, c in tale.committed.items()} == {0: 10, 1: 4}
-    tale.opens("a")
-    assert tale.waits(1) == ["a/1: owns 0@3 from offset 10, 1@3 from offset 4"]
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.publishes(_0=10)
+    transcript.commits("a", 0, 3, 1)
+    transcript.leaves("a")
+    transcript.resets(LATEST, _0=10, _1=4)
+    assert {s: c.offset for s, c in transcript.committed.items()} == {0: 10, 1: 4}
+    transcript.opens("a")
+    assert transcript.waits(1) == ["a/1: owns 0@3 from offset 10, 1@3 from offset 4"]
 
 
 def test_a_reset_goes_back_to_finished_segments_and_takes_their_successors_away() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.waits(1)
-    tale.succeeds({0: 10}, 1)
-    tale.commits("a", 0, 10, 1)
-    tale.releases("a", _0=1)
-    assert tale.resets(EARLIEST) == ["a/1: owns 0@4 from earliest"]
-    assert tale.record.owners[1].revoking
-    tale.releases("a", _1=2)
-    assert set(tale.record.owners) == {0}
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.succeeds({0: 10}, 1)
+    transcript.commits("a", 0, 10, 1)
+    transcript.releases("a", _0=1)
+    assert transcript.resets(EARLIEST) == ["a/1: owns 0@4 from earliest"]
+    assert transcript.record.owners[1].revoking
+    transcript.releases("a", _1=2)
+    assert set(transcript.record.owners) == {0}
 
 
 def test_a_deleted_group_tells_everybody() -> None:
-    tale = Tale(1)
-    tale.opens("a")
-    tale.opens("b")
-    assert tale.does(Deleted(NotFound("topic shop/orders was deleted"))) == ["a/1: bye, NotFound", "b/1: bye, NotFound"]
+    transcript = Transcript(1)
+    transcript.opens("a")
+    transcript.opens("b")
+    assert transcript.does(Deleted(NotFound("topic shop/orders was deleted"))) == [
+        "a/1: bye, NotFound",
+        "b/1: bye, NotFound",
+    ]
 
 
 def test_a_description_shows_owners_and_lag() -> None:
-    tale = Tale(2)
-    tale.opens("a")
-    tale.waits(1)
-    tale.publishes(_0=10)
-    tale.commits("a", 0, 4, 1)
-    tale.succeeds({1: 20}, 2)
-    tale.commits("a", 1, 20, 1)
-    seen = describe(TOPIC, tale.group.record, tale.group.progress, tale.group.connected, {0: 12, 2: 25})
+    transcript = Transcript(2)
+    transcript.opens("a")
+    transcript.waits(1)
+    transcript.publishes(_0=10)
+    transcript.commits("a", 0, 4, 1)
+    transcript.succeeds({1: 20}, 2)
+    transcript.commits("a", 1, 20, 1)
+    seen = describe(
+        TOPIC, transcript.group.record, transcript.group.progress, transcript.group.connected, {0: 12, 2: 25}
+    )
     assert [(m.id, m.connected, m.segments) for m in seen.members] == [("a", True, (0, 1, 2))]
     assert [(s.segment, s.owner, s.committed, s.end_offset, s.lag_records) for s in seen.segments] == [
         (0, "a", 4, 12, 8),
@@ -481,6 +488,6 @@ def test_a_description_shows_owners_and_lag() -> None:
 
 
 def test_outcomes_add_up() -> None:
-    tale = Tale(1)
-    first = tale.group.handle(TimePassed(), 1)
+    transcript = Transcript(1)
+    first = transcript.group.handle(Tick(), 1)
     assert first == Outcome() == first.then(Outcome())

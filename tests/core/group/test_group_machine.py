@@ -1,11 +1,11 @@
-"""A group under everything that can happen to it: members, leaders, segments and time in any order.
+"""A group under members, leaders, segments and time in any order.
 
 Invariants, of what members see and of what is persisted:
 
-- nobody is given a segment while somebody else may rightly believe to own it;
-- committed offsets never go back, except by a reset; what another generation commits is refused;
-- a segment is given only once everything before it is finished;
-- once things are calm, every due segment has an owner who knows it, shares are even, and nothing happens any more.
+- no segment is assigned while another member may rightly believe that it owns it;
+- committed offsets never fall, except by a reset; commits of another generation are rejected;
+- a segment is assigned only after every segment before it is finished;
+- without further events, every due segment has an owner that knows it, shares are even, and the group is quiet.
 """
 
 from collections import deque
@@ -16,27 +16,27 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from seaweedmq.core.group.events import (
-    Broke,
     Changed,
     Committing,
     Event,
-    Goodbye,
     Learned,
-    Left,
+    MemberLeft,
     Opened,
     Outcome,
     Released,
     Reply,
     Reset,
-    TimePassed,
+    StreamEnd,
+    StreamLost,
+    Tick,
 )
-from seaweedmq.core.group.machine import Group
+from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.errors import Fenced
-from seaweedmq.model.group_record import Committed, GroupRecord
-from seaweedmq.model.groups import GroupAssignment, GroupCommit, GroupCommitted, GroupReply, Position
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommit, GroupCommitted, GroupReply, Position
+from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.model.segment import SegmentState
-from seaweedmq.model.subscribe import EARLIEST
-from tests.core.group.group_tale import LIMITS, segment
+from tests.core.group.group_transcript import LIMITS, segment
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f"])
 PICK = st.integers(0, 1_000)
@@ -45,23 +45,23 @@ SESSION_S, REVOKE_S = LIMITS.session_timeout_s, LIMITS.revoke_timeout_s
 
 @dataclass(eq=False)
 class Actor:
-    """A subscriber, with what it knows."""
+    """A subscriber and its knowledge."""
 
     name: str
     incarnation: int
     stream: int | None = None
-    inbox: deque[GroupReply | Goodbye] = field(default_factory=deque)
+    inbox: deque[GroupReply | StreamEnd] = field(default_factory=deque)
     believes: dict[int, int] = field(default_factory=dict)
-    """Segment -> generation of what it reads."""
+    """Segment -> generation in which it reads it."""
     letting_go: dict[int, int] = field(default_factory=dict)
-    """Told to let go, and still busy with."""
+    """Revoked segments that it is still busy with."""
     gone_at: float = 0.0
-    """When it lost its stream."""
+    """Time at which it lost its stream."""
 
 
 @dataclass(eq=False)
 class Grant:
-    """Somebody was told to read a segment."""
+    """An instruction to a member to read a segment."""
 
     actor: Actor
     segment: int
@@ -78,7 +78,7 @@ class Members(RuleBasedStateMachine):
         self.record = GroupRecord(
             topic_uid=7, start=EARLIEST, horizon=3, generation=0, members={}, owners={}, crashes={}
         )
-        self.committed: dict[int, Committed] = {}
+        self.committed: dict[int, CommittedOffset] = {}
         self.actors: list[Actor] = []
         self.speakers: dict[int, Actor] = {}
         self.grants: list[Grant] = []
@@ -93,7 +93,7 @@ class Members(RuleBasedStateMachine):
 
     def lead(self) -> None:
         self.forget_what_is_over()
-        self.group = Group(self.record, self.committed, LIMITS, self.now)
+        self.group = GroupStateMachine(self.record, self.committed, LIMITS, self.now)
         self.leader_since = self.now
         for actor in self.actors:
             self.lose_stream(actor)
@@ -130,11 +130,11 @@ class Members(RuleBasedStateMachine):
             assert isinstance(event, Reset) or before is None or committed.offset >= before.offset
             self.committed[number] = committed
 
-    def deliver(self, reply: Reply | Goodbye) -> None:
+    def deliver(self, reply: Reply | StreamEnd) -> None:
         actor = self.speakers[reply.stream]
         if actor.stream != reply.stream:
-            return  # it reads that stream no more
-        if isinstance(reply, Goodbye):
+            return  # it no longer reads that stream
+        if isinstance(reply, StreamEnd):
             actor.inbox.append(reply)
             return
         actor.inbox.append(reply.message)
@@ -160,7 +160,7 @@ class Members(RuleBasedStateMachine):
         self.grants = [g for g in self.grants if not self.is_over(g)]
 
     def is_over(self, grant: Grant) -> bool:
-        """Whether the member was rightly taken the segment from, even if it does not know yet."""
+        """Whether the segment was rightly revoked from the member, even if it does not know yet."""
         actor = grant.actor
         if actor not in self.actors:
             return True
@@ -183,7 +183,7 @@ class Members(RuleBasedStateMachine):
 
     def open(self, actor: Actor) -> None:
         if actor.stream is None and self.now >= max(actor.gone_at, self.leader_since) + SESSION_S:
-            self.grants = [g for g in self.grants if g.actor is not actor]  # it was out, and is told so now
+            self.grants = [g for g in self.grants if g.actor is not actor]  # it was expelled, and learns so now
         self.lose_stream(actor)
         stream = len(self.speakers) + 1
         self.speakers[stream] = actor
@@ -202,7 +202,7 @@ class Members(RuleBasedStateMachine):
         while actor.inbox:
             message = actor.inbox.popleft()
             match message:
-                case Goodbye(_, error):
+                case StreamEnd(_, error):
                     self.lose_stream(actor)
                     if isinstance(error, Fenced):
                         self.bury(actor)
@@ -252,7 +252,7 @@ class Members(RuleBasedStateMachine):
         stream = actor.stream
         self.lose_stream(actor)
         if noticed and stream is not None:
-            self.handle(Broke(stream))
+            self.handle(StreamLost(stream))
         elif not noticed:
             self.open(actor)
 
@@ -269,7 +269,7 @@ class Members(RuleBasedStateMachine):
         actor = self.pick(pick)
         self.bury(actor)
         if actor.stream is not None:
-            self.handle(Broke(actor.stream))
+            self.handle(StreamLost(actor.stream))
 
     @precondition(lambda self: len(self.actors) > 2)
     @rule(pick=PICK)
@@ -277,7 +277,7 @@ class Members(RuleBasedStateMachine):
         actor = self.pick(pick)
         if actor.stream is not None:
             self.bury(actor)
-            self.handle(Left(actor.stream))
+            self.handle(MemberLeft(actor.stream))
 
     @precondition(lambda self: self.actors)
     @rule(pick=PICK)
@@ -292,7 +292,7 @@ class Members(RuleBasedStateMachine):
     @precondition(lambda self: self.actors)
     @rule(pick=PICK, share=st.sampled_from([0, 0.5, 1, 2]))
     def a_member_commits(self, pick: int, share: float) -> None:
-        """All it reads, or read: it does not know better."""
+        """All segments that it reads or read: it does not know better."""
         actor = self.pick(pick)
         for number, generation in {**actor.letting_go, **actor.believes}.items():
             if actor.stream is not None:
@@ -343,7 +343,7 @@ class Members(RuleBasedStateMachine):
         until = self.now + seconds
         while (wake_at := self.group.wake_at) is not None and wake_at <= until:
             self.now = max(self.now, wake_at)
-            self.handle(TimePassed())
+            self.handle(Tick())
         self.now = until
 
     @rule(seconds=st.sampled_from([0.3, 1]))
@@ -399,7 +399,7 @@ class Members(RuleBasedStateMachine):
             assert living[owner.member].believes[number] == owner.generation
         shares = [len(a.believes) for a in living.values()]
         assert max(shares, default=0) - min(shares, default=0) <= 1
-        assert self.group.handle(TimePassed(), self.now) == Outcome()
+        assert self.group.handle(Tick(), self.now) == Outcome()
         assert self.group.wake_at is None
 
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from seaweedmq.core.group.events import Outcome
 from seaweedmq.core.group.memory import COMMITTED_BYTES, DELIVERY_BYTES, GroupMemory, GroupSize
 from seaweedmq.errors import ResourceExhausted
-from seaweedmq.model.group_record import Committed, GroupRecord, MemberRecord, Owner
-from seaweedmq.model.groups import GroupCommit, Position
-from seaweedmq.model.subscribe import EARLIEST
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord, MemberRecord, SegmentOwner
+from seaweedmq.model.messages.groups import GroupCommit, Position
+from seaweedmq.model.messages.subscribe import EARLIEST
 
 
 def record(members: int = 0, owners: int = 0) -> GroupRecord:
@@ -19,13 +19,13 @@ def record(members: int = 0, owners: int = 0) -> GroupRecord:
         horizon=0,
         generation=0,
         members={f"m{n}": MemberRecord(incarnation=n, client="test") for n in range(members)},
-        owners={n: Owner("m0", 1) for n in range(owners)},
+        owners={n: SegmentOwner("m0", 1) for n in range(owners)},
         crashes={},
     )
 
 
-def committed(deliveries: int) -> Committed:
-    return Committed(offset=0, deliveries=dict.fromkeys(range(deliveries), 1), at_us=0)
+def committed(deliveries: int) -> CommittedOffset:
+    return CommittedOffset(offset=0, deliveries=dict.fromkeys(range(deliveries), 1), at_us=0)
 
 
 def commit(*deliveries: int) -> GroupCommit:

@@ -1,14 +1,22 @@
-"""A plain second telling of Kafka's classic coordinator, one group, after ``GroupMetadataManager`` of Apache Kafka.
+"""A plain second implementation of Kafka's classic coordinator for one group, after Kafka's ``GroupMetadataManager``.
 
-Nothing is counted or kept that can be worked out anew. Every method appends what is answered to ``said``: the token,
-and what matters of the answer. Time is in seconds; two deadlines never fall together, the test sees to that.
+It stores nothing that it can compute. Every method appends its answers to ``said``: the token and the relevant fields
+of the answer. Time is in seconds; the test ensures that no two deadlines coincide.
 """
 
 from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from seaweedmq.core.kafka.classic_events import Commit, Heartbeat, Join, Leave, Leaving, Limits, Sync
+from seaweedmq.core.kafka.groups.classic_events import (
+    CommitOffsets,
+    CoordinatorLimits,
+    Heartbeat,
+    Join,
+    Leave,
+    Leaving,
+    Sync,
+)
 
 Answer = tuple[object, ...]
 
@@ -30,7 +38,7 @@ class Someone:
 
 @dataclass
 class Model:
-    limits: Limits
+    limits: CoordinatorLimits
     now: float = 0.0
     phase: str = "Empty"
     generation: int = 0
@@ -39,17 +47,17 @@ class Model:
     leader: str | None = None
     members: list[Someone] = field(default_factory=list)
     given: dict[str, float] = field(default_factory=dict)
-    """Ids that were given out -> when they are forgotten."""
+    """Issued member ids -> time at which they expire."""
     joins_until: float | None = None
     initial: tuple[float, float, bool] | None = None
-    """Of the initial delay: how long it is, how much longer it may become, whether somebody came meanwhile."""
+    """The initial delay: its length, the remaining extension, and whether a member joined meanwhile."""
     syncs_until: float | None = None
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
     kept: "Model | None" = None
-    """As it was written last."""
+    """State that was written last."""
     said: list[tuple[int, Answer]] = field(default_factory=list)
 
-    # --- who is there
+    # --- members
 
     def of(self, id_: str) -> Someone | None:
         return next((m for m in self.members if m.id == id_), None)
@@ -83,7 +91,7 @@ class Model:
         most = max(Counter(votes).values())
         return next(vote for vote in votes if votes.count(vote) == most)
 
-    # --- what is asked
+    # --- requests
 
     def ask_join(self, join: Join) -> None:
         who = self.of(join.member) if join.member else self.static(join.instance)
@@ -214,7 +222,7 @@ class Model:
         self.drop(who)
         return "NONE"
 
-    def ask_commit(self, commit: Commit) -> None:
+    def ask_commit(self, commit: CommitOffsets) -> None:
         who = self.of(commit.member)
         problem: str | None = None
         if not self.exists:
@@ -235,7 +243,7 @@ class Model:
             self.offsets.update({(o.topic, o.partition): o.offset for o in commit.offsets})
         self.said.append((commit.token, ("commit", problem or "NONE")))
 
-    # --- rounds
+    # --- rebalances
 
     def add(self, join: Join, id_: str) -> None:
         who = Someone(id_, join.instance, (), 0, 0, self.now + self.limits.new_member_join_ms / 1_000)
@@ -338,7 +346,7 @@ class Model:
         return who.new or (who.join is None and who.sync is None)
 
     def pass_time(self) -> None:
-        """One deadline came."""
+        """Handle one elapsed deadline."""
         for id_ in [id_ for id_, at in self.given.items() if at <= self.now]:
             del self.given[id_]
             self.maybe_complete()
@@ -369,7 +377,7 @@ class Model:
         self.kept = deepcopy(self)
 
     def taken_over(self) -> "Model":
-        """What the next coordinator knows."""
+        """Return the model of the next coordinator."""
         if self.kept is None:
             return Model(self.limits, self.now, offsets=dict(self.offsets))
         kept = self.kept

@@ -1,4 +1,4 @@
-"""A client gets so many topics created at once, and so many a minute from then on."""
+"""The quota of topic creations of a client: a burst, and a rate per minute from then on."""
 
 from seaweedmq.core.kafka.creation_quota import CreationQuota
 

@@ -1,4 +1,4 @@
-"""Fetch sessions: what both sides know, and what is said of it."""
+"""Fetch sessions: the state that both sides share, and the partitions that replies name."""
 
 from collections.abc import Iterable
 
@@ -10,15 +10,15 @@ from seaweedmq.core.kafka.fetch_session import (
     Exchange,
     FetchSessions,
     PartitionKey,
+    RequestedPartition,
+    SentPartition,
     SessionProblem,
-    SessionRefused,
-    Told,
-    Wanted,
+    SessionRejected,
     epoch_after,
 )
 
 A, B, C = ("orders", 0), ("orders", 1), ("bills", 0)
-NOTHING_NEW = Told(high_watermark=10, log_start=0)
+NOTHING_NEW = SentPartition(high_watermark=10, log_start=0)
 
 
 def sessions(limit: int = 10, partitions_max: int = 100) -> FetchSessions:
@@ -26,14 +26,14 @@ def sessions(limit: int = 10, partitions_max: int = 100) -> FetchSessions:
     return FetchSessions(lambda: next(numbers), limit, partitions_max)
 
 
-def wants(*keys: PartitionKey, offset: int = 0) -> dict[PartitionKey, Wanted]:
-    return {key: Wanted(offset, 1_000, -1) for key in keys}
+def wants(*keys: PartitionKey, offset: int = 0) -> dict[PartitionKey, RequestedPartition]:
+    return {key: RequestedPartition(offset, 1_000, -1) for key in keys}
 
 
 def named(
-    exchange: Exchange, told: Told = NOTHING_NEW, *, with_records: Iterable[PartitionKey] = ()
+    exchange: Exchange, told: SentPartition = NOTHING_NEW, *, with_records: Iterable[PartitionKey] = ()
 ) -> list[PartitionKey]:
-    """The partitions that a reply names."""
+    """Return the partitions that a reply names."""
     return [
         key
         for key in list(exchange.partitions)
@@ -54,9 +54,9 @@ def test_a_session_names_what_changed() -> None:
     first = mine.begin(0, 0, wants(A, B), (), 0.0)
     assert (first.session_id, named(first)) == (100, [A, B])
     assert named(mine.begin(100, 1, {}, (), 1.0)) == []
-    assert named(mine.begin(100, 2, {}, (), 2.0), Told(11, 0)) == [A, B]
-    assert named(mine.begin(100, 3, {}, (), 3.0), Told(11, 5)) == [A, B]
-    assert named(mine.begin(100, 4, {}, (), 4.0), Told(11, 5), with_records=[B]) == [B]
+    assert named(mine.begin(100, 2, {}, (), 2.0), SentPartition(11, 0)) == [A, B]
+    assert named(mine.begin(100, 3, {}, (), 3.0), SentPartition(11, 5)) == [A, B]
+    assert named(mine.begin(100, 4, {}, (), 4.0), SentPartition(11, 5), with_records=[B]) == [B]
 
 
 def test_who_got_records_is_served_last_next_time() -> None:
@@ -82,17 +82,17 @@ def test_partitions_come_change_and_go() -> None:
     assert named(exchange) == [B]
     exchange = mine.begin(100, 2, {}, [A], 2.0)
     assert list(exchange.partitions) == [B]
-    assert named(mine.begin(100, 3, wants(A), (), 3.0)) == [A], "what was forgotten is new again"
+    assert named(mine.begin(100, 3, wants(A), (), 3.0)) == [A], "a forgotten partition is new again"
 
 
 def test_a_request_that_is_not_the_next_one_is_refused() -> None:
     mine = sessions()
     mine.begin(0, 0, wants(A), (), 0.0)
     for epoch in (2, 0x7FFF):
-        with pytest.raises(SessionRefused) as refused:
+        with pytest.raises(SessionRejected) as refused:
             mine.begin(100, epoch, {}, (), 1.0)
         assert refused.value.problem is SessionProblem.EPOCH
-    with pytest.raises(SessionRefused) as refused:
+    with pytest.raises(SessionRejected) as refused:
         mine.begin(101, 1, {}, (), 1.0)
     assert refused.value.problem is SessionProblem.UNKNOWN
 
@@ -100,10 +100,10 @@ def test_a_request_that_is_not_the_next_one_is_refused() -> None:
 def test_a_session_goes_on_as_it_began_by_names_or_by_ids() -> None:
     mine = sessions()
     mine.begin(0, 0, wants(A), (), 0.0, by_id=True)
-    with pytest.raises(SessionRefused) as refused:
+    with pytest.raises(SessionRejected) as refused:
         mine.begin(100, 1, wants(A), (), 1.0)
     assert refused.value.problem is SessionProblem.NAMING
-    assert list(mine.begin(100, 1, {}, (), 2.0, by_id=True).partitions) == [A], "the session goes on"
+    assert list(mine.begin(100, 1, {}, (), 2.0, by_id=True).partitions) == [A], "the session continues"
 
 
 def test_a_session_may_begin_with_nothing() -> None:
@@ -130,10 +130,10 @@ def test_a_session_that_is_in_use_gives_no_place_to_another() -> None:
     mine.begin(0, 0, wants(A), (), 0.0)
     mine.begin(0, 0, wants(A), (), 1.0)
     mine.begin(100, 1, {}, (), 5.0)
-    assert mine.begin(0, 0, wants(A), (), UNUSED_S).session_id == 0, "it fetches without one"
+    assert mine.begin(0, 0, wants(A), (), UNUSED_S).session_id == 0, "the client fetches without a session"
     assert mine.begin(0, 0, wants(A), (), UNUSED_S + 1.0).session_id == 102
     mine.begin(100, 2, {}, (), UNUSED_S + 1.0)
-    with pytest.raises(SessionRefused):
+    with pytest.raises(SessionRejected):
         mine.begin(101, 1, {}, (), UNUSED_S + 1.0)
 
 
@@ -143,10 +143,10 @@ def test_sessions_hold_so_many_partitions_together_and_no_more() -> None:
     assert mine.begin(0, 0, wants(B, C), (), 0.0).session_id == 0, "there is room for one more"
     assert mine.begin(0, 0, wants(B), (), 0.0).session_id == 101
     mine.begin(100, 1, wants(C), (A,), 1.0)
-    with pytest.raises(SessionRefused) as refused:
+    with pytest.raises(SessionRejected) as refused:
         mine.begin(100, 2, wants(A), (), 2.0)
     assert refused.value.problem is SessionProblem.UNKNOWN
-    assert len(mine) == 1, "it begins anew ..."
+    assert len(mine) == 1, "the session starts over ..."
     assert mine.begin(0, 0, wants(A, C), (), 3.0).session_id == 0, (
         "... and without one, as long as the others have theirs"
     )

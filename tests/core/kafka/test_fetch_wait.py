@@ -1,4 +1,4 @@
-"""A long poll ends when the readable bytes reach the requested minimum, or the most that a reply may hold."""
+"""A long poll ends when the readable bytes reach the requested minimum, or the maximum of a reply."""
 
 from seaweedmq.core.kafka.fetch_wait import FetchWait
 

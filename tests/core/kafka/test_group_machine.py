@@ -1,12 +1,12 @@
-"""A group under everything that can be asked of it, by anybody at any time, against a plain model of the coordinator.
+"""A classic group under any requests from any clients at any time, against a plain model of the coordinator.
 
 Invariants:
 
-- every request is answered as the model says, exactly once, and when the model says;
-- a generation has one leader, who alone says what anybody is given in it;
-- members are told apart: no two answers give the same id to different people;
-- what was written, loaded again, is the same state; a coordinator that takes over knows what the model says;
-- when nobody says anything any more, timers alone answer everybody and empty the group.
+- every request is answered as the model answers it, exactly once, and at the same time;
+- a generation has one leader, which alone determines the assignments in it;
+- no two answers give the same member id to different clients;
+- the state loaded from the log is the state that was written; a new coordinator knows what the model knows;
+- without further requests, timers alone answer every request and empty the group.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from seaweedmq.core.kafka.classic_events import (
-    Commit,
+from seaweedmq.core.kafka.groups.classic_events import (
+    CommitOffsets,
     CommitReply,
-    DeleteGroup,
+    CoordinatorLimits,
     DeleteGroupReply,
     DeleteOffsetsReply,
     Heartbeat,
@@ -29,20 +29,20 @@ from seaweedmq.core.kafka.classic_events import (
     Leave,
     LeaveReply,
     Leaving,
-    Limits,
     OffsetToCommit,
+    RemoveGroup,
     Reply,
     ShardEvent,
     Sync,
     SyncReply,
-    TimePassed,
+    Tick,
 )
-from seaweedmq.core.kafka.shard_state import GroupShard
-from seaweedmq.core.kafka.state_memory import StateMemory
-from seaweedmq.model.kafka_groups import GroupMetadataRecord, ShardRecord
+from seaweedmq.core.kafka.groups.shard_state import GroupShard
+from seaweedmq.core.kafka.groups.state_memory import StateMemory
+from seaweedmq.model.kafka.groups import GroupMetadataRecord, ShardRecord
 from tests.core.kafka.group_model import Answer, Model
 
-LIMITS = Limits(members_max=4, new_member_join_ms=90_000, offsets_check_ms=10**12)
+LIMITS = CoordinatorLimits(members_max=4, new_member_join_ms=90_000, offsets_check_ms=10**12)
 PROTOCOLS = st.sampled_from(
     [
         (("range", b"1"),),
@@ -88,25 +88,25 @@ class Groups(RuleBasedStateMachine):
         self.shard.begin(self.now, 0)
         self.log: list[ShardRecord] = []
         self.open: set[int] = set()
-        """Requests that were not answered yet."""
+        """Requests without an answer so far."""
         self.ids: list[tuple[str, str | None]] = [("made-up", None)]
-        """Every id that was ever given out, with the instance it was given to."""
+        """Every member id that was ever issued, with its instance."""
         self.term = 0
         self.generations: dict[tuple[int, int], str] = {}
-        """Term and generation -> its leader."""
+        """Term and generation -> leader."""
         self.shares: dict[int, Mapping[str, bytes]] = {}
 
     # --- asking
 
     def tick(self) -> int:
-        """A new token, a little later."""
+        """Return a new token, a little later."""
         self.token += 1
         self.now += 0.001_37
         self.model.now = self.now
         return self.token
 
     def hands(self, event: ShardEvent) -> None:
-        """To the shard, and compare with what the model said."""
+        """Send the event to the shard, and compare the answers with the model's."""
         outcome = self.shard.handle(event, self.now, int(self.now * 1_000))
         self.log += outcome.records
         answers = [(reply.token, answer_of(reply)) for reply in (*outcome.prompt, *outcome.replies)]
@@ -122,7 +122,7 @@ class Groups(RuleBasedStateMachine):
                 if everybody:
                     assert self.generations.setdefault((self.term, generation), leader) == leader
 
-    def asks(self, event: Join | Sync | Heartbeat | Leave | Commit) -> None:
+    def asks(self, event: Join | Sync | Heartbeat | Leave | CommitOffsets) -> None:
         self.open.add(event.token)
         match event:
             case Join():
@@ -133,7 +133,7 @@ class Groups(RuleBasedStateMachine):
                 self.model.ask_heartbeat(event)
             case Leave():
                 self.model.ask_leave(event)
-            case Commit():
+            case CommitOffsets():
                 self.model.ask_commit(event)
         self.hands(event)
 
@@ -197,7 +197,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 4), static=st.integers(0, 2), mine=PROTOCOLS)
     def a_group_forms_and_is_stable(self, size: int, static: int, mine: tuple[tuple[str, bytes], ...]) -> None:
-        """What usually happens: all else is more interesting after it."""
+        """Reach the usual state: it makes all further steps more interesting."""
         for number in range(size - len(self.model.members)):
             self.join("", f"i-{number + 1}" if number < static else None, mine, 3)
         for id_ in list(self.model.given):
@@ -244,7 +244,7 @@ class Groups(RuleBasedStateMachine):
         member, instance = ("", None) if simple else self.ids[-1 - pick % len(self.ids)]
         token = self.tick()
         self.asks(
-            Commit(
+            CommitOffsets(
                 token=token,
                 group="g",
                 member=member,
@@ -266,7 +266,7 @@ class Groups(RuleBasedStateMachine):
             self.model = Model(LIMITS, self.now)
             self.term += 1
         self.model.said.append((token, ("delete", answer)))
-        self.hands(DeleteGroup(token, "g"))
+        self.hands(RemoveGroup(token, "g"))
 
     # --- time and failures
 
@@ -279,15 +279,15 @@ class Groups(RuleBasedStateMachine):
             self.wake_until(at, strictly=True)
             self.now = self.model.now = at
             self.model.pass_time()
-            self.hands(TimePassed())
+            self.hands(Tick())
         self.wake_until(until, strictly=False)
         self.now = self.model.now = until
 
     def wake_until(self, until: float, *, strictly: bool) -> None:
-        """The shard may wake for nothing, the model does not: a session that ends while its member waits."""
+        """Only the shard may wake without an effect: for a session that ends while its member waits."""
         while (at := self.shard.wake_at) is not None and (at < until or (at == until and not strictly)):
             self.now = at
-            self.hands(TimePassed())
+            self.hands(Tick())
 
     @rule()
     def the_coordinator_fails(self) -> None:
@@ -351,12 +351,12 @@ TestGroups.settings = settings(deadline=None, max_examples=150, stateful_step_co
 
 
 def test_the_machine_can_fail() -> None:
-    """The model is no echo: a leader that is told of nobody is noticed."""
+    """The comparison can fail: a leader with a wrong list of members is noticed."""
     machine = Groups()
     machine.somebody_new_joins(None, (("range", b"1"),), 3)
-    machine.model.members[0] = replace(machine.model.members[0], id="somebody else")
+    machine.model.members[0] = replace(machine.model.members[0], id="another client")
     try:
         machine.time_passes(2.0)
     except AssertionError:
         return
-    raise AssertionError("the answers differ, and nobody noticed")
+    raise AssertionError("the machine misses that the answers differ")

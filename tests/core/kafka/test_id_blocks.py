@@ -1,4 +1,4 @@
-"""A counter, and the ids it gives."""
+"""A counter and the ids that it issues."""
 
 import pytest
 
@@ -22,5 +22,5 @@ def test_every_id_of_a_block_is_given_once() -> None:
 
 def test_the_last_block_is_the_last() -> None:
     assert next_block(KAFKA_PRODUCERS.stop - BLOCK_IDS).stop == KAFKA_PRODUCERS.stop
-    with pytest.raises(ResourceExhausted, match="only a new cluster has others"):
+    with pytest.raises(ResourceExhausted, match="are used up: create a new cluster"):
         next_block(KAFKA_PRODUCERS.stop - BLOCK_IDS + 1)

@@ -1,4 +1,4 @@
-"""What Kafka's clients set of topics, what it comes to, and what they are told of it."""
+"""Topic configs of Kafka clients: accepted values, effective settings and descriptions."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ unclean.leader.election.enable
 
 
 def topic(replicas: int = 1, partitions: int = 4, **configs: str) -> Topic:
-    """One that a client of Kafka created; dots of the configs are underscores here."""
+    """A topic that a Kafka client created; dots of the configs are underscores here."""
     given = {name.replace("_", "."): value for name, value in configs.items()}
     parsed = parse_configs(given, replicas=replicas)
     spec = spec_of(NAME, partitions=partitions, replicas=replicas, configs=parsed)
@@ -45,7 +45,7 @@ def topic(replicas: int = 1, partitions: int = 4, **configs: str) -> Topic:
 
 
 def changed(before: Topic, *steps: Alteration) -> Topic:
-    """As the leader changes it when a client alters it step by step."""
+    """Alter a topic step by step, as the leader does for a client."""
     return altered(before, change_of(before, altered_configs(before, steps)))
 
 
@@ -59,7 +59,7 @@ def refusal(given: dict[str, str | None], replicas: int = 1) -> str:
     return str(caught.value)
 
 
-# --- the table
+# --- table
 
 
 def test_the_table_has_every_name_of_kafka_and_some_of_our_own() -> None:
@@ -82,7 +82,7 @@ def test_what_has_no_effect_says_so() -> None:
     assert "without effect" not in TOPIC_CONFIGS["retention.ms"].documentation
 
 
-# --- what is refused
+# --- rejected values
 
 
 def test_an_unknown_name_is_refused() -> None:
@@ -162,7 +162,7 @@ def test_a_shortest_lag_above_the_longest_is_refused() -> None:
     assert "min.compaction.lag.ms is 10" in refusal({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"})
 
 
-# --- what it comes to
+# --- effective settings
 
 
 def test_nothing_set_is_a_topic_that_keeps_everything() -> None:
@@ -207,7 +207,7 @@ def test_durability_is_a_config() -> None:
     assert configs_of(stored) == {"seaweedmq.durability": "stored"}
 
 
-# --- what is told
+# --- descriptions
 
 
 def test_all_configs_are_described_by_name() -> None:
@@ -279,7 +279,7 @@ def test_what_no_name_is_can_be_deleted() -> None:
 @pytest.mark.parametrize(
     ("step", "rule"),
     [
-        (Alteration("retention.ms", AlterOp.APPEND, "1"), "is no list"),
+        (Alteration("retention.ms", AlterOp.APPEND, "1"), "is not a list"),
         (Alteration("retention.ms", AlterOp.SET, None), "has no value"),
         (Alteration("retention.ms", 4, "1"), "operation 4"),
         (Alteration("retention.hours", AlterOp.SET, "1"), "there is no topic config"),

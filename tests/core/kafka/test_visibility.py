@@ -1,4 +1,4 @@
-"""What Kafka's clients see of a topic, and what is said of it."""
+"""Visibility of topics for Kafka clients, and its description."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,7 @@
 """A topic whose lineage and files change, and a query that copies it by frontiers, killed and restarted: all in memory.
 
-Every key's records are numbered. Publishers send again, to successors, what a sealed segment did not keep. The sink is
-exactly once, as Spark's are: a batch that was attempted before replaces what it had given.
+The records of each key are numbered. Publishers resend to successors what a sealed segment did not store. The sink is
+exactly once, as Spark's are: a batch that was attempted before replaces its former output.
 """
 
 import json
@@ -13,29 +13,29 @@ from itertools import pairwise
 
 import pytest
 
-from seaweedmq.core.lineage.batches import Range, between, cut, tasks
-from seaweedmq.core.lineage.frontier import Frontier, Lineage, Records, Walk, advanced, beginning
+from seaweedmq.core.lineage.batch_ranges import Range, between, cut, tasks
+from seaweedmq.core.lineage.frontier import Frontier, FrontierWalk, LineageGraph, RecordLimit, advanced, beginning
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import TopicName
 
 NAME = TopicName("shop", "orders")
 SLOTS = 8
-"""A key each."""
+"""Number of keys."""
 BATCHES_LEFT_MAX = 1_500
-"""Once nothing happens any more, the query ends with fewer; with a limit of one record some hundreds."""
+"""Limit of batches: without changes, the query ends with fewer; with a limit of one record some hundreds."""
 
 Record = tuple[int, int]
 """Key and number."""
 
 
 class Broken(AssertionError):
-    """The copy is not what it must be."""
+    """A copy with a defect."""
 
 
 @dataclass
 class Stored:
-    """One segment and what its files hold."""
+    """One segment and the contents of its files."""
 
     id: int
     slots: KeyRange
@@ -44,7 +44,7 @@ class Stored:
     successors: tuple[int, ...] = ()
     end: int | None = None
     records: list[Record] = field(default_factory=list)
-    """From ``start`` on, the ones not committed at the end."""
+    """Return the records from ``start`` on, the uncommitted ones at the end."""
     committed: int = 0
     tables: list[tuple[int, int]] = field(default_factory=list)
     removed_below: int = 0
@@ -73,7 +73,7 @@ class Stored:
 
 
 class Source:
-    """The topic. Each method is something that happens to it."""
+    """The topic. Each method is an event."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -81,14 +81,14 @@ class Source:
         self.sent: dict[int, int] = defaultdict(int)
         """Records of each key."""
         self.pruned: dict[int, tuple[int, int]] = {}
-        """Segment -> where it began and ended."""
+        """Segment -> its first offset and its end."""
         self.next_segment = 0
         bounds = sorted({0, SLOTS, *rng.sample(range(1, SLOTS), rng.randrange(3))})
         for lo, hi in pairwise(bounds):
             self._open(KeyRange(lo, hi), 0, ())
 
-    def lineage(self) -> Lineage:
-        return Lineage(stored.as_segment() for stored in self.segments.values())
+    def lineage(self) -> LineageGraph:
+        return LineageGraph(stored.as_segment() for stored in self.segments.values())
 
     def open(self) -> list[Stored]:
         return sorted((s for s in self.segments.values() if s.end is None), key=lambda s: s.slots.lo)
@@ -105,7 +105,7 @@ class Source:
         stored.committed = self.rng.randint(stored.committed, stored.written)
 
     def convert(self) -> None:
-        """What is committed becomes a table."""
+        """Convert the committed records to a table."""
         ends = {s.id: s.committed if s.end is None else s.end for s in self.segments.values()}
         behind = [s for s in self.segments.values() if ends[s.id] > s.table_end]
         if behind:
@@ -129,13 +129,13 @@ class Source:
         self._succeed(neighbours[first : first + self.rng.randint(2, 3)], pieces=self.rng.choice((1, 1, 2)))
 
     def retain(self, read_up_to: Callable[[int], int]) -> None:
-        """Retention takes tables of what was read, from the front."""
+        """Let retention remove tables of records that were read, from the front."""
         stored = self.rng.choice(list(self.segments.values()))
         while stored.tables and stored.tables[0][1] <= read_up_to(stored.id):
             stored.removed_below = stored.tables.pop(0)[1]
 
     def prune(self) -> None:
-        """Forget sealed segments without records, whose predecessors are forgotten."""
+        """Prune sealed segments without records whose predecessors are pruned."""
         for number in sorted(self.segments):
             stored = self.segments[number]
             is_empty = stored.end is not None and max(stored.removed_below, stored.start) >= stored.end
@@ -144,7 +144,7 @@ class Source:
                 del self.segments[number]
 
     def read(self, wanted: Range) -> list[Record]:
-        """The records of offsets, as the files have them now."""
+        """Return the records of the offsets, as the files have them now."""
         stored = self.segments.get(wanted.segment)
         if stored is None:
             raise Broken(f"{wanted} is to be read of a segment that is gone")
@@ -190,10 +190,10 @@ Plan = Callable[["Query", Frontier, Frontier], list[tuple[Range, ...]]]
 
 
 def plan_by_offsets(query: "Query", start: Frontier, end: Frontier) -> list[tuple[Range, ...]]:
-    """As the stream does."""
+    """Plan as the stream does."""
     found = between(query.source.lineage(), start, end)
     query.alarms += len(found.lost)
-    for number in found.lost:  # of some that were pruned nobody can tell whether they were read to their end
+    for number in found.lost:  # the lineage does not show whether pruned segments were read
         first, last = query.source.pruned[number]
         if start.get(number, first) < end.get(number, last):
             raise Broken(f"segment {number} was pruned before it was read")
@@ -201,38 +201,38 @@ def plan_by_offsets(query: "Query", start: Frontier, end: Frontier) -> list[tupl
 
 
 def committed_ends(source: Source) -> Mapping[int, int]:
-    """As brokers tell."""
+    """Return the ends that brokers report."""
     return {stored.id: stored.committed for stored in source.open()}
 
 
 def table_ends(source: Source) -> Mapping[int, int]:
-    """As files tell."""
+    """Return the ends that files show."""
     return {stored.id: stored.table_end for stored in source.open()}
 
 
 def uncommitted_ends(source: Source) -> Mapping[int, int]:
-    """Broken: up to what log files hold."""
+    """A defect: up to the end of log files."""
     return {stored.id: stored.written for stored in source.open()}
 
 
 def enter_early(patch: pytest.MonkeyPatch) -> None:
-    """Broken: successors enter a frontier before their predecessors are read to their end."""
-    is_finished, leave = Walk._is_finished, Walk._leave  # noqa: SLF001 - what is broken here
+    """A defect: successors enter a frontier before their predecessors are read to their end."""
+    is_finished, leave = FrontierWalk._is_finished, FrontierWalk._leave  # noqa: SLF001 - the defect replaces these
 
-    def is_begun(self: Walk, segment: int) -> bool:
+    def is_begun(self: FrontierWalk, segment: int) -> bool:
         return segment in self.offsets or is_finished(self, segment)
 
-    def leave_if_finished(self: Walk, segment: int) -> None:
+    def leave_if_finished(self: FrontierWalk, segment: int) -> None:
         if is_finished(self, segment):
             leave(self, segment)
 
-    patch.setattr(Walk, "_is_finished", is_begun)
-    patch.setattr(Walk, "_leave", leave_if_finished)
+    patch.setattr(FrontierWalk, "_is_finished", is_begun)
+    patch.setattr(FrontierWalk, "_leave", leave_if_finished)
 
 
 @dataclass
 class Query:
-    """Spark's part: offset log, commit log, tasks at the same time, and a sink that knows a batch by its number."""
+    """Spark's part: offset log, commit log, concurrent tasks, and a sink that identifies a batch by its number."""
 
     source: Source
     plan: Plan = plan_by_offsets
@@ -241,24 +241,24 @@ class Query:
     task_records_min: int = 1
     limit: int | None = None
     offsets: list[str] = field(default_factory=list)
-    """Of the batches that were planned, in order, as text; the first is where the query began."""
+    """Ends of the planned batches, in order, as text; the first is the start of the query."""
     committed: int = 0
-    """So many batches are in the sink."""
+    """Number of batches in the sink."""
     copy: list[Record] = field(default_factory=list)
     alarms: int = 0
     attempts: dict[int, tuple[object, object]] = field(default_factory=dict)
     """Number of a batch -> partitions and records of its first attempt."""
 
     def trigger(self, rng: random.Random, *, dies: bool = False) -> bool:
-        """One micro-batch, or the one that was planned before; whether there was anything to do.
+        """Run one micro-batch, or the one that was planned before; return whether there was anything to do.
 
-        ``dies``: it is killed after its offset was written, perhaps in the middle of its tasks.
+        ``dies``: the driver is killed after its offset was written, perhaps in the middle of its tasks.
         """
         if not self.offsets:
             self.offsets.append(written(beginning(self.source.lineage(), {})))
         if self.committed == len(self.offsets) - 1:
             start = frontier(self.offsets[-1])
-            limit = None if self.limit is None else Records(self.limit)
+            limit = None if self.limit is None else RecordLimit(self.limit)
             end = advanced(self.source.lineage(), start, self.ends(self.source), limit, self.serial_max)
             if written(end) == self.offsets[-1]:
                 return False
@@ -277,7 +277,7 @@ class Query:
         return True
 
     def read_up_to(self, segment: int) -> int:
-        """Nothing below it is read again by this query."""
+        """Frontier below which this query reads nothing again."""
         return read_up_to(self.source, frontier(self.offsets[self.committed]) if self.committed else {}, segment)
 
     def check(self) -> None:
@@ -286,14 +286,14 @@ class Query:
 
 
 def read_up_to(source: Source, done: Frontier, segment: int) -> int:
-    """Nothing below it is read again by who is done with all before a frontier."""
+    """Return the offset below which a query that finished a frontier reads nothing again."""
     if segment in done:
         return done[segment]
     return 2**63 if segment in source.lineage().ancestors(done) else 0
 
 
 def check_copy(copy: Iterable[Record], sent: Mapping[int, int]) -> None:
-    """It holds every record once, and those of each key in order. Raises Broken."""
+    """Assert that the copy holds every record once, and those of each key in order. Raises Broken."""
     following: dict[int, int] = defaultdict(int)
     for key, number in copy:
         if number != following[key]:
@@ -312,7 +312,7 @@ def frontier(text: str) -> dict[int, int]:
 
 
 def together(rng: random.Random, given: Sequence[Sequence[Record]]) -> list[Record]:
-    """What tasks give that run at the same time."""
+    """Interleave the output of concurrent tasks."""
     waiting = [list(reversed(records)) for records in given if records]
     made = []
     while waiting:
@@ -333,7 +333,7 @@ HAPPENINGS: tuple[str, ...] = (
 
 
 def run(seed: int, steps: int = 160, **broken: object) -> Query:
-    """One tale, and the copy at its end. Raises Broken."""
+    """Play one history, and check the copy at its end. Raises Broken."""
     rng = random.Random(seed)
     source = Source(rng)
     options: dict[str, object] = {

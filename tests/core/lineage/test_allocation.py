@@ -1,4 +1,4 @@
-"""Where new segments go, as properties over any cluster."""
+"""Placement of new segments, as properties over any cluster."""
 
 import random
 from collections import Counter
@@ -98,7 +98,7 @@ def test_a_fresh_broker_gets_what_it_can_carry_and_not_all_that_is_new() -> None
     assert counts["fresh"] == pytest.approx(15, abs=2), "ten to be even, then every fourth"
     given = replace(candidates[3], segments=15, expected=15 * cost)
     ((next_one,),) = place([*busy, given], segments=1, replicas=1, tie=ties(), cost=cost)
-    assert next_one != "fresh", "what it was given counts though no report shows it"
+    assert next_one != "fresh", "its new segments count before any report has them"
 
 
 @given(brokers=st.integers(2, 6), segments=st.integers(2, 40), loads=st.lists(loads, min_size=6, max_size=6))
@@ -118,7 +118,7 @@ def test_a_busy_broker_leads_less_though_it_follows_every_segment() -> None:
             for broker, count in leads.items()
         ]
         leads.update(primary for primary, *_ in place(candidates, segments=4, replicas=3, tie=ties()))
-    assert leads["b-1"] - leads["b-0"] == pytest.approx(0.2 / SEGMENT_COST, abs=2), "what it has to do beside counts"
+    assert leads["b-1"] - leads["b-0"] == pytest.approx(0.2 / SEGMENT_COST, abs=2), "its other load counts"
     assert leads["b-2"] == pytest.approx(leads["b-1"], abs=2)
 
 
@@ -141,7 +141,7 @@ def test_traffic_counts_even_where_the_processor_is_not_measured_yet() -> None:
 
 @pytest.mark.parametrize(("brokers", "replicas"), [(0, 1), (2, 3), (2, 0)])
 def test_more_replicas_than_brokers_are_refused(brokers: int, replicas: int) -> None:
-    with pytest.raises(InvalidArgument, match=f"{replicas} replicas asked for, but {brokers} brokers are live"):
+    with pytest.raises(InvalidArgument, match=f"{replicas} replicas requested, but {brokers} brokers are live"):
         place(idle(brokers), segments=1, replicas=replicas, tie=ties())
 
 

@@ -1,9 +1,9 @@
-"""Where a reader goes on in the lineage, and what lies between two of its places."""
+"""Frontiers of a reader in the lineage, and the paths between two of them."""
 
 import pytest
 
-from seaweedmq.core.lineage.batches import Range, between, cut, tasks
-from seaweedmq.core.lineage.frontier import Lineage, Records, advanced, beginning, beginning_at, everything
+from seaweedmq.core.lineage.batch_ranges import Range, between, cut, tasks
+from seaweedmq.core.lineage.frontier import LineageGraph, RecordLimit, advanced, beginning, beginning_at, everything
 from seaweedmq.errors import InvalidArgument, Unavailable
 from seaweedmq.model.segment import Segment
 from tests.core.lineage.test_lineage import segment
@@ -19,8 +19,8 @@ HISTORY = [
 ENDS = {1: 15, 4: 23}
 
 
-def lineage(*segments: Segment) -> Lineage:
-    return Lineage(segments or HISTORY)
+def lineage(*segments: Segment) -> LineageGraph:
+    return LineageGraph(segments or HISTORY)
 
 
 def test_all_there_is_ends_in_the_open_segments() -> None:
@@ -30,11 +30,11 @@ def test_all_there_is_ends_in_the_open_segments() -> None:
 
 
 def test_a_finished_segment_stays_until_its_last_successor_has_begun() -> None:
-    place = advanced(lineage(), {0: 0, 3: 0}, ENDS, Records(14))
+    place = advanced(lineage(), {0: 0, 3: 0}, ENDS, RecordLimit(14))
     assert place == {0: 7, 3: 7}  # 3 waits for 2
-    assert advanced(lineage(), place, ENDS, Records(3), serial_max=None) == {1: 10, 2: 10, 3: 7}
-    assert advanced(lineage(), {1: 15, 2: 12, 3: 7}, ENDS, Records(7)) == {1: 15, 2: 19, 3: 7}
-    assert advanced(lineage(), {1: 15, 2: 20, 3: 7}, ENDS, Records(8)) == {1: 15, 4: 23}
+    assert advanced(lineage(), place, ENDS, RecordLimit(3), serial_max=None) == {1: 10, 2: 10, 3: 7}
+    assert advanced(lineage(), {1: 15, 2: 12, 3: 7}, ENDS, RecordLimit(7)) == {1: 15, 2: 19, 3: 7}
+    assert advanced(lineage(), {1: 15, 2: 20, 3: 7}, ENDS, RecordLimit(8)) == {1: 15, 4: 23}
 
 
 def test_a_batch_ends_at_a_split_unless_little_lies_on_both_sides() -> None:
@@ -53,8 +53,12 @@ def test_a_failover_ends_no_batch() -> None:
 
 def test_limits_are_shared_out_and_what_one_does_not_need_goes_to_others() -> None:
     history = [segment(0), segment(1), segment(2)]
-    assert advanced(lineage(*history), {0: 0, 1: 0, 2: 0}, {0: 90, 1: 2, 2: 90}, Records(30)) == {0: 14, 1: 2, 2: 14}
-    assert advanced(lineage(*history), {0: 0, 1: 0, 2: 0}, {0: 1, 1: 2, 2: 9}, Records(1)) == {0: 0, 1: 0, 2: 1}
+    assert advanced(lineage(*history), {0: 0, 1: 0, 2: 0}, {0: 90, 1: 2, 2: 90}, RecordLimit(30)) == {
+        0: 14,
+        1: 2,
+        2: 14,
+    }
+    assert advanced(lineage(*history), {0: 0, 1: 0, 2: 0}, {0: 1, 1: 2, 2: 9}, RecordLimit(1)) == {0: 0, 1: 0, 2: 1}
 
 
 def test_partitions_that_are_added_enter() -> None:
@@ -95,7 +99,7 @@ def test_nothing_lies_between_where_the_start_is_beyond_the_end() -> None:
     assert between(lineage(), {1: 10, 2: 10, 3: 0}, {0: 10, 3: 7}).paths == ((Range(3, 0, 7),),)
     assert between(lineage(), {1: 12}, {1: 10}).paths == ()
     later = lineage(segment(2, (1,), start=10, end=20), segment(3, (2,), start=20))
-    assert between(later, {2: 10}, {0: 10}).paths == ()  # what lay there is pruned
+    assert between(later, {2: 10}, {0: 10}).paths == ()  # those segments are pruned
 
 
 def test_a_segment_that_is_read_to_its_end_while_its_predecessor_stays_is_not_beyond_the_end() -> None:
@@ -129,7 +133,7 @@ def test_who_begins_skips_what_is_not_wanted() -> None:
     assert beginning(lineage(), {2: 14}, {0, 3}) == {1: 10, 2: 14, 3: 7}
     assert beginning_at(lineage(), {}, {4: 21}) == {1: 10, 4: 21}
     assert beginning_at(lineage(), {}, {3: 5}) == {0: 0, 3: 5}
-    with pytest.raises(InvalidArgument, match="segment 2 comes before another one"):
+    with pytest.raises(InvalidArgument, match="segment 2 precedes another named segment"):
         beginning_at(lineage(), {}, {2: 12, 4: 21})
 
 

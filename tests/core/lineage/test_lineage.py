@@ -1,4 +1,4 @@
-"""The order in which a reader goes through segments."""
+"""The order in which a reader traverses segments."""
 
 from seaweedmq.core.lineage.lineage import LineageWalk, before_open, below_offset
 from seaweedmq.model.ring import KeyRange
@@ -97,7 +97,7 @@ def test_what_was_pruned_meanwhile_holds_nobody_up() -> None:
     walk.pruned({1, 2})
     assert ids(walk.due()) == [4]
     walk.learn(HISTORY)
-    assert not walk.due(), "what is passed never comes back"
+    assert not walk.due(), "a passed segment never comes back"
 
 
 def test_what_lies_in_front_of_the_start_never_comes() -> None:

@@ -1,4 +1,4 @@
-"""Records below an offset, deleted by hand: what becomes of the marks."""
+"""Low watermarks after manual deletions of records."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,8 +23,8 @@ def marked(*marks: int) -> Topic:
 def test_marks_rise_as_far_as_is_committed_and_never_fall() -> None:
     assert raised(PARTS, {2: 7}, {2: 7}) == (0, 0, 7)
     assert raised(marked(0, 0, 7), {2: 3, 0: 5}, {0: 9, 2: 9}) == (5, 0, 7)
-    assert raised(marked(0, 0, 7), {2: 7, 1: 0}, {}) == (0, 0, 7), "nobody has to be asked about what was deleted"
-    with pytest.raises(OutOfRange, match="partition 2 of shop/orders holds records up to offset 7, not to 8"):
+    assert raised(marked(0, 0, 7), {2: 7, 1: 0}, {}) == (0, 0, 7), "already deleted records need no end offset"
+    with pytest.raises(OutOfRange, match="partition 2 of shop/orders has committed records up to offset 7, not to 8"):
         raised(PARTS, {2: 8}, {2: 7})
     with pytest.raises(Unavailable, match="partition 1 of shop/orders is being moved"):
         raised(PARTS, {1: 1}, {2: 7})
@@ -33,10 +33,10 @@ def test_marks_rise_as_far_as_is_committed_and_never_fall() -> None:
 @pytest.mark.parametrize(
     ("topic", "before", "sentence"),
     [
-        (make_topic(), {0: 1}, "has no partitions but key ranges.*set a retention instead"),
-        (PARTS, {4: 1}, "has no partition 4: it has 4, the first is 0"),
+        (make_topic(), {0: 1}, "has key ranges instead of partitions.*set a retention instead"),
+        (PARTS, {4: 1}, "has no partition 4: it has 4 partitions, the first is 0"),
         (PARTS, {-1: 1}, "has no partition -1"),
-        (PARTS, {0: -1}, "offset -1 of partition 0 of shop/orders: give one from 0 on"),
+        (PARTS, {0: -1}, "offset -1 of partition 0 of shop/orders: use an offset from 0 on"),
     ],
 )
 def test_what_no_partition_holds_is_refused(topic: Topic, before: Mapping[int, int], sentence: str) -> None:

@@ -40,7 +40,7 @@ def test_a_problem_names_segment_and_remedy_whatever_was_wrong_and_is_bounded(re
     problem = problem_of(SEGMENT, Corrupt(reason))
     assert len(problem) <= PROBLEM_CHARS_MAX
     assert problem.startswith("shop/orders#3 cannot be recovered: ")
-    assert problem.endswith("; mend or restore its files, recovery is retried within 60 s")
+    assert problem.endswith("; repair or restore its files, recovery is retried within 60 s")
     assert reason[: PROBLEM_CHARS_MAX // 2] in problem
 
 

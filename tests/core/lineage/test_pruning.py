@@ -1,4 +1,4 @@
-"""What of the sealed segments may be forgotten, and when."""
+"""Sealed segments that may be pruned, and when."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ SEQUENCES = (ProducerSequence(producer_id=1, producer_epoch=0, next_sequence=9),
 
 
 def chain(*ends: int | None) -> dict[int, Segment]:
-    """Segments that follow each other; segment n was sealed at 100 * n."""
+    """Segments in a chain; segment n was sealed at 100 * n."""
     starts = [0, *(end or 0 for end in ends)]
     return {
         n: replace(
@@ -56,7 +56,7 @@ def test_what_was_known_to_be_sealed_for_long_enough_is_old_whatever_its_stamp_s
 
 def test_what_was_sealed_long_ago_and_has_no_files_goes() -> None:
     known = chain(10, 20, 30, None)
-    assert pruned(WITH_RETENTION, known, [0, 1, 2, 3]) == [0, 1, 2], "and never what is open"
+    assert pruned(WITH_RETENTION, known, [0, 1, 2, 3]) == [0, 1, 2], "but never an open segment"
     assert pruned(WITH_RETENTION, known, [0, 1, 2], before_us=200) == [0]
     assert pruned(WITH_RETENTION, known, [0, 1, 2], most=2) == [0, 1]
     assert pruned(WITH_RETENTION, known, [7]) == []
@@ -70,7 +70,7 @@ def test_predecessors_go_first() -> None:
 
 
 def test_without_retention_only_what_never_had_a_record_goes() -> None:
-    """Files that somebody moved away may come back."""
+    """Files that were moved away may come back."""
     known = chain(0, 20, 20, None)
     assert pruned(make_topic(), known, [0, 1, 2]) == [0]
     assert pruned(replace(make_topic(), retention_bytes=1), known, [0, 1, 2]) == [0, 1, 2]
@@ -136,5 +136,5 @@ def test_ranges_hold_what_they_were_given(first: set[int], second: set[int]) -> 
 
 @pytest.mark.parametrize("ranges", [((2, 2),), ((3, 2),), ((0, 2), (2, 3)), ((4, 5), (0, 1)), ((-1, 2),)])
 def test_ranges_that_are_none_are_refused(ranges: tuple[tuple[int, int], ...]) -> None:
-    with pytest.raises(InvalidArgument, match="no ranges of ids"):
+    with pytest.raises(InvalidArgument, match="not ranges of ids"):
         IdRanges(ranges)

@@ -1,4 +1,4 @@
-"""Reconstruction of lineages: true histories, of which any older documents and the log files survived."""
+"""Reconstruction of lineages from true histories, of which any older documents and the log files survive."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,9 +17,9 @@ from seaweedmq.core.lineage.reconstruction import (
     reconstruct,
     unsealed,
 )
-from seaweedmq.core.lineage.topology import Change, Sealing, new_topic, succeed, with_partitions
+from seaweedmq.core.lineage.topology import MetadataChange, SegmentEnd, new_topic, succeed, with_partitions
 from seaweedmq.errors import Corrupt
-from seaweedmq.model.ring import is_partition
+from seaweedmq.model.ring import covers_ring
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName, TopicSpec
 
@@ -29,7 +29,7 @@ NOW_US = 10**15
 
 @dataclass
 class History:
-    """A topic as it truly was: every version of its metadata, and the log files that its segments wrote."""
+    """A topic's true history: every version of its metadata, and the log files that its segments wrote."""
 
     topic: Topic
     segments: dict[int, Segment]
@@ -47,7 +47,7 @@ class History:
         history.take(change)
         return history
 
-    def take(self, change: Change) -> None:
+    def take(self, change: MetadataChange) -> None:
         self.topic = change.topic
         self.segments |= {segment.id: segment for segment in change.segments}
         self.versions.append((self.topic, tuple(self.segments.values())))
@@ -57,13 +57,13 @@ class History:
         return sorted((s for s in self.segments.values() if s.is_open), key=lambda s: s.slots)
 
     def store(self, segment: Segment, records: int) -> None:
-        """The primary stores records, in a file that it begins now."""
+        """Store records on the primary, in a new file."""
         self.files[segment.id] = provenance(segment, self.segments)
         self.ends[segment.id] = self.ends.get(segment.id, segment.start_offset) + records
 
     def replace(self, parents: Sequence[Segment], ranges: Sequence[object]) -> None:
         sealings = [
-            Sealing(segment=p, end_offset=self.ends.get(p.id, p.start_offset), epoch=p.epoch, sequences=())
+            SegmentEnd(segment=p, end_offset=self.ends.get(p.id, p.start_offset), epoch=p.epoch, sequences=())
             for p in parents
         ]
         placement = [("b-2",)] * len(ranges)
@@ -102,7 +102,7 @@ def replace_range(first: Segment, after: Segment) -> object:
 
 
 def rebuilt(history: History, topic_at: int, lineage_at: int, *, known_at: int | None = None) -> Reconstructed:
-    """From documents of earlier versions, the log files, and an etcd of an earlier version if there is one."""
+    """Reconstruct from documents of earlier versions, the log files, and an earlier etcd if there is one."""
     document, lineage = history.versions[topic_at][0], history.versions[lineage_at][1]
     topic = latest_topic(document, None if known_at is None else history.versions[known_at][0])
     stored = [*lineage, *(record for records in history.files.values() for record in records)]
@@ -116,7 +116,7 @@ def rebuilt(history: History, topic_at: int, lineage_at: int, *, known_at: int |
 def check(history: History, found: Reconstructed) -> None:
     """Assert the promises of a recovered lineage."""
     segments = {segment.id: segment for segment in found.segments}
-    assert is_partition([s.slots for s in found.segments if s.is_open], found.topic.ring)
+    assert covers_ring([s.slots for s in found.segments if s.is_open], found.topic.ring)
     assert history.files.keys() <= segments.keys(), "every record is reachable"
     for number in history.files:
         truth, mine = history.segments[number], segments[number]
@@ -215,7 +215,7 @@ def test_the_half_of_a_split_that_stored_nothing_keeps_its_id() -> None:
 
 
 def merged_long_before_a_move() -> History:
-    """Merge two neighbours with ends 5 and 2 into a segment that stores nothing and is moved much later."""
+    """Merge two neighbors with ends 5 and 2 into a segment that stores nothing and is moved much later."""
     history = History.begun(TopicSpec(name=NAME, segments=2))
     history.store(history.segments[0], 5)
     history.store(history.segments[1], 2)

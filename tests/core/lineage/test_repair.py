@@ -1,11 +1,11 @@
-"""Which segments are replaced when brokers come and go, in which order, and who stays: told as transcripts."""
+"""Repairs after brokers come and go: replaced segments, their order and remaining replicas, as transcripts."""
 
 from dataclasses import replace
 
 from seaweedmq.core.lineage.repair import repairs
 from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import TopicName
-from tests.core.lineage.repair_tale import NAME, Tale
+from tests.core.lineage.repair_transcript import NAME, Transcript
 
 LOST = "its replicas lost each other, or it was sealed without a successor"
 
@@ -13,161 +13,164 @@ LOST = "its replicas lost each other, or it was sealed without a successor"
 
 
 def test_what_is_well_is_left_alone() -> None:
-    tale = Tale("a b", "c d")
-    assert tale.due() == []
-    assert tale.is_trusted_again("a") == [], "nobody suspected it"
+    transcript = Transcript("a b", "c d")
+    assert transcript.due() == []
+    assert transcript.is_trusted_again("a") == [], "it was not under suspicion"
 
 
 def test_a_healthy_primary_goes_on_without_its_follower() -> None:
-    tale = Tale("a b", others="c")
-    assert tale.dies("b") == ["0: broker b is gone; a stays"]
-    assert tale.is_repaired() == ["0 -> 1: a c"]
-    assert tale.due() == []
+    transcript = Transcript("a b", others="c")
+    assert transcript.dies("b") == ["0: broker b is not registered; a stays"]
+    assert transcript.is_repaired() == ["0 -> 1: a c"]
+    assert transcript.due() == []
 
 
 def test_a_follower_becomes_primary_when_the_primary_dies() -> None:
-    tale = Tale("a b c", others="d", replicas=3)
-    assert tale.dies("a") == ["0: broker a is gone; b c stays"]
-    assert tale.is_repaired() == ["0 -> 1: b c d"]
+    transcript = Transcript("a b c", others="d", replicas=3)
+    assert transcript.dies("a") == ["0: broker a is not registered; b c stays"]
+    assert transcript.is_repaired() == ["0 -> 1: b c d"]
 
 
 def test_a_segment_that_lost_all_its_replicas_goes_to_whoever_is_free() -> None:
-    tale = Tale("a b", others="c d")
-    assert tale.dies("a", "b") == ["0: broker a is gone; nobody stays"]
-    assert tale.is_repaired() == ["0 -> 1: c d"]
+    transcript = Transcript("a b", others="c d")
+    assert transcript.dies("a", "b") == ["0: broker a is not registered; no replica stays"]
+    assert transcript.is_repaired() == ["0 -> 1: c d"]
 
 
 def test_what_nobody_can_write_to_comes_before_what_lost_a_follower() -> None:
-    tale = Tale("a b", "b a", "c d", "d c")
-    assert tale.dies("a") == ["0: broker a is gone; b stays", "1: broker a is gone; b stays"]
-    assert tale.is_drained("c")[2:] == [
+    transcript = Transcript("a b", "b a", "c d", "d c")
+    assert transcript.dies("a") == ["0: broker a is not registered; b stays", "1: broker a is not registered; b stays"]
+    assert transcript.is_drained("c")[2:] == [
         "2: broker c is being drained; d stays",
         "3: broker c is being drained; d stays",
     ]
-    assert tale.dies("d") == [
-        "0: broker a is gone; b stays",
-        "3: broker d is gone; nobody stays",
-        "1: broker a is gone; b stays",
-        "2: broker d is gone; nobody stays",
+    assert transcript.dies("d") == [
+        "0: broker a is not registered; b stays",
+        "3: broker d is not registered; no replica stays",
+        "1: broker a is not registered; b stays",
+        "2: broker d is not registered; no replica stays",
     ]
 
 
 def test_the_load_of_the_dead_is_spread_over_those_who_are_left() -> None:
-    tale = Tale("a b", "a c", "a d", "a e")
-    tale.dies("a")
-    assert tale.is_repaired() == ["0 -> 4: b c", "1 -> 5: c b", "2 -> 6: d e", "3 -> 7: e d"]
-    assert tale.due() == []
+    transcript = Transcript("a b", "a c", "a d", "a e")
+    transcript.dies("a")
+    assert transcript.is_repaired() == ["0 -> 4: b c", "1 -> 5: c b", "2 -> 6: d e", "3 -> 7: e d"]
+    assert transcript.due() == []
 
 
 # --- a broker dies while another one's death is repaired
 
 
 def test_a_second_death_in_the_middle_of_the_repair() -> None:
-    tale = Tale("a b", "a c", others="d e")
-    assert tale.dies("a") == ["0: broker a is gone; b stays", "1: broker a is gone; c stays"]
-    assert tale.is_repaired(1) == ["0 -> 2: b d"]
-    assert tale.dies("d") == ["1: broker a is gone; c stays", "2: broker d is gone; b stays"]
-    assert tale.is_repaired() == ["1 -> 3: c e", "2 -> 4: b c"]
-    assert tale.due() == []
+    transcript = Transcript("a b", "a c", others="d e")
+    assert transcript.dies("a") == ["0: broker a is not registered; b stays", "1: broker a is not registered; c stays"]
+    assert transcript.is_repaired(1) == ["0 -> 2: b d"]
+    assert transcript.dies("d") == ["1: broker a is not registered; c stays", "2: broker d is not registered; b stays"]
+    assert transcript.is_repaired() == ["1 -> 3: c e", "2 -> 4: b c"]
+    assert transcript.due() == []
 
 
 def test_who_comes_back_under_its_name_counts_until_somebody_notices_that_it_is_empty() -> None:
-    tale = Tale("a b", "b a", others="c")
-    tale.dies("a")
-    assert tale.is_repaired(1) == ["0 -> 2: b c"]
-    assert tale.comes("a") == [], "segment 1 has both its replicas again, as far as the metadata tells"
-    assert tale.lost_each_other(1, suspected="c") == [f"1: {LOST}; b a stays"], "a restarted empty, and b noticed"
+    transcript = Transcript("a b", "b a", others="c")
+    transcript.dies("a")
+    assert transcript.is_repaired(1) == ["0 -> 2: b c"]
+    assert transcript.comes("a") == [], "segment 1 has both its replicas again, as far as the metadata tells"
+    assert transcript.lost_each_other(1, suspected="c") == [f"1: {LOST}; b a stays"], "a restarted empty, b noticed"
 
 
 # --- replicas that lost each other
 
 
 def test_of_replicas_that_lost_each_other_the_one_that_is_suspected_goes() -> None:
-    tale = Tale("a b", others="c")
-    assert tale.lost_each_other(0, suspected="a") == [f"0: {LOST}; b stays"]
-    assert tale.is_repaired() == ["0 -> 1: b c"]
-    assert tale.is_trusted_again("a") == [], "what it lost stays where it is"
+    transcript = Transcript("a b", others="c")
+    assert transcript.lost_each_other(0, suspected="a") == [f"0: {LOST}; b stays"]
+    assert transcript.is_repaired() == ["0 -> 1: b c"]
+    assert transcript.is_trusted_again("a") == [], "the segments that it lost stay where they are"
 
 
 def test_a_suspicion_alone_moves_nothing() -> None:
-    tale = Tale("a b", "b a", others="c")
-    assert tale.lost_each_other(0, suspected="a") == [f"0: {LOST}; b stays"], "1 has its replicas and serves"
+    transcript = Transcript("a b", "b a", others="c")
+    assert transcript.lost_each_other(0, suspected="a") == [f"0: {LOST}; b stays"], "1 has its replicas and serves"
 
 
 def test_a_lost_follower_and_replicas_that_lost_each_other_are_as_urgent() -> None:
-    tale = Tale("a b", "c d", others="e")
-    tale.lost_each_other(1, suspected="e")
-    assert tale.dies("b") == ["0: broker b is gone; a stays", f"1: {LOST}; c d stays"]
+    transcript = Transcript("a b", "c d", others="e")
+    transcript.lost_each_other(1, suspected="e")
+    assert transcript.dies("b") == ["0: broker b is not registered; a stays", f"1: {LOST}; c d stays"]
 
 
 def test_what_is_broken_is_named_by_its_topic_too() -> None:
-    tale = Tale("a b")
+    transcript = Transcript("a b")
     others = {SegmentId(TopicName("shop", "returns"), 0)}
-    segments = tale.segments.values()
-    assert repairs(segments, tale.live, draining=(), suspected=(), broken=others) == []
-    assert len(repairs(segments, tale.live, draining=(), suspected=(), broken={SegmentId(NAME, 0)})) == 1
+    segments = transcript.segments.values()
+    assert repairs(segments, transcript.live, draining=(), suspected=(), broken=others) == []
+    assert len(repairs(segments, transcript.live, draining=(), suspected=(), broken={SegmentId(NAME, 0)})) == 1
 
 
 # --- brokers that are drained
 
 
 def test_a_broker_that_is_drained_hands_everything_over_and_nothing_comes_back() -> None:
-    tale = Tale("a b", "b a", "b c", others="d")
-    assert tale.is_drained("a") == ["0: broker a is being drained; b stays", "1: broker a is being drained; b stays"]
-    assert tale.is_repaired() == ["0 -> 3: b d", "1 -> 4: b c"]
-    assert tale.due() == []
+    transcript = Transcript("a b", "b a", "b c", others="d")
+    assert transcript.is_drained("a") == [
+        "0: broker a is being drained; b stays",
+        "1: broker a is being drained; b stays",
+    ]
+    assert transcript.is_repaired() == ["0 -> 3: b d", "1 -> 4: b c"]
+    assert transcript.due() == []
 
 
 def test_a_death_comes_before_what_is_drained() -> None:
-    tale = Tale("a b", "c d", others="e")
-    tale.is_drained("a")
-    assert tale.dies("d") == ["1: broker d is gone; c stays", "0: broker a is being drained; b stays"]
+    transcript = Transcript("a b", "c d", others="e")
+    transcript.is_drained("a")
+    assert transcript.dies("d") == ["1: broker d is not registered; c stays", "0: broker a is being drained; b stays"]
 
 
 def test_who_is_drained_or_suspected_does_not_stay() -> None:
-    tale = Tale("a b c d", replicas=4, others="e f")
-    tale.suspected.add("c")
-    tale.is_drained("b")
-    assert tale.dies("a") == ["0: broker a is gone; d stays"]
-    assert tale.is_repaired() == ["0 -> 1: d e f"], "one is missing, until somebody comes"
+    transcript = Transcript("a b c d", replicas=4, others="e f")
+    transcript.suspected.add("c")
+    transcript.is_drained("b")
+    assert transcript.dies("a") == ["0: broker a is not registered; d stays"]
+    assert transcript.is_repaired() == ["0 -> 1: d e f"], "one is missing until another broker comes"
 
 
 # --- brokers that are missing
 
 
 def test_replicas_that_no_broker_is_left_for_are_added_when_one_comes() -> None:
-    tale = Tale("a b", "b a")
-    assert tale.dies("a") == ["0: broker a is gone; b stays", "1: broker a is gone; b stays"]
-    assert tale.is_repaired() == ["0 -> 2: b", "1 -> 3: b"]
-    assert tale.due() == [], "nobody could be added"
-    assert tale.comes("c") == ["2: a replica was missing; b stays", "3: a replica was missing; b stays"]
-    assert tale.is_repaired_to_the_end() == ["2 -> 4: b c", "3 -> 5: b c"]
-    assert tale.comes("d") == []
+    transcript = Transcript("a b", "b a")
+    assert transcript.dies("a") == ["0: broker a is not registered; b stays", "1: broker a is not registered; b stays"]
+    assert transcript.is_repaired() == ["0 -> 2: b", "1 -> 3: b"]
+    assert transcript.due() == [], "no broker could be added"
+    assert transcript.comes("c") == ["2: a replica was missing; b stays", "3: a replica was missing; b stays"]
+    assert transcript.is_repaired_to_the_end() == ["2 -> 4: b c", "3 -> 5: b c"]
+    assert transcript.comes("d") == []
 
 
 def test_a_topic_gets_as_many_replicas_as_there_are_brokers_and_not_one_repair_more() -> None:
-    tale = Tale("a b c", replicas=3)
-    tale.dies("b", "c")
-    assert tale.is_repaired_to_the_end() == ["0 -> 1: a"]
-    tale.comes("d")
-    assert tale.is_repaired_to_the_end() == ["1 -> 2: a d"]
-    tale.comes("e")
-    assert tale.is_repaired_to_the_end() == ["2 -> 3: a d e"]
+    transcript = Transcript("a b c", replicas=3)
+    transcript.dies("b", "c")
+    assert transcript.is_repaired_to_the_end() == ["0 -> 1: a"]
+    transcript.comes("d")
+    assert transcript.is_repaired_to_the_end() == ["1 -> 2: a d"]
+    transcript.comes("e")
+    assert transcript.is_repaired_to_the_end() == ["2 -> 3: a d e"]
 
 
 def test_nothing_is_added_while_something_is_broken() -> None:
-    tale = Tale("a b", "b a")
-    tale.dies("a")
-    tale.is_repaired()
-    assert tale.comes("c", "d")[0].startswith("2: a replica was missing")
-    tale.is_repaired(1)
-    assert tale.dies("c") == ["4: broker c is gone; b stays"]
-    assert tale.is_repaired_to_the_end() == ["4 -> 5: b d", "3 -> 6: b d"]
+    transcript = Transcript("a b", "b a")
+    transcript.dies("a")
+    transcript.is_repaired()
+    assert transcript.comes("c", "d")[0].startswith("2: a replica was missing")
+    transcript.is_repaired(1)
+    assert transcript.dies("c") == ["4: broker c is not registered; b stays"]
+    assert transcript.is_repaired_to_the_end() == ["4 -> 5: b d", "3 -> 6: b d"]
 
 
 def test_a_topic_that_asks_for_fewer_replicas_now_keeps_what_it_has() -> None:
-    tale = Tale("a b", others="c")
-    tale.topic = replace(tale.topic, replicas=1)
-    assert tale.due() == []
-    tale.dies("b")
-    assert tale.is_repaired() == ["0 -> 1: a"]
+    transcript = Transcript("a b", others="c")
+    transcript.topic = replace(transcript.topic, replicas=1)
+    assert transcript.due() == []
+    transcript.dies("b")
+    assert transcript.is_repaired() == ["0 -> 1: a"]

@@ -1,4 +1,4 @@
-"""Open segments that lack replicas, and the words that report them."""
+"""Open segments that lack replicas, and the texts that report them."""
 
 from collections import Counter
 from dataclasses import replace

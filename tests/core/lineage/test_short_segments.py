@@ -1,4 +1,4 @@
-"""Short segments: the next one to be replaced, and how few are looked at for that."""
+"""Under-replicated segments: the next one to replace, and the few lookups that takes."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ BROKERS = ("a", "b", "c")
 
 
 class View:
-    """Open segments of one topic, and how many were looked up."""
+    """Open segments of one topic, and the number of lookups."""
 
     def __init__(self) -> None:
         self.open: dict[SegmentId, Segment] = {}
@@ -39,7 +39,7 @@ def test_the_first_that_could_have_more_replicas_is_next() -> None:
     for key in keys:
         short.add(key)
     assert next_of(short, view, 2) == keys[1]
-    assert next_of(short, view, 2, keys[1]) == keys[2], "one that is being replaced is passed over"
+    assert next_of(short, view, 2, keys[1]) == keys[2], "a segment in replacement is skipped"
     assert next_of(short, view, 2, keys[1], keys[2]) is None
     assert next_of(short, view, 3, keys[1], keys[2]) == keys[0], "it could not have more before"
 

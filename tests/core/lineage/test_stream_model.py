@@ -1,11 +1,11 @@
-"""A hundred histories of a topic that is copied while it changes, and what breaks if a rule is broken."""
+"""A hundred histories of a topic that is copied while it changes, and the failures when a rule is violated."""
 
 from itertools import pairwise
 
 import pytest
 
-from seaweedmq.core.lineage.batches import Range
-from seaweedmq.core.lineage.frontier import Frontier, Lineage, Walk
+from seaweedmq.core.lineage.batch_ranges import Range
+from seaweedmq.core.lineage.frontier import Frontier, FrontierWalk, LineageGraph
 from tests.core.lineage.stream_model import Broken, Query, enter_early, plan_by_offsets, run, uncommitted_ends
 
 SEEDS = range(100)
@@ -33,7 +33,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
 
 def plan_by_files(query: Query, start: Frontier, end: Frontier) -> list[tuple[Range, ...]]:
-    """Partitions that say which tables to read, in the right order."""
+    """Partitions that list the tables to read, in the right order."""
     made = []
     for task in plan_by_offsets(query, start, end):
         parts = []
@@ -47,12 +47,12 @@ def plan_by_files(query: Query, start: Frontier, end: Frontier) -> list[tuple[Ra
 
 
 def plan_by_segments(query: Query, start: Frontier, end: Frontier) -> list[tuple[Range, ...]]:
-    """A partition for each segment, whatever comes before it."""
+    """One partition per segment, without regard to its predecessors."""
     return [(part,) for task in plan_by_offsets(query, start, end) for part in task]
 
 
 def caught(because: str = "", **broken: object) -> bool:
-    """Whether some seed finds out that something is broken, in these words."""
+    """Whether some seed finds the defect, with these words."""
     for seed in SEEDS:
         try:
             run(seed, **broken)
@@ -80,21 +80,21 @@ def test_successors_that_enter_before_their_predecessors_end_are_found(monkeypat
 
 
 def test_segments_that_leave_once_they_end_are_found_to_be_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    def leave(self: Walk, segment: int) -> None:
+    def leave(self: FrontierWalk, segment: int) -> None:
         self.offsets.pop(segment, None)
         self._passed.add(segment)
 
-    move = Walk.move
+    move = FrontierWalk.move
 
-    def move_and_leave(self: Walk, segment: int, offset: int) -> None:
+    def move_and_leave(self: FrontierWalk, segment: int, offset: int) -> None:
         move(self, segment, offset)
         if self._lineage.is_end(segment, offset):
             leave(self, segment)
 
-    monkeypatch.setattr(Walk, "move", move_and_leave)
+    monkeypatch.setattr(FrontierWalk, "move", move_and_leave)
     assert caught()
 
 
 def test_a_frontier_that_knows_no_ancestors_is_found_to_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Lineage, "ancestors", lambda self, segments: set())
+    monkeypatch.setattr(LineageGraph, "ancestors", lambda self, segments: set())
     assert caught()

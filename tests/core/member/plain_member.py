@@ -1,16 +1,16 @@
-"""A member of a group without threads, streams or Arrow: the least that stands around the machine."""
+"""A member of a group without threads, streams or Arrow: the minimum that the machine needs."""
 
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from seaweedmq.core.member.acks import ACKED, Span
-from seaweedmq.core.member.assigned import Assigned
-from seaweedmq.core.member.dispatch import Bounds, Dispatch, GivenUp, NewRows
+from seaweedmq.core.member.acks import ACKED, RowSpan
+from seaweedmq.core.member.held_segment import HeldSegment
 from seaweedmq.core.member.holdings import Holdings, Instructions
-from seaweedmq.model.groups import GroupAssignment, GroupCommitted, Ownership, Position
-from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
+from seaweedmq.core.member.record_dispatch import Bounds, DeadRecord, NewRows, RecordDispatch
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommitted, Ownership, Position
+from seaweedmq.model.messages.subscribe import EARLIEST, Start, StartKind
 
 BYTES_PER_ROW = 10
 ROWS_AT_ONCE = 4
@@ -19,14 +19,14 @@ Keys: TypeAlias = tuple[bytes | None, ...]
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Where the records of one frame are kept."""
+    """Acknowledgement state of the records of one frame."""
 
-    assigned: "Assigned[Keys, Record]"
-    span: Span[Keys]
+    assigned: "HeldSegment[Keys, Record]"
+    span: RowSpan[Keys]
 
 
 class Record(NamedTuple):
-    """A row as somebody looks at it."""
+    """A row as a user sees it."""
 
     origin: Origin
     offset: int
@@ -36,7 +36,7 @@ class Record(NamedTuple):
 def ownership(
     segment: int, generation: int, offset: int = 0, deliveries: Mapping[int, int] | None = None, crashes: int = 0
 ) -> Ownership:
-    """A segment that is to be read from an offset on; 0: from its begin, wherever that is."""
+    """A segment to be read from an offset on; 0 is its beginning."""
     start = Start(StartKind.OFFSET, offset) if offset else EARLIEST
     return Ownership(segment=segment, generation=generation, start=start, deliveries=deliveries or {}, crashes=crashes)
 
@@ -46,13 +46,13 @@ class PlainMember:
 
     def __init__(self, bounds: Bounds) -> None:
         self.now = 0.0
-        self.dispatch: Dispatch[Keys, Record] = Dispatch(bounds)
+        self.dispatch: RecordDispatch[Keys, Record] = RecordDispatch(bounds)
         self.holdings = Holdings(self.dispatch)
-        self.origins: dict[Span[Keys], Origin] = {}
-        self.arriving: deque[tuple[Assigned[Keys, Record], int, Keys]] = deque()
-        """What readers have: first offset and keys."""
-        self.given_up: deque[GivenUp[Record]] = deque()
-        """Letters that are not kept yet."""
+        self.origins: dict[RowSpan[Keys], Origin] = {}
+        self.arriving: deque[tuple[HeldSegment[Keys, Record], int, Keys]] = deque()
+        """First offset and keys of the rows that readers hold."""
+        self.given_up: deque[DeadRecord[Record]] = deque()
+        """Dead letters that are not stored yet."""
 
     # --- the coordinator --------------------------------------------------------------------------------------------
 
@@ -60,11 +60,11 @@ class PlainMember:
         generation = max((each.generation for each in given), default=0)
         return self._carried_out(self.holdings.assign(GroupAssignment(generation=generation, owned=given)))
 
-    def look_after(self, is_time: bool = True) -> Instructions[Keys, Record]:
-        return self._carried_out(self.holdings.look_after(is_time))
+    def maintain(self, is_time: bool = True) -> Instructions[Keys, Record]:
+        return self._carried_out(self.holdings.maintain(is_time))
 
     def commit(self) -> tuple[int, tuple[Position, ...]]:
-        """Number and positions of what is to be sent now; nothing while an answer is awaited."""
+        """Number and positions of the commit to send now; nothing while an answer is pending."""
         commit = self.holdings.commits.next()
         return (0, ()) if commit is None else (commit.number, commit.positions)
 
@@ -77,8 +77,8 @@ class PlainMember:
 
     # --- the broker -------------------------------------------------------------------------------------------------
 
-    def read(self, assigned: Assigned[Keys, Record], first: int, keys: Keys) -> None:
-        """A reader has rows; those of a segment lie behind one another."""
+    def read(self, assigned: HeldSegment[Keys, Record], first: int, keys: Keys) -> None:
+        """Give a reader rows; those of a segment are contiguous."""
         self.arriving.append((assigned, first, keys))
 
     def _let_arrive(self) -> None:
@@ -104,7 +104,7 @@ class PlainMember:
         self.dispatch.must_admit()
         run = self.dispatch.next_run(ROWS_AT_ONCE)
         if run is not None:
-            self.dispatch.hand_out(run, self._records(run)[::-1])
+            self.dispatch.deliver(run, self._records(run)[::-1])
 
     def _records(self, run: NewRows[Keys, Record]) -> list[Record]:
         keys = run.span.rows
@@ -113,7 +113,7 @@ class PlainMember:
         return [Record(origin, run.span.first + at, keys[at]) for at in range(run.at, run.at + run.count)]
 
     def take(self) -> Record | None:
-        """The next record, for a user who takes one by one."""
+        """Return the next record, for a user who takes one by one."""
         while self.fetch():
             self.fill()
             while self.dispatch.ready:
@@ -123,11 +123,11 @@ class PlainMember:
         return None
 
     def take_rows(self) -> list[Record]:
-        """The next rows, for a user who takes batches."""
+        """Return the next rows, for a user who takes batches."""
         while self.fetch():
             if not self.dispatch.ready and not self.dispatch.must_admit():
                 run = self.dispatch.next_run()
-                if run is not None and self.dispatch.hand_out(run):
+                if run is not None and self.dispatch.deliver(run):
                     return self._records(run)
             self.fill()
             taken = self.dispatch.take_neighbours()
@@ -137,7 +137,7 @@ class PlainMember:
         return []
 
     def take_for_handler(self) -> Record | None:
-        """The next record whose key is free."""
+        """Return the next record whose key is free."""
         while self.fetch():
             record = self.dispatch.take_for_handler(self.now)
             if record is None:
@@ -154,7 +154,7 @@ class PlainMember:
         return is_admitted
 
     def ack(self, record: Record) -> None:
-        """As from any thread, without a lock."""
+        """Acknowledge as any thread may, without a lock."""
         record.origin.span.put(record.offset, ACKED)
 
     def refuse(self, record: Record, delay_s: float, reason: str = "nack") -> None:
@@ -169,8 +169,8 @@ class PlainMember:
         self.given_up += self.dispatch.given_up
         self.dispatch.given_up.clear()
 
-    def keep_letter(self) -> GivenUp[Record]:
-        """The oldest letter is in its topic."""
+    def keep_letter(self) -> DeadRecord[Record]:
+        """Confirm that the oldest dead letter is in its topic."""
         given_up = self.given_up.popleft()
-        self.dispatch.letter_kept(given_up.record)
+        self.dispatch.dead_letter_stored(given_up.record)
         return given_up

@@ -1,27 +1,27 @@
-"""What of a segment is dealt with."""
+"""Acknowledged rows of a segment."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.core.member.acks import ACKED, GIVEN_UP, NEW, OUT, WAITING, Ledger, Offsets, Span, offsets_of
+from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, NEW, OUT, WAITING, Ledger, Offsets, RowSpan, offsets_of
 
 
-def ledger_of(*counts: int, first: int = 100) -> tuple[Ledger[str], list[Span[str]]]:
-    """Frames of so many rows behind one another, all handed out."""
+def ledger_of(*counts: int, first: int = 100) -> tuple[Ledger[str], list[RowSpan[str]]]:
+    """Contiguous frames of so many rows, all delivered."""
     ledger: Ledger[str] = Ledger({})
     spans = []
     for count in counts:
         span = ledger.arrive(first, count, size_bytes=count * 10)
         span.rows = f"rows from {first}"
-        span.hand_out(count)
+        span.deliver(count)
         spans.append(span)
         first += count
     return ledger, spans
 
 
-def out_among(ledger: Ledger[str], offsets: Offsets) -> list[int]:
-    return [offset for _, some in ledger.out_among(offsets) for offset in some]
+def in_flight_among(ledger: Ledger[str], offsets: Offsets) -> list[int]:
+    return [offset for _, some in ledger.in_flight_among(offsets) for offset in some]
 
 
 def test_the_position_is_the_lowest_offset_that_is_not_acknowledged() -> None:
@@ -45,13 +45,13 @@ def test_nothing_is_known_before_anything_arrived() -> None:
 def test_rows_that_were_not_handed_out_are_neither_acknowledged_nor_out() -> None:
     ledger: Ledger[str] = Ledger({})
     span = ledger.arrive(0, 10, size_bytes=100)
-    assert not ledger.is_out()
-    span.hand_out(4)
-    assert ledger.is_out()
+    assert not ledger.has_in_flight()
+    span.deliver(4)
+    assert ledger.has_in_flight()
     ledger.ack(range(10))
-    assert (ledger.position(), ledger.unacked(), ledger.is_out()) == (4, 0, False)
-    span.hand_out(2)
-    assert (ledger.unacked(), out_among(ledger, range(10))) == (2, [4, 5])
+    assert (ledger.position(), ledger.unacked(), ledger.has_in_flight()) == (4, 0, False)
+    span.deliver(2)
+    assert (ledger.unacked(), in_flight_among(ledger, range(10))) == (2, [4, 5])
 
 
 def test_a_record_that_takes_long_does_not_keep_what_lies_behind_it() -> None:
@@ -65,21 +65,21 @@ def test_a_record_that_takes_long_does_not_keep_what_lies_behind_it() -> None:
 
 
 def test_what_waits_or_is_given_up_holds_the_position_like_what_is_out() -> None:
-    for state, is_out in ((OUT, True), (WAITING, False), (GIVEN_UP, True)):
+    for state, has_in_flight in ((OUT, True), (WAITING, False), (DEAD_LETTER, True)):
         ledger, (span, _) = ledger_of(5, 5)
         ledger.ack(range(100, 110))
-        assert not ledger.is_out()
+        assert not ledger.has_in_flight()
         span.put(103, state)
-        assert (span.position(), ledger.position(), ledger.is_out()) == (103, 103, is_out)
+        assert (span.position(), ledger.position(), ledger.has_in_flight()) == (103, 103, has_in_flight)
         assert ledger.unacked() == 1
 
 
 def test_of_a_run_only_what_is_out_is_acknowledged() -> None:
     _, (span,) = ledger_of(6)
     span.put(102, WAITING)
-    span.put(103, GIVEN_UP)
+    span.put(103, DEAD_LETTER)
     span.ack_out(101, 4)
-    assert list(span.states) == [OUT, ACKED, WAITING, GIVEN_UP, ACKED, OUT]
+    assert list(span.states) == [OUT, ACKED, WAITING, DEAD_LETTER, ACKED, OUT]
     assert span.position() == 100
     assert NEW not in span.states
 
@@ -108,9 +108,9 @@ def test_any_acknowledgements_in_any_order(counts: list[int], acks: list[list[in
     end = 100 + sum(counts)
     model = set(range(100, end))
     for offsets in acks:
-        assert out_among(ledger, offsets_of(np.array(offsets))) == sorted(model & set(offsets))
+        assert in_flight_among(ledger, offsets_of(np.array(offsets))) == sorted(model & set(offsets))
         ledger.ack(offsets_of(np.array(offsets)))
         model -= set(offsets)
         assert ledger.position() == min(model, default=end)
         assert ledger.unacked() == len(model)
-        assert ledger.is_out() == bool(model)
+        assert ledger.has_in_flight() == bool(model)

@@ -3,7 +3,7 @@
 import pytest
 
 from seaweedmq.core.member.commits import CommitQueue
-from seaweedmq.model.groups import GroupCommit, GroupCommitted, Position
+from seaweedmq.model.messages.groups import GroupCommit, GroupCommitted, Position
 
 
 def at(offset: int, segment: int = 0, generation: int = 1) -> Position:

@@ -1,15 +1,15 @@
-"""A member under all that can happen to it: rows, users, handlers, refusals, assignments and answers in any order.
+"""A member under any order of rows, users, handlers, rejections, assignments and answers.
 
 Invariants, of what the user sees and of what is committed:
 
-- a record is with one user at a time, and not handed out any more once it was acknowledged;
-- later records of a key wait for those that were refused or given up; handlers get one of a key at a time;
-- nothing of a revoked segment goes out, and an acknowledgement counts in the ownership in which it was handed out;
+- a record is with one user at a time, and is not delivered again after its acknowledgement;
+- later records of a key wait for those that were rejected or sent to the dead letters; handlers get one per key;
+- nothing of a revoked segment is delivered; an acknowledgement counts in the ownership of its delivery;
 - a committed position has only acknowledged records below it, and never falls within a generation;
-- what is counted as unacknowledged is never less than what is, and exactly that after counting; the rows of what is
-  dealt with are forgotten;
-- the byte of each row says what the user knows of it;
-- in the end everything that arrived is dealt with, and what was revoked is released: nothing is forgotten.
+- the count of unacknowledged records is never too low, and exact after counting; acknowledged rows are
+  dropped;
+- the byte of each row is its state for the user;
+- in the end every record that arrived is acknowledged, and revoked segments are released.
 """
 
 from collections import defaultdict
@@ -18,20 +18,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from seaweedmq.core.member.acks import ACKED, GIVEN_UP, NEW, OUT, WAITING
-from seaweedmq.core.member.assigned import Assigned
-from seaweedmq.core.member.dispatch import Bounds
-from seaweedmq.model.groups import Ownership
+from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, NEW, OUT, WAITING
+from seaweedmq.core.member.held_segment import HeldSegment
+from seaweedmq.core.member.record_dispatch import Bounds
+from seaweedmq.model.messages.groups import Ownership
 from tests.core.member.plain_member import BYTES_PER_ROW, Keys, PlainMember, Record, ownership
 
 SEGMENTS = range(3)
 PICK = st.integers(0, 1_000)
 KEYS = st.lists(st.sampled_from([b"a", b"b", b"c", None]), min_size=1, max_size=6).map(tuple)
-Held = Assigned[Keys, Record]
+Held = HeldSegment[Keys, Record]
 
 
 class MemberLife(RuleBasedStateMachine):
-    """One member, and the coordinator, broker and user that it meets."""
+    """One member, and its coordinator, broker and user."""
 
     @initialize(
         has_handlers=st.booleans(),
@@ -57,7 +57,7 @@ class MemberLife(RuleBasedStateMachine):
         self.generation = 0
         self.given: dict[int, Ownership] = {}
         self.kept: dict[tuple[int, int], int] = {}
-        """Segment and generation -> offset that the coordinator knows."""
+        """Segment and generation -> offset that the coordinator stores."""
         self.number = 0
         self.under_way: list[tuple[int, int, int]] = []
         self.ends: dict[Held, int] = {}
@@ -85,13 +85,13 @@ class MemberLife(RuleBasedStateMachine):
         self.member.assign(*self.given.values())
 
     @rule(is_time=st.booleans())
-    def look_after(self, is_time: bool) -> None:
-        instructions = self.member.look_after(is_time)
+    def maintain(self, is_time: bool) -> None:
+        instructions = self.member.maintain(is_time)
         for segment, generation in instructions.release.items():
             assert all(
                 (held.segment, held.generation) != (segment, generation)
                 for held, _ in [*self.with_user, *((g.record.origin.assigned, 0) for g in self.member.given_up)]
-            ), "what is out is waited for"
+            ), "the release waits for records in flight"
             assert segment not in [segment for segment, _, _ in self.under_way]
 
     @rule()
@@ -183,7 +183,7 @@ class MemberLife(RuleBasedStateMachine):
             for span in held.ledger.spans:
                 for earlier in range(span.first, min(span.end, offset)):
                     if self.keys[held, earlier] == record.key:
-                        assert span.state(earlier) in (ACKED, OUT), "what waits holds its key"
+                        assert span.state(earlier) in (ACKED, OUT), "a waiting record blocks its key"
         if self.deliveries_max is not None:
             assert self.refusals[held, offset] < self.deliveries_max
         self.with_user[held, offset] = record
@@ -204,7 +204,7 @@ class MemberLife(RuleBasedStateMachine):
     @precondition(lambda self: self.with_user)
     @rule(which=PICK)
     def ack_rows(self, which: int) -> None:
-        """A batch, or a part of one: neighbours that the user has."""
+        """A batch, or a part of one: adjacent rows that the user has."""
         record = self.pick(which)
         held, first = record.origin.assigned, record.offset
         if self.member.dispatch.assigned.get(held.segment) is not held:
@@ -218,7 +218,7 @@ class MemberLife(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting())
     @rule(which=PICK)
     def ack_after_all(self, which: int) -> None:
-        """The user refused a record, and dealt with it all the same before it came again."""
+        """The user rejects a record, and acknowledges it before its redelivery."""
         record = self.waiting()[which % len(self.waiting())]
         self.member.ack(record)
         self.acked.add((record.origin.assigned, record.offset))
@@ -229,7 +229,7 @@ class MemberLife(RuleBasedStateMachine):
     @precondition(lambda self: self.with_user)
     @rule(which=PICK, delay_s=st.integers(0, 3))
     def refuse(self, which: int, delay_s: int) -> None:
-        """In a handler: before it ends."""
+        """Acknowledge in a handler, before it ends."""
         record = self.pick(which)
         self.member.refuse(record, delay_s)
         self.is_refused(record)
@@ -279,13 +279,13 @@ class MemberLife(RuleBasedStateMachine):
                     at, state = (held, offset), span.state(offset)
                     assert (state == NEW) == (offset >= span.first + span.new_at)
                     assert (state == ACKED) == (at in self.acked)
-                    assert (state == GIVEN_UP) == (at in letters)
+                    assert (state == DEAD_LETTER) == (at in letters)
                     if at in self.with_user:
                         assert state == OUT
                     elif state == OUT:
                         assert at in ready
                     elif at not in ready:
-                        assert state in (NEW, WAITING, ACKED, GIVEN_UP)
+                        assert state in (NEW, WAITING, ACKED, DEAD_LETTER)
 
     @invariant()
     def what_is_counted_is_held(self) -> None:
@@ -296,7 +296,7 @@ class MemberLife(RuleBasedStateMachine):
         assert records <= unacked.records_max
 
     def held(self) -> tuple[int, int]:
-        """Records that are not acknowledged after they went out, and bytes of the frames that are held."""
+        """Records that were delivered and not acknowledged, and bytes of the frames that are held."""
         records = size_bytes = 0
         for held in self.member.dispatch.assigned.values():
             for span in held.ledger.spans:
@@ -307,7 +307,7 @@ class MemberLife(RuleBasedStateMachine):
 
     @rule()
     def count(self) -> None:
-        """A member waits only for what there is, and then hears of every acknowledgement."""
+        """A member waits only for events that can come, and receives every acknowledgement."""
         dispatch = self.member.dispatch
         if not dispatch.unacked.check():
             return
@@ -332,7 +332,7 @@ class MemberLife(RuleBasedStateMachine):
                 return
             self.wait(3)
             self.begin_handler() if self.has_handlers else self.take()
-            self.look_after(True)
+            self.maintain(True)
             self.send()
             if self.under_way:
                 self.answer(False)

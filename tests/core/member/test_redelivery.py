@@ -1,4 +1,4 @@
-"""Which records wait, and for what."""
+"""Records that wait for redelivery, and the reasons."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,7 +40,7 @@ def test_what_waits_holds_up_nothing_before_it() -> None:
     order.refuse(A, 3, due_s=1.0)
     order.refuse(A, 5, due_s=9.0)
     assert order.take_due(1.0) == [3]
-    assert order.offer(A, 3), "as it is looked at once more before it goes out"
+    assert order.offer(A, 3), "it is checked once more before it is delivered"
     assert not order.offer(A, 6)
     assert order.take_due(9.0) == [5, 6]
 
@@ -90,14 +90,14 @@ ACTIONS = st.lists(
 def test_a_key_is_never_overtaken_and_nothing_is_forgotten(
     actions: list[tuple[str, int, int]], one_at_a_time: bool
 ) -> None:
-    """A user that refuses at once what it refuses, as iterating users and handlers do."""
+    """A user that rejects a record at once, as iterating users and handlers do."""
     order = KeyOrder(one_at_a_time)
     keys = {}
     out: dict[bytes, list[int]] = {key: [] for key in (b"0", b"1", b"2", b"3")}
     settled: dict[bytes, list[int]] = {key: [] for key in out}
     now, arrived = 0.0, 0
 
-    def hand_out(offset: int) -> None:
+    def deliver(offset: int) -> None:
         key = keys[offset]
         if one_at_a_time:
             assert not out[key]
@@ -105,7 +105,7 @@ def test_a_key_is_never_overtaken_and_nothing_is_forgotten(
         out[key].append(offset)
 
     def refuse(key: bytes, delay_s: float) -> None:
-        # what is behind the refused record was popped and comes back first
+        # The rows behind the rejected record were popped and come back first.
         offset, *behind = out[key]
         out[key] = []
         order.refuse(key, offset, now + delay_s)
@@ -117,7 +117,7 @@ def test_a_key_is_never_overtaken_and_nothing_is_forgotten(
         if what == "arrive":
             keys[arrived] = key
             if order.offer(key, arrived):
-                hand_out(arrived)
+                deliver(arrived)
             arrived += 1
         elif what == "nack" and out[key]:
             refuse(key, delay)
@@ -128,11 +128,11 @@ def test_a_key_is_never_overtaken_and_nothing_is_forgotten(
         else:
             now += delay
         for offset in order.take_due(now):
-            hand_out(offset)
+            deliver(offset)
     for _ in range(arrived):
         now += 10.0
         for offset in order.take_due(now):
-            hand_out(offset)
+            deliver(offset)
         for key, offsets in out.items():
             while offsets:
                 settled[key].append(offsets.pop(0))
@@ -151,7 +151,7 @@ def test_a_key_is_never_overtaken_and_nothing_is_forgotten(
 def test_what_is_due_goes_out_whatever_else_of_its_key_waits(
     refusals: list[tuple[bytes | None, int]], room: int
 ) -> None:
-    """A user that refuses in any order, and has room for some at a time; what was taken is looked at once more."""
+    """A user that rejects in any order and has room for a few records, each checked once more when taken."""
     order = KeyOrder(one_at_a_time=False)
     keys = [key for key, _ in refusals]
     for offset, (key, due_s) in enumerate(refusals):
@@ -162,7 +162,7 @@ def test_what_is_due_goes_out_whatever_else_of_its_key_waits(
             for offset in taken[room:]:
                 order.refuse(keys[offset], offset, now)
             gone = [offset for offset in taken[:room] if order.offer(keys[offset], offset)]
-            assert gone == taken[:room], "or it would be taken again and again"
+            assert gone == taken[:room], "otherwise the same record is taken in an endless loop"
             out += gone
     assert sorted(out) == list(range(len(keys)))
     for key in (A, B):

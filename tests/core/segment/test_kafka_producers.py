@@ -1,4 +1,4 @@
-"""Kafka's producers, told as what they send and what the table says: KIP-98 and KIP-360."""
+"""Kafka producers, as their frames and the answers of the table: KIP-98 and KIP-360."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.errors import Fenced, InvalidArgument, ResourceExhausted
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.producer import (
     KAFKA_PRODUCERS,
     KAFKA_SEQUENCES,
@@ -14,7 +15,6 @@ from seaweedmq.model.producer import (
     is_kafka_producer,
     unwrapped,
 )
-from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 
 ME = 5_000
@@ -24,13 +24,13 @@ LAST = KAFKA_SEQUENCES - 1
 
 
 class Partition:
-    """A table at the end of a growing log, and a follower's, which sees the frames alone."""
+    """A table at the end of a growing log, and a follower's table, which sees the frames alone."""
 
     def __init__(self, *, start: int = 0, limit: int = 100, pool: ProducerPool | None = None) -> None:
         self.limits = ProducerLimits(producers=limit, idle_s=IDLE_S, frames=FRAMES)
         self.table = ProducerTable(self.limits, pool)
         self.follower = ProducerTable(self.limits)
-        self.table.floor = self.follower.floor = 10**12  # all of it is fsynced
+        self.table.floor = self.follower.floor = 10**12  # all of it is flushed
         self.end = start
         self.now = 0.0
 
@@ -88,7 +88,7 @@ def test_what_is_remembered_no_more_is_a_duplicate() -> None:
 def test_who_is_unknown_begins_anywhere_and_what_lies_below_was_never_seen() -> None:
     told = Partition()
     assert told.send(70, 10) == "stored at 0"
-    assert told.send(60, 10) == "OutOfOrderSequence", "to call it a duplicate would lose it"
+    assert told.send(60, 10) == "OutOfOrderSequence", "an answer of duplicate would lose it"
     assert told.send(80) == "stored at 10"
     for first in range(81, 81 + FRAMES):
         told.send(first)
@@ -115,7 +115,7 @@ def test_a_new_epoch_begins_at_0_and_fences_the_older() -> None:
     told = Partition()
     told.send(0, 10)
     assert told.send(10, 1, epoch=1) == "OutOfOrderSequence"
-    assert told.send(10) == "stored at 10", "a frame that is refused changes nothing"
+    assert told.send(10) == "stored at 10", "a rejected frame changes nothing"
     assert told.send(0, 5, epoch=1) == "stored at 11"
     assert told.send(11) == "Fenced"
     assert told.send(0, 10) == "Fenced"
@@ -160,7 +160,7 @@ def test_a_full_broker_refuses_the_next_one_and_nobody_else() -> None:
     assert told.send(0, producer=2_003) == "stored at 4"
 
 
-# --- what a successor goes on from ------------------------------------------------------------------------------------
+# --- what a successor continues from ----------------------------------------------------------------------------------
 
 
 def test_a_producer_goes_on_where_the_earlier_segment_ended() -> None:
@@ -168,7 +168,7 @@ def test_a_producer_goes_on_where_the_earlier_segment_ended() -> None:
     told.table.adopt(state(30), told.now)
     assert told.send(31) == "OutOfOrderSequence"
     assert told.send(30, 5) == "stored at 100"
-    assert told.send(25, 5) == "DuplicateSequence", "where it is nobody knows here"
+    assert told.send(25, 5) == "DuplicateSequence", "its offset is unknown here"
     assert told.table.may_be_older(ME, 0, 25, 5)
     told.table.put_before(ME, 0, state(30, (10, 10, 75), (20, 5, 90), (25, 5, 95)).recent)
     assert [told.send(10, 10), told.send(20, 5), told.send(25, 5)] == ["repeat of 75", "repeat of 90", "repeat of 95"]
@@ -214,10 +214,10 @@ def test_nothing_is_looked_for_in_earlier_segments_without_need() -> None:
     assert told.table.may_be_older(2_001, 0, 9, 1)
     for first in range(10, 10 + FRAMES):
         told.send(first, producer=2_001)
-    assert not told.table.may_be_older(2_001, 0, 9, 1), "it is older than anything that is remembered"
+    assert not told.table.may_be_older(2_001, 0, 9, 1), "it is older than every remembered frame"
 
 
-# --- whoever sees the frames alone ------------------------------------------------------------------------------------
+# --- observers of the frames alone ------------------------------------------------------------------------------------
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Duplicate detection, told as what producers do and what the table says."""
+"""Duplicate detection, as frames of producers and the answers of the table."""
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.producers import SNAPSHOT_FRAMES_MAX, ProducerTable
 from seaweedmq.errors import Fenced, InvalidArgument, ResourceExhausted
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 
 ME = 7
 FRAMES = 16
@@ -50,7 +50,7 @@ class Told:
 
     @property
     def known(self) -> list[int]:
-        """The longest idle first."""
+        """Return the producers, the longest idle first."""
         return [s.producer_id for s in self.table.snapshot()]
 
 
@@ -84,7 +84,7 @@ def test_what_is_neither_the_next_frame_nor_a_stored_one_is_refused() -> None:
 def test_frames_of_a_producer_without_a_stream_are_refused() -> None:
     told = Told()
     assert told.send(0, 1) == "InvalidArgument"
-    with pytest.raises(InvalidArgument, match="open one before frames are sent"):
+    with pytest.raises(InvalidArgument, match="open one before sending frames"):
         told.table.find_repeat(ME, 0, 0, 1)
 
 
@@ -153,7 +153,7 @@ def test_with_too_many_those_that_can_not_repeat_anything_are_forgotten_the_long
         told.visit(producer)
         told.now += 1
     told.now += IDLE_S
-    assert told.known == [1, 2, 3], "nobody needs the room"
+    assert told.known == [1, 2, 3], "no new producer needs the room"
     told.visit(4)
     assert told.known == [3, 4]
 
@@ -173,7 +173,7 @@ def test_who_is_known_goes_on_where_the_table_says_whatever_he_says() -> None:
     told = opened()
     told.send(0, 5)
     assert told.open(3) == 5, "the acknowledgement of the last two was lost"
-    assert told.open(9) == 5, "it gave four records up before they came"
+    assert told.open(9) == 5, "it dropped four records before they arrived"
 
 
 def test_a_stream_that_stored_nothing_leaves_nothing_behind() -> None:
@@ -205,7 +205,7 @@ def test_one_producer_too_many_for_the_broker_is_refused_and_the_others_go_on() 
     assert here.open(1, producer=1) == 1, "it is not new"
     here.close(1)
     here.now = there.now = IDLE_S + 1
-    assert there.open(producer=2) == 0, "producer 1 is forgotten there, though that table has room"
+    assert there.open(producer=2) == 0, "producer 1 is dropped there, though that table has room"
     assert here.known == [2]
     here.table.release()
     assert (pool.used, there.open(producer=3)) == (2, 0)
@@ -215,21 +215,21 @@ def test_one_producer_too_many_for_the_broker_is_refused_and_the_others_go_on() 
 
 def test_the_refusal_names_limit_and_remedy_and_may_be_retried() -> None:
     told = Told(pool=ProducerPool(0))
-    with pytest.raises(ResourceExhausted, match=r"may remember 0 \(producers_max.*raise the limits") as refused:
+    with pytest.raises(ResourceExhausted, match=r"its limit is 0 \(producers_max.*raise the limits") as refused:
         told.table.open(1, 0, 0, 0.0)
     assert refused.value.retryable
 
 
-# --- followers, and whoever reads a log -------------------------------------------------------------------------------
+# --- followers, and readers of a log ----------------------------------------------------------------------------------
 
 
 def test_a_follower_takes_what_its_primary_took() -> None:
     table = ProducerTable(ProducerLimits(producers=1, idle_s=IDLE_S, frames=FRAMES), ProducerPool(1))
-    table.follow(1, 0, FrameAck(40, 2, 0), 0.0)  # the primary had forgotten it
+    table.follow(1, 0, FrameAck(40, 2, 0), 0.0)  # the primary had dropped it
     table.follow(2, 0, FrameAck(0, 1, 2), 1.0)  # more than this broker would take
     table.follow(1, 0, FrameAck(42, 1, 3), 2.0)
     assert [(s.producer_id, s.next_sequence, len(s.recent)) for s in table.snapshot()] == [(2, 1, 1), (1, 43, 2)]
-    table.follow(1, 0, FrameAck(41, 5, 4), 3.0)  # it gave up 41 and 42, which are stored, and was forgotten meanwhile
+    table.follow(1, 0, FrameAck(41, 5, 4), 3.0)  # it dropped 41 and 42, which are stored, and was dropped meanwhile
     state = table.state(1)
     assert state is not None
     assert (state.next_sequence, state.recent) == (46, (FrameAck(41, 5, 4),))
@@ -304,7 +304,7 @@ def test_a_snapshot_of_very_many_producers_names_all_of_them_and_few_frames() ->
 def test_a_file_that_begins_anywhere_above_the_floor_counts_exactly_what_is_below(
     sends: list[tuple[int, int]], cut_at: float, flushed_at: float
 ) -> None:
-    """Whoever recovers from the snapshot and reads the rest of the log ends where the live table is."""
+    """Recovery from the snapshot and the rest of the log ends with the state of the live table."""
     told = Told()
     bases, nexts = [], dict.fromkeys((1, 2, 3), 0)
     for producer in nexts:

@@ -1,10 +1,10 @@
-"""A follower's copy of a segment: it follows one epoch, forgets what is flushed, and takes nothing once fenced."""
+"""A follower's copy of a segment: it follows one epoch, drops flushed records, and takes nothing once fenced."""
 
 import pytest
 
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
-from seaweedmq.errors import Fenced, InvalidArgument, ProtocolViolation
+from seaweedmq.errors import Deposed, Fenced, InvalidArgument, ProtocolViolation
 
 
 def follower(start: int = 100) -> Replica:
@@ -38,14 +38,14 @@ def test_a_fenced_replica_takes_nothing_of_the_old_epoch_and_keeps_what_it_has()
         append(replica, 110, 1)
     with pytest.raises(Fenced):
         replica.on_progress(5, committed=110, flushed=110)
-    assert replica.fence(6) == 110, "the leader, or its successor, may ask again"
+    assert replica.fence(6) == 110, "the leader, or its successor, may repeat the fence"
     assert [e.base_offset for e in replica.unflushed()] == [100]
 
 
 def test_an_older_leader_can_not_fence_what_a_newer_one_has() -> None:
     replica = follower()
     replica.fence(8)
-    with pytest.raises(Fenced, match="epoch 8 was here"):
+    with pytest.raises(Deposed, match="epoch 8 is newer"):
         replica.fence(7)
 
 
@@ -84,7 +84,7 @@ def test_the_producers_of_a_file_that_begins_at_an_offset_leave_out_what_comes_a
 
 
 def test_a_dropped_replica_takes_nothing_more() -> None:
-    """A stream that is still there would fill memory that nobody frees."""
+    """A stream that remains would fill memory that is never freed."""
     replica = follower()
     append(replica, 100, 10)
     replica.release_all()

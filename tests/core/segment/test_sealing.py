@@ -1,6 +1,6 @@
-"""Whom the leader asks when a segment has to end, and whose log counts."""
+"""Brokers that the leader queries to seal a segment, and the log that determines its end."""
 
-from seaweedmq.core.segment.sealing import longest_first, whom_to_ask
+from seaweedmq.core.segment.sealing import longest_first, seal_candidates
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import TopicName
@@ -16,19 +16,19 @@ SEGMENT = Segment(
 
 
 def test_a_living_primary_is_asked_and_its_living_followers_stand_by() -> None:
-    whom = whom_to_ask(SEGMENT, {"b-1", "b-3", "b-9"})
+    whom = seal_candidates(SEGMENT, {"b-1", "b-3", "b-9"})
     assert (whom.primary, whom.followers, whom.files) == ("b-1", ("b-3",), False)
 
 
 def test_without_the_primary_the_followers_decide() -> None:
-    whom = whom_to_ask(SEGMENT, {"b-2", "b-3"})
+    whom = seal_candidates(SEGMENT, {"b-2", "b-3"})
     assert (whom.primary, whom.followers, whom.files) == (None, ("b-2", "b-3"), False)
 
 
 def test_files_are_believed_only_when_no_replica_holds_a_lease() -> None:
-    assert whom_to_ask(SEGMENT, {"b-8"}).files
+    assert seal_candidates(SEGMENT, {"b-8"}).files
     for survivor in SEGMENT.replicas:
-        assert not whom_to_ask(SEGMENT, {survivor}).files, f"{survivor} could still acknowledge, or hold more"
+        assert not seal_candidates(SEGMENT, {survivor}).files, f"{survivor} could still acknowledge, or hold more"
 
 
 def test_the_longest_log_is_written_out_first_and_one_that_never_began_last() -> None:

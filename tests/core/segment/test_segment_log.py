@@ -7,12 +7,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, SegmentLog
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.topic import Durability
 
 ME = 1
 HELD = 10 + ENTRY_OVERHEAD_BYTES
-"""What an entry of 10 bytes takes in memory."""
+"""Memory of an entry of 10 bytes."""
 
 
 def entry(base: int, count: int, size: int = 10) -> LogEntry:
@@ -126,16 +126,16 @@ def test_what_was_there_at_a_look_that_is_old_enough_is_forgotten() -> None:
     log = new_log()
     append(log, 5)
     write_all(log)
-    assert log.forget_older(30.0, 0.0) == 0, "the first look sees it"
+    assert log.forget_older(30.0, 0.0) == 0, "the first fence check sees it"
     append(log, 5)
     write_all(log)
-    assert log.forget_older(30.0, 20.0) == 0, "the second one sees more"
+    assert log.forget_older(30.0, 20.0) == 0, "the second check sees more"
     log.on_flushed(10)
     log.on_committed(10)
     assert log.forget_older(30.0, 29.9) == 0
     assert (log.forget_older(30.0, 30.0), log.cache_start) == (HELD, 5)
     assert (log.forget_older(30.0, 50.0), log.cache_start, log.cached_bytes) == (HELD, 10, 0)
-    assert log.forget_older(30.0, 1_000.0) == 0, "nothing is left, and looks go on"
+    assert log.forget_older(30.0, 1_000.0) == 0, "nothing is left, and checks continue"
 
 
 def test_what_is_old_and_not_safe_yet_is_forgotten_by_a_later_look() -> None:
@@ -169,7 +169,7 @@ def test_a_segment_that_is_not_served_any_more_holds_nothing() -> None:
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """What a shell may report, in any order, against lists that a reader can check by eye."""
+    """Reports of a shell, in any order, against plain lists."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.taken: list[LogEntry] = []
         self.now = 0.0
         self.seen_s: dict[int, float] = {}
-        """When a look saw an entry first, by its offset."""
+        """Time at which a fence check first saw an entry, by its offset."""
 
     @rule(count=st.integers(1, 4), size=st.integers(4, 40))
     def append(self, count: int, size: int) -> None:

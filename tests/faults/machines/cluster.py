@@ -1,5 +1,6 @@
-"""A cluster of real processes that can be hurt: etcd, brokers, and proxies between each broker and etcd, and between
-each broker and Kafka's clients, who are told of no other address.
+"""A cluster of real processes for fault injection: etcd, brokers, and proxies.
+
+Proxies stand between each broker and etcd, and between each broker and Kafka clients, which know no other address.
 """
 
 import asyncio
@@ -12,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from seaweedmq import aio
-from seaweedmq.codec import keys
 from seaweedmq.codec.kafka.group_records import partition_of_group
-from seaweedmq.codec.metadata import broker_from_json, segment_from_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import broker_from_json, segment_from_json
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.errors import SeaweedMQError, Unavailable
@@ -31,7 +32,7 @@ from tests.faults.machines.wall_clock import WallClock
 ROOT = Path(__file__).parents[3]
 START_TIMEOUT_S = 40.0
 STOP_TIMEOUT_S = 60.0
-"""Longer than a broker waits for anything on its way out, one thing after another."""
+"""Seconds that exceed all of a stopping broker's timeouts together."""
 LOOK_S = 0.05
 ETCD_QUOTA_BYTES = 64 << 20
 """Many times the metadata of a test, and quickly filled."""
@@ -43,11 +44,11 @@ SETTINGS = {
     "log_grace_s": 5.0,
     "conversion_delay_s_max": 0.1,
 }
-"""Files are rolled, made into tables and deleted while the faults go on."""
+"""Settings with which files are rolled, converted and deleted during the faults."""
 
 
 class Node:
-    """One place of a broker: an address, a way to etcd, one from Kafka's clients, and one process after another."""
+    """A broker's address, its proxies to etcd and for Kafka clients, and its successive processes."""
 
     def __init__(self, index: int, etcd: Proxy, kafka: Proxy, clock: WallClock | None = None) -> None:
         self.index = index
@@ -56,14 +57,14 @@ class Node:
         self.kafka = kafka
         self.process: asyncio.subprocess.Process | None = None
         self.starting = asyncio.Lock()
-        """Faults that strike together start what they ended, and may mean the same place: one process runs there."""
+        """Lock for starts: simultaneous faults may restart the same node, which runs one process."""
         self.is_frozen = False
         self.log_position = 0
-        """What ``Cluster.tracebacks`` has looked at."""
+        """Position in the log up to which ``Cluster.tracebacks`` has read."""
 
     @property
     def pid(self) -> int | None:
-        """Of the running process."""
+        """The id of the running process."""
         return self.process.pid if self.process is not None and self.process.returncode is None else None
 
     def __str__(self) -> str:
@@ -71,7 +72,7 @@ class Node:
 
 
 class Cluster:
-    """Use as an async context manager; ``directory`` gets the storage, etcd's data and a log of each broker."""
+    """A cluster as an async context manager; ``directory`` gets the storage, etcd's data and a log of each broker."""
 
     def __init__(
         self,
@@ -86,9 +87,14 @@ class Cluster:
         clocks: bool = False,
         settings: Mapping[str, float] | None = None,
     ) -> None:
-        """``storage``: where it is. ``mount``: a file system of its own for it. ``quota``: see ``quota_broker``.
-        ``clocks``: the first broker has a wall clock that can be stepped. ``settings``: of ``BrokerConfig``, beyond
-        ``SETTINGS``."""
+        """Create a cluster.
+
+        Args:
+            storage: Directory of the storage.
+            mount: A file system of its own for the storage.
+            quota: Whether brokers have a quota, see ``quota_broker``.
+            clocks: Whether the first broker's wall clock can be stepped.
+            settings: Settings of ``BrokerConfig`` that extend ``SETTINGS``."""
         self.directory = directory
         self.storage = mount.path if mount is not None else storage or directory / "storage"
         self.mount = mount
@@ -99,10 +105,10 @@ class Cluster:
         self.etcd = LocalEtcd(directory / "etcd", fsync=False, quota_bytes=ETCD_QUOTA_BYTES)
         self.etcd_data = EtcdData(self.etcd, directory / "etcd")
         self.etcd_turn = asyncio.Lock()
-        """Whoever ends or stops etcd mends it before the next one may: there is one etcd, and what does not run can not
-        be stopped."""
+        """Held by a fault that stops etcd until it has repaired it: there is one etcd, and a stopped one cannot be
+        stopped."""
         self.storage_turn = asyncio.Lock()
-        """Held while the storage is taken away or does not take writes: no other fault touches its files."""
+        """Held while the storage is unmounted or rejects writes: no other fault touches its files."""
         self.nodes: list[Node] = []
         self._brokers = brokers
         self._settings = {**SETTINGS, **(settings or {})}
@@ -146,17 +152,17 @@ class Cluster:
 
     @property
     def kafka(self) -> str:
-        """``bootstrap.servers`` for Kafka's clients."""
+        """``bootstrap.servers`` for Kafka clients."""
         return ",".join(node.kafka.address for node in self.nodes)
 
     async def connect(self) -> aio.Client:
-        """A client of the cluster."""
+        """Return a client of the cluster."""
         return await aio.connect(self.bootstrap)
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
     async def start(self, node: Node) -> None:
-        """Start a broker on this place, if none runs there."""
+        """Start the node's broker, if none runs."""
         async with node.starting:
             if node.pid is None:
                 await self._spawn(node)
@@ -184,40 +190,41 @@ class Cluster:
         node.is_frozen = False
 
     def log_path(self, node: Node) -> Path:
-        """What its processes wrote to stderr, one after another."""
+        """Return the stderr file of its successive processes."""
         return self.directory / f"broker-{node.index}.log"
 
     async def kill(self, node: Node) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait for the end."""
         if node.process is not None:
             self.signal(node, signal.SIGKILL)
             await node.process.wait()
 
     async def terminate(self, node: Node) -> int:
-        """SIGTERM; the exit status. TimeoutError if it does not end."""
+        """Send SIGTERM; return the exit status. Raises TimeoutError if it does not end."""
         assert node.process is not None
         self.signal(node, signal.SIGTERM)
         async with asyncio.timeout(STOP_TIMEOUT_S):
             return await node.process.wait()
 
     def stops_cleanly(self, node: Node) -> bool:
-        """Whether the process handles SIGTERM; one that still imports its modules is ended by it. Linux tells."""
+        """Whether the process handles SIGTERM (on Linux); the signal kills one that still imports its modules."""
         try:
             status = Path(f"/proc/{node.pid}/status").read_text()
         except OSError:
-            return True  # another system, or the process is gone
+            return True  # another system, or the process has ended
         caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
         return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
     def signal(self, node: Node, number: signal.Signals) -> None:
-        """Send a signal, unless it is gone."""
+        """Send a signal, unless the process has ended."""
         if node.process is not None and node.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 node.process.send_signal(number)
             if number in (signal.SIGSTOP, signal.SIGCONT):  # SIGTERM waits until a frozen process continues
                 node.is_frozen = number == signal.SIGSTOP
 
-    # --- the cluster as etcd has it -----------------------------------------------------------------------------------
+    # --- the cluster according to etcd
+    # ----------------------------------------------------------------------------------
 
     @property
     def meta(self) -> EtcdMetaStore:
@@ -225,29 +232,29 @@ class Cluster:
         return self._meta
 
     async def members(self) -> dict[str, Node]:
-        """Registered broker ids and where their processes run, without those of processes that are gone."""
+        """Return registered broker ids and their nodes, without those of ended processes."""
         found = await self.meta.list(keys.BROKERS)
         by_pid = {node.pid: node for node in self.nodes if node.pid is not None}
         infos = [broker_from_json(entry.value) for entry in found.entries]
         return {info.id: by_pid[info.pid] for info in infos if info.pid in by_pid}
 
     async def ghosts(self) -> list[str]:
-        """Registered brokers that no lease will ever end: nobody would look after their segments."""
+        """Return registered brokers without a lease, which no broker would ever replace."""
         found = await self.meta.list(keys.BROKERS)
         return [entry.key for entry in found.entries if not entry.lease]
 
     async def leader(self) -> Node | None:
-        """Who holds the lock."""
+        """Return the broker that holds the leader's lock."""
         lock = await self.meta.get(keys.LEADER)
         return None if lock is None else (await self.members()).get(lock.value.decode())
 
     async def open_segments(self, topic: str) -> list[Segment]:
-        """Of one topic."""
+        """Return the open segments of one topic."""
         found = await self.meta.list(keys.segments_prefix(TopicName.parse(topic)))
         return [s for s in (segment_from_json(entry.value) for entry in found.entries) if s.is_open]
 
     async def replicas(self, topic: str, place: int) -> list[Node]:
-        """Who has a role (0 primary, 1 follower) for some open segment of the topic, the most segments first."""
+        """Return the nodes with a role (0 primary, 1 follower) in open segments of the topic, the busiest first."""
         members = await self.members()
         counts: dict[int, int] = {}
         for segment in await self.open_segments(topic):
@@ -257,14 +264,14 @@ class Cluster:
         return [self.nodes[i] for i in sorted(counts, key=lambda i: (-counts[i], i))]
 
     async def coordinator(self, group: str) -> Node | None:
-        """Who coordinates a group of Kafka's; None if nobody does at the moment."""
+        """Return the coordinator of a Kafka group, or None if there is none at the moment."""
         segments = await self.open_segments(KAFKA_GROUPS)
         place = partition_of_group(group, BrokerConfig().kafka_internal_partitions)
         members = await self.members()
         return next((members.get(s.primary) for s in segments if place in s.slots), None)
 
     async def until_ready(self) -> None:
-        """Every place has a registered broker that serves, and one leads. Raises Unavailable."""
+        """Wait until every node has a registered broker that serves, and one leads. Raises Unavailable."""
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 while not await self._is_ready():
@@ -286,18 +293,18 @@ class Cluster:
             return False
 
     def log_end(self, node: Node, lines: int = 15) -> str:
-        """The last lines of a broker's log."""
+        """Return the last lines of a broker's log."""
         with self.log_path(node).open(errors="replace") as log:
             return "".join(log.readlines()[-lines:])
 
     def log_since(self, node: Node, position: int) -> str:
-        """A broker's log from a position on."""
+        """Return a broker's log from a position on."""
         with self.log_path(node).open(errors="replace") as log:
             log.seek(position)
             return log.read()
 
     def tracebacks(self) -> list[str]:
-        """Lines of the brokers' logs with errors that nobody foresaw, since the last call."""
+        """Return lines with unexpected errors in the brokers' logs since the last call."""
         found = []
         for node in self.nodes:
             with self.log_path(node).open(errors="replace") as log:

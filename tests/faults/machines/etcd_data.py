@@ -1,4 +1,4 @@
-"""Operations of an operator on the data of the one etcd: backup, restore, loss, and its quota, by etcd's own tools."""
+"""Operations on etcd's data with etcd's own tools: backup, restore, loss, and quota."""
 
 import asyncio
 import itertools
@@ -10,17 +10,17 @@ from typing import Any
 from seaweedmq.coordination.local import LocalEtcd, etcd_binary
 
 FOREIGN_KEYS = "/others/"
-"""Prefix of keys that no broker knows."""
+"""Prefix of keys that belong to no broker."""
 FOREIGN_VALUE_BYTES = 1 << 20
 TIMEOUT_S = 60.0
 
 
 class EtcdToolError(Exception):
-    """A tool failed; the message is its own."""
+    """A tool failed; the message is the tool's."""
 
 
 class EtcdData:
-    """The data of a ``LocalEtcd``, which is below ``directory``."""
+    """The data of a ``LocalEtcd`` below ``directory``."""
 
     def __init__(self, etcd: LocalEtcd, directory: Path) -> None:
         self._etcd = etcd
@@ -28,7 +28,7 @@ class EtcdData:
         self._backups = itertools.count()
 
     async def back_up(self) -> Path:
-        """Save a snapshot of the running etcd; its file."""
+        """Save a snapshot of the running etcd; return its file."""
         backup = self._directory / f"backup-{next(self._backups)}.db"
         await self._control("snapshot", "save", str(backup))
         return backup
@@ -53,7 +53,7 @@ class EtcdData:
         await self._etcd.start()
 
     async def fill(self, keys_max: int) -> int:
-        """Write keys of no broker until etcd is out of space; how many."""
+        """Write foreign keys until etcd is out of space; return their number."""
         value = "x" * (FOREIGN_VALUE_BYTES - 100)
         for number in range(keys_max):
             try:
@@ -65,7 +65,8 @@ class EtcdData:
         raise EtcdToolError(f"etcd takes {keys_max} MiB of keys: give it a smaller quota")
 
     async def make_room(self) -> None:
-        """Delete these keys, compact, defragment and end the alarm, as etcd's documentation says. Harmless without."""
+        """Delete these keys, compact, defragment and end the alarm, as etcd's documentation says. Harmless without an
+        alarm."""
         await self._control("del", "--prefix", FOREIGN_KEYS)
         await self._control("compaction", "--physical", str(await self.revision()))
         await self._control("defrag")

@@ -1,7 +1,7 @@
-"""A storage on a mount that can be taken away, returned, made read-only and filled.
+"""A storage mount that can be unmounted, remounted, made read-only and filled.
 
 The storage is a bind mount of a tmpfs. Both lie below a shared mount, so that brokers in namespaces of their own see
-each change: ``ip netns exec`` gives its process a copy of all mounts, which receives what happens to shared ones.
+each change: ``ip netns exec`` gives its process a copy of all mounts, which receives changes of shared ones.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ class StorageMount:
         self._disk = self._root / "disk"
         self._size_mib = size_mib
         self.path = self._root / "storage"
-        """The folder in which brokers find the storage."""
+        """The directory in which brokers find the storage."""
 
     def create(self) -> None:
-        """Mount all of it.
+        """Mount everything.
 
         Raises:
             Unsupported: If this machine does not allow mounts.
@@ -40,24 +40,24 @@ class StorageMount:
             raise
 
     def close(self) -> None:
-        """Take all mounts away."""
+        """Unmount everything."""
         self.unmount()
         for place in (self._disk, self._root):
             subprocess.run(["umount", "--lazy", str(place)], capture_output=True, check=False)
 
     @property
     def is_mounted(self) -> bool:
-        """Whether something is mounted where brokers look."""
+        """Whether the storage is mounted at ``path``."""
         return self.path.is_mount()
 
     def mount(self) -> None:
-        """Make the storage appear."""
+        """Mount the storage."""
         _mount("--bind", str(self._disk), str(self.path))
 
     def mount_read_only(self) -> None:
-        """Make the storage appear, and refuse all changes. Files that were opened through another mount stay writable.
+        """Mount the storage read-only. Files opened through another mount stay writable.
 
-        A bind mount takes its flags from its source, and hands them on to copies; changed flags reach no copy.
+        A bind mount inherits its source's flags, and its copies inherit its own; changed flags reach no copy.
         """
         source = self._root / "read-only"
         source.mkdir(exist_ok=True)
@@ -69,12 +69,12 @@ class StorageMount:
             subprocess.run(["umount", "--lazy", str(source)], capture_output=True, check=False)
 
     def unmount(self) -> None:
-        """Make the storage vanish, with files open; the empty folder beneath is left."""
+        """Unmount the storage, with files open; the empty directory beneath is left."""
         while self.is_mounted:
             subprocess.run(["umount", "--lazy", str(self.path)], capture_output=True, check=True)
 
     def beneath(self) -> list[str]:
-        """List and remove files in the folder beneath the mount. Requires that nothing is mounted."""
+        """List and remove files in the directory beneath the mount, which must be unmounted."""
         found = sorted(path for path in self.path.rglob("*") if not path.is_dir())
         for path in found:
             with contextlib.suppress(FileNotFoundError):

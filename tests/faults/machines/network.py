@@ -1,8 +1,8 @@
-"""Where brokers live and how they reach each other: behind proxies on 127.0.0.1, or each in a network of its own.
+"""Networks of brokers: behind proxies on 127.0.0.1, or each in a network namespace.
 
-``Loopback`` works everywhere and can cut a broker off from everybody. ``Namespaces`` needs root and can also cut the
-packets from one broker to another, one way, without anybody being told: the neighbour's hardware address is replaced
-by one that nobody has, so packets go nowhere, as on a cable that is broken in one direction.
+``Loopback`` works on every machine and can cut a broker off from all peers. ``Namespaces`` needs root and can also drop
+packets from one broker to another, in one direction, without an error at the sender: it replaces the neighbor's
+hardware address by an unused one, so that packets vanish as on a cable broken in one direction.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import os
 import secrets
 from typing import Protocol
 
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.process.free_ports import free_ports
 from tests.faults.machines.proxy import Proxy
 
 NOBODY = "02:00:00:00:00:01"
@@ -20,14 +20,14 @@ KAFKA_PORT = 19092
 
 
 class Unsupported(Exception):
-    """This machine does not allow it; the message says why."""
+    """This machine does not support it; the message has the reason."""
 
 
 class Network(Protocol):
-    """What ``Cluster`` needs. Brokers are counted from 0."""
+    """The interface that ``Cluster`` needs. Broker numbers begin at 0."""
 
     host: str
-    """Where the test process, its clients and proxies are."""
+    """Address of the test process, its clients and proxies."""
     can_cut_pairs: bool
 
     async def start(self, brokers: int) -> None: ...
@@ -35,26 +35,26 @@ class Network(Protocol):
     async def close(self) -> None: ...
 
     def command(self, broker: int) -> list[str]:
-        """What to put in front of a broker's command line."""
+        """Return the prefix of a broker's command line."""
 
     def listen(self, broker: int) -> str: ...
 
     def advertise(self, broker: int) -> str: ...
 
     def kafka(self, broker: int) -> tuple[str, int]:
-        """Where the broker listens for Kafka's clients."""
+        """Return the broker's listen address for Kafka clients."""
 
     async def cut_off(self, broker: int) -> None:
-        """Nobody reaches the broker; it may still dial others and etcd."""
+        """Make the broker unreachable; it may still connect to others and etcd."""
 
     async def cut_pair(self, source: int, target: int) -> None:
-        """Packets from ``source`` to ``target`` are lost, those the other way arrive. Needs ``can_cut_pairs``."""
+        """Drop packets from ``source`` to ``target``, in this direction only. Needs ``can_cut_pairs``."""
 
     async def heal(self) -> None: ...
 
 
 class Loopback:
-    """Everybody on 127.0.0.1; whoever dials a broker's advertised address goes through its proxy."""
+    """All brokers on 127.0.0.1, each behind a proxy at its advertised address."""
 
     host = "127.0.0.1"
     can_cut_pairs = False
@@ -93,7 +93,7 @@ class Loopback:
         self._fronts[broker].cut()
 
     def hang_up(self, broker: int) -> int:
-        """End every connection to the broker; others can be made at once. How many there were."""
+        """End every connection to the broker; new ones open at once. Return the number of ended ones."""
         return self._fronts[broker].hang_up()
 
     async def cut_pair(self, source: int, target: int) -> None:
@@ -117,7 +117,10 @@ class Namespaces:
         self._cuts: list[tuple[int, str]] = []
 
     async def start(self, brokers: int) -> None:
-        """Raises Unsupported: not root, or the machine has no network namespaces."""
+        """Start the network.
+
+        Raises:
+            Unsupported: If the process is not root, or the machine has no network namespaces."""
         if os.geteuid() != 0:
             raise Unsupported("network namespaces need root")
         bridge = f"smqb{self._tag}"
@@ -194,7 +197,7 @@ async def _ip(*arguments: str, check: bool = True) -> None:
 
 
 async def best_network(brokers: int) -> tuple[Network, str]:
-    """A started network, with namespaces if the machine allows, and why not if it does not."""
+    """Start a network, with namespaces if possible; return it and the reason if not."""
     namespaces = Namespaces()
     try:
         await namespaces.start(brokers)

@@ -1,4 +1,4 @@
-"""A TCP proxy whose two directions can be cut, as a broken network would: silently, and with nothing lost on repair."""
+"""A TCP proxy whose two directions can be cut as in a broken network: silently, and without loss after repair."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ CHUNK_BYTES = 256 * 1024
 
 
 class Gate:
-    """Lets bytes of one direction pass, or holds them."""
+    """A gate that passes bytes of one direction, or holds them."""
 
     def __init__(self) -> None:
         self._open = asyncio.Event()
@@ -18,19 +18,19 @@ class Gate:
         return self._open.is_set()
 
     def set(self, *, is_open: bool) -> None:
-        """Open or shut it. What was held goes on when it opens, as TCP repeats what was not confirmed."""
+        """Open or shut it. Held bytes pass once it opens, as TCP retransmits unacknowledged data."""
         if is_open:
             self._open.set()
         else:
             self._open.clear()
 
     async def wait(self) -> None:
-        """Until it is open."""
+        """Wait until it is open."""
         await self._open.wait()
 
 
 class Proxy:
-    """``listen`` -> ``target``. ``there`` and ``back`` are the directions."""
+    """A proxy from ``listen`` to ``target``; ``there`` and ``back`` are its directions."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self.target = target
@@ -42,7 +42,7 @@ class Proxy:
 
     @property
     def address(self) -> str:
-        """``host:port`` to dial. Requires that it was started."""
+        """The ``host:port`` to connect to. Requires that it was started."""
         return f"{self._address[0]}:{self._address[1]}"
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -59,16 +59,16 @@ class Proxy:
         await asyncio.gather(*self._links, return_exceptions=True)
 
     def cut(self, *, there: bool = True, back: bool = True) -> None:
-        """Hold everything sent in these directions from now on; connections stay, and new ones get no answer."""
+        """Hold all later bytes in these directions; connections stay open, and new ones get no answer."""
         self.there.set(is_open=not there)
         self.back.set(is_open=not back)
 
     def heal(self) -> None:
-        """Let everything pass again."""
+        """Pass everything again."""
         self.cut(there=False, back=False)
 
     def hang_up(self) -> int:
-        """End every connection there is; new ones are taken. Bytes on their way are lost. How many there were."""
+        """End every current connection, which loses bytes in transit; accept new ones. Return the number ended."""
         for link in self._links:
             link.cancel()
         return len(self._links)
@@ -98,7 +98,7 @@ class Proxy:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: Gate) -> None:
-    """Copy until the end, which is news that a shut gate holds back too."""
+    """Copy bytes and the end of the stream, which a shut gate also holds."""
     while True:
         data = await reader.read(CHUNK_BYTES)
         await gate.wait()

@@ -1,7 +1,7 @@
-"""``seaweedmq broker`` on a disk that is full while its storage holds a file named ``filler``.
+"""``seaweedmq broker`` on a disk that is full while its storage has a file named ``filler``.
 
-For machines where no small file system can be mounted: writes of the broker itself fail as they do there, in the
-middle of a write too. What the converter process writes does not.
+For machines that cannot mount a small file system: the broker's own writes fail as on a full disk, even in the middle
+of a write. The converter process's writes do not.
 """
 
 import contextlib
@@ -18,23 +18,23 @@ FILLER = "filler"
 
 
 class Quota:
-    """Refuses what needs room while the filler is there."""
+    """A quota that rejects writes while the filler exists."""
 
     def __init__(self, storage: Path) -> None:
         self._filler = storage / FILLER
         self._write_all = file_io.write_all
-        self._written_aside = file_io.written_aside
+        self._written_aside = file_io.temporary_file
 
     def write_all(self, fd: int, chunks: Sequence[bytes | memoryview]) -> None:
-        """In place of ``file_io.write_all``: the first half fits."""
+        """Replace ``file_io.write_all``: the first half fits."""
         if self._filler.exists():
             self._write_all(fd, chunks[: len(chunks) // 2] or [bytes(chunks[0])[: len(chunks[0]) // 2]])
             raise self._error()
         self._write_all(fd, chunks)
 
     @contextlib.contextmanager
-    def written_aside(self, directory: Path) -> Iterator[Path]:
-        """In place of ``file_io.written_aside``."""
+    def temporary_file(self, directory: Path) -> Iterator[Path]:
+        """Replace ``file_io.temporary_file``."""
         if self._filler.exists():
             raise self._error()
         with self._written_aside(directory) as path:
@@ -47,5 +47,5 @@ class Quota:
 if __name__ == "__main__":
     quota = Quota(Path(sys.argv[sys.argv.index("--storage") + 1]))
     file_io.write_all = quota.write_all
-    file_io.written_aside = quota.written_aside
+    file_io.temporary_file = quota.temporary_file
     run()

@@ -1,8 +1,8 @@
-"""Wall clocks of brokers that can be stepped, by libfaketime (Debian's package of that name).
+"""Steps of brokers' wall clocks, with libfaketime (Debian's package of that name).
 
-The library replaces the wall clock of a process by one that is ahead by what a file says. Steady clocks, file times and
-timeouts stay those of the machine. It slows a broker down, so that a cluster has one with it, and version 0.9.10 lets
-``time.sleep`` fail with EINVAL: in a broker only retries of the table worker call it, and these are repeated later.
+The library adds an offset from a file to the wall clock of a process. Steady clocks, file times and timeouts stay the
+machine's. It slows a broker down, so that a cluster has one such broker, and version 0.9.10 lets ``time.sleep`` fail
+with EINVAL: in a broker only retries of the table worker call it, and these are repeated later.
 """
 
 import sys
@@ -15,7 +15,7 @@ LIBRARIES = tuple(
     for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 )
 SEEN_WITHIN_S = 1
-"""A step is seen by every process within this time; reading the file at each call would be slow."""
+"""Seconds within which every process sees a step; reading the file at each call would be slow."""
 
 
 def library() -> Path:
@@ -38,7 +38,7 @@ class WallClock:
         self.step(0.0)
 
     def environment(self) -> dict[str, str]:
-        """Environment variables of a process with this clock."""
+        """Return environment variables of a process with this clock."""
         return {
             "LD_PRELOAD": str(library()),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
@@ -50,7 +50,7 @@ class WallClock:
         }
 
     def step(self, ahead_s: float) -> None:
-        """Set the clock so far ahead of the machine's; below 0: behind."""
+        """Set the clock ahead of the machine's by these seconds, or behind if negative."""
         aside = self._file.with_suffix(".new")
         aside.write_text(f"{ahead_s:+.3f}\n")
         aside.replace(self._file)

@@ -1,7 +1,7 @@
 """A process with very many publishers of one segment: ``python -m tests.faults.users.crowd BOOTSTRAP TOPIC COUNT``.
 
-Each sends one record a turn. A line on stdin begins a turn, and one on stdout says when all of it is acknowledged. A
-process of its own, since the tests' own event loop carries etcd's packets.
+Each sends one record a turn. A line on stdin begins a turn, and one on stdout reports its last acknowledgement. The
+publishers have their own process, since the tests' event loop carries etcd's packets.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from tests.faults.users.workload import CLIENT
 
 
 def value(number: int, turn: int) -> bytes:
-    """What a publisher sends."""
+    """Return the value of a publisher's record."""
     return b"publisher %d turn %d" % (number, turn)
 
 

@@ -1,6 +1,6 @@
 """The flood: a topic of one segment grows under publishers at full speed, and shrinks when they are done.
 
-A group reads through all of it, two of its members are killed and replaced, and the history checkers judge.
+A group reads all of it, two of its members are killed and replaced, and the history checkers judge.
 """
 
 import asyncio
@@ -27,39 +27,39 @@ KILL_INTERVAL_S = 2.0
 SEGMENTS_MIN = 4
 BROKERS = 3
 TARGET_BYTES_PER_S = 1_000_000.0
-"""A fortieth of what two publishers of this kind bring to a small machine."""
+"""A fortieth of the throughput of two such publishers on a small machine."""
 START_TIMEOUT_S = 30.0
 GROWN_TIMEOUT_S = 60.0
 SHRUNK_TIMEOUT_S = 180.0
 SETTLE_TIMEOUT_S = 120.0
 LOOK_S = 0.05
 SETTINGS = {"merge_after_s": 4.0, "load_long_s": 4.0}
-"""Shrinking is as quick as growing, so that a test can wait for it."""
+"""Settings with which shrinking is as quick as growing, so that a test can wait for it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FloodOutcome:
-    """What it showed."""
+    """The results of a flood."""
 
     grown_s: float = 0.0
-    """From the start of the flood until there were four segments on three brokers."""
+    """Seconds from the start of the flood until there were four segments on three brokers."""
     shrunk_s: float = 0.0
-    """From its end until there was one segment."""
+    """Seconds from its end until there was one segment."""
     flood_s: float = 0.0
     segments_max: int = 0
     segments: int = 0
-    """Ever."""
+    """Number of segments ever created."""
     flooded: int = 0
     """Records sent in the flood."""
     stall_s: float = 0.0
-    """Longest time in the flood in which some key had records under way and none of them was acknowledged."""
+    """Longest time in seconds in the flood for which a key had unacknowledged records and no acknowledgement."""
     calm_stall_s: float = 0.0
     """The same after it, while segments were merged."""
     median_s: float = 0.0
-    """From send to acknowledgement in the flood."""
+    """Median seconds from send to acknowledgement in the flood."""
     acked: int = 0
     again: int = 0
-    """Records that members were given again."""
+    """Records redelivered to members."""
     violations: list[Violation] = field(default_factory=list)
 
 
@@ -83,13 +83,13 @@ class Publisher:
             raise AssertionError(f"publisher {self.name} says {line!r}")
 
     async def tell(self, mode: str) -> None:
-        """Go on in this mode."""
+        """Switch to this mode."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{mode}\n".encode())
         await self.process.stdin.drain()
 
     async def end(self) -> None:
-        """Until all it sent has an outcome."""
+        """Wait until all its records have an outcome."""
         await self.tell(END)
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
             self.phases = [Phase(**phase) for phase in json.loads(await self._line())]
@@ -100,17 +100,17 @@ class Publisher:
         return (await self.process.stdout.readline()).decode().strip()
 
     async def kill(self) -> None:
-        """If it still runs."""
+        """Kill it if it still runs."""
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
         await self.process.wait()
 
 
 async def flood(cluster: Cluster, *, flood_s: float, say: Callable[[str], None] = lambda _: None) -> FloodOutcome:
-    """Play it on a cluster that was staged with ``SETTINGS``; the flood lasts ``flood_s`` or until it has grown.
+    """Play the flood on a cluster that was staged with ``SETTINGS``, for ``flood_s`` or until it has grown.
 
     Raises:
-        TimeoutError: the topic does not grow, or does not shrink, or somebody does not settle.
+        TimeoutError: If the topic does not grow or shrink, or a process does not settle.
     """
     outcome = FloodOutcome()
     async with await cluster.connect() as client, contextlib.AsyncExitStack() as stack:
@@ -133,7 +133,7 @@ async def flood(cluster: Cluster, *, flood_s: float, say: Callable[[str], None] 
 
 
 async def _until_read_by_all(group: Group) -> None:
-    """Somebody reads; with one segment it can be but one member."""
+    """Wait until a member reads; with one segment only one can."""
     async with asyncio.timeout(START_TIMEOUT_S):
         while not group.delivered[TOPIC]:
             await asyncio.sleep(LOOK_S)
@@ -177,7 +177,7 @@ async def _rise_and_fall(
 
 
 async def _places(cluster: Cluster) -> list[str]:
-    """The primaries of the open segments."""
+    """Return the primaries of the open segments."""
     return [segment.primary for segment in await cluster.open_segments(TOPIC)]
 
 
@@ -197,7 +197,7 @@ async def _judge(client: aio.Client, group: Group, publishers: Sequence[Publishe
         sent += found
         outcome.violations += [Violation("error", error) for error in errors]
     wanted = acknowledged(sent)
-    with contextlib.suppress(TimeoutError):  # what is missing then is lost, and said so below
+    with contextlib.suppress(TimeoutError):  # later rules report missing records as lost
         await group.until_delivered({TOPIC: wanted}, SETTLE_TIMEOUT_S)
     outcome.violations += await group.stop()
     outcome.violations += await asyncio.to_thread(group.check, TOPIC, sent)
@@ -213,7 +213,7 @@ async def _judge(client: aio.Client, group: Group, publishers: Sequence[Publishe
 
 
 async def _read_all(client: aio.Client, sent: Sequence[Sent]) -> list[Violation]:
-    """What a plain subscriber gets in the end."""
+    """Judge the records that a plain subscriber gets in the end."""
     history = History(list(sent))
     async with asyncio.timeout(SETTLE_TIMEOUT_S):
         async with client.subscriber(TOPIC, start="earliest", stop_at="latest") as subscriber:

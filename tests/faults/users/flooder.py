@@ -1,7 +1,7 @@
 """A publisher at full speed, as a process: ``python -m tests.faults.users.flooder BOOTSTRAP TOPIC NAME FILE``.
 
-It obeys lines on stdin: ``flood`` (as fast as the cluster takes it, keys by Zipf's law), ``trickle`` (a few records a
-second) and ``end``; then it writes what became of every record to FILE and what it measured, as JSON, to stdout.
+It obeys lines on stdin: ``flood`` (as fast as the cluster accepts, keys by Zipf's law), ``trickle`` (a few records a
+second) and ``end``; then it writes the outcome of every record to FILE and its measurements, as JSON, to stdout.
 """
 
 import asyncio
@@ -31,31 +31,31 @@ BURST_RECORDS = 32
 DRAWN_KEYS = 65_536
 TRICKLE_RECORDS_PER_S = 50
 CLIENT = ClientConfig(buffer_bytes_max=2 * 1024 * 1024)
-"""Little, or what a record waits for would be the publisher's own queue."""
+"""Client with a small buffer: otherwise records would mainly wait in the publisher's queue."""
 SAMPLE = 97
-"""One in so many acknowledgements is timed for the median."""
+"""Interval of the acknowledgements that are timed for the median."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """What a publisher measured in one mode."""
+    """A publisher's measurements in one mode."""
 
     mode: str
     records: int
     stall_s: float
     """``Waits.gap_s``."""
     median_s: float
-    """From send to acknowledgement."""
+    """Median seconds from send to acknowledgement."""
 
 
 @dataclass(slots=True)
 class Flooder:
-    """Sends and notes."""
+    """A publisher that notes its outcomes."""
 
     name: str
     seed: int
     keys: list[bytes] = field(default_factory=list)
-    """Of the records, by number."""
+    """Keys of the records, by number."""
     receipts: dict[int, tuple[int, int | None]] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     waits: Waits = field(default_factory=Waits)
@@ -64,7 +64,7 @@ class Flooder:
     phases: list[Phase] = field(default_factory=list)
 
     def draw(self) -> Iterator[bytes]:
-        """Without end, the lower ranks the more often."""
+        """Draw keys without end, lower ranks more often."""
         rng = np.random.default_rng(self.seed)
         weights = np.arange(1, KEYS + 1, dtype=np.float64) ** -ZIPF_EXPONENT
         names = [f"{self.name}-key-{rank}".encode() for rank in range(KEYS)]
@@ -73,7 +73,7 @@ class Flooder:
                 yield names[rank]
 
     async def run(self, publisher: aio.Publisher) -> None:
-        """Until the mode is ``END``."""
+        """Publish until the mode is ``END``."""
         keys = self.draw()
         while self.mode != END:
             for _ in range(BURST_RECORDS if self.mode == FLOOD else 1):
@@ -82,7 +82,7 @@ class Flooder:
         await publisher.flush()
 
     def switch(self, mode: str) -> None:
-        """Go on in another mode, and keep what was measured in this one."""
+        """Switch to another mode, and keep the measurements of this one."""
         self.phases.append(
             Phase(
                 mode=self.mode,
@@ -116,18 +116,18 @@ class Flooder:
             self.took_s.append(now - sent_at)
 
     def value(self, number: int) -> bytes:
-        """Unique."""
+        """Return a unique value."""
         return f"{self.name}/{number}".encode().ljust(VALUE_BYTES, PADDING)
 
     def lines(self) -> Iterator[str]:
-        """What became of each record: number, key, segment and offset, or the error."""
+        """Yield each record's outcome: number, key, segment and offset, or the error."""
         for number, key in enumerate(self.keys):
             told = self.receipts.get(number, (self.errors.get(number, "no outcome"),))
             yield "\t".join((str(number), key.decode(), *map(str, told))) + "\n"
 
 
 def read_outcomes(name: str, path: Path) -> tuple[list[Sent], list[str]]:
-    """What a flooder wrote: its records, values ``brief``, and its errors."""
+    """Return a flooder's records, with values ``brief``, and its errors."""
     sent, errors = [], []
     flooder = Flooder(name, 0)
     for line in path.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""A consumer group whose members are processes, and what they were given."""
+"""A consumer group whose members are processes, and the records delivered to them."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -13,19 +13,19 @@ from tests.support.history import Outcome, Sent, Violation
 
 LOOK_S = 0.05
 KEEPALIVE_S = 2.0
-"""Until a broker notices that a peer is frozen."""
+"""Seconds until a broker notices that a peer is frozen."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Group(Members):
-    """Of native subscribers."""
+    """A group of native subscribers."""
 
     session_s: float = BrokerConfig().group_session_timeout_s + KEEPALIVE_S
     bootstrap: str
     name: str
     topics: Sequence[str]
     delivered: dict[str, list[Delivered]] = field(init=False)
-    """By topic."""
+    """Delivered records by topic."""
 
     def __post_init__(self) -> None:
         self.delivered = {topic: [] for topic in self.topics}
@@ -34,7 +34,7 @@ class Group(Members):
         return ["tests.faults.users.member", self.bootstrap, self.name, name, str(path), *self.topics]
 
     async def until_delivered(self, wanted: Mapping[str, Collection[bytes]], timeout_s: float) -> None:
-        """Until the members were given all these values (``brief``), by topic. TimeoutError if that does not come."""
+        """Wait until the members got all these values (``brief``), by topic. Raises TimeoutError."""
         missing = {topic: set(values) for topic, values in wanted.items()}
         seen = dict.fromkeys(self.topics, 0)
         async with asyncio.timeout(timeout_s):
@@ -67,10 +67,10 @@ class Group(Members):
 
 
 def acknowledged(sent: Sequence[Sent]) -> set[bytes]:
-    """Values that must be delivered."""
+    """Return the values that must be delivered."""
     return {s.value for s in sent if s.outcome is Outcome.ACKED}
 
 
 def briefly(sent: Sequence[Sent]) -> list[Sent]:
-    """With values as members write them down."""
+    """Return the records with values as members write them."""
     return [replace(s, value=brief(s.value)) for s in sent]

@@ -1,4 +1,4 @@
-"""A consumer group of librdkafka's members, what they were given, and how long they could not commit."""
+"""A consumer group of librdkafka members, their delivered records, and the times for which they could not commit."""
 
 import asyncio
 import time
@@ -43,29 +43,29 @@ FORGIVEN = {
     *("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "REQUEST_TIMED_OUT"),
     *("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"),
 }
-"""Why a commit may be refused: nobody is there, the member was frozen, or the group went on without it."""
+"""Accepted reasons of a rejected commit: no coordinator, a frozen member, or one that the group removed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class KafkaGroup(Members):
-    """``watch`` asks all the time where the group is, as monitoring does."""
+    """A Kafka group; ``watch`` constantly queries its coordinator, as monitoring does."""
 
     session_s: float = SESSION_S
     bootstrap: str
     name: str
     topics: Sequence[str]
     partitions: int
-    """Of each topic."""
+    """Number of partitions of each topic."""
     strategy: str
     delivered: dict[str, list[Polled]] = field(init=False)
-    """By topic."""
+    """Delivered records by topic."""
     tenures: Tenures = field(default_factory=Tenures)
     owners: dict[str, set[Partition]] = field(default_factory=dict)
-    """What each member has at the moment."""
+    """Current partitions of each member."""
     refusals: dict[str, int] = field(default_factory=dict)
-    """Of commits, by name."""
+    """Number of rejected commits by error name."""
     waits_ns: list[tuple[int, int]] = field(default_factory=list)
-    """Of commits: when it had its success, and the time since its first attempt."""
+    """Commits: the time of success, and the nanoseconds since the first attempt."""
 
     def __post_init__(self) -> None:
         self.delivered = {topic: [] for topic in self.topics}
@@ -115,7 +115,7 @@ class KafkaGroup(Members):
         )
 
     async def until_shared(self, timeout_s: float) -> None:
-        """Until every partition has one owner and every member has some. TimeoutError."""
+        """Wait until every partition has one owner and every member has some. Raises TimeoutError."""
         wanted = sorted((topic, partition) for topic in self.topics for partition in range(self.partitions))
         async with asyncio.timeout(timeout_s):
             while True:
@@ -126,7 +126,7 @@ class KafkaGroup(Members):
                 await asyncio.sleep(LOOK_S)
 
     async def until_delivered(self, wanted: Mapping[str, Collection[bytes]], timeout_s: float) -> None:
-        """As ``Group.until_delivered``."""
+        """Wait as ``Group.until_delivered``."""
         missing = {topic: set(values) for topic, values in wanted.items()}
         seen = dict.fromkeys(self.topics, 0)
         async with asyncio.timeout(timeout_s):
@@ -140,7 +140,7 @@ class KafkaGroup(Members):
                 await asyncio.sleep(LOOK_S)
 
     async def watch(self, threads: Executor) -> None:
-        """Ask until cancelled."""
+        """Query until cancelled."""
         loop = asyncio.get_running_loop()
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap, "group.id": self.name, "client.id": "watcher", "log_level": LOG_LEVEL}
@@ -165,7 +165,7 @@ class KafkaGroup(Members):
             threads.submit(consumer.close)
 
     def generations(self, begin_ns: int, end_ns: int) -> set[int]:
-        """That members knew of in a time."""
+        """Return the generations that members knew in an interval."""
         tenures = self.tenures
         return {
             *(c.generation for c in tenures.committed if begin_ns < c.begin_ns < end_ns and c.who != WATCHER),
@@ -173,7 +173,7 @@ class KafkaGroup(Members):
         }
 
     def commit_wait_s(self, since_ns: int) -> float:
-        """The longest time in which a member could not commit what it wanted to."""
+        """Return the longest time in seconds for which a member could not commit."""
         return max((wait for at, wait in self.waits_ns if at > since_ns), default=0) / 1e9
 
     def check(self, sent: Mapping[str, Sequence[Sent]]) -> list[Violation]:

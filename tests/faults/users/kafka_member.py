@@ -1,8 +1,8 @@
-"""One member of a group of librdkafka's as a process that can be killed: ``python -m tests.faults.users.kafka_member``.
+"""A member of a librdkafka group as a process that can be killed: ``python -m tests.faults.users.kafka_member``.
 
-It writes what it is given to a file, a line a record, and commits it after that, one commit at a time, again and again
-until one is taken or the partitions are somebody else's. What the coordinator says of each goes into the file as well.
-It says ``ready`` once it is a member; on SIGTERM it leaves the group and exits 0.
+It writes delivered records to a file, one per line, and then commits them, one commit at a time, repeatedly until one
+succeeds or it loses the partitions. The file also gets the coordinator's answer to each commit. The process prints
+``ready`` once it is a member; on SIGTERM it leaves the group and exits 0.
 """
 
 import os
@@ -19,10 +19,10 @@ SESSION_S = 6.0
 HEARTBEAT_S = 1.0
 POLL_S = 0.1
 LOG_LEVEL = 1
-"""Of librdkafka: that connections end is what the faults are for."""
+"""Log level of librdkafka, which omits ended connections: faults end them on purpose."""
 BATCH_RECORDS = 200
 PAUSE_S = 0.05
-"""After a commit that was refused."""
+"""Seconds after a rejected commit."""
 GENERATION = struct.Struct("=i")
 GENERATION_AT = len("CGMDv2:")
 
@@ -33,9 +33,9 @@ class Member:
     def __init__(self, bootstrap: str, group: str, name: str, path: str, strategy: str, topics: list[str]) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._pending: dict[tuple[str, int], int] = {}
-        """What was given and is not committed: where to go on."""
+        """Offsets after delivered, uncommitted records."""
         self._since_ns = 0
-        """First attempt to commit what is pending."""
+        """First attempt to commit them."""
         self._is_ready = False
         self.is_stopping = False
         self._consumer = Consumer(
@@ -54,7 +54,7 @@ class Member:
         self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
     def run(self) -> None:
-        """Until it is told to stop."""
+        """Run until SIGTERM."""
         while not self.is_stopping:
             messages = self._consumer.consume(BATCH_RECORDS, POLL_S)
             at_ns = time.monotonic_ns()
@@ -71,7 +71,7 @@ class Member:
         self._consumer.close()
 
     def _commit(self) -> None:
-        """Once; what is refused is tried again after the next records."""
+        """Commit once; a rejected commit is retried after the next records."""
         if not self._pending:
             return
         generation = self._generation()
@@ -97,7 +97,7 @@ class Member:
             self._since_ns = 0
 
     def _generation(self) -> int:
-        """As librdkafka keeps it for transactions."""
+        """Return the generation that librdkafka keeps for transactions."""
         metadata: bytes = self._consumer.consumer_group_metadata()
         (generation,) = GENERATION.unpack_from(metadata, GENERATION_AT)
         return int(generation)
@@ -125,7 +125,7 @@ class Member:
 
 
 def _line(at_ns: int, record: Message) -> bytes:
-    """Keys and values of the tests hold no tabs and no line feeds."""
+    """Return a line. Keys and values of the tests hold no tabs and no line feeds."""
     place = f"given\t{at_ns}\t{record.topic()}\t{record.partition()}\t{record.offset()}\t".encode()
     return b"%b%b\t%b\n" % (place, record.key() or b"", brief(record.value() or b""))
 
@@ -135,7 +135,7 @@ if __name__ == "__main__":
     member = Member(bootstrap, group, name, path, strategy, topics)
 
     def stop(*_: object) -> None:
-        """On SIGTERM."""
+        """Stop on SIGTERM."""
         member.is_stopping = True
 
     signal.signal(signal.SIGTERM, stop)

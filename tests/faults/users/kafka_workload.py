@@ -1,7 +1,7 @@
-"""Users with Kafka's clients: idempotent publishers of keyed records, readers, and a group, that note what they see.
+"""Users with Kafka clients: idempotent publishers of keyed records, readers, and a group, that note their observations.
 
-librdkafka (confluent-kafka) with its own settings but for what is promised to be kept, each client in a thread of its
-own, members of the group in processes.
+librdkafka (confluent-kafka) has its default settings, except those that promises require. Each client has a thread,
+members of the group have processes.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from tests.support.history import History, Outcome, Polled, Sent, Violation, che
 
 PARTITIONS = 4
 RECORDS_PER_S = 300.0
-"""Of each topic, on average."""
+"""Average rate of each topic."""
 DELIVERY_TIMEOUT_S = 90.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 STRATEGIES = ("range", "cooperative-sticky")
@@ -40,9 +40,7 @@ PLANS = (REPLICATED, STORED, SINGLE)
 
 
 class KafkaTopicUsers:
-    """One topic with a publisher and a reader, each in a thread. What they note is read by others when they have ended,
-    but for counts.
-    """
+    """A topic with a publisher and a reader, each in a thread. Until these end, other threads read only counts."""
 
     def __init__(self, bootstrap: str, name: str, plan: TopicPlan, seed: str, records_per_s: float) -> None:
         self.name = name
@@ -50,11 +48,11 @@ class KafkaTopicUsers:
         self.history = History()
         self.waits = Waits()
         self.errors: list[str] = []
-        """What users got in the form of errors that clients do not deal with themselves."""
+        """Errors that clients report to users."""
         self.stopped = threading.Event()
-        """Nothing more is sent."""
+        """Set when no more records are sent."""
         self.abandoned = threading.Event()
-        """Everybody ends at once."""
+        """Set when all threads end at once."""
         self._bootstrap = bootstrap
         self._rng = random.Random(f"{seed} {name}")
         self._codec = self._rng.choice(CODECS)
@@ -64,7 +62,7 @@ class KafkaTopicUsers:
 
     @property
     def acked(self) -> int:
-        """Records acknowledged so far."""
+        """The number of records acknowledged so far."""
         return len(self.history.sent)
 
     # --- publishing ---------------------------------------------------------------------------------------------------
@@ -105,7 +103,7 @@ class KafkaTopicUsers:
         producer.produce(self.name, value, key, on_delivery=partial(self._on_outcome, number, key, value, now))
 
     def _serve(self, producer: Producer, end_s: float) -> None:
-        """Hear of outcomes for some time, each as soon as it is known."""
+        """Handle outcomes for some time, each as soon as it is known."""
         while (left_s := end_s - time.monotonic()) > 0:
             producer.poll(left_s)
 
@@ -129,7 +127,7 @@ class KafkaTopicUsers:
         )
 
     def _logger(self) -> logging.Logger:
-        """Hears of it when the publisher begins a new epoch. It would store again what it was not told of."""
+        """Return a logger that notes a new epoch: the publisher would store unacknowledged records twice."""
         logger = logging.Logger(self.name)
         logger.addFilter(self._note_epoch)
         return logger
@@ -146,18 +144,18 @@ class KafkaTopicUsers:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def follow(self) -> None:
-        """Read from the earliest record on until stopped; every now and then begin again as somebody else."""
+        """Read from the earliest record on until stopped; restart under another name at times."""
         while not self.stopped.is_set():
             end_s = time.monotonic() + self._rng.uniform(*READER_LIFE_S)
             self._read(lambda _: self.stopped.is_set() or time.monotonic() > end_s)  # noqa: B023 - called at once
 
     def read_all(self) -> str:
-        """Read everything there is; the reader's name."""
+        """Read all records; return the reader's name."""
         end_s = time.monotonic() + SETTLE_TIMEOUT_S
         return self._read(lambda at_end: at_end == PARTITIONS or time.monotonic() > end_s or self.abandoned.is_set())
 
     def _read(self, is_over: Callable[[int], bool]) -> str:
-        """``is_over`` is told in how many partitions the reader is at the end."""
+        """Read; ``is_over`` gets the number of partitions in which the reader is at the end."""
         self._readers += 1
         reader = f"{self.name} reader {self._readers}"
         consumer = Consumer(
@@ -188,7 +186,7 @@ class KafkaTopicUsers:
         return reader
 
     async def read_natively(self, client: aio.Client) -> str:
-        """Read everything there is as a native subscriber; the reader's name."""
+        """Read all records as a native subscriber; return the reader's name."""
         reader = f"{self.name} native reader"
         async with (
             asyncio.timeout(SETTLE_TIMEOUT_S),
@@ -222,7 +220,7 @@ def _polled(reader: str, message: Message) -> Polled:
 
 
 class KafkaWorkload:
-    """Users of several topics; an async context manager that makes the topics and starts everybody."""
+    """Users of several topics, as an async context manager that creates the topics and starts the users."""
 
     def __init__(
         self,
@@ -235,7 +233,8 @@ class KafkaWorkload:
         records_per_s: float = RECORDS_PER_S,
         members: int = 0,
     ) -> None:
-        """``members``: of a consumer group on all the topics; what they are given is written to ``directory``."""
+        """Create the users. ``members``: of a consumer group on all the topics; they write delivered records to
+        ``directory``."""
         self._bootstrap = bootstrap
         self.topics = [
             KafkaTopicUsers(kafka, f"faults-{seed}-{plan.label}", plan, seed, records_per_s) for plan in plans
@@ -249,7 +248,7 @@ class KafkaWorkload:
             strategy=random.Random(f"{seed} strategy").choice(STRATEGIES),
         )
         self.generations = 0
-        """That the group went through since ``forget_waits``, after the one it had."""
+        """Number of the group's generations since ``forget_waits``, after the initial one."""
         self._members = members
         self._since_ns = 0
         self._threads = ThreadPoolExecutor(2 * len(plans) + 2, thread_name_prefix="kafka users")
@@ -301,7 +300,7 @@ class KafkaWorkload:
             await asyncio.gather(self._watching, return_exceptions=True)
 
     async def until_flowing(self, more: int = 20) -> None:
-        """Until every topic had some more records acknowledged. TimeoutError if that does not come."""
+        """Wait until every topic had some more records acknowledged. Raises TimeoutError."""
         goals = [topic.acked + more for topic in self.topics]
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
             while any(topic.acked < goal for topic, goal in zip(self.topics, goals, strict=True)):
@@ -311,14 +310,14 @@ class KafkaWorkload:
                 await asyncio.sleep(0.02)
 
     def forget_waits(self) -> None:
-        """Measure from now on: opening the first connections is not what a fault does."""
+        """Measure from now on: the first connections' setup does not count as an effect of a fault."""
         self._since_ns = time.monotonic_ns()
         for topic in self.topics:
             topic.waits.gap_s = topic.waits.slowest_s = 0.0
 
     @property
     def commit_wait_s(self) -> float:
-        """``KafkaGroup.commit_wait_s`` of what is measured."""
+        """Return ``KafkaGroup.commit_wait_s`` of the measured time."""
         return self.group.commit_wait_s(self._since_ns)
 
     async def finish(self) -> list[Violation]:
@@ -340,7 +339,7 @@ class KafkaWorkload:
     async def _finish_group(self) -> list[Violation]:
         sent = {topic.name: briefly(topic.history.sent) for topic in self.topics}
         wanted = {name: acknowledged(records) for name, records in sent.items()}
-        with contextlib.suppress(TimeoutError):  # what is missing then is lost, and said so below
+        with contextlib.suppress(TimeoutError):  # later rules report missing records as lost
             await self.group.until_delivered(wanted, SETTLE_TIMEOUT_S)
         self.generations = len(self.group.generations(self._since_ns, time.monotonic_ns())) - 1
         violations = await self.group.stop()

@@ -1,8 +1,8 @@
-"""One member of a consumer group as a process that can be killed: ``python -m tests.faults.users.member``.
+"""A member of a consumer group as a process that can be killed: ``python -m tests.faults.users.member``.
 
-It reads topics and writes what it is given to a file, a line a record, before it acknowledges it: whatever the group
-thinks is dealt with stands in the file of some member. It says ``ready`` once it is a member; on SIGTERM it leaves the
-group and exits 0.
+It writes delivered records to a file, one per line, before it acknowledges them, so that each record the group
+considers processed is in some member's file. It prints ``ready`` once it is a member; on SIGTERM it leaves the group
+and exits 0.
 """
 
 import asyncio
@@ -18,22 +18,22 @@ from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
 
 CLIENT = ClientConfig(connect_timeout_s=60.0, connect_refused_s=60.0)
-"""It may be started while nobody answers."""
+"""Client that may start while no broker answers."""
 PADDING = b"."
-"""At the end of values; they are unique without it."""
+"""Padding at the end of values; they are unique without it."""
 
 
 def brief(value: bytes) -> bytes:
-    """A value without its padding, and its length: as unique, and short."""
+    """Return a value without its padding, and its length: unique, and short."""
     return b"%b:%d" % (value.rstrip(PADDING), len(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a member says of one record."""
+    """A member's note of one record."""
 
     at_ns: int
-    """Monotonic clock of the machine, the same for all processes."""
+    """Monotonic clock of the machine, which all processes share."""
     topic: str
     segment: int
     offset: int
@@ -42,13 +42,13 @@ class Line:
     brief: bytes
 
     def encode(self) -> bytes:
-        """One line. Keys and values of the tests hold no tabs and no line feeds."""
+        """Return one line. Keys and values of the tests hold no tabs and no line feeds."""
         numbers = f"{self.at_ns}\t{self.topic}\t{self.segment}\t{self.offset}\t{self.deliveries}\t".encode()
         return b"%b%b\t%b\n" % (numbers, self.key, self.brief)
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
-        """The reverse, without the line feed."""
+        """Decode a line without its line feed."""
         at_ns, topic, segment, offset, deliveries, key, value = line.split(b"\t")
         return cls(int(at_ns), topic.decode(), int(segment), int(offset), int(deliveries), key, value)
 

@@ -1,4 +1,4 @@
-"""Members of a consumer group of any kind as processes, killed, frozen and replaced as the tests like."""
+"""Members of a consumer group of any kind as processes that tests kill, freeze and replace."""
 
 import asyncio
 import contextlib
@@ -18,31 +18,31 @@ LEAVE_TIMEOUT_S = 30.0
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One life of one member."""
+    """One incarnation of a member."""
 
     name: str
     process: asyncio.subprocess.Process
     path: Path
-    """What it notes."""
+    """File with its notes."""
     errors: Path
-    """Its stderr."""
+    """File with its stderr."""
     is_ready: asyncio.Task[bool]
-    """Whether it became a member; once that is known."""
+    """Task that returns whether it became a member."""
     read_bytes: int = 0
 
 
 @dataclass(slots=True)
 class Members:
-    """Use as an async context manager; members that still live in the end are killed.
+    """Members as an async context manager, which kills those that still live in the end.
 
-    A member is a process that says ``ready`` once it is one, appends lines to its file, and leaves on SIGTERM.
+    A member is a process that prints ``ready`` once it is one, appends lines to its file, and leaves on SIGTERM.
     """
 
     directory: Path
     session_s: float
-    """A member that is silent for longer is replaced."""
+    """Seconds of silence after which a member is replaced."""
     members: list[Member] = field(default_factory=list)
-    """Alive, as far as we know."""
+    """Members believed to be alive."""
     deaths_ns: dict[str, int] = field(default_factory=dict)
     _started: int = 0
     _gone: list[Member] = field(default_factory=list)
@@ -56,11 +56,11 @@ class Members:
             await self.kill(member)
 
     def command(self, name: str, path: Path) -> list[str]:
-        """Of a member's process: the module and its arguments."""
+        """Return a member's module and its arguments."""
         raise NotImplementedError
 
     def take(self, member: str, lines: list[bytes]) -> None:
-        """What a member noted, line by line."""
+        """Process lines that a member wrote."""
         raise NotImplementedError
 
     async def add(self, count: int = 1) -> None:
@@ -81,12 +81,12 @@ class Members:
             self.members.append(Member(name, process, path, errors, ready))
 
     async def until_joined(self) -> None:
-        """Until all of them are members, or failed to become ones. TimeoutError."""
+        """Wait until all of them are members, or failed to become ones. Raises TimeoutError."""
         async with asyncio.timeout(JOIN_TIMEOUT_S):
             await asyncio.gather(*(member.is_ready for member in self.members))
 
     async def kill(self, member: Member) -> None:
-        """SIGKILL. What it had and did not commit comes again to others."""
+        """Send SIGKILL. Its uncommitted records are delivered to others."""
         self.deaths_ns[member.name] = time.monotonic_ns()
         with contextlib.suppress(ProcessLookupError):
             member.process.kill()
@@ -94,7 +94,7 @@ class Members:
         self._leaves(member)
 
     async def freeze(self, member: Member, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT. For longer than the session it is as good as dead, and comes back as somebody new."""
+        """Send SIGSTOP, later SIGCONT. Beyond the session the member counts as dead, and rejoins as a new one."""
         self.deaths_ns[member.name] = time.monotonic_ns()
         for number in (signal.SIGSTOP, signal.SIGCONT):
             with contextlib.suppress(ProcessLookupError):
@@ -103,7 +103,7 @@ class Members:
                 await asyncio.sleep(seconds)
 
     async def stop(self) -> list[Violation]:
-        """Let every member leave; what went wrong with them."""
+        """Let every member leave; return the violations."""
         violations = []
         await self.until_joined()
         for member in self.members:
@@ -123,14 +123,14 @@ class Members:
         return violations
 
     def collect(self) -> None:
-        """Read what members wrote since the last call."""
+        """Read the lines that members wrote since the last call."""
         for member in (*self.members, *self._gone):
             if not member.path.exists():
                 continue
             with member.path.open("rb") as file:
                 file.seek(member.read_bytes)
                 data = file.read()
-            whole = data.rfind(b"\n") + 1  # a line that is not whole was not acknowledged
+            whole = data.rfind(b"\n") + 1  # an incomplete line was not acknowledged
             member.read_bytes += whole
             self.take(member.name, data[:whole].splitlines())
 

@@ -1,4 +1,4 @@
-"""The users: publishers of keyed records with unique values, and subscribers, that note everything they see."""
+"""Native users: publishers of keyed records with unique values, and subscribers, that note all their observations."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from typing import Literal
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.publish.sent import Sent as Sending
+from seaweedmq.client.publish.futures import RecordFuture as Sending
 from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailable
 from tests.faults.users.group import Group, acknowledged, briefly
 from tests.faults.users.member import PADDING
@@ -21,18 +21,18 @@ from tests.support.history import History, Outcome, Polled, Sent, Violation, che
 KEYS = 24
 SEGMENTS = 3
 RECORDS_PER_S = 1_000.0
-"""Of each topic, on average."""
+"""Average rate of each topic."""
 PAUSE_S = 0.02
-"""Between two bursts of one publisher, on average."""
+"""Average seconds between two bursts of one publisher."""
 SETTLE_TIMEOUT_S = 60.0
 UNCLEAR = (Closed, DeadlineExceeded, Unavailable)
-"""After these a record may be kept or not; after any other error it is not."""
+"""Errors after which a record may be stored or not; after any other error it is not."""
 CLIENT = ClientConfig(delivery_timeout_s=90.0, close_timeout_s=SETTLE_TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """What kind of topic."""
+    """The settings of a topic."""
 
     label: str
     replicas: int
@@ -47,23 +47,23 @@ ALL_PLANS = (REPLICATED, STORED, SINGLE)
 
 @dataclass(slots=True)
 class Waits:
-    """How long users waited for acknowledgements, seconds of their own clock."""
+    """Waits of users for acknowledgements, in seconds of their own clock."""
 
     gap_s: float = 0.0
-    """Longest time in which some key had records under way and none of them was acknowledged."""
+    """Longest time for which a key had unacknowledged records and no acknowledgement."""
     slowest_s: float = 0.0
     """Longest time from a send to its acknowledgement."""
     _since: dict[bytes, float] = field(default_factory=dict)
     _under_way: dict[bytes, int] = field(default_factory=dict)
 
     def on_send(self, key: bytes, now: float) -> None:
-        """A record of the key goes out."""
+        """Note that a record of the key is sent."""
         if not self._under_way.get(key):
             self._since[key] = now
         self._under_way[key] = self._under_way.get(key, 0) + 1
 
     def on_outcome(self, key: bytes, sent_at: float, now: float) -> None:
-        """One of its records has its outcome."""
+        """Note that one of its records has its outcome."""
         self.gap_s = max(self.gap_s, now - self._since[key])
         self.slowest_s = max(self.slowest_s, now - sent_at)
         self._since[key] = now
@@ -71,7 +71,7 @@ class Waits:
 
 
 class TopicUsers:
-    """One topic with a publisher and a subscriber."""
+    """A topic with a publisher and a subscriber."""
 
     def __init__(self, name: str, plan: TopicPlan, seed: str, records_per_s: float, clock: OwnClock) -> None:
         self.name = name
@@ -81,7 +81,7 @@ class TopicUsers:
         self.history = History()
         self.waits = Waits()
         self.errors: list[str] = []
-        """What users got in the form of exceptions."""
+        """Exceptions that users got."""
         self._rng = random.Random(f"{seed} {name}")
         self._stop = asyncio.Event()
         self._settled = asyncio.Event()
@@ -108,12 +108,12 @@ class TopicUsers:
                     await self._settled.wait()
 
     def stop(self) -> None:
-        """Send nothing more."""
+        """Send no more records."""
         self._stop.set()
 
     @property
     def acked(self) -> int:
-        """Records acknowledged so far."""
+        """The number of records acknowledged so far."""
         return len(self.history.sent)
 
     def _note(self, sent: Sending, number: int, key: bytes, value: bytes, at: float) -> None:
@@ -147,7 +147,7 @@ class TopicUsers:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def follow(self, client: aio.Client, lives_s: tuple[float, float]) -> None:
-        """Read from the earliest record on, until cancelled; every now and then begin again as somebody else."""
+        """Read from the earliest record on, until cancelled; restart under another name at times."""
         while True:
             try:
                 async with asyncio.timeout(self._rng.uniform(*lives_s)):
@@ -158,7 +158,7 @@ class TopicUsers:
                 self.errors.append(f"subscriber of {self.name}: {error!r}")
 
     async def read_all(self, client: aio.Client) -> str:
-        """Read everything there is; the reader's name."""
+        """Read all records; return the reader's name."""
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
             return await self._read(client, "latest")
 
@@ -180,7 +180,7 @@ class TopicUsers:
 
 
 class Workload:
-    """Users of several topics; an async context manager that connects them."""
+    """Users of several topics, as an async context manager that connects them."""
 
     def __init__(
         self,
@@ -193,7 +193,8 @@ class Workload:
         members: int = 0,
         reader_lives_s: tuple[float, float] = (3, 30),
     ) -> None:
-        """``members``: of a consumer group on all the topics; what they are given is written to ``directory``."""
+        """Create the users. ``members``: of a consumer group on all the topics; they write delivered records to
+        ``directory``."""
         self._bootstrap = bootstrap
         self._reader_lives_s = reader_lives_s
         self._clock = OwnClock()
@@ -245,11 +246,11 @@ class Workload:
 
     @property
     def loop_lag_s(self) -> float:
-        """Longest time for which this process did not get to run, or computed in one piece."""
+        """Return the longest time in seconds for which this process did not run, or computed without a break."""
         return self._clock.longest_s
 
     async def until_flowing(self, more: int = 20) -> None:
-        """Until every topic had some more records acknowledged. TimeoutError if that does not come."""
+        """Wait until every topic had some more records acknowledged. Raises TimeoutError."""
         goals = [topic.acked + more for topic in self.topics]
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
             while any(topic.acked < goal for topic, goal in zip(self.topics, goals, strict=True)):
@@ -259,7 +260,7 @@ class Workload:
                 await asyncio.sleep(0.02)
 
     def forget_waits(self) -> None:
-        """Measure from now on: opening the first streams is not what a fault does."""
+        """Measure from now on: the first streams' setup does not count as an effect of a fault."""
         for topic in self.topics:
             topic.waits.gap_s = topic.waits.slowest_s = 0.0
         self._clock.longest_s = 0.0
@@ -281,7 +282,7 @@ class Workload:
     async def _finish_group(self) -> list[Violation]:
         sent = {topic.name: briefly(topic.history.sent) for topic in self.topics}
         wanted = {name: acknowledged(records) for name, records in sent.items()}
-        with contextlib.suppress(TimeoutError):  # what is missing then is lost, and said so below
+        with contextlib.suppress(TimeoutError):  # later rules report missing records as lost
             await self.group.until_delivered(wanted, SETTLE_TIMEOUT_S)
         violations = await self.group.stop()
         for name, records in sent.items():

@@ -1,4 +1,4 @@
-"""aiokafka, in an event loop of its own."""
+"""Publisher and reader with aiokafka, in an event loop of its own."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from tests.integration.kafka.records import TIMEOUT_S, Read, Sent
 
 
 def publish(bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "none", **settings: Any) -> None:
-    """Send records and wait until they are kept."""
+    """Send records and wait until they are acknowledged."""
     asyncio.run(_publish(bootstrap, topic, records, None if codec == "none" else codec, settings))
 
 
@@ -32,7 +32,7 @@ async def _publish(
 
 
 def read(bootstrap: str, topic: str, count: int, partitions: int = 1, **settings: Any) -> list[Read]:
-    """The first records of a topic, in the order in which they came."""
+    """Return the first records of a topic, in the order of their arrival."""
     return asyncio.run(_read(bootstrap, topic, count, partitions, settings))
 
 

@@ -1,4 +1,4 @@
-"""What blocks, beside an event loop in which the brokers' proxies run."""
+"""Blocking calls beside an event loop in which the brokers' proxies run."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -10,7 +10,7 @@ PATIENCE_S = 40.0
 
 @asynccontextmanager
 async def aside(manager: AbstractContextManager[object]) -> AsyncIterator[None]:
-    """It begins and ends in a thread: what connects the brokers with each other runs in this event loop."""
+    """Run a block that begins and ends in a thread: the brokers' proxies run in this event loop."""
     stack = AsyncExitStack()
     await asyncio.to_thread(manager.__enter__)
     stack.push_async_exit(partial(asyncio.to_thread, manager.__exit__))
@@ -19,7 +19,7 @@ async def aside(manager: AbstractContextManager[object]) -> AsyncIterator[None]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until it holds."""
+    """Wait until the condition holds."""
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - it is threads that change it
+        while not condition():  # noqa: ASYNC110 - threads change it
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""librdkafka, through confluent-kafka: whichever version is on the path."""
+"""Publisher and reader with librdkafka through confluent-kafka, in any version."""
 
 import time
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ QUIET = {"log_level": 0, "socket.timeout.ms": 10_000}
 
 
 def publish(bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "none", **settings: Any) -> None:
-    """Send records and wait until they are kept."""
+    """Send records and wait until they are acknowledged."""
     producer = Producer(
         QUIET
         | {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 20}
@@ -39,7 +39,7 @@ def publish(bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "n
 
 
 def read(bootstrap: str, topic: str, count: int, partitions: int = 1, **settings: Any) -> list[Read]:
-    """The first records of a topic, in the order in which they came."""
+    """Return the first records of a topic, in the order of their arrival."""
     consumer = Consumer(
         QUIET | {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False} | settings
     )

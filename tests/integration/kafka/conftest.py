@@ -24,35 +24,34 @@ maintenance_interval_s = 0.5
 conversion_delay_s_max = 0.1
 kafka_request_read_s = 2.0
 """
-"""Logs become tables while we look, and who begins a request and does not go on is found out soon."""
+"""Settings with which logs become tables soon, and a client that stops within a request is closed soon."""
 TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
 class Kafka:
-    """The cluster, as Kafka's clients and others find it."""
+    """The cluster, as Kafka clients and others find it."""
 
     cluster: Cluster
     data: Path
 
     @property
     def bootstrap(self) -> str:
-        """For Kafka's clients."""
+        """Addresses for Kafka clients."""
         return self.cluster.kafka
 
     @property
     def native(self) -> str:
-        """For SeaweedMQ's own."""
+        """Addresses for SeaweedMQ's own clients."""
         return self.cluster.addresses
 
     def table(self, topic: str) -> Path:
-        """Where a topic's Parquet files are."""
+        """Return the folder of a topic's Parquet files."""
         return self.data / "storage" / "topics" / "kafka" / topic / "table"
 
 
 class Shared:
-    """The cluster, from the first test of this folder on to the last one of them in a row: what measures is not to run
-    beside it."""
+    """The cluster, from the first test of this folder to the last one in a row: it must not run beside measurements."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -65,7 +64,7 @@ class Shared:
         return self._kafka
 
     def close(self) -> None:
-        """Stop it. Its brokers have complained of nothing that nobody foresaw."""
+        """Stop it, and check that its brokers logged no unexpected error."""
         self._kafka = None
         self._stack.close()
 
@@ -86,8 +85,8 @@ _shared = Shared()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
-    """The end of the folder. A fixture of a package would do, but a folder of this name can not be one for pytest:
-    tests import another package of the name.
+    """Stop the cluster at the end of the folder. A fixture of a package would do, but pytest cannot import a folder of
+    this name as one: tests import another package of that name.
     """
     yield
     if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
@@ -95,13 +94,13 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
 
 
 def pytest_sessionfinish() -> None:
-    """Also if the last test was not reached."""
+    """Stop it also if the last test was not reached."""
     _shared.close()
 
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Kafka:
-    """Running."""
+    """The running cluster."""
     return _shared.kafka(lambda: tmp_path_factory.mktemp("kafka"))
 
 
@@ -110,7 +109,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def create(kafka: Kafka) -> Callable[..., str]:
-    """Makes a topic with a name of its own and returns the name. Settings are Kafka's."""
+    """Return a function that creates a topic with a new name and Kafka's settings, and returns its name."""
 
     def create(partitions: int = 1, replicas: int = 1, **settings: str) -> str:
         name = f"topic-{next(_numbers)}"
@@ -132,7 +131,7 @@ def native(kafka: Kafka) -> Iterator[seaweedmq.Client]:
 
 @pytest.fixture(scope="module")
 def brokers(kafka: Kafka) -> Brokers:
-    """For requests as no client would send them."""
+    """The brokers, for requests that no client would send."""
     return Brokers(kafka.bootstrap)
 
 
@@ -145,15 +144,15 @@ def good(kafka: Kafka, create: Callable[..., str]) -> Iterator[Good]:
 
 @pytest.fixture
 def nobody_else_is_harmed(good: Good) -> Iterator[None]:
-    """They go on afterwards."""
+    """The good clients, which must still work afterwards."""
     yield
     good.goes_on()
 
 
 @pytest.fixture(scope="session")
 def others(pytestconfig: pytest.Config) -> Callable[[str], Path]:
-    """The folder with what a client of ``elsewhere`` needs, which later runs find. Skips what asks for one that can not
-    be installed."""
+    """Return the folder with the packages of a client of ``elsewhere``, which later runs reuse. Tests with one that
+    cannot be installed are skipped."""
     cache = pytestconfig.cache
     assert cache is not None
     missing: dict[str, str] = {}
@@ -161,7 +160,7 @@ def others(pytestconfig: pytest.Config) -> Callable[[str], Path]:
     def others(client: str) -> Path:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         folder = cache.mkdir(f"kafka-clients-{client.replace(' ', '-')}-{version}")
-        if client not in missing:  # pip may have taken its time to say so
+        if client not in missing:  # pip may take long to report that
             try:
                 elsewhere.install(client, folder)
             except elsewhere.NotInstallable as reason:

@@ -1,4 +1,4 @@
-"""Clients of other versions than the environment has: in a process, with what they need in a folder of their own.
+"""Clients of other versions than the environment's: in a separate process, with their packages in a separate folder.
 
 As a program, it reads a pickled call from stdin and writes the pickled result to stdout.
 """
@@ -17,20 +17,20 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "librdkafka 2.0": ("confluent-kafka==2.0.2",),
     "kafka-python": ("python-snappy==0.7.3", "lz4==4.4.5", "zstandard==0.25.0"),
 }
-"""Of each client: an old librdkafka, and what kafka-python compresses with."""
+"""Packages of each client: an old librdkafka, and the codecs of kafka-python."""
 INSTALL_TIMEOUT_S = 100
 CALL_TIMEOUT_S = 60
 
 
 class NotInstallable(Exception):
-    """The message says why."""
+    """A client that pip cannot install; the message has the reason."""
 
 
 def install(client: str, folder: Path) -> None:
-    """Put what a client needs into a folder, unless it is there.
+    """Install the packages of a client in a folder, unless they are there.
 
     Raises:
-        NotInstallable: the registry is not reachable, or has nothing for this Python.
+        NotInstallable: If the registry is unreachable, or has nothing for this Python.
     """
     packages = PACKAGES[client]
     done, wanted = folder / "installed", "\n".join(packages)
@@ -43,12 +43,12 @@ def install(client: str, folder: Path) -> None:
     except subprocess.TimeoutExpired:
         raise NotInstallable(f"pip did not install {' '.join(packages)} in {INSTALL_TIMEOUT_S} s") from None
     except subprocess.CalledProcessError as error:
-        raise NotInstallable(f"pip can not install {' '.join(packages)}: {error.stderr.strip()[-300:]}") from None
+        raise NotInstallable(f"pip cannot install {' '.join(packages)}: {error.stderr.strip()[-300:]}") from None
     done.write_text(wanted)
 
 
 def call(folder: Path, module: str, function: str, *arguments: Any, **settings: Any) -> Any:
-    """What a function returns there."""
+    """Call a function there, and return its result."""
     done = subprocess.run(
         [sys.executable, "-m", __name__],
         input=pickle.dumps((module, function, arguments, settings)),

@@ -1,4 +1,4 @@
-"""A good producer and a good group, at work while others do what they should not."""
+"""A good producer and a good group, at work while other clients misbehave."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,31 +10,31 @@ from tests.integration.kafka.streams import Stream, leaving, numbers
 from tests.support.commands import Cluster
 
 GROWTH_BYTES_MAX = 96 << 20
-"""Of a broker, over all tests of a module: buffers, and what the allocator keeps of them."""
+"""Maximum growth of a broker in bytes, over all tests of a module: buffers, and the allocator's share of them."""
 PARTITIONS = 4
 
 
 class Good:
-    """They want nothing but to go on."""
+    """Clients that must not be disturbed."""
 
     def __init__(self, stream: Stream, member: Member) -> None:
         self.stream = stream
         self.member = member
 
     def goes_on(self) -> None:
-        """Something that is sent from now on is kept and read."""
+        """Check that records sent from now on are acknowledged and read."""
         sent = self.stream.sent + 5
-        until(lambda: self.stream.kept > sent and len(self.member.got) > sent, "a good client goes on")
+        until(lambda: self.stream.kept > sent and len(self.member.got) > sent, "a good client continues")
 
 
 def resident_bytes(cluster: Cluster) -> list[int]:
-    """Of each broker."""
+    """Memory of each broker in bytes."""
     return [psutil.Process(pid).memory_info().rss for pid in cluster.pids]
 
 
 @contextmanager
 def at_work(cluster: Cluster, topic: str) -> Iterator[Good]:
-    """In the end, nothing that they sent is lost or twice, and the brokers have not grown."""
+    """Check at the end: no record is lost or twice, and the brokers have not grown."""
     members = [Member("librdkafka", cluster.kafka, topic, topic)]
     with leaving(members):
         with Stream(cluster.kafka, topic, PARTITIONS) as stream:

@@ -1,7 +1,7 @@
-"""Connections that say nothing, in processes of their own: what one process may open is for one process.
+"""Silent connections, in separate processes: the limit of open files is per process.
 
-As a program (``python -m tests.integration.kafka.idle PORT COUNT``): opens them, says so, and keeps them until stdin
-ends.
+As a program (``python -m tests.integration.kafka.idle PORT COUNT``): opens them, reports that, and keeps them until
+stdin ends.
 """
 
 import resource
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 EACH = 2_500
-"""Of one process."""
+"""Number of connections of one process."""
 
 
 @contextmanager
 def idle(port: int, count: int) -> Iterator[None]:
-    """So many connections to a port of this machine while the block runs."""
+    """Keep so many connections to a port of this machine while the block runs."""
     with ExitStack() as stack:
         processes = []
         for begun in range(0, count, EACH):

@@ -1,4 +1,4 @@
-"""kafka-python. It compresses with what is installed beside it."""
+"""Publisher and reader with kafka-python. It compresses with the codecs installed beside it."""
 
 import time
 import warnings
@@ -13,7 +13,7 @@ with warnings.catch_warnings():
 
 
 def publish(bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "none", **settings: Any) -> None:
-    """Send records and wait until they are kept."""
+    """Send records and wait until they are acknowledged."""
     producer = KafkaProducer(
         bootstrap_servers=bootstrap.split(","),
         compression_type=None if codec == "none" else codec,
@@ -34,7 +34,7 @@ def publish(bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "n
 
 
 def read(bootstrap: str, topic: str, count: int, partitions: int = 1, **settings: Any) -> list[Read]:
-    """The first records of a topic, in the order in which they came."""
+    """Return the first records of a topic, in the order of their arrival."""
     consumer = KafkaConsumer(bootstrap_servers=bootstrap.split(","), **settings)
     try:
         consumer.assign([TopicPartition(topic, number) for number in range(partitions)])

@@ -1,7 +1,7 @@
-"""Members of groups, of each client, in threads: they read, and tell what they have and what they got.
+"""Members of groups, of each client, in threads: they read, and report their partitions and records.
 
 As a program (``python -m tests.integration.kafka.members CLIENT BOOTSTRAP GROUP TOPIC``) it is a member that can be
-killed, and prints what is its own whenever that changes.
+killed, and prints its partitions whenever they change.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ class Got(NamedTuple):
 
 
 class Member:
-    """Reads until ``leave``. ``settings``: its client's own names."""
+    """A member that reads until ``leave``. ``settings`` have its client's own names."""
 
     def __init__(self, client: str, bootstrap: str, group: str, topic: str, **settings: Any) -> None:
         self.mine: frozenset[int] = frozenset()
-        """Partitions that it has now."""
+        """Its current partitions."""
         self.got: list[Got] = []
         self.history: list[frozenset[int]] = []
-        """What it had, one after another."""
+        """Its sets of partitions, one after another."""
         self._bootstrap, self._group, self._topic, self._settings = bootstrap, group, topic, settings
         self._leaving = threading.Event()
         self._failed: BaseException | None = None
@@ -56,14 +56,14 @@ class Member:
         """Commit, and leave in good order."""
         self._leaving.set()
         self._thread.join(TIMEOUT_S)
-        assert not self._thread.is_alive(), "a member does not end"
+        assert not self._thread.is_alive(), "the member did not stop"
         if self._failed is not None:
             raise self._failed
 
     def _guarded(self, run: "Callable[[Member], None]") -> None:
         try:
             run(self)
-        except BaseException as error:  # noqa: BLE001 - told by leave
+        except BaseException as error:  # noqa: BLE001 - raised by leave
             self._failed = error
 
     def _has(self, mine: frozenset[int]) -> None:
@@ -138,11 +138,11 @@ _CLIENTS: dict[str, Callable[[Member], None]] = {
 }
 CLIENTS = tuple(_CLIENTS)
 COOPERATIVE: Mapping[str, Any] = {"librdkafka": "cooperative-sticky", "kafka-python": [CooperativeStickyAssignor]}
-"""``partition_assignment_strategy`` of the clients that give away only what others get."""
+"""Values of ``partition_assignment_strategy`` with which clients give up only reassigned partitions."""
 
 
 def until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Wait until it holds."""
+    """Wait until the condition holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, what
@@ -150,14 +150,14 @@ def until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S
 
 
 def shared(members: list[Member], partitions: int) -> bool:
-    """Whether each partition is one member's, and none has much more than another."""
+    """Whether each partition has one member, and the shares are about equal."""
     shares = [member.mine for member in members]
     sizes = sorted(map(len, shares))
     return sum(sizes) == partitions == len(frozenset().union(*shares)) and sizes[-1] - sizes[0] <= 1
 
 
 def process(client: str, bootstrap: str, group: str, topic: str, folder: Path | None = None) -> "subprocess.Popen[str]":
-    """A member that can be killed, with what is in a folder of ``elsewhere`` if one is given."""
+    """A member that can be killed, with the packages of a folder of ``elsewhere`` if one is given."""
     path = os.pathsep.join(map(str, (folder, ROOT) if folder else (ROOT,)))
     command = [sys.executable, "-W", "ignore", "-m", __name__, client, bootstrap, group, topic]
     return subprocess.Popen(

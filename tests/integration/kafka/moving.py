@@ -1,4 +1,4 @@
-"""Consumers whose coordinator moves to another broker when they have their share, before they ask where to begin."""
+"""Consumers whose coordinator moves to another broker after the assignment, before they query where to begin."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ POLL_S, POLLS_MAX = 0.2, 150
 
 
 def move_coordinator(native: str, group: str) -> None:
-    """Give the group to another broker; its members are told nothing."""
+    """Give the group to another broker; its members get no notification."""
 
     def segment(*arguments: str) -> Done:
         done = run("segment", *arguments, "--output", "json", env={"SEAWEEDMQ_BOOTSTRAP": native})
@@ -31,7 +31,7 @@ def move_coordinator(native: str, group: str) -> None:
 
 
 def librdkafka(bootstrap: str, native: str, group: str, topic: str, count: int, **settings: Any) -> list[bytes]:
-    """What is read: nothing, if the consumer waits for ever. Whichever version is on the path."""
+    """Return the records that are read: none, if the consumer waits without end. Any version of the client works."""
     moved: list[str] = []
 
     def assigned(_: Consumer, partitions: object) -> None:
@@ -40,7 +40,7 @@ def librdkafka(bootstrap: str, native: str, group: str, topic: str, count: int, 
 
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0}
-        | {"auto.offset.reset": "error"}  # what was committed, or nothing
+        | {"auto.offset.reset": "error"}  # from the committed offset, or not at all
         | {name.replace("_", "."): value for name, value in settings.items()}
     )
     found: list[bytes] = []
@@ -50,7 +50,7 @@ def librdkafka(bootstrap: str, native: str, group: str, topic: str, count: int, 
             for message in consumer.consume(count, POLL_S):
                 if message.error() is None:
                     found.append(message.value())
-                else:  # librdkafka mentions what it deals with
+                else:  # librdkafka also reports errors that it handles
                     assert message.error().code() == KafkaError.NOT_COORDINATOR, message.error()
             if len(found) >= count:
                 break
@@ -59,7 +59,7 @@ def librdkafka(bootstrap: str, native: str, group: str, topic: str, count: int, 
 
 
 def kafka_python(bootstrap: str, native: str, group: str, topic: str, count: int) -> list[bytes]:
-    """As ``librdkafka``."""
+    """Do the same as ``librdkafka``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from kafka import ConsumerRebalanceListener, KafkaConsumer
@@ -81,7 +81,7 @@ def kafka_python(bootstrap: str, native: str, group: str, topic: str, count: int
 
 
 def aiokafka(bootstrap: str, native: str, group: str, topic: str, count: int) -> list[bytes]:
-    """As ``librdkafka``."""
+    """Do the same as ``librdkafka``."""
     from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
     async def read() -> list[bytes]:
@@ -104,13 +104,13 @@ def aiokafka(bootstrap: str, native: str, group: str, topic: str, count: int) ->
 
 
 def _listener(kind: Any, native: str, group: str) -> Any:
-    """Moves the coordinator at every assignment."""
+    """A listener that moves the coordinator at every assignment."""
 
     class Listener(kind):
         has_moved = False
 
         def on_partitions_revoked(self, revoked: object) -> None:
-            """Nothing."""
+            """Do nothing."""
 
         def on_partitions_assigned(self, assigned: object) -> None:
             move_coordinator(native, group)

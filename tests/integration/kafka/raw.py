@@ -1,4 +1,4 @@
-"""Requests as no client would send them, to real brokers, and what is answered."""
+"""Requests that no client would send, to real brokers, and their answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ class Brokers:
         self.ports = [int(address.rpartition(":")[2]) for address in bootstrap.split(",")]
 
     async def ask(self, port: int, api: API, version: int, **fields: Any) -> Any:
-        """The one answer to a request, on a connection of its own."""
+        """Return the only answer to a request, on a new connection."""
         async with script(port) as peer:
             peer.ask(1, api, version, REQUESTS[api](version=version, **fields))
             number, reply = await peer.hear(api, version)
@@ -34,7 +34,7 @@ class Brokers:
             return reply
 
     async def leader(self, topic: str, partition: int = 0) -> int:
-        """The port of the broker that leads a partition."""
+        """Return the port of the broker that leads a partition."""
         make = REQUESTS[API.METADATA]
         reply = await self.ask(
             self.ports[0],
@@ -50,7 +50,7 @@ class Brokers:
         return int(node.port)
 
     async def coordinator(self, group: str) -> int:
-        """The port of the broker that has a group."""
+        """Return the port of the broker that coordinates a group."""
         reply = await self.ask(self.ports[0], API.FIND_COORDINATOR, 4, coordinator_keys=[group], key_type=0)
         assert reply.coordinators[0].error_code == Code.NONE
         return int(reply.coordinators[0].port)
@@ -58,7 +58,7 @@ class Brokers:
     async def produce(
         self, topic: str, partition: int, records: bytes, *, port: int | None = None, version: int = PRODUCE, **id_: Any
     ) -> Any:
-        """What is said of the partition."""
+        """Return the answer for the partition."""
         return (
             (
                 await self.ask(
@@ -73,7 +73,7 @@ class Brokers:
         )
 
     async def fetch(self, topic: str, partition: int, offset: int, *, port: int | None = None, **other: Any) -> Any:
-        """What is said of the partition, and the whole reply."""
+        """Return the answer for the partition, and the whole reply."""
         version = BY_ID if "topic_id" in other else FETCH
         fields = fetch_fields(topic, partition, offset, **other)
         reply = await self.ask(port or await self.leader(topic), API.FETCH, version, **fields)
@@ -83,7 +83,7 @@ class Brokers:
 def produce_fields(
     topic: str, partition: int, records: bytes, *, acks: int = -1, timeout_ms: int = 10_000, **id_: Any
 ) -> dict[str, Any]:
-    """Of a request for one partition."""
+    """Return the fields of a request for one partition."""
     make = ProduceRequest.TopicProduceData
     data = make.PartitionProduceData(index=partition, records=records)
     return {
@@ -104,7 +104,7 @@ def fetch_fields(
     topic_id: Any = None,
     **other: Any,
 ) -> dict[str, Any]:
-    """Of a request for one partition. ``other``: fields of the request."""
+    """Return the fields of a request for one partition. ``other``: fields of the request."""
     make = FetchRequest.FetchTopic
     part = make.FetchPartition(
         partition=partition,
@@ -130,7 +130,7 @@ def fetch_fields(
 
 
 def join_fields(group: str, member: str = "", protocol: str = "range", **other: Any) -> dict[str, Any]:
-    """Of a consumer."""
+    """Return the fields of a consumer's request."""
     return {
         "group_id": group,
         "member_id": member,
@@ -144,7 +144,7 @@ def join_fields(group: str, member: str = "", protocol: str = "range", **other: 
 
 
 def commit_fields(group: str, topics: Mapping[str, Sequence[int]], metadata: str = "", **other: Any) -> dict[str, Any]:
-    """Of offset 1 for each partition, without a member."""
+    """Return the fields of a commit of offset 1 for each partition, without a member."""
     make = OffsetCommitRequest.OffsetCommitRequestTopic
     part = make.OffsetCommitRequestPartition
     return {

@@ -1,4 +1,4 @@
-"""What the clients of these tests publish and read: plain tuples, so that processes can tell others."""
+"""Records that the clients of these tests publish and read: plain tuples, to send them between processes."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Sent(NamedTuple):
-    """A record that is to be published."""
+    """A record to publish."""
 
     key: bytes | None
     value: bytes | None
@@ -32,12 +32,12 @@ class Read(NamedTuple):
 
     @property
     def sent(self) -> Sent:
-        """Without what the broker added."""
+        """The record without the fields that the broker added."""
         return Sent(self.key, self.value, self.headers, self.timestamp_ms)
 
 
 def of_every_kind(mark: bytes) -> list[Sent]:
-    """Everything a record may be, and enough of it that compression pays."""
+    """Return every kind of record, and enough of them that compression pays."""
     return [
         Sent(b"key", mark),
         Sent(None, mark + b" has no key", (), T0_MS + 1),

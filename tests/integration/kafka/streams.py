@@ -1,4 +1,4 @@
-"""What goes on while something happens to a group or a broker, and what came of it."""
+"""Load during an event at a group or a broker, and its outcome."""
 
 import threading
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.integration.kafka.records import TIMEOUT_S
 
 
 class Stream:
-    """A publisher that goes on while the ``with`` block runs: number n goes to partition n modulo their count."""
+    """A publisher that runs while the ``with`` block runs: number n goes to partition n modulo their count."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, **settings: object) -> None:
         """``settings``: librdkafka's, with _ for a dot."""
@@ -51,13 +51,13 @@ class Stream:
 
 
 def numbers(members: list[Member]) -> list[int]:
-    """What they got, in any order."""
+    """Return the values that the members got, sorted."""
     return sorted(int(got.value or b"") for member in members for got in member.got)
 
 
 @contextmanager
 def leaving(members: list[Member]) -> Iterator[None]:
-    """Whatever happens, they leave."""
+    """Let the members leave at the end of the block, also after an error."""
     try:
         yield
     finally:
@@ -65,7 +65,7 @@ def leaving(members: list[Member]) -> Iterator[None]:
         for member in members:
             try:
                 member.leave()
-            except BaseException as error:  # noqa: BLE001 - the others have to leave, too
+            except BaseException as error:  # noqa: BLE001 - the others have to leave also
                 failures.append(error)
         if failures:
             raise failures[0]

@@ -1,29 +1,29 @@
-"""Bad input to real brokers: each has one right answer, nobody else is harmed, and memory stays flat.
+"""Bad input to real brokers: each has one right answer, no other client is harmed, and memory stays flat.
 
-While these tests run, a good producer and a good group are at work; each test ends with them going on, and after the
-last one nothing that they sent is lost or twice (``good.py``). This table says where else a line is tested, in every
-way it can come: below tests/kafka unless it says otherwise. What is marked (requests) is in ``test_bad_requests.py``.
+While these tests run, a good producer and a good group are at work; each test ends with a check that they continue, and
+after the last one none of their records is lost or twice (``good.py``). The table names the tests of every variant of a
+line, below tests/kafka if not otherwise stated. Lines with (requests) are in ``test_bad_requests.py``.
 
 | bad input | in every way | here |
 |---|---|---|
-| length negative, 0, 2 GiB; TLS, HTTP, gRPC, random | wire/test_connection | what is no request |
-| counts of 2^31, unknown API, version, wrong tags | wire/test_connection, test_mutated | what is no request |
+| length negative, 0, 2 GiB; TLS, HTTP, gRPC, random | wire/test_connection | not a request |
+| counts of 2^31, unknown API, version, wrong tags | wire/test_connection, test_mutated | not a request |
 | half a request and silence | wire/test_connection | half a request |
-| batches that are not sound, bombs, two, control | codec/kafka/test_batch | batches, bombs |
+| invalid batches, bombs, two, control | codec/kafka/test_batch | batches, bombs |
 | null key in a compact topic, 1 byte too large | codec/kafka/test_batch, test_produce_fetch | rules of their own |
 | sequence gap, repeat, wrap, old epoch, other's id | core/segment/test_kafka_producers | sequences |
 | acks 0 that fails | wire/test_connection, test_produce_fetch | no answer |
-| partition, topic id, epoch, offset that is none | test_produce_fetch, test_directory | places (requests) |
-| an old epoch, an offset that was deleted | test_produce_fetch, test_directory | not any more (requests) |
-| max_bytes 0, negative; min_bytes, max_wait 2^31 | core/kafka/test_fetch_plan | sizes (requests) |
+| partition, topic id, epoch or offset is unknown | test_produce_fetch, test_topic_directory | places (requests) |
+| an old epoch, an offset that was deleted | test_produce_fetch, test_topic_directory | former places (requests) |
+| max_bytes 0, negative; min_bytes, max_wait 2^31 | core/kafka/test_fetch_budget | sizes (requests) |
 | session unknown | core/kafka/test_fetch_session | sessions (requests) |
-| group id, timeout, protocols, another's member | core/kafka/test_classic_group, test_groups | groups (requests) |
-| a group of the new protocol | ``test_not_supported.py`` | told what to set (requests) |
-| commit: 10,000 partitions, 4,097 bytes, unknown | core/kafka/test_committed, test_groups | commits (requests) |
-| partitions, replicas, names, configs, twice at once | test_topics, test_configs | topics (requests) |
-| delete while producing and fetching | test_groups has that of offsets | deleted (requests) |
-| configs changed through several brokers at once | test_configs | nobody is lost (requests) |
-| etcd gone | test_shard, test_nodes; tests.faults | ``test_trouble.py`` |
+| group id, timeout, protocols, another's member | test_classic_group, groups/test_classic | groups (requests) |
+| a group of the new protocol | ``test_not_supported.py`` | error with a remedy (requests) |
+| commit: 10,000 partitions, 4,097 bytes, unknown | test_committed_offsets, groups/test_classic | commits (requests) |
+| partitions, replicas, names, configs, twice at once | admin/test_topics, admin/test_configs | topics (requests) |
+| delete while producing and fetching | groups/test_classic has that of offsets | deleted (requests) |
+| configs changed through several brokers at once | admin/test_configs | no change is lost (requests) |
+| etcd gone | test_shard, metadata/test_nodes; tests.faults | ``test_trouble.py`` |
 | storage full | test_shard; tests.faults | ``test_full_storage.py`` |
 | client that never reads | wire/test_connection | does not read |
 | 10,000 idle connections, and one more | wire/test_connection | idle, ``test_many_connections.py`` |
@@ -48,7 +48,7 @@ from tests.integration.kafka.raw import (
     fetch_fields,
     produce_fields,
 )
-from tests.kafka.doors import batch
+from tests.kafka.in_process_client import batch
 from tests.kafka.wire.script import script
 from tests.support.kafka_batches import (
     GZIP,
@@ -67,7 +67,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("nobody_else_is_h
 READ_S = 2.0
 """``kafka_request_read_s`` of the cluster."""
 BOMB = bytes(80 << 20)
-"""Above ``kafka_unpacked_bytes_max``."""
+"""Size above ``kafka_unpacked_bytes_max``."""
 SMALL = batch_of([Record(b"k", b"v"), Record(None, b"w", (("h", b"1"),))])
 SEQUENCE_MAX = 2**31 - 1
 

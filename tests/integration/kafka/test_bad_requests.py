@@ -1,4 +1,4 @@
-"""Requests that are well formed and can not be: see ``test_bad_input.py``, which has the table of all of them."""
+"""Well-formed requests with impossible contents: see ``test_bad_input.py``, which has the table of all of them."""
 
 import asyncio
 import itertools
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.kafka.configs import ResourceKind
+from seaweedmq.kafka.admin.configs import ResourceKind
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
     API,
@@ -29,14 +29,14 @@ from tests.integration.kafka.raw import (
     fetch_fields,
     join_fields,
 )
-from tests.kafka.doors import batch, records_of
+from tests.kafka.in_process_client import batch, records_of
 from tests.kafka.wire.script import script
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("nobody_else_is_harmed")]
 
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 ELSEWHERE = (Code.NONE, Code.NOT_LEADER_OR_FOLLOWER, Code.LEADER_NOT_AVAILABLE, Code.UNKNOWN_TOPIC_OR_PARTITION)
-"""What a broker says of a partition until it has heard that it has moved."""
+"""Answers of a broker for a partition until it knows that the partition has moved."""
 NOBODYS_ID = UUID(int=1)
 
 
@@ -281,7 +281,7 @@ async def test_of_those_who_change_configs_of_a_topic_at_once_nobody_is_lost(
     }
 
     async def changed(port: int, name: str, value: str) -> dict[str, str]:
-        """As the broker that was asked knows all of them then."""
+        """Return all configs: the queried broker knows all changes by then."""
         make = IncrementalAlterConfigsRequest.AlterConfigsResource
         config = make.AlterableConfig(name=name, config_operation=0, value=value)
         asked = make(resource_type=ResourceKind.TOPIC, resource_name=topic, configs=[config])
@@ -295,7 +295,7 @@ async def test_of_those_who_change_configs_of_a_topic_at_once_nobody_is_lost(
 
     ports = itertools.cycle(brokers.ports)
     told = await asyncio.gather(*(changed(next(ports), *config) for config in wanted.items()))
-    assert wanted in told, "the last of them knows of all"
+    assert wanted in told, "the last broker knows all changes"
 
 
 async def test_a_topic_that_is_deleted_is_gone_for_who_writes_and_waits_in_it(

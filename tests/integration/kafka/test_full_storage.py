@@ -1,4 +1,4 @@
-"""The storage is full for a while: producers are told, readers go on, and nothing that was acknowledged is lost."""
+"""Temporarily full storage: producers get errors, readers continue, and no acknowledged record is lost."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from tests.integration.kafka.beside import PATIENCE_S, aside, until
 from tests.integration.kafka.members import Member
 from tests.integration.kafka.raw import Brokers
 from tests.integration.kafka.streams import Stream, leaving, numbers
-from tests.kafka.doors import batch, records_of
+from tests.kafka.in_process_client import batch, records_of
 
 pytestmark = pytest.mark.integration
 
@@ -30,12 +30,12 @@ RETRY_BACKOFF_S = 0.1
 """``retry.backoff.ms`` of Kafka's clients."""
 SMALL = batch(b"small")
 LARGE = batch(bytes(256 << 10))
-"""What does not fit into the rest of a page that was taken before."""
+"""A record that does not fit into the rest of a page that is already allocated."""
 
 
 @pytest.fixture(params=["mounted", "quota"])
 async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
-    """One broker, on a small file system, or on one that says that it is full."""
+    """One broker, on a small file system, or on one that reports that it is full."""
     quota = request.param == "quota"
     try:
         size_mib = 0 if quota else STORAGE_MIB
@@ -50,8 +50,8 @@ async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterat
 
 
 async def until_taken(brokers: Brokers, port: int) -> None:
-    """Send as clients do, who send again what is refused: each partition finds out about the room when its own next
-    attempt to write is due, up to ``files.RETRY_S_MAX`` after the last one."""
+    """Send as clients do, which resend rejected records: each partition notices the free space at its own next attempt
+    to write, up to ``files.RETRY_S_MAX`` after the last one."""
     async with asyncio.timeout(PATIENCE_S):
         while (said := await brokers.produce(RAW, 0, LARGE, port=port)).error_code != Code.NONE:
             assert said.error_code == Code.KAFKA_STORAGE_ERROR, said.error_message
@@ -65,7 +65,7 @@ async def test_a_full_storage_holds_producers_up_and_nobody_else(cluster: Cluste
     members = [Member("librdkafka", cluster.kafka, "filled", TOPIC)]
 
     async def all_goes_on() -> None:
-        """Everything that is sent from now on is kept and read."""
+        """Check that records sent from now on are acknowledged and read."""
         sent = stream.sent + 20
         await until(lambda: stream.kept > sent and len(numbers(members)) > sent)
 
@@ -76,7 +76,7 @@ async def test_a_full_storage_holds_producers_up_and_nobody_else(cluster: Cluste
             await fill_storage(cluster)
             while (said := await brokers.produce(RAW, 0, LARGE, port=port)).error_code == Code.NONE:
                 acknowledged += 1
-            assert said.error_code == Code.KAFKA_STORAGE_ERROR, "what clients send again"
+            assert said.error_code == Code.KAFKA_STORAGE_ERROR, "clients resend after this error"
             assert "No space left on device; free space on it or raise its size" in said.error_message
             found, _ = await brokers.fetch(TOPIC, 0, 0, port=port)
             assert (found.error_code, len(records_of(bytes(found.records))) > 0) == (Code.NONE, True)
@@ -90,7 +90,7 @@ async def test_a_full_storage_holds_producers_up_and_nobody_else(cluster: Cluste
             found, _ = await brokers.fetch(RAW, 0, 0, port=port)
             assert found.high_watermark >= acknowledged + 1
         await until(lambda: len(numbers(members)) >= stream.sent)
-    assert numbers(members) == list(range(stream.sent)), "nothing is lost or twice"
+    assert numbers(members) == list(range(stream.sent)), "no record is lost or twice"
 
 
 @pytest.mark.parametrize("cluster", ["mounted"], indirect=True)

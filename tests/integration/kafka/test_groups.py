@@ -1,4 +1,4 @@
-"""Groups of consumers as their clients make them: they share the partitions, come, go and die, and go on."""
+"""Consumer groups as their clients form them: members share partitions, come, leave and die, and reading continues."""
 
 from collections.abc import Callable
 
@@ -26,18 +26,18 @@ def test_a_group_grows_from_one_to_five_and_shrinks(kafka: Kafka, create: Callab
                 members.append(Member(client, kafka.bootstrap, f"grows-{client}", topic))
             until(lambda: shared(members, PARTITIONS), f"{size} members share the partitions")
         for gone in (1, 2):
-            # One after another: librdkafka, told to close while others want to rebalance, leaves the group first, and
-            # what it commits then is an unknown member's.
+            # One after another: librdkafka that is closed during a rebalance of others leaves the group first, and its
+            # last commit is then an unknown member's.
             members[gone - 1].leave()
             until(lambda: shared(members[gone:], PARTITIONS), f"{5 - gone} members share the partitions")  # noqa: B023
         stream.__exit__()
         until(lambda: set(numbers(members)) == set(range(stream.sent)), "everything is read")
-        got = numbers(members)  # those who leave together at the end may read again what such a one had
+        got = numbers(members)  # members that leave together at the end may reread its records
     assert got == list(range(stream.sent)), "a member that gives a partition away commits before"
 
 
 def ends(member: Member, partitions: int) -> set[int]:
-    """The last value of each partition."""
+    """Return the last value of each partition."""
     last = {got.partition: int(got.value or b"") for got in member.got}
     return set(last.values()) if len(last) == partitions else set()
 
@@ -58,12 +58,12 @@ def test_what_a_killed_member_had_goes_to_the_others(kafka: Kafka, create: Calla
             victim.kill()
             until(lambda: len(members[0].mine) == 4, "the one that is there has them all", SESSION_S + TIMEOUT_S)
             sent = stream.sent
-            until(lambda: stream.sent > sent + 100, "it goes on")
+            until(lambda: stream.sent > sent + 100, "the stream continues")
             stream.__exit__()
             until(lambda: ends(members[0], 4) >= set(range(stream.sent - 4, stream.sent)), "everything is read")
         for partition in range(4):
             offsets = {got.offset for got in members[0].got if got.partition == partition}
-            assert len(offsets) == max(offsets) - min(offsets) + 1, "from where the killed one had committed on"
+            assert len(offsets) == max(offsets) - min(offsets) + 1, "from the commit of the killed one on"
     finally:
         victim.kill()
         victim.wait()
@@ -103,7 +103,7 @@ def test_with_the_cooperative_assignor_partitions_that_stay_are_not_given_away(
         until(lambda: len(members[0].mine) == 6, "one has them all")
         join()
         until(lambda: shared(members, 6), "two members share the partitions")
-        assert [len(mine) for mine in members[0].history] == [6, 3], "those that stayed were never given away"
+        assert [len(mine) for mine in members[0].history] == [6, 3], "the remaining ones never moved"
         stream.__exit__()
         until(lambda: set(numbers(members)) == set(range(stream.sent)), "everything is read")
     assert numbers(members) == list(range(stream.sent))

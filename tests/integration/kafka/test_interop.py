@@ -1,4 +1,4 @@
-"""Kafka's clients and SeaweedMQ's own on the same topics: either reads what the other wrote, and files have it all."""
+"""Kafka clients and SeaweedMQ's own on the same topics: each reads the other's records, and files have them all."""
 
 import time
 from collections import defaultdict
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.integration
 
 PATIENCE_S = 60.0
 PARTITIONS = 4
-"""Of a topic that is created by asking for it."""
+"""Partitions of an automatically created topic."""
 KEYS = [b"key-%d" % number for number in range(20)]
 SENT = [record for codec in CODECS for record in of_every_kind(codec.encode())]
 
 
 @pytest.fixture(scope="module")
 def published(kafka: Kafka) -> str:
-    """A topic with everything that a Kafka client may send, in every codec. Kafka creates it by asking."""
+    """A topic with every kind of record of a Kafka client, in every codec, and created by its first use."""
     topic = "published"
     for codec in CODECS:
         confluent_client.publish(kafka.bootstrap, topic, of_every_kind(codec.encode()), codec, partitioner="murmur2")
@@ -35,7 +35,7 @@ def published(kafka: Kafka) -> str:
 
 
 def natively(message: seaweedmq.Message) -> Sent:
-    """A message as its publisher gave it."""
+    """A message as its publisher passed it."""
     pairs = tuple(message.header_pairs or ())
     return Sent(message.key, message.value, pairs, message.timestamp_us // 1_000)
 
@@ -66,7 +66,7 @@ def test_a_native_group_reads_and_acknowledges_what_kafkas_clients_wrote(
 
 
 def table_of(kafka: Kafka, topic: str, count: int) -> pa.Table:
-    """What any reader of Parquet sees, once it is all there."""
+    """Return what any reader of Parquet sees, once it is complete."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         files = sorted(kafka.table(topic).glob("*.parquet"))

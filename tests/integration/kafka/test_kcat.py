@@ -1,4 +1,4 @@
-"""kcat, and the first lines that a new user writes."""
+"""kcat, and the first lines of a new user."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ consumer.close()
 
 
 def kcat(kafka: Kafka, *arguments: str, stdin: str = "") -> str:
-    """What it prints, and it says nothing else."""
+    """Run it, check that it logs nothing, and return its output."""
     if not KCAT:
         pytest.skip("kcat is not installed (Debian, Ubuntu: apt-get install kcat)")
     command = [KCAT, "-b", kafka.bootstrap, *arguments]

@@ -1,4 +1,4 @@
-"""As many connections as a broker takes: what they cost, whom they harm, who comes too late, and what is given back."""
+"""The maximum number of connections of a broker: their cost, effect on others, rejections, and released memory."""
 
 import resource
 import threading
@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.runtime.open_files import PART
+from seaweedmq.runtime.process.open_files import PART
 from tests.integration.kafka.idle import idle
 from tests.integration.kafka.members import until
 from tests.integration.kafka.records import TIMEOUT_S
@@ -19,9 +19,9 @@ from tests.support.commands import running_cluster
 pytestmark = pytest.mark.integration
 
 IDLE_BYTES_MAX = 12 << 10
-"""Of the broker, for each; some 6,500 were measured."""
+"""Memory of the broker in bytes per connection; some 6,500 were measured."""
 LEFT_BYTES_MAX = 16 << 20
-"""By which the broker may be larger when the same has happened again."""
+"""Bytes by which the broker may have grown after the same load once more."""
 OTHERS = 8
 """Connections of the good producer, and files that come and go, at most."""
 DEADLINE_MS = 10_000
@@ -44,30 +44,30 @@ def test_as_many_idle_connections_as_may_be_are_nobodys_business(tmp_path: Path)
 
             def goes_on() -> None:
                 sent = stream.sent + 5
-                until(lambda: stream.kept > sent, "the good producer goes on")
+                until(lambda: stream.kept > sent, "the good producer continues")
 
             goes_on()
             files, before = broker.num_fds(), broker.memory_info().rss
             peaks = []
             for _ in range(2):
-                with idle(port, count):  # a few more than there are places, since the good producer has its own
+                with idle(port, count):  # a few more than the maximum, since the good producer has its own
                     until(lambda: broker.num_fds() > files + count - OTHERS, "they are connected")
                     goes_on()
                     peaks.append(broker.memory_info().rss)
                     late = late_comer(cluster.kafka)
                 until(lambda: broker.num_fds() < files + OTHERS, "their files are closed")
-                assert late.flush(TIMEOUT_S) == 0, "who came too late is let in then"
+                assert late.flush(TIMEOUT_S) == 0, "the late producer is accepted then"
                 goes_on()
         assert (peaks[0] - before) / count < IDLE_BYTES_MAX
-        assert peaks[1] - peaks[0] < LEFT_BYTES_MAX, "what the first held was given back"
+        assert peaks[1] - peaks[0] < LEFT_BYTES_MAX, "the memory of the first was released"
         assert cluster.stop() == 0
     log = (tmp_path / "up.log").read_text()
-    assert "Kafka connections are refused, the first from 127.0.0.1" in log
+    assert "Kafka connections rejected: first from 127.0.0.1" in log
     assert "Traceback" not in log
 
 
 def late_comer(bootstrap: str) -> Producer:
-    """A producer with a record to send that was told that it can not connect."""
+    """Return a producer with a record to send whose connection was rejected."""
     told = threading.Event()
 
     def hear(error: KafkaError) -> None:
@@ -81,5 +81,5 @@ def late_comer(bootstrap: str) -> Producer:
         producer.poll(0)
         return told.is_set()
 
-    until(is_told, "who comes too late is told")
+    until(is_told, "the late producer gets an error")
     return producer

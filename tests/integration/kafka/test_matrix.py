@@ -1,4 +1,4 @@
-"""What any client publishes, any other reads as it was: each codec, headers, nulls and times."""
+"""Every client reads the records of every other unchanged: each codec, headers, nulls and times."""
 
 import functools
 import time
@@ -37,7 +37,7 @@ def can_send(name: str, record: Sent) -> bool:
 
 
 class Client:
-    """One of the clients, wherever it runs."""
+    """One of the clients, in any process."""
 
     def __init__(self, name: str, bootstrap: str, others: Path | None) -> None:
         self._module = MODULES[name]
@@ -58,7 +58,7 @@ class Client:
 
 
 Clients = Callable[[str], Client]
-"""Any of them by name; one that can not be installed skips the test."""
+"""Return any client by name; one that cannot be installed skips the test."""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def client(kafka: Kafka, others: Callable[[str], Path]) -> Clients:
 
 @pytest.fixture(scope="module")
 def of_all_codecs(client: Clients, create: Callable[..., str]) -> Callable[[str], tuple[str, list[Sent]]]:
-    """A topic with what a client published, and that. It publishes once, for all who read it."""
+    """Return a topic with the records of a client, and these. It publishes once, for all readers."""
 
     @functools.cache
     def published(name: str) -> tuple[str, list[Sent]]:
@@ -100,7 +100,7 @@ def test_what_a_client_publishes_is_read_as_it_was(
 
 @pytest.fixture(scope="module")
 def of_the_brokers_time(client: Clients, create: Callable[..., str]) -> Callable[[str], tuple[str, list[Sent], range]]:
-    """A topic whose records have the broker's time, what was published, and when."""
+    """Return a topic whose records have the broker's time, its records, and their time."""
 
     @functools.cache
     def published(codec: str) -> tuple[str, list[Sent], range]:

@@ -1,7 +1,7 @@
-"""A group goes to another broker while a member is about to ask where it is to begin.
+"""A group moves to another broker while a member is about to query where to begin.
 
-The broker that it asks has the group no more. librdkafka (issue 5586 there, open with 2.16) takes that for an answer
-and never asks again, unless it is told that the offsets are not settled yet.
+The broker that the member queries no longer has the group. librdkafka (issue 5586 there, open with 2.16) accepts its
+error as an answer and never repeats the query, unless the error is that the offsets are not settled yet.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 COMMITTED, COUNT = 5, 10
 Place = tuple[str, str, str, str]
-"""Bootstrap servers, those of native clients, a group, and a topic that it has read half of."""
+"""Return bootstrap servers, those of native clients, a group, and a topic of which it has read half."""
 
 
 @pytest.fixture

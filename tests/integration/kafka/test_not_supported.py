@@ -1,4 +1,4 @@
-"""What the README says that librdkafka is told of what is not there. Transactions are in test_offsets.py."""
+"""Errors that librdkafka gets for unsupported features, as in the README. Transactions are in test_offsets.py."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.integration
 
 
 def first_complaint(kafka: Kafka, wanted: str, **settings: str) -> KafkaError | None:
-    """The first thing that a producer says about its connections and that has such words, if it says so in time."""
+    """Return a producer's first error about its connections with these words; None if there is none in time."""
     told: list[KafkaError] = []
     producer = Producer(
         {"bootstrap.servers": kafka.bootstrap, "error_cb": told.append, "log_level": 0}
@@ -52,7 +52,7 @@ def test_who_wants_the_new_group_protocol_is_told_at_once_and_classic_is_served(
         with closing(Consumer({"bootstrap.servers": kafka.bootstrap, "log_level": 0, **group})) as consumer:
             consumer.subscribe([topic])
             message = consumer.poll(TIMEOUT_S)
-            assert message is not None, "it waits without a word"
+            assert message is not None, "there is no message"
             return message
 
     error = read("consumer").error()

@@ -1,4 +1,4 @@
-"""Offsets by hand: committed with and without members, sought by number and by time; and what is refused in words."""
+"""Manual offsets: committed with and without members, sought by number and by time; and clear errors for the others."""
 
 import asyncio
 import warnings
@@ -31,7 +31,7 @@ COUNT = 10
 
 @pytest.fixture
 def topic(kafka: Kafka, create: Callable[..., str]) -> str:
-    """Ten records, a second apart, in the one partition."""
+    """Ten records, a second apart, in the only partition."""
     name = create()
     records = [Sent(None, b"%d" % n, (), T0_MS + 1_000 * n) for n in range(COUNT)]
     for half in (records[:5], records[5:]):
@@ -41,7 +41,7 @@ def topic(kafka: Kafka, create: Callable[..., str]) -> str:
 
 @contextmanager
 def consumer(kafka: Kafka, group: str, **settings: object) -> Iterator[Consumer]:
-    """One that commits only when told."""
+    """A consumer that commits only on request."""
     found = Consumer(
         {"bootstrap.servers": kafka.bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0}
         | {"auto.offset.reset": "earliest"}
@@ -52,7 +52,7 @@ def consumer(kafka: Kafka, group: str, **settings: object) -> Iterator[Consumer]
 
 
 def values(reader: Consumer, count: int) -> list[bytes]:
-    """Of the next records."""
+    """Return the values of the next records."""
     found = reader.consume(count, TIMEOUT_S)
     assert [message.error() for message in found] == [None] * count
     return [message.value() for message in found]
@@ -70,10 +70,10 @@ def test_librdkafka_without_members_commits_and_finds_its_offsets_again(kafka: K
         assert found.offset == 4
         reader.assign([TopicPartition(topic, 0)])
         assert values(reader, 1) == [b"4"]
-        metadata = TopicPartition(topic, 0, 9, "by hand")
+        metadata = TopicPartition(topic, 0, 9, "manual")
         reader.commit(offsets=[metadata], asynchronous=False)
         (found,) = reader.committed([TopicPartition(topic, 0)], TIMEOUT_S)
-        assert (found.offset, found.metadata) == (9, "by hand")
+        assert (found.offset, found.metadata) == (9, "manual")
 
 
 def test_kafka_python_without_members_commits_and_finds_its_offsets_again(kafka: Kafka, topic: str) -> None:

@@ -1,6 +1,6 @@
-"""Brokers and etcd die and come back while an idempotent producer and a group are at work: nothing is lost or twice.
+"""Brokers and etcd die and come back while an idempotent producer and a group work: no record is lost or twice.
 
-The same for long and at random: ``python -m tests.faults``.
+The same for longer and at random: ``python -m tests.faults``.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ async def test_a_producer_and_a_group_outlive_every_broker_and_etcd(cluster: Clu
     members = [Member("librdkafka", bootstrap, "troubled", TOPIC, session_timeout_ms=20_000) for _ in range(2)]
 
     async def all_goes_on() -> None:
-        """Everything that is sent from now on is kept and read."""
+        """Check that records sent from now on are acknowledged and read."""
         sent = stream.sent + 100
         await until(lambda: stream.kept > sent and len(numbers(members)) > sent)
 
@@ -49,7 +49,7 @@ async def test_a_producer_and_a_group_outlive_every_broker_and_etcd(cluster: Clu
         rebalances = [len(member.history) for member in members]
         async with aside(stream):
             await all_goes_on()
-            # First, as long as every segment has its followers: without etcd nobody replaces one that is missing.
+            # First, as long as every segment has its followers: without etcd a missing one is not replaced.
             async with cluster.etcd_turn:
                 await cluster.etcd.kill()
                 await asyncio.sleep(1.5 * TTL_S)

@@ -1,4 +1,4 @@
-"""A Fetch that waits for records, and what a client asks behind it on the same connection."""
+"""A Fetch that waits for records, and later requests of the client on the same connection."""
 
 import asyncio
 from collections.abc import Callable

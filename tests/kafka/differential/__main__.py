@@ -1,5 +1,6 @@
-"""``python -m tests.kafka.differential record``: play the script to Apache Kafka, which Maven brings, and keep its
-answers. Needs Java 17 and Maven.
+"""Recorder of Apache Kafka's answers: ``python -m tests.kafka.differential record`` plays the script to it.
+
+Needs Java 17, and Maven, which downloads Apache Kafka.
 """
 
 import sys

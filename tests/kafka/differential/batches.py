@@ -1,4 +1,4 @@
-"""Record batches as clients send them, and as they should not."""
+"""Record batches as clients send them, and malformed ones."""
 
 import struct
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def batch(
     producer: tuple[int, int, int] = NO_PRODUCER,
     transactional: bool = False,
 ) -> bytes:
-    """A record batch, a millisecond from record to record. ``producer``: id, epoch, sequence."""
+    """Return a record batch, a millisecond from record to record. ``producer``: id, epoch, sequence."""
     builder = DefaultRecordBatchBuilder(2, codec, transactional, *producer, 1 << 24)
     for i, value in enumerate(values):
         assert builder.append(i, time_ms + i, None if keys is None else keys[i], value, list(headers)) is not None
@@ -30,7 +30,7 @@ def batch(
 
 
 def with_bytes(data: bytes, position: int, layout: str, value: int, *, mends_crc: bool = True) -> bytes:
-    """With another value in its header; the CRC is right again, if it was."""
+    """Set a header field to another value, and correct the CRC unless ``mends_crc`` is false."""
     changed = bytearray(data)
     struct.pack_into(layout, changed, position, value)
     if mends_crc:
@@ -39,43 +39,43 @@ def with_bytes(data: bytes, position: int, layout: str, value: int, *, mends_crc
 
 
 def with_magic(data: bytes, magic: int) -> bytes:
-    """Of another format, as it says."""
+    """Return a batch that claims another format."""
     return with_bytes(data, 16, ">b", magic)
 
 
 def with_attributes(data: bytes, attributes: int) -> bytes:
-    """Bits 0-2 codec, 3 append time, 4 transactional, 5 control."""
+    """Set the attributes: bits 0-2 codec, 3 append time, 4 transactional, 5 control."""
     return with_bytes(data, 21, ">h", attributes)
 
 
 def with_count(data: bytes, count: int) -> bytes:
-    """Of so many records, as it says."""
+    """Return a batch that claims this many records."""
     return with_bytes(data, 57, ">i", count)
 
 
 def with_last_delta(data: bytes, delta: int) -> bytes:
-    """Its last record has this number, as it says."""
+    """Return a batch that claims this number for its last record."""
     return with_bytes(data, 23, ">i", delta)
 
 
 def with_wrong_crc(data: bytes) -> bytes:
-    """A bit is another."""
+    """Flip a bit of the CRC."""
     return with_bytes(data, 17, ">I", struct.unpack_from(">I", data, 17)[0] ^ 1, mends_crc=False)
 
 
 def with_length(data: bytes, length: int) -> bytes:
-    """So long, as it says."""
+    """Return a batch that claims this length."""
     return with_bytes(data, 8, ">i", length, mends_crc=False)
 
 
 def with_body(data: bytes, body: bytes, codec: int = 0) -> bytes:
-    """A batch with other records, packed by a codec."""
+    """Replace the records by others, packed by a codec."""
     made = with_length(data[:HEADER_BYTES] + body, HEADER_BYTES - 12 + len(body))
     return with_attributes(made, codec)
 
 
 def record(names: Sequence[bytes | None]) -> bytes:
-    """The one record of a batch, with the key k, the value v, and headers of these names."""
+    """Return the one record of a batch, with the key k, the value v, and headers of these names."""
     headers = b"".join(varint(-1 if name is None else len(name)) + (name or b"") + varint(0) for name in names)
     body = b"\0\0\0" + varint(1) + b"k" + varint(1) + b"v" + varint(len(names)) + headers
     return varint(len(body)) + body

@@ -1,4 +1,4 @@
-"""Where two brokers' answers differ."""
+"""Comparison of two brokers' answers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ from typing import Any
 ABSENT = "<absent>"
 SHOWN_CHARACTERS = 400
 KEYS = ("name", "topic", "api_key", "partition_index", "partition", "index", "base_offset")
-"""What elements of arrays are told by."""
+"""Fields that identify elements of arrays, the first one that is unique."""
 WORDS = frozenset({"error_message", "batch_index_error_message"})
-"""Every broker has its own."""
+"""Fields with a text of the broker's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One field of one answer."""
+    """One field that differs between two answers."""
 
     scene: str
     note: str
     path: str
-    """Names and numbers from the answer to the field, with dots."""
+    """Names and numbers from the answer to the field, separated by dots."""
     kafka: Any
     ours: Any
 
@@ -31,21 +31,23 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Differences that are meant. ``scene`` "*": of all. ``where``: note and path, with * for anything, and a colon
-    between them."""
+    """Rule for intended differences.
+
+    ``scene`` "*" means all. ``where``: note and path, separated by a colon, with * as wildcard.
+    """
 
     scene: str
     where: str
     why: str
 
     def allows(self, difference: Difference) -> bool:
-        """Whether it is one of them."""
+        """Whether the rule covers the difference."""
         place = f"{difference.note}: {difference.path}"
         return self.scene in {"*", difference.scene} and fnmatchcase(place, self.where)
 
 
 def differences(scene: str, kafka: dict[str, Any], ours: dict[str, Any]) -> Iterator[Difference]:
-    """Of two records of a scene."""
+    """Yield the differences between two records of a scene."""
     for note in kafka | ours:
         for path, one, other in _differences(kafka.get(note, ABSENT), ours.get(note, ABSENT), ()):
             yield Difference(scene, note, ".".join(path), one, other)
@@ -68,7 +70,7 @@ def _differences(kafka: Any, ours: Any, path: tuple[str, ...]) -> Iterator[tuple
 
 
 def _by_key(values: Any) -> dict[str, Any] | None:
-    """Elements by what they are told by; None if they are not."""
+    """Return elements by their identifying field; None if they have none."""
     if not isinstance(values, list) or not all(isinstance(one, dict) for one in values):
         return None
     for key in KEYS:

@@ -1,9 +1,9 @@
-"""Requests out of plain values, and what replies say as plain values that can be compared.
+"""Conversion of plain values to requests, and of replies to plain values that can be compared.
 
-What two brokers can not have in common has a name in the place of its value: ``<node>`` for the broker's id,
-``<epoch>`` for a leader's epoch, ``<t0+5>`` for a time that the script gave, ``<now>`` for one that it did not. Ids
-that brokers give are named in the order of their appearance: ``<member 1>``, ``<producer 2>``. Arrays of structures
-are sets in Kafka's protocol: they are sorted.
+Values that two brokers cannot have in common get a name: ``<node>`` for the broker's id, ``<epoch>`` for a leader's
+epoch, ``<t0+5>`` for a time that the script gave, ``<now>`` for one that it did not. Ids that brokers assign are named
+in the order of their appearance: ``<member 1>``, ``<producer 2>``. Arrays of structures are sets in Kafka's protocol:
+they are sorted.
 """
 
 import json
@@ -16,7 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from seaweedmq.kafka.wire.messages import REPLIES, REQUESTS, UUID
 
 FRESH_MS = 20 * 60 * 1000
-"""Times that the script gives are from its beginning to so much later; it lies in the past."""
+"""The script's times lie between its beginning and this much later, in the past."""
 _NODES = frozenset(
     {
         "node_id",
@@ -36,7 +36,7 @@ _WORDS = frozenset({"error_message", "batch_index_error_message"})
 
 
 def built(api: int, version: int, fields: Mapping[str, Any]) -> Any:
-    """A request with these fields: structures are mappings, arrays of them lists of mappings."""
+    """Return a request with these fields: structures are mappings, arrays of them lists of mappings."""
     message = REQUESTS[api]
     return message(version=version, **_built(message.fields, version, fields))
 
@@ -55,7 +55,7 @@ def _built(known: Mapping[str, Any], version: int, given: Mapping[str, Any]) -> 
 
 
 class Names:
-    """What stands for values that no two brokers have in common. ``t0_ms``: where the script's time begins."""
+    """Names for values that two brokers cannot have in common. ``t0_ms``: beginning of the script's time."""
 
     def __init__(self, t0_ms: int) -> None:
         self.t0_ms = t0_ms
@@ -63,16 +63,16 @@ class Names:
         self._known: dict[tuple[str, Any], str] = {}
 
     def of(self, kind: str, value: Any) -> str:
-        """The same for the same value."""
+        """Return the name of a value, the same for equal values."""
         count = sum(1 for other, _ in self._known if other == kind)
         return self._known.setdefault((kind, value), f"<{kind} {count + 1}>")
 
     def text(self, value: str) -> str:
-        """A text, in which ids of members are named."""
+        """Return a text, or its name if it is the id of a member."""
         return self._known.get(("member", value), value)
 
     def time(self, value: int) -> int | str:
-        """A time in milliseconds."""
+        """Return the name of a time in milliseconds, if it has one."""
         if value < 0:
             return value
         after_ms = value - self.t0_ms
@@ -82,7 +82,7 @@ class Names:
 
 
 def said(api: int, version: int, reply: Any, names: Names) -> Any:
-    """What a reply says."""
+    """Return a reply as plain values."""
     return _said(REPLIES[api].fields, version, reply, names)
 
 
@@ -138,7 +138,7 @@ def _plain(name: str, value: Any, names: Names) -> Any:
 
 
 def batches(data: bytes, names: Names) -> list[dict[str, Any]]:
-    """The record batches of a Fetch reply. A last one that is not whole is said to be so."""
+    """Return the record batches of a Fetch reply; an incomplete last one is marked."""
     found, position = [], 0
     while position < len(data):
         size = 12 + struct.unpack_from(">i", data, position + 8)[0] if position + 12 <= len(data) else len(data) + 1

@@ -1,4 +1,4 @@
-"""Plays scenes to a broker: any broker that speaks Kafka's protocol. What it answers is kept by what was asked."""
+"""Player of scenes to any broker that speaks Kafka's protocol. It keeps each answer under the note of its request."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ Answers = dict[str, Any]
 
 
 class Play:
-    """One scene, at one broker. Each of its connections has a name."""
+    """One scene at one broker. Each of its connections has a name."""
 
     def __init__(self, port: int, title: str, names: Names) -> None:
         self._port = port
@@ -30,11 +30,11 @@ class Play:
         self._number = 0
 
     def name(self, stem: str) -> str:
-        """Of a topic or group that no other scene has."""
+        """Return the name of a topic or group that no other scene has."""
         return f"{self.title}-{stem}"
 
     async def ask(self, note: str, api: API, version: int, on: str = "", **fields: Any) -> Any:
-        """Ask, and keep what is answered under ``note``. ``on``: the connection. None: the broker hung up."""
+        """Send a request, and keep the reply under ``note``. ``on``: the connection. None: the broker hung up."""
         assert note not in self.answers, f"{self.title}: two answers to {note!r}"
         self.answers[note] = None
         try:
@@ -45,7 +45,7 @@ class Play:
         return reply
 
     async def until(self, note: str, is_it: Callable[[Any], bool], api: API, version: int, **fields: Any) -> Any:
-        """Ask again and again, until the answer is the one that is waited for, or for ``ANSWER_S``; keep the last."""
+        """Repeat a request until its reply is the expected one, or for ``ANSWER_S``; keep the last reply."""
         deadline = time.monotonic() + ANSWER_S
         while True:
             reply = await self.quietly(api, version, "", **fields)
@@ -55,7 +55,7 @@ class Play:
             await asyncio.sleep(AGAIN_S)
 
     async def quietly(self, api: API, version: int, on: str = "", **fields: Any) -> Any:
-        """Ask, and keep nothing."""
+        """Send a request, and return its reply without keeping it."""
         one = await self._connection(on)
         self._number += 1
         number = self._number
@@ -70,19 +70,19 @@ class Play:
         return reply
 
     async def tell(self, api: API, version: int, on: str = "", **fields: Any) -> None:
-        """Say something that has no answer."""
+        """Send a request that has no reply."""
         self._number += 1
         (await self._connection(on)).say(framed(self._number, api, version, built(api, version, fields)))
 
     async def say(self, note: str, data: bytes, on: str = "") -> None:
-        """Say bytes that the broker hangs up on, and keep whether it did."""
+        """Send bytes on which the broker hangs up, and keep whether it did."""
         one = await self._connection(on)
         one.say(data)
         self.answers[note] = CLOSED if await one.is_closed() else "<answered>"
         del self._connections[on]
 
     async def send(self, note: str, data: bytes, api: API, version: int, *, ends: bool = False) -> None:
-        """Send bytes that are answered like a request, and keep the answer. ``ends``: and end this half."""
+        """Send bytes that get a reply like a request, and keep it. ``ends``: also end the client's half."""
         one = await self._connection("bytes")
         one.say(data)
         if ends:
@@ -102,7 +102,7 @@ class Play:
         del self._connections[""]
 
     async def first_code(self, note: str, api: API, version: int, **fields: Any) -> None:
-        """Ask, and keep only the error code that the answer begins with."""
+        """Send a request, and keep only the error code at the beginning of its reply."""
         one = await self._connection("")
         one.say(framed(1, api, version, built(api, version, fields), "differential"))
         (size,) = struct.unpack(">i", await one.reader.readexactly(4))
@@ -110,7 +110,7 @@ class Play:
         self.answers[note] = struct.unpack_from(">h", data, 4)[0]
 
     async def topic(self, stem: str, partitions: int = 1, **configs: str) -> str:
-        """A topic that is there, and takes records. ``configs``: _ for a dot."""
+        """Create a topic, and wait until it accepts records. ``configs``: _ for a dot."""
         name = self.name(stem)
         reply = await self.quietly(
             API.CREATE_TOPICS,
@@ -132,7 +132,7 @@ class Play:
         return name
 
     async def ready(self, name: str, partitions: int = 1) -> None:
-        """Wait until a topic takes records."""
+        """Wait until a topic accepts records."""
         asked = [{"partition_index": p, "current_leader_epoch": -1, "timestamp": -1} for p in range(partitions)]
         async with asyncio.timeout(TIMEOUT_S):
             while True:
@@ -172,7 +172,7 @@ class Play:
 
 @contextlib.asynccontextmanager
 async def playing(port: int, title: str, names: Names) -> AsyncIterator[Play]:
-    """A scene that begins."""
+    """Provide the play of a scene."""
     play = Play(port, title, names)
     try:
         yield play
@@ -181,7 +181,7 @@ async def playing(port: int, title: str, names: Names) -> AsyncIterator[Play]:
 
 
 async def awaited(port: int) -> int:
-    """Wait until a broker answers; return its id, as soon as it coordinates groups, too."""
+    """Wait until a broker replies and coordinates groups, and return its id."""
     play = Play(port, "awaited", Names(0))
     try:
         async with asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""Plays the script to an Apache Kafka from Maven Central, and keeps what it answers."""
+"""Plays the script to an Apache Kafka from Maven Central, and keeps its answers."""
 
 import asyncio
 import json
@@ -13,11 +13,11 @@ from tests.kafka.differential.script import SCENES, answers
 
 ANSWERS = Path(__file__).parent / "answers"
 AS_OURS = {"num.partitions": "4", "offsets.topic.num.partitions": "8", "group.initial.rebalance.delay.ms": "500"}
-"""Settings whose defaults differ and that are no matter of protocol: as SeaweedMQ's are."""
+"""SeaweedMQ's values of settings with other defaults that do not affect the protocol."""
 
 
 class OneKafka(KafkaServer):
-    """With SeaweedMQ's settings where they are a matter of taste."""
+    """An Apache Kafka with the settings ``AS_OURS``."""
 
     def prepare(self) -> None:
         super().prepare()
@@ -26,7 +26,7 @@ class OneKafka(KafkaServer):
 
 
 def record(titles: Sequence[str] = ()) -> None:
-    """Write the answers to these scenes, or to every one."""
+    """Record the answers to these scenes, or to all."""
     print(OneKafka.equip())
     with tempfile.TemporaryDirectory() as folder:
         kafka = OneKafka(Path(folder), fsync=False)

@@ -1,4 +1,4 @@
-"""The script: its scenes, in their order."""
+"""The scenes of the script, in their order."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -8,7 +8,7 @@ from tests.kafka.differential.scenes import cluster, commits, configs, fetch, gr
 
 Scene = Callable[[Play], Awaitable[None]]
 AGO_MS = 3_600_000
-"""How long before it is played the script's time begins: nothing in it is in the future, nor old."""
+"""Age of the script's beginning when it is played: no time in it is in the future, nor old."""
 
 SCENES: Mapping[str, Scene] = {
     **cluster.SCENES,
@@ -24,7 +24,7 @@ SCENES: Mapping[str, Scene] = {
 
 
 async def answers(port: int, node_id: int, title: str, now_ms: int) -> Answers:
-    """What a broker answers in one scene."""
+    """Return a broker's answers in one scene."""
     names = Names(now_ms - AGO_MS)
     names.node_id = node_id
     async with playing(port, title, names) as play:

@@ -1,5 +1,7 @@
-"""What SeaweedMQ answers to the script, beside what Apache Kafka answered (``python -m tests.kafka.differential
-record``)."""
+"""SeaweedMQ's answers to the script, compared with those of Apache Kafka.
+
+``python -m tests.kafka.differential record`` records the latter.
+"""
 
 import asyncio
 import json
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.runtime.free_ports import free_ports
+from seaweedmq.runtime.process.free_ports import free_ports
 from tests.kafka.differential.comparison import differences
 from tests.kafka.differential.deliberate import DELIBERATE
 from tests.kafka.differential.play import awaited
@@ -26,7 +28,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    """Port and node id of one broker."""
+    """Provide port and node id of one broker."""
     folder, port = tmp_path_factory.mktemp("differential"), free_ports(1)
     command = [sys.executable, "-m", "seaweedmq.cli.main", "up", "--brokers", "1", "--data", str(folder / "data")]
     command += ["--port", "0", "--kafka-port", str(port)]

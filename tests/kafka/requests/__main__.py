@@ -17,7 +17,7 @@ from pathlib import Path
 
 from seaweedmq.kafka.wire.messages import API
 from seaweedmq.kafka.wire.versions import ADVERTISED, name_of
-from seaweedmq.runtime.free_ports import ReservedPort
+from seaweedmq.runtime.process.free_ports import ReservedPort
 from tests.kafka.differential.messages import Names
 from tests.kafka.differential.play import awaited, playing
 from tests.kafka.differential.recorder import OneKafka

@@ -1,4 +1,4 @@
-"""Lists of the meant differences in the README of ``seaweedmq/kafka``. Run this module to write them."""
+"""Lists of intended differences in the README of ``seaweedmq/kafka``. Run this module to write them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -21,18 +21,18 @@ def document(text: str) -> str:
 
 
 def _lists() -> Iterator[str]:
-    yield "\n### Request by request\n\n"
+    yield "\n### Single requests\n\n"
     yield from _table(MEANT, "API", "request: field of the reply")
-    yield "\n### In the scenes\n\n"
+    yield "\n### Scenes\n\n"
     yield from _table(DELIBERATE, "scene", "request: field of the reply")
     yield "\n"
 
 
 def _table(rules: Sequence[Rule], what: str, where: str) -> Iterator[str]:
     if not rules:
-        yield "The list is empty: the differences that the comparison prints have not been judged yet.\n"
+        yield "The list is empty: the differences in the comparison have not been reviewed yet.\n"
         return
-    yield f"| {what} | {where} | why |\n|---|---|---|\n"
+    yield f"| {what} | {where} | reason |\n|---|---|---|\n"
     for scene, of_scene in groupby(rules, key=lambda rule: rule.scene):
         for rule in of_scene:
             place = rule.where.replace("|", "\\|")

@@ -7,13 +7,13 @@ from typing import Any
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.decoding import decode
-from seaweedmq.kafka.wire.failure import KafkaRefusal
+from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.messages import API, REQUESTS
 from seaweedmq.kafka.wire.versions import ADVERTISED, name_of
-from tests.broker.bed import Bed, story
+from tests.broker.testbed import Testbed, story
 from tests.kafka.differential.messages import Names, built
 from tests.kafka.differential.play import Play
-from tests.kafka.doors import Door, doors
+from tests.kafka.in_process_client import InProcessClient, in_process_clients
 from tests.kafka.requests.asking import ANSWER_S, furnish, prefix_of
 from tests.kafka.requests.cases import cases
 from tests.kafka.requests.good import Place
@@ -22,12 +22,12 @@ from tests.sim.machines.determinism import WALL_START_US
 T0_MS = WALL_START_US // 1_000
 
 
-class PlayOnDoor(Play):
+class PlayInProcess(Play):
     """A play whose requests go to the handlers of a broker in virtual time."""
 
-    def __init__(self, door: Door, title: str) -> None:
+    def __init__(self, client: InProcessClient, title: str) -> None:
         super().__init__(0, title, Names(T0_MS))
-        self._door = door
+        self._door = client
 
     async def quietly(self, api: API, version: int, on: str = "", **fields: Any) -> Any:
         sent = bytes(built(api, version, fields).encode(version=version))
@@ -35,25 +35,25 @@ class PlayOnDoor(Play):
         return await self._door.send(replace(self._door.request(api, version), body=body))
 
 
-async def ready(bed: Bed) -> tuple[Door, int]:
+async def ready(testbed: Testbed) -> tuple[InProcessClient, int]:
     """Return the handlers of a broker that coordinates groups, and its number as a node."""
-    [door] = await doors(bed)
-    play = PlayOnDoor(door, "ready")
+    [client] = await in_process_clients(testbed)
+    play = PlayInProcess(client, "ready")
     while not await play.is_ready():  # noqa: ASYNC110 - the time is virtual
         await asyncio.sleep(0.1)
     [node] = (await play.quietly(API.METADATA, 9, topics=[], allow_auto_topic_creation=False)).brokers
-    return door, node.node_id
+    return client, node.node_id
 
 
 @story
-async def test_no_request_fails_a_handler(bed: Bed) -> None:
-    door, node_id = await ready(bed)
+async def test_no_request_fails_a_handler(testbed: Testbed) -> None:
+    client, node_id = await ready(testbed)
     failed = []
     for api in ADVERTISED.keys() - {API.API_VERSIONS}:  # the connection answers that one
         versions = ADVERTISED[api]
         for version in {versions.lowest, versions.highest}:
             prefix = prefix_of(api, version)
-            play, place = PlayOnDoor(door, prefix.removesuffix("-")), Place(prefix, T0_MS, node_id)
+            play, place = PlayInProcess(client, prefix.removesuffix("-")), Place(prefix, T0_MS, node_id)
             await furnish(play, place, api)
             for case in cases(api, version, place):
                 try:
@@ -67,18 +67,18 @@ async def test_no_request_fails_a_handler(bed: Bed) -> None:
 
 
 @story
-async def test_odd_requests_are_answered_as_by_apache_kafka(bed: Bed) -> None:
-    door, node_id = await ready(bed)
+async def test_odd_requests_are_answered_as_by_apache_kafka(testbed: Testbed) -> None:
+    client, node_id = await ready(testbed)
 
     async def asked(api: API, version: int, title: str) -> Any:
         prefix = f"{len(prefixes)}-{prefix_of(api, version)}"
         prefixes.append(prefix)
-        play, place = PlayOnDoor(door, prefix.removesuffix("-")), Place(prefix, T0_MS, node_id)
+        play, place = PlayInProcess(client, prefix.removesuffix("-")), Place(prefix, T0_MS, node_id)
         await furnish(play, place, api)
         [fields] = [case.fields for case in cases(api, version, place) if case.title == title]
         try:
             return await play.quietly(api, version, **fields)
-        except KafkaRefusal as refused:
+        except KafkaError as refused:
             return refused.kafka_code
 
     prefixes: list[str] = []

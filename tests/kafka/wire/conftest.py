@@ -1,4 +1,4 @@
-"""What tests of the wire share."""
+"""Fixtures of the wire tests."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -11,13 +11,13 @@ ON_BOTH_LOOPS = frozenset({"test_connection.py", "test_clients.py"})
 
 @pytest.fixture(autouse=True)
 def _short_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that are gone look like those that ended their half of the connection."""
-    monkeypatch.setattr("seaweedmq.kafka.wire.connection.HALF_CLOSED_S", 0.5)
+    """Close half-closed connections soon: a dead client looks like one that ended its half."""
+    monkeypatch.setattr("seaweedmq.kafka.wire.deadlines.HALF_CLOSED_S", 0.5)
 
 
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Brokers run on uvloop, whose sockets are others than those of asyncio."""
+    """Run the tests on uvloop as brokers do: its sockets differ from asyncio's."""
     both = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
     return both if item.path.name in ON_BOTH_LOOPS else {"uvloop": uvloop.new_event_loop}

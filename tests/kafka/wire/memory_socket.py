@@ -1,4 +1,4 @@
-"""A connection of the listener on a socket in memory, whose client takes replies when a test says so."""
+"""In-memory socket between the listener and a client that reads replies on command."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tests.kafka.wire.script import framed
 
 
 class MemorySocket(asyncio.Transport):
-    """Takes nothing of replies by itself. As the sockets of the loops do, it waits when closed until all is taken."""
+    """A transport that reads no replies by itself. Like the loops' sockets, it closes once all are read."""
 
     def __init__(self, server: KafkaServer, number: int) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class MemorySocket(asyncio.Transport):
         self._is_ending = False
         self.is_closed = False
         self.received_bytes = 0
-        """Bytes of replies that the client has taken."""
+        """Bytes of replies that the client has read."""
         self.connection = Connection(server, number)
         self.connection.connection_made(self)
 
@@ -37,7 +37,7 @@ class MemorySocket(asyncio.Transport):
         self.connection.eof_received()
 
     def take(self, size_bytes: int) -> None:
-        """Take so much of the replies, or all that is there."""
+        """Read this much of the replies, or all of them."""
         taken = min(size_bytes, self._waiting_bytes)
         self.received_bytes += taken
         self._waiting_bytes -= taken

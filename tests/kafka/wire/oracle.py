@@ -1,4 +1,4 @@
-"""Messages made and read by kio, another implementation of Kafka's schemas: an oracle for ours."""
+"""Messages encoded and decoded by kio, another implementation of Kafka's schemas, as an oracle."""
 
 import dataclasses
 import datetime
@@ -38,7 +38,7 @@ RANGES = {
 
 
 def all_versions() -> Iterator[tuple[API, int]]:
-    """Every advertised API in every version that kio knows, too."""
+    """Yield every advertised API in every version that kio also knows."""
     for api, versions in ADVERTISED.items():
         for version in range(versions.lowest, versions.highest + 1):
             if (api, version) not in NOT_IN_KIO:
@@ -46,28 +46,28 @@ def all_versions() -> Iterator[tuple[API, int]]:
 
 
 def entity_type(api: API, version: int, kind: str) -> Any:
-    """kio's class of a request or response."""
+    """Return kio's class of a request or response."""
     module = importlib.import_module(f"kio.schema.{api.name.lower()}.v{version}.{kind}")
     words = "".join(word.capitalize() for word in api.name.split("_"))
     return getattr(module, words + kind.capitalize())
 
 
 def encode(entity: Any) -> bytes:
-    """Its bytes, by kio."""
+    """Encode an entity with kio."""
     with io.BytesIO() as out:
         entity_writer(type(entity))(out, entity)
         return out.getvalue()
 
 
 def decode(api: API, version: int, kind: str, data: bytes) -> Any:
-    """The entity in the bytes, all of them, by kio."""
+    """Decode the entity with kio, from all of the bytes."""
     found, size = entity_reader(entity_type(api, version, kind))(data, 0)
     assert size == len(data), f"{len(data) - size} bytes follow"
     return found
 
 
 def make(of: Any, rng: random.Random) -> Any:
-    """An entity of a class with random content: nulls, empty and longer arrays, tagged fields set and not."""
+    """Return an entity with random content: nulls, empty and longer arrays, tagged fields set and not."""
     hints = typing.get_type_hints(of)
     values = {field.name: _value(hints[field.name], field, rng) for field in dataclasses.fields(of)}
     return of(**values)

@@ -1,4 +1,4 @@
-"""A Kafka client that says and hears exactly what a test tells it, over a real socket, and the listener it talks to."""
+"""Scripted Kafka client on a real socket, which sends and receives exactly what a test says, and its listener."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ async def listening(
     grace_s: float = 5.0,
     **config: Any,
 ) -> AsyncIterator[tuple[KafkaServer, int]]:
-    """Serve on a free port with these settings, and cancel what is not answered ``grace_s`` after the block."""
+    """Serve on a free port with these settings, and cancel unanswered requests ``grace_s`` after the block."""
     server = KafkaServer(handlers, replace(BrokerConfig(), **config), in_flight_bytes_max, turns)
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
@@ -39,7 +39,7 @@ async def listening(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that no event tells."""
+    """Wait for a condition that sets no event."""
     async with asyncio.timeout(TIMEOUT_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
@@ -53,15 +53,15 @@ class Script:
         self.writer = writer
 
     def say(self, data: bytes) -> None:
-        """Bytes, without waiting."""
+        """Send bytes, without waiting."""
         self.writer.write(data)
 
     def ask(self, correlation_id: int, api: int, version: int, body: Any, client_id: str | None = "script") -> None:
-        """A request, without waiting."""
+        """Send a request, without waiting."""
         self.say(framed(correlation_id, api, version, body, client_id))
 
     async def hear(self, api: int, version: int) -> tuple[int, Any]:
-        """The next reply: its correlation id and body."""
+        """Return the next reply: its correlation id and body."""
         async with asyncio.timeout(TIMEOUT_S):
             (size,) = struct.unpack(">i", await self.reader.readexactly(4))
             data = await self.reader.readexactly(size)
@@ -71,7 +71,7 @@ class Script:
         return correlation_id, reply.decode(data[skip:], version=version)
 
     async def is_closed(self) -> bool:
-        """Wait until the other side closes; whether it said nothing more."""
+        """Wait until the other side closes; return whether it sent nothing more."""
         async with asyncio.timeout(TIMEOUT_S):
             try:
                 return await self.reader.read(1) == b""
@@ -79,7 +79,7 @@ class Script:
                 return True
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.writer.transport.abort()
         with contextlib.suppress(ConnectionError):
             await self.writer.wait_closed()
@@ -87,7 +87,7 @@ class Script:
 
 @contextlib.asynccontextmanager
 async def script(port: int, *, buffer_bytes: int = 1 << 20) -> AsyncIterator[Script]:
-    """A connection to a listener."""
+    """Open a connection to a listener."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=buffer_bytes)
     one = Script(reader, writer)
     try:
@@ -97,7 +97,7 @@ async def script(port: int, *, buffer_bytes: int = 1 << 20) -> AsyncIterator[Scr
 
 
 def framed(correlation_id: int, api: int, version: int, body: Any, client_id: str | None = "script") -> bytes:
-    """A request as bytes."""
+    """Return a request as bytes."""
     body.API_VERSION = version
     name = b"\xff\xff" if client_id is None else struct.pack(">h", len(client_id)) + client_id.encode()
     tags = b"\0" if body.flexible_version_q(version) else b""
@@ -106,7 +106,7 @@ def framed(correlation_id: int, api: int, version: int, body: Any, client_id: st
 
 
 def produce(*, version: int = 9, acks: int = -1, records: bytes = b"records", topic: str = "t", index: int = 0) -> Any:
-    """A Produce request of one partition."""
+    """Return a Produce request of one partition."""
     topics = ProduceRequest.TopicProduceData
     partition = topics.PartitionProduceData(version=version, index=index, records=records)
     return ProduceRequest(

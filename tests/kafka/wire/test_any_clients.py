@@ -1,7 +1,7 @@
-"""Every kind of client in random numbers at one listener of little memory: good ones are answered, and nothing remains.
+"""Random numbers of every kind of client at one listener of little memory: good ones get replies, and nothing remains.
 
 Some stop in the middle of a request, some do not read, some wait for long, some send without a pause. While they are
-there, what is held stays within the bound; once they have left, no byte, task, connection or descriptor is left.
+there, memory stays within the limit; once they have left, no byte, task, connection or descriptor is left.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import psutil
 import pytest
 
-from seaweedmq.kafka.wire import budget, connection
+from seaweedmq.kafka.wire import budget, deadlines
 from seaweedmq.kafka.wire.messages import (
     API,
     EncodedReply,
@@ -140,7 +140,7 @@ async def test_any_clients_leave_nothing_behind_and_good_ones_are_answered(
 ) -> None:
     monkeypatch.setattr(budget, "PRESS_INTERVAL_S", 0.02)
     monkeypatch.setattr(budget, "SLOW_WINDOW_S", 0.3)
-    monkeypatch.setattr(connection, "PRESS_INTERVAL_S", 0.02)
+    monkeypatch.setattr(deadlines, "PRESS_INTERVAL_S", 0.02)
     rng = random.Random(seed)
     limits = {"kafka_request_bytes_max": REQUEST_BYTES_MAX, "in_flight_bytes_max": BYTES_MAX}
     async with listening(HANDLERS, **limits) as (server, port), script(port) as good:

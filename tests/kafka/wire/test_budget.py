@@ -1,4 +1,4 @@
-"""The account of requests and replies: who is let in, who waits, who is closed. No socket and no clock."""
+"""The account of requests and replies: admission, waiting and closing, without socket and clock."""
 
 import random
 
@@ -24,7 +24,7 @@ class Owner:
         self.grants = 0
         self.hurries = 0
         self.polls = True
-        """Whether a request of it waits for events."""
+        """Whether one of its requests waits for events."""
         self.moved: int | None = None
         self.reasons: list[str] = []
         self.share = memory.open(self)
@@ -169,7 +169,7 @@ def test_a_slow_client_is_closed_only_while_others_wait() -> None:
     slow.moved += 100
     memory.press(20.0 + 2 * SLOW_WINDOW_S)
     assert len(slow.reasons) == 1
-    assert "sent and took 100 bytes in 2.0 s" in slow.reasons[0]
+    assert "sent and read 100 bytes in 2.0 s" in slow.reasons[0]
 
 
 def test_a_client_is_not_slow_over_a_time_in_which_none_waited() -> None:
@@ -249,7 +249,7 @@ def check(memory: RequestMemory, walkers: list["Walker"], largest: int) -> None:
 
 
 class Walker:
-    """A connection that sends requests of any size in steps, and has some of them answered."""
+    """A connection that sends requests of any size in steps, and gets replies to some of them."""
 
     def __init__(self, memory: RequestMemory, rng: random.Random) -> None:
         self.owner = Owner(memory)

@@ -1,4 +1,4 @@
-"""Real clients against the listener, with a broker behind it that is one list of batches."""
+"""Real clients of the listener, with a broker that is one list of batches."""
 
 import asyncio
 import struct
@@ -11,7 +11,6 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 
 from seaweedmq.kafka.gateway import versions_reply
-from seaweedmq.kafka.wire.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
 from seaweedmq.kafka.wire.messages import (
     API,
     UUID,
@@ -24,6 +23,7 @@ from seaweedmq.kafka.wire.messages import (
     Reply,
     Request,
 )
+from seaweedmq.kafka.wire.replies.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
 from tests.kafka.wire.script import listening
 
 TOPIC_ID = UUID(int=7)
@@ -31,7 +31,7 @@ TIMEOUT_S = 30.0
 
 
 class OneLog:
-    """One topic of one partition, in a list. It remembers which versions clients chose."""
+    """One topic of one partition, in a list. It records the versions that clients chose."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -76,7 +76,7 @@ class OneLog:
         return MetadataResponse(version=v, brokers=[broker], topics=[one])
 
     async def coordinator(self, request: Request) -> Reply:
-        """librdkafka asks although it reads without a group."""
+        """librdkafka sends this although it reads without a group."""
         assert request.version < 4
         return FindCoordinatorResponse(
             version=request.version, error_code=0, node_id=1, host="127.0.0.1", port=self.port

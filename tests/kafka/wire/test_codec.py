@@ -1,4 +1,4 @@
-"""Every API in every version, byte for byte as kio has it."""
+"""Every API in every version, byte for byte as kio encodes it."""
 
 import dataclasses
 import random
@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seaweedmq.kafka.wire.decoding import Malformed, decode
+from seaweedmq.kafka.wire.decoding import decode
+from seaweedmq.kafka.wire.message_cursor import Malformed
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS
 from tests.kafka.wire import oracle
 
@@ -18,7 +19,7 @@ ROUNDS = 12
 def made(api: API, version: int, kind: str) -> list[tuple[Any, bytes]]:
     rng = random.Random(f"{api} {version} {kind}")
     entities = [oracle.make(oracle.entity_type(api, version, kind), rng) for _ in range(ROUNDS)]
-    if api is API.API_VERSIONS and kind == "response":  # one with an error is read as version 0
+    if api is API.API_VERSIONS and kind == "response":  # one with an error is decoded as version 0
         entities = [dataclasses.replace(entity, error_code=ErrorCode.none) for entity in entities]
     return [(entity, oracle.encode(entity)) for entity in entities]
 
@@ -49,7 +50,7 @@ def test_a_request_that_is_cut_off_anywhere_is_refused(api: API, version: int) -
     for end in range(min(len(data), 300)):
         with pytest.raises(Malformed):
             decode(REQUESTS[api], version, memoryview(data)[:end])
-    decode(REQUESTS[api], version, memoryview(data + b"\0"))  # what is behind a message is ignored
+    decode(REQUESTS[api], version, memoryview(data + b"\0"))  # bytes behind a message are ignored
 
 
 @pytest.mark.parametrize("version", [9, 12, 13])

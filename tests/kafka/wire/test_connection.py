@@ -1,4 +1,4 @@
-"""Connections as clients see them: what is said is answered, in order, within limits; what is garbage ends."""
+"""Connections as clients see them: replies in order, within limits; malformed requests end the connection."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seaweedmq.errors import StaleMetadata
-from seaweedmq.kafka.dispatch import Lanes
+from seaweedmq.kafka.dispatch import RequestScheduler
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.connection import Connection
 from seaweedmq.kafka.wire.messages import (
@@ -209,7 +209,7 @@ async def test_appends_are_in_order_and_wait_for_no_commit() -> None:
     async def produce_one(request: Request) -> Awaitable[Reply]:
         records = bytes(request.body.topic_data[0].partition_data[0].records)
         if records == b"0":
-            await asyncio.sleep(0.05)  # were appends not in order, the others would be first
+            await asyncio.sleep(0.05)  # without an order of appends, the others would be first
         appended.append(records)
         offset = len(appended)
         if offset == 5:
@@ -324,7 +324,7 @@ async def test_requests_come_in_any_pieces() -> None:
 
 
 async def stored(request: Request) -> Awaitable[Reply]:
-    """Says how long the records are, having looked at them."""
+    """Reply with the length of the records, after reading them."""
     records = request.body.topic_data[0].partition_data[0].records
     assert isinstance(records, memoryview)
     size = len(records)
@@ -416,7 +416,7 @@ async def test_a_connection_that_waits_for_bytes_and_hangs_up_is_forgotten() -> 
             await until(lambda: bool(server.in_flight.taken_bytes))
             second.ask(1, API.PRODUCE, 9, produce(records=b"x" * 9_000))
             await until(lambda: bool(server.in_flight.waiting))
-        # It does not read, so it does not see that the other side is gone until it goes on.
+        # The waiting connection does not read, so it notices the client's end only once it continues.
         gate.set()
         assert (await first.hear(API.PRODUCE, 9))[0] == 1
         await until(lambda: server.connections <= 1)
@@ -441,7 +441,7 @@ async def test_half_a_request_and_silence_ends_the_connection(caplog: pytest.Log
             async with script(port) as client:
                 client.say(half)
                 assert await client.is_closed()
-    assert caplog.text.count("nothing came of a request") == 2
+    assert caplog.text.count("no bytes of a request") == 2
 
 
 async def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not() -> None:
@@ -481,7 +481,7 @@ async def test_a_client_that_never_reads_holds_no_more_than_its_socket_and_is_cl
     async with listening({API.FETCH: large}, **limits) as (_, port), script(port, buffer_bytes=1_024) as client:
         for i in range(20):
             client.ask(i, API.FETCH, 12, fetch())
-        while "took nothing" not in caplog.text:
+        while "read none" not in caplog.text:
             await asyncio.sleep(0.01)
             assert made <= 12
     assert sent == made
@@ -546,7 +546,7 @@ async def test_a_client_that_ended_its_half_is_closed_within_seconds() -> None:
 
 
 async def test_bytes_behind_a_message_are_ignored() -> None:
-    """kafka-go sends DescribeAcls with one, librdkafka Metadata with three."""
+    """kafka-go sends DescribeAcls with one such byte, librdkafka Metadata with three."""
     async with listening({API.METADATA: nothing_known}) as (_, port), script(port) as client:
         client.say(struct.pack(">ihhihi", 18, API.METADATA, 1, 1, -1, 0) + b"more")
         assert (await client.hear(API.METADATA, 1))[0] == 1
@@ -634,7 +634,7 @@ async def test_connections_beyond_the_limit_are_refused(caplog: pytest.LogCaptur
         async with script(port) as again:
             again.ask(1, API.HEARTBEAT, 4, heartbeat())
             assert (await again.hear(API.HEARTBEAT, 4))[0] == 1
-    assert caplog.text.count("are refused") == 1
+    assert caplog.text.count("connections rejected") == 1
 
 
 async def test_what_a_connection_held_is_free_when_it_is_gone_and_not_when_garbage_is_collected() -> None:
@@ -647,7 +647,7 @@ async def test_what_a_connection_held_is_free_when_it_is_gone_and_not_when_garba
                 assert (await client.hear(API.HEARTBEAT, 4))[0] == 1
                 await until(lambda: server.connections == 2)
             await until(lambda: server.connections == 0)
-            await until(lambda: not [one for one in gc.get_objects() if isinstance(one, Connection | Lanes)])
+            await until(lambda: not [one for one in gc.get_objects() if isinstance(one, Connection | RequestScheduler)])
         finally:
             gc.enable()
 

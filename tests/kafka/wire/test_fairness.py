@@ -1,4 +1,4 @@
-"""A client that is slow, deaf or greedy costs itself: the others are answered, and memory stays within its bound."""
+"""Slow, deaf and greedy clients harm only themselves: others get replies, and memory stays within its limit."""
 
 import asyncio
 import contextlib
@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.kafka.wire import budget, connection
-from seaweedmq.kafka.wire.assembly import STEP_BYTES
-from seaweedmq.kafka.wire.connection import REQUEST_BYTES
+from seaweedmq.kafka.wire import budget, deadlines, request_reader
 from seaweedmq.kafka.wire.messages import (
     API,
     EncodedReply,
@@ -28,6 +26,8 @@ from seaweedmq.kafka.wire.messages import (
     Request,
 )
 from seaweedmq.kafka.wire.messages import FetchRequest as Fetch
+from seaweedmq.kafka.wire.request_assembler import STEP_BYTES
+from seaweedmq.kafka.wire.request_reader import REQUEST_BYTES
 from seaweedmq.runtime.turns import TURN_S, Turns
 from tests.kafka.wire.script import Script, framed, listening, produce, script, until
 
@@ -47,7 +47,7 @@ async def stored(request: Request) -> Awaitable[Reply]:
 
 
 def half(size: int) -> bytes:
-    """The beginning of a request that says to be as large."""
+    """Return the beginning of a request that claims this size."""
     return struct.pack(">ihhi", size, API.PRODUCE, 9, 1)
 
 
@@ -97,7 +97,7 @@ async def test_a_slow_sender_makes_room_for_those_who_wait(
 ) -> None:
     monkeypatch.setattr(budget, "PRESS_INTERVAL_S", 0.01)
     monkeypatch.setattr(budget, "SLOW_WINDOW_S", 0.05)
-    monkeypatch.setattr(connection, "PRESS_INTERVAL_S", 0.01)
+    monkeypatch.setattr(deadlines, "PRESS_INTERVAL_S", 0.01)
     whole = framed(1, API.PRODUCE, 9, produce(records=bytes(300 * KIB)))
     handlers: dict[int, Handler] = {API.PRODUCE: stored, API.HEARTBEAT: beat}
     async with (
@@ -166,7 +166,7 @@ async def test_of_requests_with_large_replies_a_client_that_does_not_read_gets_o
 async def test_replies_that_are_not_taken_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "PRESS_INTERVAL_S", 0.01)
     monkeypatch.setattr(budget, "SLOW_WINDOW_S", 0.05)
-    monkeypatch.setattr(connection, "PRESS_INTERVAL_S", 0.01)
+    monkeypatch.setattr(deadlines, "PRESS_INTERVAL_S", 0.01)
     most = 0
 
     async def large(request: Request) -> Reply:
@@ -193,7 +193,7 @@ async def test_requests_that_wait_for_events_are_answered_when_others_need_their
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(budget, "PRESS_INTERVAL_S", 0.01)
-    monkeypatch.setattr(connection, "PRESS_INTERVAL_S", 0.01)
+    monkeypatch.setattr(deadlines, "PRESS_INTERVAL_S", 0.01)
 
     async def polls(request: Request) -> Reply:
         while not request.holds_up:
@@ -231,17 +231,17 @@ async def test_what_is_received_behind_a_request_that_waits_is_little() -> None:
             (await stack.enter_async_context(script(port))).say(many)
         await until(lambda: server.in_flight.waiting > 1)
         await asyncio.sleep(0.1)
-        assert server.in_flight.taken_bytes < 256 * KIB + 20 * connection.RECEIVE_BYTES_MIN
+        assert server.in_flight.taken_bytes < 256 * KIB + 20 * request_reader.RECEIVE_BYTES_MIN
 
 
 def many_topics(count: int) -> Any:
-    """A request that takes many turns to decode."""
+    """Return a request that takes many turns to decode."""
     make = MetadataRequest.MetadataRequestTopic
     return MetadataRequest(version=9, topics=[make(version=9, name=f"t{number}") for number in range(count)])
 
 
 class Held(Turns):
-    """Turns that are over at every look, and continue nothing until they are released."""
+    """Turns that are over at every check, and continue nothing until they are released."""
 
     def __init__(self) -> None:
         super().__init__(map((TURN_S).__mul__, itertools.count()).__next__)
@@ -280,7 +280,7 @@ async def test_nothing_stays_of_a_client_that_leaves_while_its_long_request_is_p
             assert server.in_flight.taken_bytes > 0
             assert server.requests == (stage != "decoding")
             await is_answered(other)
-        if stage != "decoding":  # while a request is decoded nothing is read, so that its client's end shows afterwards
+        if stage != "decoding":  # the listener reads nothing while it decodes
             await until(lambda: server.connections == 1)
         turns.release()
         await until(lambda: server.connections == 1)

@@ -1,4 +1,4 @@
-"""Versions that Kafka 4 has removed and old clients speak: no other implementation at hand has them, so bytes do."""
+"""Golden bytes of versions that Kafka 4 has removed and old clients use: no other implementation at hand has them."""
 
 from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.messages import (

@@ -1,4 +1,4 @@
-"""Requests that went bad: whatever the bytes are, the listener lives, others are served, and memory stays flat."""
+"""Malformed requests: for any bytes, the listener stays alive, serves others, and uses little memory."""
 
 import asyncio
 import logging
@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.decoding import ELEMENTS_MAX, Malformed
-from seaweedmq.kafka.wire.failed import failed_reply
 from seaweedmq.kafka.wire.frames import NotAdvertised, read_request
+from seaweedmq.kafka.wire.message_cursor import ELEMENTS_MAX, Malformed
 from seaweedmq.kafka.wire.messages import API, HeartbeatRequest, Line, Reply, Request
+from seaweedmq.kafka.wire.replies.error_reply import error_reply
 from tests.kafka.wire import oracle
 from tests.kafka.wire.script import listening, script, until
 
 PEAK_BYTES_MAX = 8 << 20
-"""Of reading one small request, whatever it claims."""
+"""Limit of the memory to decode one small request, for any claim in it."""
 EXTREMES = (
     b"\0",
     b"\xff",
@@ -33,7 +33,7 @@ EXTREMES = (
 
 
 def corpus() -> list[bytes]:
-    """Good requests of every API and version, without their lengths."""
+    """Return good requests of every API and version, without their lengths."""
     rng = random.Random(7)
     found = []
     for api, version in oracle.all_versions():
@@ -87,7 +87,7 @@ def test_any_bytes_are_a_request_or_refused(data: bytes) -> None:
 def test_what_a_request_claims_costs_nothing() -> None:
     rng = random.Random(11)
     for data in CORPUS:
-        read(data)  # what is made once for a version is made
+        read(data)  # creates what is cached once for each version
     tracemalloc.start()
     try:
         for _ in range(2_000):
@@ -116,13 +116,13 @@ def test_a_request_of_nothing_but_tagged_fields_is_refused() -> None:
     many = bytes((count & 0x7F | 0x80, count >> 7 & 0x7F | 0x80, count >> 14))
     head = struct.pack(">hhih", API.METADATA, 9, 1, -1)
     for data in (head + many + bytes(2 * count), head + b"\0" + b"\x01\0\0\0" + many + b"\x07\0" * count):
-        with pytest.raises(Malformed, match="100,001 tagged fields of one object: there are 1,000 at most"):
+        with pytest.raises(Malformed, match="100,001 tagged fields of one object, above 1,000"):
             read_request(memoryview(data), peer="p", client_host="/p", connection=1, line=Line())
 
 
 async def test_a_listener_lives_through_mutated_requests(caplog: pytest.LogCaptureFixture) -> None:
     async def answer(request: Request) -> Reply:
-        return failed_reply(request, Code.KAFKA_STORAGE_ERROR, "no")
+        return error_reply(request, Code.KAFKA_STORAGE_ERROR, "no")
 
     async def append(request: Request) -> Awaitable[Reply]:
         return answer(request)
@@ -148,4 +148,4 @@ async def test_a_listener_lives_through_mutated_requests(caplog: pytest.LogCaptu
                 assert (await other.hear(API.HEARTBEAT, 4))[0] == i
         await until(lambda: server.connections == 1)
         await until(lambda: server.in_flight.taken_bytes == 0)
-    assert not caplog.records, "something failed that nobody foresaw"
+    assert not caplog.records, "an unexpected error was logged"

@@ -1,4 +1,4 @@
-"""Clients that take their replies slowly or never, in virtual time."""
+"""Clients that read their replies slowly or never, in virtual time."""
 
 import asyncio
 import functools
@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from seaweedmq.kafka.fetch_memory import FetchMemory
+from seaweedmq.kafka.data.fetch_memory import FetchMemory
 from seaweedmq.kafka.server import KafkaServer
-from seaweedmq.kafka.wire import connection
+from seaweedmq.kafka.wire import deadlines
 from seaweedmq.kafka.wire.messages import API, EncodedReply, FetchRequest, MetadataRequest, Reply, Request
 from seaweedmq.model.config import BrokerConfig
 from tests.kafka.wire.memory_socket import MemorySocket
@@ -39,7 +39,7 @@ async def described(request: Request) -> Reply:
 
 
 def asks(server: KafkaServer, number: int = 1) -> MemorySocket:
-    """Return the socket of a client that asked for a large reply."""
+    """Return the socket of a client that requested a large reply."""
     socket = MemorySocket(server, number)
     socket.ask(API.METADATA, 9, MetadataRequest(version=9, topics=None))
     return socket
@@ -50,9 +50,9 @@ async def test_a_client_that_ended_its_half_and_takes_nothing_is_closed_within_s
     server = KafkaServer({API.METADATA: described}, CONFIG)
     deaf = asks(server)
     deaf.end()
-    await asyncio.sleep(connection.HALF_CLOSED_S / 2)
+    await asyncio.sleep(deadlines.HALF_CLOSED_S / 2)
     assert server.in_flight.taken_bytes > 8 * MIB
-    await asyncio.sleep(connection.HALF_CLOSED_S)
+    await asyncio.sleep(deadlines.HALF_CLOSED_S)
     assert (server.connections, server.in_flight.taken_bytes) == (0, 0)
 
 
@@ -62,7 +62,7 @@ async def test_a_client_that_ended_its_half_may_take_its_reply_slowly() -> None:
     slow = asks(server)
     slow.end()
     for _ in range(8):
-        await asyncio.sleep(connection.HALF_CLOSED_S * 0.9)
+        await asyncio.sleep(deadlines.HALF_CLOSED_S * 0.9)
         assert not slow.is_closed
         slow.take(MIB)
     slow.take(MIB)
@@ -83,7 +83,7 @@ async def test_a_connection_whose_replies_are_not_taken_can_be_failed(
         deaf.end()
     else:
         deaf.connection.drain()
-    await asyncio.sleep(connection.HALF_CLOSED_S / 2)
+    await asyncio.sleep(deadlines.HALF_CLOSED_S / 2)
     assert not deaf.is_closed
     with caplog.at_level(logging.WARNING):
         deaf.connection.fail("others wait")

@@ -1,4 +1,4 @@
-"""Requests and replies of many elements are read and written in steps, to the same values and bytes as at once."""
+"""Large requests and replies are decoded and encoded in steps, with the same values and bytes as at once."""
 
 import asyncio
 import struct
@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from seaweedmq.kafka.wire import encoding as encoding_module
-from seaweedmq.kafka.wire.decoding import ELEMENTS_A_STEP, Malformed, decoding
+from seaweedmq.kafka.wire.decoding import decoding
 from seaweedmq.kafka.wire.encoding import encoding, is_large
 from seaweedmq.kafka.wire.frames import ADMIN_ELEMENTS_MAX, read_request
+from seaweedmq.kafka.wire.message_cursor import ELEMENTS_A_STEP, Malformed
 from seaweedmq.kafka.wire.messages import (
     API,
     REPLIES,

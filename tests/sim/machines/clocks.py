@@ -1,7 +1,7 @@
-"""Wall clocks of machines: each wrong in its own way, some set forward and back while everything runs.
+"""Wall clocks of machines, each with its own error, some set forward and back during a run.
 
-They stamp files, unless the storage has a clock of its own, and tell a broker the time of day; nothing that must be
-right may rest on them.
+They stamp files, unless the storage has a clock of its own, and give a broker the time of day. Correctness must not
+depend on them.
 """
 
 import random
@@ -14,11 +14,11 @@ US_PER_S = 1_000_000
 QUIET_ERROR_S = 0.2
 WILD_ERROR_S = 20.0
 STORAGE = "storage"
-"""The machine of the storage's own clock, which nobody sets."""
+"""The machine of the storage's own clock, whose error never changes."""
 
 
 class Clocks:
-    """One a machine; whoever is on none has the right time."""
+    """Wall clocks, one per machine; a process on no machine reads the true time."""
 
     def __init__(
         self, loop: SimLoop, rng: random.Random, *, wild: bool, of_storage: bool = False, step: bool = False
@@ -26,50 +26,52 @@ class Clocks:
         self.is_wild = wild
         self.has_storage = of_storage
         self.are_stepped = step
-        """Whether clocks step by up to days: then files are judged by their true age."""
+        """Whether clocks step by up to days; if so, rules judge files by their true age."""
         self._loop = loop
         self._rng = rng
         self._errors_us: dict[str, int] = {}
         self._steps_us: dict[str, int] = {}
         self._dated_us: dict[int, int] = {}
-        """True time of every date that a file got."""
+        """True time of every date that a file received."""
         self._worst_us = 0
         self._earliest_us = 0
         if of_storage:
             self.set_wrong(STORAGE)
 
     def wall_us(self, machine: str) -> int:
-        """What the clock of that machine shows."""
+        """Return the time that the machine's clock shows."""
         return self._true_us() + self._errors_us.get(machine, 0) + self._steps_us.get(machine, 0)
 
     def here_us(self) -> int:
-        """What it shows on the machine of whoever is running."""
+        """Return the time that the clock of the calling process's machine shows."""
         return self.wall_us(machine_of(OWNER.get()))
 
     def of_files_us(self) -> int:
-        """The time that files get."""
+        """Return the time that stamps a file written now."""
         stamp_us = self.wall_us(STORAGE) if self.has_storage else self.here_us()
         if self.are_stepped:
             self._dated_us[stamp_us] = self._true_us()
         return stamp_us
 
     def judged_us(self, stamp_us: int) -> int:
-        """Return the time at which a file of that date was written, as the rules count it."""
+        """Return the time, as the rules count it, at which a file with that date was written."""
         return self._dated_us.get(stamp_us, stamp_us)
 
     def latest_us(self) -> int:
-        """No clock that dates files shows a later time now, nor would have, had it not been set back; the true time
-        where clocks step."""
+        """Return an upper bound of the times that clocks stamp files with now, or would if they had not been set back.
+
+        If clocks step, this is the true time.
+        """
         if self.are_stepped:
             return self._true_us()
         return self.wall_us(STORAGE) if self.has_storage else self._true_us() + self._worst_us
 
     def earliest_us(self) -> int:
-        """The earliest time that any clock has shown for now."""
+        """Return the earliest time that any clock has shown for the current moment."""
         return self._true_us() + self._earliest_us
 
     def set_wrong(self, machine: str, error_s: float | None = None) -> float:
-        """Give a machine's clock another error, a random one if none is given; returns it in seconds."""
+        """Give a machine's clock another error, by default a random one; return it in seconds."""
         most_s = WILD_ERROR_S if self.is_wild else QUIET_ERROR_S
         if error_s is None:
             error_s = self._rng.uniform(-most_s, most_s)
@@ -79,11 +81,11 @@ class Clocks:
         return error_s
 
     def step(self, machine: str, by_s: float) -> None:
-        """Move a machine's clock, on top of its error."""
+        """Step a machine's clock, in addition to its error."""
         self._steps_us[machine] = self._steps_us.get(machine, 0) + round(by_s * US_PER_S)
 
     def end_steps(self) -> None:
-        """Take back every step."""
+        """Undo every step."""
         self._steps_us.clear()
 
     def _true_us(self) -> int:

@@ -1,4 +1,4 @@
-"""What could differ between two runs of one seed, taken away: the garbage collection."""
+"""Control of garbage collection, the one source of differences between two runs of a seed."""
 
 import asyncio
 import gc
@@ -16,18 +16,18 @@ WALL_START_US = 1_700_000_000_000_000
 
 @contextmanager
 def deterministic() -> Iterator[None]:
-    """Collect garbage only when told: its time is not the simulation's, and what ends coroutines in it is not either.
+    """Collect garbage only explicitly: its timing, and that of the coroutines it closes, is not simulated.
 
-    Nothing else has to be taken away: clocks, randomness and load reach the code under test through ``Environment``,
-    and the linter bans what would go around it.
+    Clocks, randomness and load need no such control: they reach the code under test through ``Environment``, and the
+    linter bans code that bypasses it.
     """
     collecting = gc.isenabled()
     gc.disable()
-    gc.freeze()  # what is older than the run is not looked at in the end: that takes longer than many a run
+    gc.freeze()  # the last collection skips objects older than the run: they take longer than many runs
     try:
         yield
     finally:
-        # Coroutines of killed processes are closed here, long after the loop: what their ``finally`` does is void.
+        # Closes coroutines of killed processes long after the loop ended; their ``finally`` blocks must have no effect.
         with void():
             gc.collect()
         gc.unfreeze()
@@ -37,10 +37,10 @@ def deterministic() -> Iterator[None]:
 
 @contextmanager
 def void() -> Iterator[None]:
-    """What coroutines do when they are closed because the run is over has no effect.
+    """Suppress the effects of coroutines that are closed because the run is over.
 
-    Errors that nobody can catch are not reported, nor what is logged, and tasks are refused: asyncio would put them
-    into the loop of the interpreter, which never runs, and keeps them and their whole world for ever.
+    Uncatchable errors and log records are dropped and new tasks are rejected: asyncio would put them into the
+    interpreter's loop, which never runs and would keep them and their world in memory.
     """
     hook, running = sys.unraisablehook, asyncio._get_running_loop()
     disabled = logging.root.manager.disable
@@ -49,7 +49,7 @@ def void() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # what a ``finally`` would have awaited
+            warnings.simplefilter("ignore", RuntimeWarning)  # never awaited coroutines in a ``finally``
             yield
     finally:
         logging.disable(disabled)

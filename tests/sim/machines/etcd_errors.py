@@ -1,7 +1,7 @@
-"""Error answers of the simulated etcd: which calls they hit, at which brokers, and whether the request was applied.
+"""Error answers of the simulated etcd: affected calls and brokers, and whether the request was applied.
 
-An etcd that is out of space refuses puts and leases, and continues with reads, deletes and renewals. Any other error
-may come from any call.
+An etcd that is out of space rejects puts and leases, but serves reads, deletes and renewals. Any call may return any
+other error.
 """
 
 import random
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
+from seaweedmq.errors import InvalidArgument, LeaseEnded, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
 from seaweedmq.ports import Delete, Put
 
 
@@ -30,25 +30,25 @@ ANSWERS: Mapping[str, SeaweedMQError] = {
     "exhausted": ResourceExhausted("etcd is at a limit (etcdserver: too many requests): raise its quota"),
     "invalid": InvalidArgument("etcd refused the request: etcdserver: duplicate key given in txn request"),
     "out of range": OutOfRange("etcd: etcdserver: mvcc: required revision has been compacted: list again"),
-    "deposed": Deposed("etcd: the lease is gone: register again under a new lease"),
+    "deposed": LeaseEnded("etcd: the lease is gone: register again under a new lease"),
 }
-"""Every kind of error that a caller of the port may get, by name; see ``coordination.etcd_answers``."""
+"""Every kind of error that a caller of the port may receive, by name; see ``coordination.etcd_answers``."""
 NO_SPACE = "etcd is at a limit (etcdserver: mvcc: database space exceeded): compact and defragment it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EtcdErrors:
-    """Error answers to some calls, until it is over."""
+    """Error answers to some calls, until they end."""
 
     rng: random.Random
     answer: str
     """A name in ``ANSWERS``, or "no space"."""
     calls: frozenset[MetaCall] = frozenset(MetaCall)
     machine: str | None = None
-    """The one machine whose calls fail; None for all."""
+    """The machine whose calls fail; None for all machines."""
     share: float = 1.0
     is_applied: bool = False
-    """Whether the request is applied before it fails; only an answer "unavailable" leaves that open."""
+    """Whether the request is applied before it fails; only the answer "unavailable" leaves that open."""
 
     def __str__(self) -> str:
         if self.answer == "no space":
@@ -58,10 +58,10 @@ class EtcdErrors:
         return f"etcd answers {which} of {self.machine or 'every broker'} with {self.answer!r}{when} ({self.share:.0%})"
 
     def error(self, call: MetaCall, changes: Sequence[Put | Delete], machine: str) -> SeaweedMQError | None:
-        """Return the error that this call gets; None if it gets its answer.
+        """Return the error that this call receives, or None if it succeeds.
 
         Args:
-            changes: those of a transaction.
+            changes: The changes of a transaction.
         """
         if self.machine not in (None, machine):
             return None

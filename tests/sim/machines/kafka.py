@@ -1,6 +1,6 @@
-"""Kafka's door of a simulated broker: the gateway's connections, lanes and rooms, on bytes of the simulated network.
+"""Kafka listener of a simulated broker: the gateway's connections and handlers on bytes of the simulated network.
 
-What a socket does is done by ``_Transport``; everything behind it is the product's.
+``_Transport`` replaces the socket; all code behind it is the product's.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from seaweedmq.kafka.gateway import handlers_of
-from seaweedmq.kafka.rooms import Rooms
+from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.server import KafkaServer
 from seaweedmq.kafka.wire.connection import Connection
 from seaweedmq.model.config import KIB, BrokerConfig
@@ -21,24 +21,24 @@ from tests.sim.machines.network import Answer
 
 KAFKA_PORT = 9092
 SNAPSHOT_AFTER_BYTES = 4 * KIB
-"""Of coordinators: runs are short."""
+"""Log bytes after which a coordinator writes a snapshot; small, because runs are short."""
 
 
 def kafka_address(address: str) -> str:
-    """Where the broker of an address listens for Kafka."""
+    """Return the Kafka address of the broker at ``address``."""
     return f"{address.partition(':')[0]}:{KAFKA_PORT}"
 
 
-class KafkaDoor:
-    """Served at ``kafka_address`` from when the broker is in the cluster until it has left."""
+class KafkaListener:
+    """The listener at ``kafka_address``, open from the broker's joining until its leaving."""
 
-    def __init__(self, rooms: Rooms, config: BrokerConfig, in_flight_bytes_max: int) -> None:
-        turns = Turns(loop_s)  # on virtual time no turn is ever over
+    def __init__(self, rooms: Handlers, config: BrokerConfig, in_flight_bytes_max: int) -> None:
+        turns = Turns(loop_s)  # no turn ends in virtual time
         self._server = KafkaServer(handlers_of(rooms.all), config, in_flight_bytes_max, turns)
         self._numbers = itertools.count(1)
 
     async def kafka(self, requests: AsyncIterator[bytes]) -> AsyncGenerator[Answer, None]:
-        """One connection, until either side closes it."""
+        """Serve one connection until either side closes it."""
         number = next(self._numbers)
         connection = Connection(self._server, number)
         transport = _Transport(connection, number)
@@ -55,7 +55,7 @@ class KafkaDoor:
                 await reading
 
     async def stop(self, grace_s: float) -> None:
-        """As the gateway's."""
+        """Stop as the gateway does."""
         await self._server.stop(grace_s)
 
 
@@ -73,7 +73,7 @@ async def _read(requests: AsyncIterator[bytes], connection: Connection, transpor
 
 
 class _Transport(asyncio.Transport):
-    """The socket, as a connection sees it."""
+    """The socket as a connection sees it."""
 
     def __init__(self, connection: Connection, number: int) -> None:
         super().__init__({"peername": ("10.0.0.1", number)})
@@ -85,7 +85,7 @@ class _Transport(asyncio.Transport):
         self.is_over = False
 
     async def written(self) -> bytes | None:
-        """What was written next; None: it is closed."""
+        """Return the next written bytes, or None once the transport is closed."""
         while not self._written:
             if self.is_over:
                 return None
@@ -101,7 +101,7 @@ class _Transport(asyncio.Transport):
         self._news.set()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """What is written in a run is little."""
+        """Ignore the limits: a run writes little."""
 
     def get_write_buffer_size(self) -> int:
         return 0

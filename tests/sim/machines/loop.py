@@ -1,9 +1,9 @@
 """A deterministic asyncio event loop: one thread, no IO, virtual time that jumps to the next timer.
 
-Determinism rests on four rules. Ready callbacks run in the order they were scheduled. Nothing waits for the world:
-executors run at once, in line. Tasks and futures hash by their number, so that sets of them (as in ``TaskGroup``) are
-walked in the same order in every run. And garbage cycles are not collected while a simulation runs, since finalisers
-would run at moments that depend on what else the interpreter did.
+Determinism rests on four rules. Ready callbacks run in the order they were scheduled. Executors run jobs at once and
+inline, so that no callback waits for another thread. Tasks and futures hash by their number, so that sets of them (as
+in ``TaskGroup``) have the same order in every run. Garbage cycles are not collected while a simulation runs, since
+finalizers would run at moments that depend on the interpreter's other work.
 """
 
 import asyncio
@@ -30,27 +30,27 @@ TICK_S = 1e-9
 """Shortest wait."""
 
 CLOSE_ATTEMPTS = 20
-"""Awaits in nested ``finally`` blocks of one coroutine: each takes one attempt to close."""
+"""Attempts to close one coroutine: each await in nested ``finally`` blocks takes one."""
 
 
 class OwnerState(Enum):
     RUNNING = "running"
     FROZEN = "frozen"
-    """Stopped as by SIGSTOP: what becomes due waits until it is thawed."""
+    """Stopped as by SIGSTOP: due callbacks wait until the process is thawed."""
     DEAD = "dead"
-    """Gone as by SIGKILL: nothing of it runs again, not even a ``finally``."""
+    """Killed as by SIGKILL: no callback runs again, not even a ``finally``."""
 
 
 class Owner:
-    """Whoever owns callbacks: a process that can be frozen, or killed without a word."""
+    """The process that owns callbacks; it can be frozen, or killed without notice."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.state = OwnerState.RUNNING
         self.held: deque[SimHandle] = deque()
-        """Due while frozen; or dead, kept so that no finaliser of the dead runs either."""
+        """Due callbacks of a frozen process; of a dead one kept so that no finalizer runs."""
         self.suspended_s = 0.0
-        """How far its monotonic clock is behind: the time for which its machine was suspended."""
+        """Seconds for which its machine was suspended: its monotonic clock is behind by this time."""
         self.suspended_at: float | None = None
 
     def __repr__(self) -> str:
@@ -58,15 +58,15 @@ class Owner:
 
 
 class SimError(Exception):
-    """The simulation itself can not go on."""
+    """The simulation itself cannot continue."""
 
 
 class Deadlock(SimError):
-    """Somebody waits, and nothing will ever happen again."""
+    """A task waits although no event is left."""
 
 
 class LimitReached(SimError):
-    """The run took more steps or virtual time than it was given, or looked at the clock for ever: likely a livelock."""
+    """The run exceeded its steps, its virtual time or its clock reads per step: likely a livelock."""
 
 
 class SimTask(asyncio.Task[T]):
@@ -82,7 +82,7 @@ class SimTask(asyncio.Task[T]):
 
 
 class SimFuture(asyncio.Future[T]):
-    """A future that hashes by the number it gets when it is hashed first: few ever are."""
+    """A future that hashes by a number, which it gets only when it is first hashed: few are."""
 
     number = 0
 
@@ -95,7 +95,7 @@ class SimFuture(asyncio.Future[T]):
 
 
 class SimHandle(asyncio.TimerHandle):
-    """A callback, due at once or at a time: asyncio's own, without what only its debug mode needs."""
+    """A callback that is due at once or at a time: asyncio's own, without the parts for debug mode."""
 
     def __init__(
         self,
@@ -115,17 +115,17 @@ class SimHandle(asyncio.TimerHandle):
         self._when = when
         self._scheduled = False
         self.is_timer = False
-        """It waited in the queue of timers, whatever the time."""
+        """Whether the callback waited in the queue of timers, even if it was due at once."""
 
     def cancel(self) -> None:
-        """It is dropped when its time comes."""
+        """Drop the callback when its time comes."""
         self._cancelled = True
         self._callback = None  # type: ignore[assignment]
         self._args = ()
 
 
 LOOKS_MAX = 100_000
-"""At the clock, within one step: virtual time stands still meanwhile, and whoever waits for it waits for ever."""
+"""Clock reads within one step: virtual time stands still in a step, so that a loop waiting for it never ends."""
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -139,15 +139,15 @@ class SimLoop(asyncio.BaseEventLoop):
         self.numbers = itertools.count(1)
         self._timers: list[tuple[float, int, SimHandle]] = []
         self.thread_latency_s: Callable[[], float] = lambda: 0.0
-        """Virtual time that a job waits for its thread, and its result for the loop."""
+        """Virtual seconds that a job waits for its thread, and its result for the loop."""
         self._looks = 0
-        """At the clock, since the step began."""
+        """Clock reads since the step began."""
         self.spins: list[str] = []
         """Steps that did not end by themselves."""
         self.steps = 0
         """Callbacks run so far: part of the digest, so that any divergence of two runs shows."""
         self.unhandled: list[str] = []
-        """See ``failures``."""
+        """Unhandled errors; see ``failures``."""
         self._all_tasks: list[SimTask[Any]] = []
         self._prune_at = 1_000
         self.set_exception_handler(self._note_unhandled)
@@ -155,14 +155,14 @@ class SimLoop(asyncio.BaseEventLoop):
     # --- the clock and the queue ------------------------------------------------------------------------------------
 
     def time(self) -> float:
-        """The monotonic clock of whoever asks."""
+        """Return the monotonic clock of the calling process."""
         self._looked()
         owner = OWNER.get()
         return self._now_s - owner.suspended_s if owner is not None else self._now_s
 
     @property
     def boot_s(self) -> float:
-        """The clock that goes on while a machine is suspended."""
+        """Return the clock that keeps running while a machine is suspended."""
         self._looked()
         return self._now_s
 
@@ -170,7 +170,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._looks += 1
         if self._looks > LOOKS_MAX:
             self._looks = 0
-            self.spins.append(f"the time, {self._now_s:.3f} s, was asked for {LOOKS_MAX} times in one step")
+            self.spins.append(f"the time, {self._now_s:.3f} s, was read {LOOKS_MAX} times in one step")
             raise LimitReached(self.spins[-1])
 
     def call_at(  # type: ignore[override]
@@ -184,7 +184,7 @@ class SimLoop(asyncio.BaseEventLoop):
         timer.is_timer = True
         owner = timer._context.get(OWNER)
         if owner is not None and owner.suspended_s:
-            # Its clock is a difference, and rounds: what is to come by it takes some time by this one, too.
+            # The process's clock is a rounded difference: a time in its future must also be in the loop's future.
             is_to_come = when > self._now_s - owner.suspended_s
             when = max(when + owner.suspended_s, self._now_s + TICK_S if is_to_come else 0.0)
         heapq.heappush(self._timers, (when, next(self.numbers), timer))
@@ -213,7 +213,7 @@ class SimLoop(asyncio.BaseEventLoop):
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def _run_once(self) -> None:
-        """All rounds until somebody stops the loop: in each runs what was ready when it began."""
+        """Run rounds until the loop is stopped; each round runs the callbacks that were ready when it began."""
         ready: deque[SimHandle] = self._ready  # type: ignore[attr-defined]
         timers = self._timers
         while not self._stopping:  # type: ignore[attr-defined]
@@ -239,7 +239,7 @@ class SimLoop(asyncio.BaseEventLoop):
                     context.run(handle._callback, *handle._args)
                 except (SystemExit, KeyboardInterrupt):
                     raise
-                except BaseException as error:  # noqa: BLE001 - fails the run: callbacks have nobody to raise to
+                except BaseException as error:  # noqa: BLE001 - fails the run: callbacks have no caller
                     self.call_exception_handler({"message": f"in {handle!r}", "exception": error})
             if self.steps > self._steps_max:
                 raise LimitReached(f"{self._steps_max} steps at {self._now_s:.3f} s: {self.describe_pending()}")
@@ -254,7 +254,7 @@ class SimLoop(asyncio.BaseEventLoop):
             raise LimitReached(f"virtual time passed {self._time_s_max} s; waiting: {self.describe_pending()}")
 
     def thaw(self, owner: Owner) -> None:
-        """Let a frozen owner run again: what became due meanwhile runs first, in order."""
+        """Let a frozen owner run again; callbacks that became due meanwhile run first, in order."""
         if owner.state is not OwnerState.FROZEN:
             raise SimError(f"{owner.name} is {owner.state.value}, not frozen")
         owner.state = OwnerState.RUNNING
@@ -262,12 +262,12 @@ class SimLoop(asyncio.BaseEventLoop):
         owner.held.clear()
 
     def suspend(self, owner: Owner) -> None:
-        """The lid is closed: nothing of it runs, and its monotonic clock stands still."""
+        """Suspend the owner's machine: its callbacks and its monotonic clock stop."""
         owner.state = OwnerState.FROZEN
         owner.suspended_at = self._now_s
 
     def resume(self, owner: Owner) -> None:
-        """The lid is opened. Its timers have as long to go as they had; time for everybody else has passed."""
+        """Resume the owner's machine. Its timers keep their remaining time; other processes' clocks have advanced."""
         if owner.suspended_at is None:
             raise SimError(f"{owner.name} is not suspended")
         gone_s = self._now_s - owner.suspended_at
@@ -312,7 +312,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Run ``func`` in this thread a little later; its result arrives later still, as from a real thread."""
+        """Run ``func`` in this thread after a delay, and deliver its result after another, as from a real thread."""
         future: asyncio.Future[T] = self.create_future()
         self.call_later(self.thread_latency_s(), self._run_job, future, func, args)
         return future
@@ -320,7 +320,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def _run_job(self, future: asyncio.Future[T], func: Callable[..., T], args: tuple[Any, ...]) -> None:
         try:
             result = func(*args)
-        except Exception as error:  # noqa: BLE001 - handed to whoever awaits the future
+        except Exception as error:  # noqa: BLE001 - set on the future
             self.call_later(self.thread_latency_s(), _fail, future, error)
         else:
             self.call_later(self.thread_latency_s(), _finish, future, result)
@@ -332,10 +332,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self.unhandled.append(f"{context['message']}: {error!r}")
 
     def _asyncgen_firstiter_hook(self, agen: Any) -> None:
-        """Generators are not followed: those of the dead must not be closed, and a finished run closes none."""
+        """Do not track generators: those of dead processes must not be closed, and a finished run closes none."""
 
     def _note_bug(self, task: asyncio.Task[Any]) -> None:
-        """A task that fails with anything but an error of the domain is a bug, even if somebody swallows it.
+        """Note a task that failed with an error outside the domain: a bug, even if its awaiter swallows the error.
 
         (``Task.cancel`` on a failed task silences asyncio's own report.)
         """
@@ -344,7 +344,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self.unhandled.append(f"{task.get_name()} failed with {error!r} at {place_of(error)}")
 
     def describe_pending(self, limit: int = 40) -> str:
-        """Where each waiting task stands, for the message of a deadlock."""
+        """Describe the position of each waiting task, for the message of a deadlock."""
         lines = []
         for task in self._all_tasks:
             if task.done() or (task.owner is not None and task.owner.state is OwnerState.DEAD):
@@ -353,18 +353,18 @@ class SimLoop(asyncio.BaseEventLoop):
         return f"{len(lines)} tasks: " + "; ".join(lines[:limit])
 
     def failures(self) -> list[str]:
-        """What tasks raised and nobody retrieved so far, bugs that somebody swallowed included."""
+        """Return errors of tasks that no code retrieved so far, including swallowed bugs."""
         for task in self._all_tasks:
-            is_dead = task.owner is not None and task.owner.state is OwnerState.DEAD  # nobody was left to retrieve it
+            is_dead = task.owner is not None and task.owner.state is OwnerState.DEAD  # nothing left to retrieve it
             if task.done() and task._log_traceback and not is_dead:
                 self.unhandled.append(f"{task.get_name()}: {task.exception()!r}")
         return list(dict.fromkeys(self.unhandled))
 
     def close(self) -> None:
-        """End everything that still waits.
+        """End all waiting tasks.
 
-        Coroutines are closed here, since closing them at some later garbage collection would complain of a loop that
-        is gone. What their ``finally`` does now is of no consequence: the run is over.
+        Coroutines are closed here, since a later garbage collection would complain that their loop is closed. The
+        effects of their ``finally`` blocks do not matter: the run is over.
         """
         for task in self._all_tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -372,7 +372,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 self.unhandled.append(f"{task.get_name()}: {task.exception()!r}")
         super().close()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # what a ``finally`` would have awaited
+            warnings.simplefilter("ignore", RuntimeWarning)  # never awaited coroutines in a ``finally``
             for task in self._all_tasks:
                 for _ in range(CLOSE_ATTEMPTS):
                     try:
@@ -386,13 +386,13 @@ _NOBODY = contextvars.Context()
 
 
 def place_of(error: BaseException) -> str:
-    """Where an error was raised, innermost first, in one line."""
+    """Return the lines at which an error was raised, innermost first, as one line."""
     frames = traceback.extract_tb(error.__traceback__)[-8:]
     return " < ".join(f"{f.filename.rpartition('/')[2]}:{f.lineno}" for f in reversed(frames))
 
 
 def _waits_at(task: asyncio.Task[Any]) -> str:
-    """The innermost lines of the coroutines and generators that the task is suspended in."""
+    """Return the innermost lines of the coroutines and generators in which the task is suspended."""
     places: list[str] = []
     at: Any = task.get_coro()
     while at is not None:

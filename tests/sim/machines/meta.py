@@ -1,7 +1,7 @@
-"""etcd as simulated processes see it: over a slow network, sometimes away, and guarded by a watchful test.
+"""Etcd as simulated processes see it: behind a slow network, sometimes unreachable, and with its writes checked.
 
-The real in-memory server runs as nobody's process, so that the timers of its leases outlive the brokers that asked
-for them. A request may be lost before it is done, or its answer after.
+The real in-memory server runs outside all processes, so that the timers of its leases outlive the brokers that
+requested them. The network may lose a request before it is applied, or its answer afterwards.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from seaweedmq.codec import keys
-from seaweedmq.coordination.memory import Backup, MemoryMetaServer
+from seaweedmq.codec.state import keys
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
+from tests.doubles.memory_meta import Backup, MemoryMetaServer
 from tests.sim.machines.etcd_errors import EtcdErrors, MetaCall
 from tests.sim.machines.loop import Owner, SimLoop
 from tests.sim.machines.network import machine_of
@@ -23,49 +23,49 @@ REQUEST_TIMEOUT_S = 2.0
 
 
 class SimEtcd:
-    """The server, and what the nemesis does to it."""
+    """The etcd server, and the faults that the nemesis sets."""
 
     def __init__(self, loop: SimLoop, rng: random.Random) -> None:
         self.loop = loop
         self.rng = rng
         self.errors: list[EtcdErrors] = []
-        """Error answers that calls get now."""
+        """Error answers that calls receive now."""
         self.server = MemoryMetaServer()
         self.latency_s_max = 0.003
         self.lost_share = 0.0
-        """Requests that are lost on the way there or back."""
+        """Share of requests that are lost in either direction."""
         self.lost_s_max = 0.0
-        """So long it takes at most to notice that one was: then leases end meanwhile."""
+        """Longest time in seconds until a lost request is noticed; leases may end meanwhile."""
         self.leases_lost_s = -math.inf
-        """When it last lost them all."""
+        """Time at which it last lost all leases."""
         self.on_restored: Callable[[], None] = lambda: None
         self.unguarded: list[str] = []
-        """Writes of metadata that did not compare the leader's lock: a deposed leader could have made them."""
+        """Metadata writes that did not compare the leader's lock: a deposed leader could have made them."""
         self._context = contextvars.Context()
 
     def client(self, owner: Owner) -> "SimMetaStore":
         return SimMetaStore(self, owner)
 
     def run(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Do ``call`` as the server: the timers it starts belong to nobody."""
+        """Run ``call`` as the server: the timers it starts belong to no process."""
         return self._context.run(call, *args)
 
     @property
     def is_well(self) -> bool:
-        """Whether it answers every request."""
+        """Whether etcd answers every request."""
         return self.server.is_running and not self.server.is_frozen and not self.lost_share and not self.errors
 
     def has_lease(self, lease: int) -> bool:
-        """Whether the lease has not ended, whatever its holder has heard."""
+        """Whether the lease has not ended, regardless of its holder's view."""
         return self.server.has_lease(lease)
 
     def lose_leases(self) -> None:
-        """All end now, and until they would have ended by their holders' clocks, these do not know."""
+        """End all leases; their holders do not notice until the leases would have ended by their clocks."""
         self.leases_lost_s = self.loop.time()
         self.run(self.server.lose_leases)
 
     def restore(self, backup: Backup) -> None:
-        """Go back to a backup, or lose everything."""
+        """Restore a backup, or lose all data."""
         self.run(self.server.restore, backup)
         self.on_restored()
 
@@ -75,7 +75,7 @@ class SimEtcd:
     def error(
         self, owner: Owner, call: MetaCall, changes: Sequence[Put | Delete], *, is_applied: bool
     ) -> SeaweedMQError | None:
-        """Return the error that a call of this process gets, before or after it is applied; None if there is none."""
+        """Return the error that a call of this process receives before or after it is applied, or None."""
         for errors in self.errors:
             if errors.is_applied is is_applied:
                 error = errors.error(call, changes, machine_of(owner))
@@ -84,7 +84,7 @@ class SimEtcd:
         return None
 
     def note_transaction(self, owner: Owner, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> None:
-        """Section 4: every write of the leader compares the creation revision of its lock."""
+        """Check that every write of the leader compares the creation revision of its lock."""
         guarded = any(c.key == keys.LEADER and c.create_revision for c in compares)
         touched = [w.key for w in then if w.key.startswith((keys.TOPICS, keys.SEGMENTS, keys.GROUPS_ROOT))]
         if touched and not guarded:
@@ -92,20 +92,20 @@ class SimEtcd:
 
 
 class SimMetaStore:
-    """A ``ports.MetaStore`` of one process."""
+    """A process's view of etcd; a ``ports.MetaStore``."""
 
     def __init__(self, etcd: SimEtcd, owner: Owner) -> None:
         self._etcd = etcd
         self._server = etcd.server
         self._owner = owner
         self.is_cut_off = False
-        """The nemesis dropped every packet between this process and etcd."""
+        """Whether the nemesis drops every packet between this process and etcd."""
         self.hears = asyncio.Event()
-        """Cleared by the nemesis: requests are answered, the lease lives on, but the watch is silent, and the process
-        acts on what it knew."""
+        """Cleared by the nemesis: etcd answers requests and the lease is renewed, but the watch is silent, so that the
+        process acts on stale metadata."""
         self.hears.set()
         self.hears_metadata = asyncio.Event()
-        """The same of the one watch that tells the process of all metadata; that of the leader's lock is another."""
+        """The same for the watch of all metadata alone; the leader's lock has a separate watch."""
         self.hears_metadata.set()
 
     async def get(self, key: str) -> Entry | None:
@@ -150,7 +150,7 @@ class SimMetaStore:
             await pulse.wait()
 
     async def close(self) -> None:
-        """Connections are made by call; there is nothing to close."""
+        """Do nothing: each call makes its own connection."""
 
     def _is_answering(self) -> bool:
         return self._server.is_running and not self._server.is_frozen and not self.is_cut_off
@@ -162,7 +162,10 @@ class SimMetaStore:
             await self.hears_metadata.wait()
 
     async def _request(self) -> None:
-        """Travel to the server. Unavailable at once if it refuses, at the deadline if nothing answers."""
+        """Travel to the server.
+
+        Raises:
+            Unavailable: If the server rejects it, at once; if nothing answers, at the deadline."""
         await asyncio.sleep(self._etcd.latency_s())
         if not self._is_answering():
             await self._wait_until_answering()
@@ -177,12 +180,12 @@ class SimMetaStore:
             await asyncio.sleep(0.05)
 
     async def _in_vain(self) -> None:
-        """The connection breaks, or nothing is heard until the deadline."""
+        """Wait until the connection breaks or the deadline passes."""
         if self._etcd.lost_s_max and self._etcd.rng.random() < 0.5:
             await asyncio.sleep(self._etcd.rng.uniform(0, self._etcd.lost_s_max))
 
     def _check(self, call: MetaCall, changes: Sequence[Put | Delete] = (), *, is_applied: bool = False) -> None:
-        """Raise the error that etcd answers now."""
+        """Raise the error that etcd answers now, if any."""
         error = self._etcd.error(self._owner, call, changes, is_applied=is_applied)
         if error is not None:
             raise error

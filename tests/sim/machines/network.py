@@ -1,9 +1,9 @@
 """An in-memory network between simulated processes: a ``Dialer`` whose streams are slow, bounded and breakable.
 
-A stream is two pipes. Each delivers in order, after a random latency, and holds a bounded number of messages, so
-that a receiver that stops reading stops the sender; who sends a large message goes on once it was taken. A break loses
-what is under way; either side learns of it in its own time. The server's handler is then cancelled, as ``grpc.aio``
-does, and the client reads ``Unavailable``.
+A stream is two pipes. Each delivers in order, after a random latency, and holds a bounded number of messages, so that a
+receiver that stops reading stops the sender; the sender of a large message continues once the receiver took it. A break
+loses the messages in transit; each side notices it at its own time. The network then cancels the server's handler, as
+``grpc.aio`` does, and the client reads ``Unavailable``.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from typing import Any, Generic, TypeVar
 from seaweedmq.codec.frame import decode_header
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import Call
-from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, FrameHead
-from seaweedmq.model.groups import GroupReply, GroupRequest
-from seaweedmq.model.publish import PublishAck, PublishFrames, PublishReply, PublishRequest
-from seaweedmq.model.replication import ReplicateFrames, ReplicateHeld, ReplicateReply, ReplicateRequest
-from seaweedmq.model.subscribe import SubscribeFrames, SubscribeReply, SubscribeRequest
+from seaweedmq.model.messages.calls import Call
+from seaweedmq.model.messages.frames import SMALL_MESSAGE_BYTES, FrameHead
+from seaweedmq.model.messages.groups import GroupReply, GroupRequest
+from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishReply, PublishRequest
+from seaweedmq.model.messages.replication import ReplicateFrames, ReplicateHeld, ReplicateReply, ReplicateRequest
+from seaweedmq.model.messages.subscribe import SubscribeFrames, SubscribeReply, SubscribeRequest
 from seaweedmq.ports import BrokerApi
 from tests.sim.machines.loop import OWNER, Owner, OwnerState, SimLoop, place_of
 
@@ -33,24 +33,24 @@ R = TypeVar("R")
 
 UNARY_TIMEOUT_S = 10.0
 KEEPALIVE_TIMEOUT_S = 2.0
-"""A peer that vanished without a word (machine crash, partition) is noticed after this time."""
+"""Seconds after which a vanished peer (machine crash, partition) is noticed."""
 
 CONNECT_TIMEOUT_S = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
 class NetworkFaults:
-    """What the nemesis turns; :meth:`calm` is a quick and faithful network."""
+    """Faults that the nemesis sets; :meth:`calm` is a fast and reliable network."""
 
     latency_s_min: float = 0.0001
     latency_s_max: float = 0.002
     slow_share: float = 0.0
-    """Messages that take up to ``slow_s_max`` instead."""
+    """Share of messages that take up to ``slow_s_max``."""
     slow_s_max: float = 0.5
     break_share: float = 0.0
-    """Messages that break their stream instead of arriving."""
+    """Share of messages that break their stream instead of arriving."""
     lost_ack_share: float = 0.0
-    """Acknowledgements that break their stream instead of arriving: the broker did what the client can not know."""
+    """Share of acknowledgements that break their stream instead of arriving: the client cannot know the outcome."""
 
     def calm(self) -> None:
         self.slow_share = self.break_share = self.lost_ack_share = 0.0
@@ -63,22 +63,22 @@ _SERVED: contextvars.ContextVar["Stream | None"] = contextvars.ContextVar("serve
 
 
 class Answer(bytes):
-    """What a server says on a connection of bytes."""
+    """A server's message on a connection of bytes."""
 
 
 class EndOfStream(Exception):
-    """The sender finished, and everything was received."""
+    """The sender finished, and the receiver has received every message."""
 
 
 def _now_s() -> float:
-    """By nobody's clock: the two ends of a stream may not agree, if a machine was suspended."""
+    """Return the loop's own time: the clocks of a stream's two ends differ if a machine was suspended."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, SimLoop)
     return loop.boot_s
 
 
 class Pipe(Generic[T]):
-    """One direction of a stream: one sender, one receiver, at most ``messages_max`` under way."""
+    """One direction of a stream: one sender, one receiver, at most ``messages_max`` messages in transit."""
 
     def __init__(self, latency_s: Callable[[], float], messages_max: int) -> None:
         self._latency_s = latency_s
@@ -90,17 +90,17 @@ class Pipe(Generic[T]):
         self._sender_error: Exception | None = None
         self._receiver_error: Exception | None = None
         self._receiver: asyncio.Future[None] | None = None
-        """Waits for the next item, or for the time at which it arrives."""
+        """Future of a receiver that waits for the next item or for its arrival time."""
         self._timer: asyncio.TimerHandle | None = None
-        """Wakes the receiver."""
+        """Timer that wakes the receiver."""
         self._senders: list[asyncio.Future[None]] = []
-        """Wait for room."""
+        """Futures of senders that wait for room."""
         self.is_held = False
-        """What is under way stands still, and so does what comes behind it."""
+        """Whether messages in transit, and those behind them, stand still."""
         self.on_release: Callable[[], None] = lambda: None
 
     async def send(self, item: T) -> None:
-        """Wait for room, then put ``item`` under way. Raises what broke the stream, once this side knows."""
+        """Wait for room, then send ``item``. Raises the error that broke the stream, once this side knows it."""
         loop = asyncio.get_running_loop()
         while self._sender_error is None and len(self._items) >= self._messages_max:
             waiter = loop.create_future()
@@ -120,29 +120,29 @@ class Pipe(Generic[T]):
 
     @property
     def large(self) -> Iterator[int]:
-        """Bytes of each large message under way, which its sender holds."""
+        """Yield the size of each large message in transit, which its sender still holds."""
         return (size for size in (frame_bytes(item) for _, item in self._items) if size > SMALL_MESSAGE_BYTES)
 
     def end(self, error: Exception | None = None) -> None:
-        """No more items; the receiver gets ``error``, or the end, behind what was sent."""
+        """Send no more items; the receiver gets ``error``, or the end of the stream, after the items in transit."""
         if self._end is None:
             self._end = error or EndOfStream()
             self._put_off()
             self._wake_receiver_at(self._last_arrival_s)
 
     def hold(self) -> None:
-        """Nothing arrives until ``release``."""
+        """Stop deliveries until ``release``."""
         self.is_held = True
 
     def release(self) -> None:
-        """What is due arrives."""
+        """Deliver due messages again."""
         self.is_held = False
         if self._receiver is not None:
             _set(self._receiver)
         self.on_release()
 
     def lose(self) -> None:
-        """Nothing more arrives; neither side knows yet."""
+        """Deliver nothing more; neither side knows yet."""
         self._items.clear()
         self._is_lost = True
         self._last_arrival_s = math.inf
@@ -158,7 +158,7 @@ class Pipe(Generic[T]):
             _set(self._receiver)
 
     async def receive(self) -> T:
-        """The next item. Raises EndOfStream, or what ended or broke the stream."""
+        """Return the next item. Raises EndOfStream, or the error that ended or broke the stream."""
         loop = asyncio.get_running_loop()
         while True:
             if self._receiver_error is not None:
@@ -187,13 +187,13 @@ class Pipe(Generic[T]):
                     self._timer = None
 
     def _put_off(self) -> None:
-        """What is sent now arrives after all that was sent before."""
+        """Draw the next arrival, after those of all messages sent before."""
         arrival_s = _now_s() + self._latency_s()
         self._last_arrival_s = max(self._last_arrival_s, arrival_s)
 
     def _wake_receiver_at(self, when_s: float) -> None:
         if self._receiver is not None and self._timer is None and when_s < math.inf:
-            # Nobody's timer: what is under way arrives though its sender is frozen or dead by then.
+            # A timer without a process: messages in transit arrive even if their sender is frozen or dead.
             self._timer = asyncio.get_running_loop().call_at(when_s, _set, self._receiver, context=_NOBODY)
 
     def _wake_senders(self) -> None:
@@ -208,7 +208,7 @@ def _set(waiter: "asyncio.Future[None]") -> None:
 
 
 class Stream:
-    """One call in progress: requests go ``up``, replies come ``down``."""
+    """A call in progress: requests go ``up``, replies come ``down``."""
 
     def __init__(self, client: Owner | None, server: Owner, method: str, up: Pipe[Any], down: Pipe[Any]) -> None:
         self.client = client
@@ -218,15 +218,15 @@ class Stream:
         self.down = down
         self.handler: asyncio.Task[None] | None = None
         self.is_broken = False
-        self.is_passed_on = False
-        """A broker makes the call for somebody else."""
+        self.is_forwarded = False
+        """Whether a broker forwards the call for another process."""
         self.is_served = False
         self.unannounced_bytes = 0
-        """Of a large message that the server took, and works on, without having heard of it beforehand."""
+        """Bytes of a large message that the server took and processes without prior announcement."""
         self._announced_bytes = 0
 
     def take(self, request: object) -> None:
-        """The server has taken it in."""
+        """Note that the server has taken the message."""
         if isinstance(request, FrameHead):
             self._announced_bytes = decode_header(request.header).payload_length
         elif self._announced_bytes > 0:
@@ -235,7 +235,7 @@ class Stream:
             self.unannounced_bytes = frame_bytes(request)
 
     def let_go(self) -> None:
-        """It asks for what comes next, or has answered."""
+        """Note that the server requests the next message or has answered."""
         self.unannounced_bytes = 0
 
 
@@ -246,22 +246,23 @@ class _Host:
 
 
 class Network:
-    """Everything reachable, by address, and every open stream."""
+    """All reachable addresses and every open stream."""
 
     def __init__(self, loop: SimLoop, rng: random.Random, *, closes_slowly: bool = False) -> None:
         self.loop = loop
         self.faults = NetworkFaults()
         self.closes_slowly = closes_slowly
-        """Whether it takes a client time to close a stream, as it does in gRPC, which waits for what sends on it."""
+        """Whether a client needs time to close a stream, as in gRPC, which waits for pending sends."""
         self.unexpected: list[str] = []
-        """Errors that no peer may ever cause: a handler raised something that is not a SeaweedMQError."""
+        """Errors that no peer may ever cause: a handler raised an error that is not a SeaweedMQError."""
         self.raised_again: dict[str, None] = {}
-        """Errors that came out of handlers more than once: what is kept grows with every raise, and keeps frames."""
+        """Errors that handlers raised more than once: each raise extends the traceback, which keeps frames in memory.
+        """
         self.passed_further: list[str] = []
-        """Calls that were passed on a second time: nothing ends that between brokers that disagree."""
+        """Calls that were forwarded twice: brokers that disagree about the leader would forward them forever."""
         self.breaks = 0
         self.tap: Callable[[Owner | None, object], None] = lambda owner, message: None
-        """Told of every message of a stream, when its client sends or receives it."""
+        """Callback for every message of a stream, when its client sends or receives it."""
         self._rng = rng
         self._context = contextvars.Context()
         self._hosts: dict[str, _Host] = {}
@@ -273,21 +274,21 @@ class Network:
     # --- what processes do ------------------------------------------------------------------------------------------
 
     def serve(self, address: str, owner: Owner, api: Any) -> None:
-        """Let ``api`` answer at ``address``, its handlers running as ``owner``."""
+        """Let ``api`` answer at ``address``; its handlers run as ``owner``."""
         self._hosts[address] = _Host(owner, api)
 
     def withdraw(self, address: str, owner: Owner) -> None:
-        """Stop answering, if ``owner`` is still the one who does."""
+        """Stop answering, if ``owner`` still serves the address."""
         host = self._hosts.get(address)
         if host is not None and host.owner is owner:
             del self._hosts[address]
 
     def dialer(self, owner: Owner | None) -> "SimDialer":
-        """The network as ``owner`` sees it."""
+        """Return the network as ``owner`` sees it."""
         return SimDialer(self, owner)
 
     def spawn(self, owner: Owner | None, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-        """Start a task that belongs to ``owner``, whoever calls."""
+        """Start a task that belongs to ``owner``, regardless of the caller."""
         context = contextvars.copy_context()
         context.run(OWNER.set, owner)
         return self.loop.create_task(work, name=name, context=context)
@@ -295,67 +296,67 @@ class Network:
     # --- what the nemesis does --------------------------------------------------------------------------------------
 
     def latency_s(self) -> float:
-        """How long the next message travels."""
+        """Return the latency of the next message."""
         faults = self.faults
         if faults.slow_share and self._rng.random() < faults.slow_share:
             return self._rng.uniform(faults.latency_s_min, faults.slow_s_max)
         return self._rng.uniform(faults.latency_s_min, faults.latency_s_max)
 
     def break_owner(self, owner: Owner, *, silently: bool) -> None:
-        """Break every stream of a process that died. ``silently``: its machine died, no packet tells the peers."""
+        """Break every stream of a dead process. ``silently``: its machine died, so no packet notifies the peers."""
         for stream in [s for s in self._streams if s.client is owner or s.server is owner]:
             self.break_stream(stream, silently=silently)
         for address in [a for a, host in self._hosts.items() if host.owner is owner]:
             del self._hosts[address]
 
     def break_some(self, share: float) -> int:
-        """Break a random ``share`` of all streams; return how many."""
+        """Break a random ``share`` of all streams; return the number of broken streams."""
         chosen = [s for s in self._streams if self._rng.random() < share]
         for stream in chosen:
             self.break_stream(stream, silently=self._rng.random() < 0.3)
         return len(chosen)
 
     def streams(self, method: str) -> list[Stream]:
-        """Those that are open."""
+        """Return the open streams of a method."""
         return [s for s in self._streams if s.method == method]
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Lose every packet from one machine to another. TCP makes no progress then in either direction for long, but
-        what travels the other way still arrives until somebody's patience ends."""
+        """Lose every packet from one machine to another. Neither direction of a TCP connection then makes progress for
+        long, but packets in the other direction arrive until a timeout."""
         self._cuts[sender, receiver] += 1
         for stream in self._streams[:]:
             ends = machine_of(stream.client), machine_of(stream.server)
             if ends in ((sender, receiver), (receiver, sender)):
                 (stream.up if ends == (sender, receiver) else stream.down).lose()
-                self._later(self._rng.uniform(0.1, KEEPALIVE_TIMEOUT_S), self._give_up, stream)
+                self._later(self._rng.uniform(0.1, KEEPALIVE_TIMEOUT_S), self._stop_writing, stream)
 
     def join(self, sender: str | None = None, receiver: str | None = None) -> None:
-        """End one cut, or all."""
+        """End one cut, or all cuts."""
         if sender is None or receiver is None:
             self._cuts.clear()
         else:
             self._cuts -= Counter([(sender, receiver)])
 
     def is_cut(self, one: Owner | None, other: Owner) -> bool:
-        """Whether packets are lost between two processes, in whichever direction: no new connection then."""
+        """Whether packets between two processes are lost in either direction, so that no new connection opens."""
         ends = machine_of(one), machine_of(other)
         return ends in self._cuts or ends[::-1] in self._cuts
 
     def break_streams_but_of(self, machines: Container[str]) -> None:
-        """Break the streams of all clients that are on none of these machines."""
+        """Break the streams of all clients outside these machines."""
         for stream in [s for s in self._streams if machine_of(s.client) not in machines]:
             self.break_stream(stream)
 
     def break_streams_of(self, owner: Owner) -> None:
-        """Nothing of a process has been heard for long: its peers give it up."""
+        """Break a process's streams, as peers do after a long silence."""
         for stream in [s for s in self._streams if s.client is owner or s.server is owner]:
             self.break_stream(stream, silently=True)
 
-    def _give_up(self, stream: Stream) -> None:
+    def _stop_writing(self, stream: Stream) -> None:
         self.break_stream(stream, silently=True)
 
     def break_stream(self, stream: Stream, *, silently: bool = False) -> None:
-        """Lose what is under way; both sides find out, each in its own time."""
+        """Lose the messages in transit; both sides notice, each at its own time."""
         if stream.is_broken:
             return
         stream.is_broken = True
@@ -369,12 +370,12 @@ class Network:
         self._later(self._rng.uniform(0, worst_s), self._fail_server, stream, error)
 
     def cancel_by_client(self, stream: Stream) -> None:
-        """The client went away: its handler is cancelled when the news arrives."""
+        """Cancel the call as its client does: the handler is cancelled when the cancellation arrives."""
         if not stream.is_broken:
             stream.is_broken = True
             self._forget(stream)
             cancelled = Unavailable("the client cancelled the call")
-            if stream.up.is_held:  # the news comes behind what stands still
+            if stream.up.is_held:  # the cancellation comes behind the messages that stand still
                 stream.up.on_release = lambda: self._later(self.latency_s(), self._fail_server, stream, cancelled)
             else:
                 self._later(self.latency_s(), self._fail_server, stream, cancelled)
@@ -385,15 +386,15 @@ class Network:
     # --- what is watched --------------------------------------------------------------------------------------------
 
     def large_to_subscribers(self, owner: Owner) -> list[int]:
-        """Bytes of each large message that a broker has handed over and no subscriber has taken."""
+        """Return the size of each large message that a broker has sent and no subscriber has taken."""
         return [size for s in self._streams if s.server is owner and s.method == "subscribe" for size in s.down.large]
 
     def large_to_followers(self, owner: Owner) -> list[int]:
-        """The same of messages to followers."""
+        """Return the same for messages to followers."""
         return [size for s in self._streams if s.client is owner and s.method == "replicate" for size in s.up.large]
 
     def large_unannounced(self, owner: Owner) -> list[int]:
-        """Bytes of each large message that a broker has taken in without having heard of it before."""
+        """Return the size of each large message that a broker has taken without prior announcement."""
         return [s.unannounced_bytes for s in self._streams if s.server is owner and s.unannounced_bytes]
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -402,38 +403,38 @@ class Network:
         host = self._hosts.get(address)
         return None if host is None or host.owner.state is OwnerState.DEAD else host
 
-    def open_stream(self, client: Owner | None, host: _Host, method: str, *, is_passed_on: bool = False) -> Stream:
+    def open_stream(self, client: Owner | None, host: _Host, method: str, *, is_forwarded: bool = False) -> Stream:
         messages_max = self._rng.choice((1, 2, 4, 16))
         up, down = (Pipe[Any](self.latency_s, messages_max) for _ in range(2))
         stream = Stream(client, host.owner, method, up, down)
-        stream.is_passed_on = is_passed_on
+        stream.is_forwarded = is_forwarded
         self._streams.append(stream)
         stream.handler = self.spawn(host.owner, self.answer(stream, host, method), f"serve {method}")
         return stream
 
     def hold_next(self, kind: type[Call[Any]]) -> asyncio.Event:
-        """The next call of this kind stands still on its way until the returned event is set, and arrives then, even if
-        its caller has gone: that news is lost."""
+        """Hold the next call of this kind in transit until the returned event is set. It arrives then, even if its
+        caller has cancelled it."""
         self._held_next[kind] = asyncio.Event()
         return self._held_next[kind]
 
     def held(self, request: Call[Any]) -> asyncio.Event | None:
-        """What this call waits for on its way, if it is to stand still."""
+        """Return the event that holds this call in transit, or None."""
         return self._held_next.pop(type(request), None)
 
     def note_passing_on(self, broker: Owner | None, address: str) -> None:
-        """A broker passes on a call that it is answering.
+        """Note that a broker forwards a call that it is answering.
 
         Raises:
-            Unavailable: that call had been passed on already. It ends here, since nothing else may ever end it.
+            Unavailable: If that call was already forwarded once: only this limit ends a forwarding loop.
         """
         served = _SERVED.get()
-        if served is not None and served.is_passed_on and served.is_served and broker is not None:
+        if served is not None and served.is_forwarded and served.is_served and broker is not None:
             self.passed_further.append(f"{broker.name} passed a call on to {address} that had been passed on to it")
             raise Unavailable(self.passed_further[-1])
 
     def breaks_on(self, message: object) -> bool:
-        """Whether the network loses this very message, and with it the stream."""
+        """Whether the network loses this message, and with it the stream."""
         faults = self.faults
         share = faults.break_share
         if isinstance(message, PublishAck | ReplicateHeld | Answer):
@@ -441,7 +442,7 @@ class Network:
         return share > 0 and self._rng.random() < share
 
     async def answer(self, stream: Stream, host: _Host, method: str) -> None:
-        """Serve a call to its end, as the host's task."""
+        """Serve a call to its end, as a task of the host."""
         _SERVED.set(stream)
         stream.is_served = True
         try:
@@ -465,7 +466,7 @@ class Network:
             self._forget(stream)
 
     def _later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
-        """Do it for the network, not for the process that happens to run: that one may be dead by then."""
+        """Schedule the callback for the network, not for the running process, which may be dead by then."""
         self.loop.call_later(delay_s, callback, *args, context=self._context)
 
     def _fail_client(self, stream: Stream, error: Exception) -> None:
@@ -484,7 +485,7 @@ class Network:
 
 
 def machine_of(owner: Owner | None) -> str:
-    """The machine of a process: every life of a broker has the same."""
+    """Return the machine of a process: all incarnations of a broker share one."""
     return "" if owner is None else owner.name.partition(".")[0]
 
 
@@ -510,14 +511,14 @@ async def _requests(stream: Stream) -> AsyncIterator[Any]:
 
 
 def _copied(message: Any) -> Any:
-    """A message as it leaves the process: whoever changes its buffers afterwards changes nothing here."""
+    """Copy a message as it leaves the process, so that later changes to its buffers do not reach the receiver."""
     if isinstance(message, PublishFrames | SubscribeFrames | ReplicateFrames) and not isinstance(message.data, bytes):
         return replace(message, data=bytes(message.data))
     return message
 
 
 def frame_bytes(message: object) -> int:
-    """Bytes of frames in a message."""
+    """Return the bytes of frames in a message."""
     return len(message.data) if isinstance(message, PublishFrames | SubscribeFrames | ReplicateFrames) else 0
 
 
@@ -525,12 +526,12 @@ E = TypeVar("E", bound=Exception)
 
 
 def _copied_error(error: E) -> E:
-    """As it arrives at the other side: without what it went through at this one."""
+    """Copy an error as the other side receives it: without this side's traceback."""
     return type(error)(*error.args)
 
 
 def _times_raised(error: BaseException) -> int:
-    """How often it came out of a handler. Every raise adds to what the traceback has."""
+    """Return how often handlers raised the error. Every raise extends its traceback."""
     trace, times = error.__traceback__, 0
     while trace is not None:
         times += trace.tb_frame.f_code is Network.answer.__code__
@@ -539,7 +540,7 @@ def _times_raised(error: BaseException) -> int:
 
 
 class SimDialer:
-    """A ``ports.Dialer`` of one process."""
+    """A process's ``ports.Dialer``."""
 
     def __init__(self, network: Network, owner: Owner | None) -> None:
         self._network = network
@@ -549,24 +550,24 @@ class SimDialer:
         return _Remote(self._network, self._owner, address)
 
     def renew(self, address: str) -> None:
-        """Nor is there anything to renew."""
+        """Do nothing: there is no connection to renew."""
 
     async def close(self) -> None:
-        """Connections are made by call; there is nothing to close."""
+        """Do nothing: each call makes its own connection."""
 
 
 class _Remote:
-    """A broker seen through the network. Implements ``ports.BrokerApi``."""
+    """A broker behind the network. Implements ``ports.BrokerApi``."""
 
-    def __init__(self, network: Network, owner: Owner | None, address: str, *, is_passed_on: bool = False) -> None:
+    def __init__(self, network: Network, owner: Owner | None, address: str, *, is_forwarded: bool = False) -> None:
         self._network = network
         self._owner = owner
         self._address = address
-        self._is_passed_on = is_passed_on
+        self._is_forwarded = is_forwarded
 
     @property
-    def passed_on(self) -> "_Remote":
-        return _Remote(self._network, self._owner, self._address, is_passed_on=True)
+    def forwarded(self) -> "_Remote":
+        return _Remote(self._network, self._owner, self._address, is_forwarded=True)
 
     def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
         return self._stream("publish", requests)
@@ -581,7 +582,7 @@ class _Remote:
         return self._stream("join_group", requests)
 
     def kafka(self, requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """A connection of bytes."""
+        """Open a connection of bytes."""
         return self._stream("kafka", requests)
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
@@ -589,23 +590,23 @@ class _Remote:
             pass
 
     async def _connect(self) -> _Host:
-        if self._is_passed_on:
+        if self._is_forwarded:
             self._network.note_passing_on(self._owner, self._address)
         await asyncio.sleep(self._network.latency_s())
         host = self._network.host(self._address)
         if host is None:
-            raise Unavailable(f"broker {self._address} can not be reached: connection refused")
+            raise Unavailable(f"broker {self._address} is unreachable: connection refused")
         patience_s = CONNECT_TIMEOUT_S
         while self._network.is_cut(self._owner, host.owner):
             if patience_s <= 0:
-                raise Unavailable(f"broker {self._address} can not be reached: no answer")
+                raise Unavailable(f"broker {self._address} is unreachable: no answer")
             patience_s -= 0.1
             await asyncio.sleep(0.1)
-        return _Host(host.owner, host.api.passed_on) if self._is_passed_on else host
+        return _Host(host.owner, host.api.forwarded) if self._is_forwarded else host
 
     async def _stream(self, method: str, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         host = await self._connect()
-        stream = self._network.open_stream(self._owner, host, method, is_passed_on=self._is_passed_on)
+        stream = self._network.open_stream(self._owner, host, method, is_forwarded=self._is_forwarded)
         pump = asyncio.get_running_loop().create_task(self._pump(stream, requests), name=f"requests of {method}")
         try:
             while True:
@@ -631,17 +632,17 @@ class _Remote:
                 await stream.up.send(_copied(request))
             stream.up.end()
         except Unavailable:
-            return  # the stream broke; whoever reads the replies is told
+            return  # the stream broke; the reader of the replies gets the error
         except Exception as error:  # noqa: BLE001 - noted, and fails the run
             self._network.note_unexpected(f"requests to {self._address}", error)
             stream.down.fail_receiver(Unavailable(f"request iterator failed: {error!r}"))
 
     async def call(self, request: Call[R]) -> R:
-        """Call, and wait for the answer: the call may be lost before, or its answer after, it was done."""
+        """Call, and wait for the answer. The call may be lost before it is applied, or its answer afterwards."""
         host = await self._connect()
         held = self._network.held(request)
         once = _Host(host.owner, _Once(host.api, request, held))
-        stream = self._network.open_stream(self._owner, once, "call", is_passed_on=self._is_passed_on)
+        stream = self._network.open_stream(self._owner, once, "call", is_forwarded=self._is_forwarded)
         if self._network.breaks_on(request):
             self._network.break_stream(stream)
         try:
@@ -657,7 +658,7 @@ class _Remote:
 
 
 class _Once:
-    """A unary call, dressed as a stream of one reply."""
+    """A unary call as a stream of one reply."""
 
     def __init__(self, api: BrokerApi, request: Call[Any], held: asyncio.Event | None) -> None:
         self._api = api

@@ -1,4 +1,4 @@
-"""A broker process that can be killed, frozen and started again: a broker, its tasks, and its view of the world."""
+"""A broker process that can be killed, frozen and restarted: a broker, its tasks, and its view of the cluster."""
 
 import asyncio
 import random
@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.broker.membership import Endpoints
 from seaweedmq.core.files.conversion import BUSY_CPU_SHARE
 from seaweedmq.errors import AlreadyExists, SeaweedMQError
 from seaweedmq.kafka.gateway import STOP_GRACE_S
-from seaweedmq.kafka.rooms import Rooms
+from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
-from tests.sim.machines.kafka import SNAPSHOT_AFTER_BYTES, KafkaDoor, kafka_address
+from tests.sim.machines.kafka import SNAPSHOT_AFTER_BYTES, KafkaListener, kafka_address
 from tests.sim.machines.loop import Owner, OwnerState, SimLoop
 from tests.support.history import Violation
 
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 
 STOP_S_MAX = 60.0
 START_AGAIN_S = 0.5
-"""A supervisor starts a process that ended by itself again after this time."""
+"""Seconds after which a supervisor restarts a process that ended by itself."""
 
 RESIDENT_BYTES = 100 * 1024 * 1024
-"""What a process takes, whatever the machine that simulates says."""
+"""Resident memory that a process reports, independent of the simulating machine."""
 
 
 def environment(loop: SimLoop, wall_us: Callable[[], int], seed: str) -> Environment:
-    """Clocks and randomness of one process. Every other second it is busy, so that conversion waits."""
+    """Return clocks and randomness of one process. It is busy every other second, so that conversion waits."""
     return Environment(
         wall_us,
         random.Random(seed),
@@ -39,7 +40,7 @@ def environment(loop: SimLoop, wall_us: Callable[[], int], seed: str) -> Environ
 
 
 class BrokerProcess:
-    """One machine with one broker on it. ``life`` counts its starts; each has an ``Owner`` of its own."""
+    """A machine with one broker. ``life`` counts its starts; each incarnation has its own ``Owner``."""
 
     def __init__(self, world: "World", name: str, config: BrokerConfig) -> None:
         self.world = world
@@ -62,7 +63,7 @@ class BrokerProcess:
 
     @property
     def is_well(self) -> bool:
-        """Runs, is not about to stop, and reaches etcd."""
+        """Whether it runs, is not stopping, and reaches etcd."""
         return self.owner.state is OwnerState.RUNNING and not self._stop_requested.is_set() and not self.meta.is_cut_off
 
     def runs_as(self, broker_id: str) -> bool:
@@ -72,12 +73,12 @@ class BrokerProcess:
 
     @property
     def leaves_well(self) -> bool:
-        """Was asked to stop, and reaches all it needs for that."""
+        """Whether it was stopped, and reaches all services that a clean stop needs."""
         is_asked = self.owner.state is OwnerState.RUNNING and self._stop_requested.is_set()
         return is_asked and not self.meta.is_cut_off and self.world.disk.is_calm
 
     def start(self) -> None:
-        """Start the next life."""
+        """Start the next incarnation."""
         assert not self.is_running, f"{self.name} runs already"
         world = self.world
         self.life += 1
@@ -99,8 +100,7 @@ class BrokerProcess:
             meta=self.meta,
             dialer=world.network.dialer(owner),
             converter=world.converter(self.store),
-            address=self.address,
-            kafka_address=kafka_address(self.address) if world.scenario.has_kafka else "",
+            endpoints=Endpoints(self.address, kafka_address(self.address) if world.scenario.has_kafka else ""),
         )
         memory, scenario = broker.inspect.memory, world.scenario
         memory.logs.limit = memory.replicas.limit = scenario.budget_bytes
@@ -123,20 +123,19 @@ class BrokerProcess:
             if kafka is not None:
                 await kafka[1].stop(STOP_GRACE_S)
             world.note(owner.name, "stopped as asked")
-        except AlreadyExists as error:  # every address has one process, and no life before this one goes on
+        except AlreadyExists as error:  # every address has one process, and no earlier incarnation still runs
             world.violations.append(Violation("own address", f"{owner.name}: {error!r}"))
         except SeaweedMQError as error:
             world.note(owner.name, f"gave up: {error}")
         self._end(owner)
         world.loop.call_later(START_AGAIN_S, self._start_again, owner, context=world.context)
 
-    def _open_kafka(self, broker: Broker, owner: Owner) -> tuple[Rooms, KafkaDoor]:
-        """Have Kafka clients heard."""
-        local = broker.local
-        rooms = Rooms(local, snapshot_after_bytes=SNAPSHOT_AFTER_BYTES)
-        door = KafkaDoor(rooms, self.config, local.memory.in_flight_bytes)
-        self.world.network.serve(kafka_address(self.address), owner, door)
-        return rooms, door
+    def _open_kafka(self, broker: Broker, owner: Owner) -> tuple[Handlers, KafkaListener]:
+        """Open the Kafka listener."""
+        rooms = Handlers(broker.ports, snapshot_after_bytes=SNAPSHOT_AFTER_BYTES)
+        listener = KafkaListener(rooms, self.config, broker.ports.runtime.memory.in_flight_bytes)
+        self.world.network.serve(kafka_address(self.address), owner, listener)
+        return rooms, listener
 
     def _end(self, owner: Owner) -> None:
         owner.state = OwnerState.DEAD
@@ -148,30 +147,30 @@ class BrokerProcess:
             self.start()
 
     def request_stop(self) -> None:
-        """SIGTERM."""
-        self.world.note(self.owner.name, "is asked to stop")
+        """Send SIGTERM."""
+        self.world.note(self.owner.name, "is stopped by SIGTERM")
         self._stop_requested.set()
 
     async def wait_stopping(self) -> None:
-        """If it was asked to stop, wait until it has, so that healing does not leave it in between."""
+        """Wait for a requested stop to end, so that healing does not leave the process in between."""
         if self.is_running and self._stop_requested.is_set():
             async with asyncio.timeout(STOP_S_MAX):
                 await self._ended.wait()
 
     def freeze(self) -> Owner:
-        """SIGSTOP. Returns who was frozen."""
+        """Send SIGSTOP. Return the frozen owner."""
         self.world.note(self.owner.name, "is frozen")
         self.owner.state = OwnerState.FROZEN
         return self.owner
 
     def suspend(self) -> Owner:
-        """The machine sleeps: as frozen, and its monotonic clock stands still. Returns who sleeps."""
+        """Suspend the machine: as frozen, but its monotonic clock also stops. Return the suspended owner."""
         self.world.note(self.owner.name, "is suspended")
         self.world.loop.suspend(self.owner)
         return self.owner
 
     def thaw(self, owner: Owner) -> None:
-        """SIGCONT, or the machine wakes up; unless that life is over, or runs already."""
+        """Send SIGCONT, or wake the machine; do nothing if that incarnation is over or already runs."""
         if owner.state is not OwnerState.FROZEN:
             return
         self.world.note(owner.name, "is thawed")
@@ -181,7 +180,7 @@ class BrokerProcess:
             self.world.loop.resume(owner)
 
     def kill(self, *, machine: bool) -> None:
-        """SIGKILL; with ``machine`` the power goes, and with it what was not fsynced."""
+        """Send SIGKILL; with ``machine`` the power also fails, and unflushed bytes are lost."""
         assert self.is_running, f"{self.name} is dead already"
         world = self.world
         world.watch.sample()

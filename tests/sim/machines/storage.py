@@ -1,7 +1,7 @@
 """Shared storage as simulated processes see it: slow, sometimes failing, and torn by a kill in the middle of a write.
 
-All processes share one real ``MemorySegmentStore``. Each sees it through its own ``SimStore``, so that what was under
-way when the process died is known.
+All processes share one real ``MemorySegmentStore``. Each has its own ``SimStore``, so that the appends in progress at
+its death are known.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BlockingInput, StorageSpace
-from seaweedmq.storage.store.memory import MemoryFile, MemoryLogReader, MemoryLogWriter, MemorySegmentStore, StorageOp
+from tests.doubles.memory_store import MemoryFile, MemoryLogReader, MemoryLogWriter, MemorySegmentStore, StorageOp
 from tests.sim.machines.loop import OWNER
 from tests.sim.machines.network import machine_of
 from tests.sim.machines.storage_faults import Trouble
@@ -26,20 +26,20 @@ TAKING_SPACE = frozenset({StorageOp.CHECK, StorageOp.CREATE, StorageOp.APPEND, S
 NO_SPACE = "No space left on device"
 
 NOT_SYNCED_SHARE = 0.5
-"""Of the appends that are to be fsynced at once: a store may leave that to the next round, as writers do that have more
-to write."""
+"""Share of appends that the store does not fsync at once although the writer requests it: a store may defer the fsync,
+as writers do that have more data."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StorageFaults:
-    """What the nemesis turns."""
+    """Faults that the nemesis sets."""
 
     latency_s_max: float = 0.001
     sync_s_max: float = 0.01
     slow_s_max: float = 0.0
-    """Added to every operation while the storage is slow."""
+    """Seconds added to every operation while the storage is slow."""
     failing_share: float = 0.0
-    """Operations refused, or done in part."""
+    """Share of operations that fail, entirely or in part."""
 
     def calm(self) -> None:
         self.slow_s_max = self.failing_share = 0.0
@@ -55,9 +55,9 @@ class SimDisk:
         self.failures = 0
         self.troubles: list[Trouble] = []
         self.capacity_bytes: int | None = None
-        """Size of the file system; None: there is no end to it."""
+        """Size of the file system; None is unlimited."""
         self._mounted: dict[str, MemoryFile] | None = None
-        """The files of the storage while its root is lost, and the store sees the folder beneath."""
+        """The files of the storage while its root is lost and the store shows the folder beneath."""
         self.on_delete: Callable[[SegmentFile, MemoryFile], None] = lambda file, content: None
         self.on_removed: Callable[[TopicName, int, int], None] = lambda topic, segment, offset: None
         store.fault = self._before
@@ -65,7 +65,7 @@ class SimDisk:
 
     @property
     def is_calm(self) -> bool:
-        """Whether it takes what it is given, soon."""
+        """Whether every operation succeeds soon."""
         has_room = self.capacity_bytes is None and not self.is_root_lost
         return has_room and not self.faults.slow_s_max and not self.faults.failing_share and not self.troubles
 
@@ -80,7 +80,7 @@ class SimDisk:
         return self.store.files if self._mounted is None else self._mounted
 
     def lose_root(self) -> None:
-        """Take the mount away. Open files stay usable, as after ``umount --lazy``."""
+        """Unmount the root. Open files stay usable, as after ``umount --lazy``."""
         assert self._mounted is None
         self._mounted, self.store.files = self.store.files, {}
 
@@ -92,7 +92,7 @@ class SimDisk:
         return beneath
 
     def fill(self) -> None:
-        """Let the file system have no byte left."""
+        """Fill the file system, so that no byte is free."""
         self.capacity_bytes = self._used_bytes()
 
     def mounted(self) -> "SimStore":
@@ -100,7 +100,7 @@ class SimDisk:
         return SimStore(self)
 
     def lose_power(self, broker_ids: Container[str] | None) -> None:
-        """What these brokers wrote and did not fsync is gone, or a part of it is. None: whoever wrote."""
+        """Lose unflushed writes of these brokers, entirely or in part. None: of all writers."""
         beneath, self.store.files = self.store.files, self.files
         writers = {f.writer for f in self.store.files.values()}
         if broker_ids is not None:
@@ -110,7 +110,7 @@ class SimDisk:
         self.store.files = beneath
 
     async def pause(self, op: StorageOp) -> None:
-        """How long one half of an operation takes."""
+        """Wait for half of an operation's duration."""
         faults = self.faults
         longest_s = faults.sync_s_max if op is StorageOp.SYNC else faults.latency_s_max
         await asyncio.sleep(self.rng.uniform(0, longest_s + faults.slow_s_max))
@@ -130,16 +130,17 @@ class SimDisk:
 
 
 class SimStore:
-    """A ``ports.SegmentStore``: the shared one, where answers take their time too."""
+    """A ``ports.SegmentStore``: the shared one, with delayed answers."""
 
     def __init__(self, disk: SimDisk) -> None:
         self.disk = disk
         self._inner = disk.store
         self.appending: dict[str, bytes] = {}
-        """Under way, by path: what a kill may tear."""
+        """Appends in progress by path, which a kill may tear."""
 
     def kill(self) -> int:
-        """The process died: of each append under way a random part is in the file. Returns how many were torn."""
+        """Note the process's death: a random part of each append in progress stays in the file. Return the number of
+        torn files."""
         torn = 0
         for path, data in self.appending.items():
             file = self.disk.files.get(path)
@@ -299,11 +300,11 @@ class SimStore:
         await self._inner.sweep_deleted()
 
     async def close(self) -> None:
-        """The shared store goes on."""
+        """Do nothing: other processes use the shared store."""
 
 
 class SimLogWriter:
-    """A ``ports.LogWriter`` whose append may be torn by a kill, or done before the writer hears of it."""
+    """A ``ports.LogWriter`` whose append may be torn by a kill, or applied before the writer learns of it."""
 
     def __init__(self, store: SimStore, inner: MemoryLogWriter) -> None:
         self._store = store

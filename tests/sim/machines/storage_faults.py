@@ -1,4 +1,4 @@
-"""Storage that fails or hangs: at any operation, at some files, for one machine or for all, for long."""
+"""Storage faults: failing or hanging operations, for some files, on one machine or all, briefly or long."""
 
 import asyncio
 import random
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from seaweedmq.codec.paths import log_dir, topic_dir
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.segment import Segment
-from seaweedmq.storage.store.memory import StorageOp
+from tests.doubles.memory_store import StorageOp
 
 if TYPE_CHECKING:
-    from tests.sim.trouble.aimed import Aimed
-    from tests.sim.trouble.losses import Losses
+    from tests.sim.nemesis.aimed import Aimed
+    from tests.sim.nemesis.losses import Losses
     from tests.sim.world import World
 
 WRITING = frozenset({StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC, StorageOp.PUT, StorageOp.CHECK})
@@ -30,29 +30,32 @@ SHORT_S = (0.2, 4.0)
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Trouble:
-    """What befalls some operations until it is over."""
+    """A fault of some operations, until it is over."""
 
     hangs: bool
-    """Or else they fail at once."""
+    """Whether operations hang; otherwise they fail at once."""
     ops: frozenset[StorageOp]
     path: str = ""
-    """Of paths that contain it."""
+    """Part of the affected paths."""
     machine: str | None = None
-    """Of processes there; None: anywhere."""
+    """The machine of the affected processes; None: all machines."""
     share: float = 1.0
     works_after: float = 0.5
-    """Share of what hung that is done when it is over; the rest fails."""
+    """Share of hanging operations that are applied in the end; the others fail."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
     hung: set[str] = field(default_factory=set)
-    """Machines whose operations it has kept waiting."""
+    """Machines with operations that hung."""
 
     def __str__(self) -> str:
         what = "all operations" if len(self.ops) == len(StorageOp) else ", ".join(sorted(self.ops))
         where = f" of {self.path!r}" if self.path else ""
-        return f"{what}{where} {'hang' if self.hangs else 'fail'} for {self.machine or 'everybody'} ({self.share:.0%})"
+        return f"{what}{where} {'hang' if self.hangs else 'fail'} for {self.machine or 'all'} ({self.share:.0%})"
 
     async def befall(self, op: StorageOp, path: str, machine: str, rng: random.Random) -> None:
-        """Raises StorageFailed, at once or when it is over, unless the operation is none of those."""
+        """Apply the trouble to an operation.
+
+        Raises:
+            StorageFailed: At once, or when the trouble is over, if the operation is affected."""
         if op not in self.ops or self.path not in path or self.machine not in (None, machine):
             return
         if self.share < 1 and rng.random() >= self.share:
@@ -66,7 +69,7 @@ class Trouble:
 
 
 class StorageNemesis:
-    """Brings trouble, and ends it."""
+    """Start and end of storage faults."""
 
     def __init__(self, world: "World", aimed: "Aimed", losses: "Losses") -> None:
         self._world = world
@@ -76,7 +79,7 @@ class StorageNemesis:
         self._long_until_s = 0.0
 
     async def trouble(self) -> None:
-        """Some operations fail or hang, mostly for a short time."""
+        """Make some operations fail or hang, mostly for a short time."""
         rng = self._rng
         trouble = Trouble(
             hangs=rng.random() < 0.5,
@@ -92,7 +95,7 @@ class StorageNemesis:
         await self._bring(trouble, for_s)
 
     async def refuse_a_write_out(self) -> None:
-        """A primary dies, and the storage takes nothing of what its followers hold, for a while."""
+        """Kill a primary, and for a while fail the storage's writes of data that its followers hold."""
         found = await self._aimed.moment(self._is_held)
         if found is None:
             return
@@ -105,7 +108,7 @@ class StorageNemesis:
         await self._aimed.start_again([primary])
 
     async def outlast(self) -> None:
-        """Until trouble that was to be long is over."""
+        """Wait until long trouble is over."""
         await asyncio.sleep(max(0.0, self._long_until_s - self._world.loop.time()))
 
     async def _bring(self, trouble: Trouble, for_s: float) -> None:
@@ -122,7 +125,7 @@ class StorageNemesis:
         return len(segment.replicas) > 1 and self._aimed.has_unsynced(segment)
 
     def _some_path(self) -> str:
-        """Of everything, of a topic, of its tables or of the logs of a segment."""
+        """Return a path prefix of all files, a topic, its tables or a segment's logs."""
         rng = self._rng
         segments = self._aimed.open_segments()
         if not segments or rng.random() < 0.4:

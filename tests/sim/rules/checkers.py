@@ -1,19 +1,19 @@
 """Invariants of the cluster as named classes, outside the code under test.
 
-``ClusterHistory`` follows etcd change by change and hands every revision to the checkers; what users saw is judged by
-``tests.support.history``. A checker returns sentences; an empty list is good news.
+``ClusterHistory`` follows etcd and passes every revision to the checkers; ``tests.support.history`` judges the
+observations of users. A checker returns sentences; an empty list means no violation.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.group_metadata import committed_from_json, group_from_json
-from seaweedmq.codec.metadata import broker_from_json, segment_from_json, topic_from_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.group_metadata import committed_from_json, group_from_json
+from seaweedmq.codec.state.metadata import broker_from_json, segment_from_json, topic_from_json
 from seaweedmq.model.group_record import GroupRecord
-from seaweedmq.model.group_record import Owner as GroupOwner
-from seaweedmq.model.ring import is_partition
+from seaweedmq.model.group_record import SegmentOwner as GroupOwner
+from seaweedmq.model.ring import covers_ring
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import Changes, Entry, Snapshot
@@ -22,22 +22,22 @@ from tests.support.history import History, Outcome, Sent, Violation, short
 
 @dataclass(slots=True)
 class ClusterState:
-    """What etcd holds at one revision, as model objects."""
+    """The content of etcd at one revision, as model objects."""
 
     revision: int = 0
     leader: Entry | None = None
     brokers: dict[str, Entry] = field(default_factory=dict)
     """Registrations by broker id."""
     addresses: dict[str, str] = field(default_factory=dict)
-    """By broker id, of all that ever were registered."""
+    """Addresses by broker id, of all brokers that ever registered."""
     topics: dict[TopicName, Topic] = field(default_factory=dict)
     segments: dict[TopicName, dict[int, Segment]] = field(default_factory=dict)
     groups: dict[tuple[TopicName, str], GroupRecord] = field(default_factory=dict)
     committed: dict[str, int] = field(default_factory=dict)
-    """Offsets of groups, by key."""
+    """Committed offsets of groups, by key."""
 
     def apply(self, changes: Changes) -> None:
-        """Move on by one revision."""
+        """Apply the changes of one revision."""
         self.revision = changes.revision
         for key in changes.deletes:
             self._delete(key)
@@ -45,7 +45,7 @@ class ClusterState:
             self._put(entry)
 
     def copy(self) -> "ClusterState":
-        """The state as it is now; ``apply`` does not change it."""
+        """Return a copy that ``apply`` does not change."""
         return replace(
             self,
             brokers=dict(self.brokers),
@@ -56,11 +56,11 @@ class ClusterState:
         )
 
     def brokers_at(self, address: str) -> set[str]:
-        """Ids of all brokers that ever were registered with this address."""
+        """Return the ids of all brokers that ever registered with this address."""
         return {broker for broker, at in self.addresses.items() if at == address}
 
     def owners(self, topic: TopicName, group: str) -> Mapping[int, GroupOwner]:
-        """Who of the group owns which segment."""
+        """Return the group's owner of each segment."""
         record = self.groups.get((topic, group))
         return {} if record is None else record.owners
 
@@ -98,24 +98,24 @@ class ClusterState:
 
 
 class Checker(Protocol):
-    """Judges each revision of the metadata against what came before."""
+    """A judge of each revision of the metadata against the previous one."""
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]: ...
 
 
 class RingIsPartitioned:
-    """Open segments of a topic partition the ring exactly, at every revision (invariant 5)."""
+    """Open segments of a topic partition the ring exactly, at every revision."""
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         for name, topic in now.topics.items():
             ranges = [s.slots for s in now.segments.get(name, {}).values() if s.is_open]
-            if not is_partition(ranges, topic.ring):
+            if not covers_ring(ranges, topic.ring):
                 yield f"{name}: open segments cover {sorted(ranges)}"
 
 
 class SegmentsNeverChange:
-    """Owners, range, predecessors and start of a segment are for ever, a seal is final (but for producers' sequences,
-    which are given up), epochs and ids never fall."""
+    """Segment ids and epochs never fall, owners, range, predecessors and start never change, and a seal is final
+    (except that producers' sequences are dropped)."""
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         for name, segments in now.segments.items():
@@ -139,26 +139,26 @@ class SegmentsNeverChange:
 
 
 class LineageRises:
-    """A successor begins where the longest of its predecessors ended; both know each other."""
+    """A successor begins where its longest predecessor ended; both name each other."""
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         for segments in now.segments.values():
             for segment in segments.values():
-                parents = [segments[p] for p in segment.predecessors if p in segments]
-                ends = [p.end_offset for p in parents if p.end_offset is not None]
-                if len(ends) != len(parents):
+                predecessors = [segments[p] for p in segment.predecessors if p in segments]
+                ends = [p.end_offset for p in predecessors if p.end_offset is not None]
+                if len(ends) != len(predecessors):
                     yield f"{segment} exists before its predecessors are sealed"
                 longest = max(ends, default=segment.start_offset)
-                is_pruned = len(parents) < len(segment.predecessors)  # the longest one, perhaps
+                is_pruned = len(predecessors) < len(segment.predecessors)  # perhaps the longest one
                 if segment.start_offset != longest and not (is_pruned and segment.start_offset > longest):
                     yield f"{segment} starts at {segment.start_offset}, its predecessors end at {ends}"
-                for parent in parents:
-                    if segment.id not in parent.successors:
-                        yield f"{parent} does not name {segment} as successor"
+                for predecessor in predecessors:
+                    if segment.id not in predecessor.successors:
+                        yield f"{predecessor} does not name {segment} as successor"
 
 
 class LeaderLockIsExclusive:
-    """The lock changes hands only by being given up: never by overwriting (its creation revision would stay)."""
+    """The lock changes hands only after a release: overwriting it would keep its creation revision."""
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         if before.leader is not None and now.leader is not None and before.leader is not now.leader:
@@ -168,7 +168,7 @@ class LeaderLockIsExclusive:
 
 
 class BrokersHaveLeases:
-    """Whoever is registered is so under a lease: no other end of a broker is certain to be noticed."""
+    """Every broker registers under a lease: only the end of a lease is always noticed."""
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         for entry in changes.puts:
@@ -177,8 +177,7 @@ class BrokersHaveLeases:
 
 
 class GroupOffsetsNeverFall:
-    """What a group has committed stays committed, while there is the segment: nobody resets a group here (invariant
-    7)."""
+    """A group's committed offset never falls while the segment exists: no test resets a group here."""
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         for key, offset in before.committed.items():
@@ -188,8 +187,7 @@ class GroupOffsetsNeverFall:
 
 
 class Recovered:
-    """A recovered etcd has every topic that was lost, its segments as they were sealed, and no position before one that
-    was acknowledged.
+    """A recovered etcd has every lost topic, its sealed segments unchanged, and no position before an acknowledged one.
 
     Not judged: topics and segments whose creation or seal the storage had no record of.
     """
@@ -198,8 +196,8 @@ class Recovered:
         """Judge one recovery.
 
         Args:
-            documented: segments that documents in the storage had as sealed when etcd was lost.
-            acknowledged: key of a group's offset -> the offset of its last acknowledged commit.
+            documented: Segments that documents in the storage listed as sealed when etcd was lost.
+            acknowledged: Key of a group's offset -> the offset of its last acknowledged commit.
         """
         self._documented = documented
         self._acknowledged = acknowledged
@@ -223,7 +221,7 @@ class Recovered:
         for number, segment in before.items():
             found = now.get(number)
             if found is None:
-                continue  # it may have had no records; its readers miss them if it had
+                continue  # it may have had no records; otherwise its readers miss them
             for what in ("slots", "predecessors", "start_offset"):
                 if getattr(found, what) != getattr(segment, what):
                     yield f"{segment}: {what} is {getattr(found, what)}, it was {getattr(segment, what)}"
@@ -233,7 +231,7 @@ class Recovered:
 
 
 class ClusterHistory:
-    """Applies changes revision by revision and collects what the checkers say."""
+    """The sequence of etcd revisions, applied one by one, and the violations that checkers find."""
 
     def __init__(self) -> None:
         self.state = ClusterState()
@@ -241,13 +239,13 @@ class ClusterHistory:
         self.leaders = 0
         self.seals = 0
         self.lost: ClusterState | None = None
-        """State at the moment at which etcd was lost or restored, until it is recovered: no revision is judged then."""
+        """State when etcd was lost or restored, until it is recovered: no revision is judged meanwhile."""
         self.recoveries = 0
         """Number of recoveries of etcd from the storage."""
         self.acknowledged: dict[str, int] = {}
         """Key of a group's offset -> the offset of its last acknowledged commit."""
         self._documented: frozenset[SegmentId] = frozenset()
-        """Segments that documents in the storage had as sealed at that moment."""
+        """Segments that documents in the storage listed as sealed at that moment."""
         self.on_sealed: Callable[[Segment, int], None] = lambda segment, epoch_before: None
         self.on_group: Callable[[GroupRecord], None] = lambda record: None
         self._checkers: tuple[Checker, ...] = (
@@ -261,18 +259,18 @@ class ClusterHistory:
 
     @property
     def last_known(self) -> ClusterState:
-        """State of the cluster, which etcd may have lost."""
+        """Return the state of the cluster, which etcd may have lost."""
         return self.lost or self.state
 
     def on_lost(self, left: Snapshot, documented: Iterable[SegmentId]) -> None:
-        """Etcd was replaced by another one, which has this content. ``documented``: see :class:`Recovered`."""
+        """Note that etcd was replaced by another one with this content. ``documented``: see :class:`Recovered`."""
         if self.lost is None:
             self.lost, self._documented = self.state, frozenset(documented)
         self.state = ClusterState(addresses=dict(self.state.addresses))
         self.state.apply(Changes(left.revision, left.entries, ()))
 
     def on_recovered(self) -> None:
-        """Judge the recovered content by what was lost."""
+        """Judge the recovered content by the lost one."""
         assert self.lost is not None
         before, self.lost = self.lost, None
         self.recoveries += 1
@@ -311,12 +309,12 @@ def content_fits_lineage(
     pruned: Container[int],
     sealed: Container[int],
 ) -> list[Violation]:
-    """A complete reader got, of every segment, exactly the offsets from its start to its end, if it is sealed.
+    """Check that a complete reader got, of every segment, exactly the offsets from its start to its sealed end.
 
     Args:
-        starts: by segment the offset up to which retention may have deleted a beginning.
-        pruned: segments that are known no more; retention has deleted all they had.
-        sealed: segments that were sealed when the reader began. To others more may have come since.
+        starts: By segment the offset up to which retention may have deleted a beginning.
+        pruned: Segments that no longer exist; retention has deleted all their records.
+        sealed: Segments that were sealed when the reader began; others may have grown since.
     """
     violations = []
     got: dict[int, list[int]] = {}
@@ -342,13 +340,14 @@ def content_fits_lineage(
 
 
 def skipped(history: History) -> Iterator[Violation]:
-    """Whoever reads from the earliest record on and has got one of a key has got what was acknowledged before it.
+    """Yield acknowledged records that a reader from the earliest record skipped: it got a later one of the same key.
 
-    Unlike what complete readers are judged by, this holds at any time, so that who stopped in the middle tells, too.
+    Unlike the rules for complete readers, this holds at any time, so that readers that stopped early are judged as
+    well.
     """
     partition_of: dict[int | None, int | None] = {
         p.segment: p.partition for p in history.polled
-    }  # a key is in order in each partition that it is in
+    }  # a key is in order within each of its partitions
     acked: dict[tuple[bytes, int | None], list[Sent]] = {}
     sequence_of = {s.value: s.sequence for s in history.sent}
     for s in history.sent:

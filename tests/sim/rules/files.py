@@ -1,8 +1,8 @@
-"""What the files of a topic hold in the end, against what its users were told: as a reader without any broker sees it.
+"""Rules that compare a topic's files in the end with its users' observations, as a reader without a broker sees them.
 
-Three rules. The cover of a snapshot (Parquet first, logs for the rest) has every record of a segment exactly once, as
-a subscriber got it. The tables alone, as plain Parquet readers take them, have no record twice and none that is not
-part of the topic. And what several log files hold, they hold alike.
+Three rules. The cover of a snapshot (Parquet first, logs for the rest) has every record of a segment exactly once, as a
+subscriber got it. The tables alone, as plain Parquet readers see them, have no record twice and none from outside the
+topic. Log files with the same offsets have the same records.
 """
 
 import io
@@ -19,7 +19,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_scan import LogScanner
-from seaweedmq.storage.store.memory import MemorySegmentStore
+from tests.doubles.memory_store import MemorySegmentStore
 from tests.sim.rules.checkers import ClusterState
 from tests.sim.rules.retention import listed
 from tests.support.history import Violation
@@ -49,11 +49,11 @@ class TopicFiles:
         starts: Mapping[int, int],
         gone: Mapping[int, Container[int]],
     ) -> Iterator[Violation]:
-        """Judge the files by what a subscriber got of every segment: segment -> offset -> record.
+        """Judge the files by the records that a subscriber got: segment -> offset -> record.
 
         Args:
-            starts: by segment the offset below which nothing is left.
-            gone: by segment the offsets whose tables retention deleted.
+            starts: By segment the offset below which all records are deleted.
+            gone: By segment the offsets whose tables retention deleted.
         """
         try:
             for segment in self._segments:
@@ -79,7 +79,9 @@ class TopicFiles:
     def _judge_tables(
         self, segment: Segment, expected: Mapping[int, Record], gone: Container[int]
     ) -> Iterator[Violation]:
-        """What a replica that was cut off had left over of what is gone may come back, until its own time is over."""
+        """Judge the tables alone.
+
+        A replica that was cut off may write deleted records out again; they stay until their own retention ends."""
         seen: dict[int, str] = {}
         for table in self._of(segment, FileKind.TABLE):
             content = self._content(table)
@@ -94,7 +96,7 @@ class TopicFiles:
                 yield Violation(RULE, f"{table.path} {_difference(judged, part)}")
 
     def _judge_logs(self, segment: Segment, expected: Mapping[int, Record]) -> Iterator[Violation]:
-        """Below the end of a sealed segment, and below what is committed of an open one."""
+        """Judge logs below the end of a sealed segment, and below the high watermark of an open one."""
         for log in self._of(segment, FileKind.LOG):
             content = {o: r for o, r in self._content(log).items() if o in expected}
             part = {o: r for o, r in expected.items() if o in content}
@@ -105,7 +107,7 @@ class TopicFiles:
         return [f for f in self._listed if f.segment == segment.id and f.kind is kind]
 
     def _in_piece(self, piece: SnapshotPiece) -> Iterator[tuple[int, Record]]:
-        """As a reader goes through it: where a file ends, another may go on."""
+        """Yield the records of a scan range in a reader's order: the next file may continue where one ends."""
         at = piece.start_offset
         while piece.end_offset is None or at < piece.end_offset:
             found = next((r for f in piece.files if (r := self._content(f).get(at)) is not None), None)
@@ -135,7 +137,7 @@ class TopicFiles:
 
 
 def unconverted(store: MemorySegmentStore, state: ClusterState) -> Iterator[str]:
-    """Paths of log files of sealed segments that hold what no table holds."""
+    """Yield paths of log files of sealed segments with records that no table has."""
     for segments in state.segments.values():
         for segment in segments.values():
             if not segment.is_open:
@@ -158,6 +160,6 @@ def _difference(found: Mapping[int, Record], expected: Mapping[int, Record]) -> 
     if missing := expected.keys() - found.keys():
         return f"lacks offset {min(missing)} and {len(missing) - 1} more"
     if unknown := found.keys() - expected.keys():
-        return f"has offset {min(unknown)} and {len(unknown) - 1} more, which nobody got"
+        return f"has offset {min(unknown)} and {len(unknown) - 1} more, which no reader got"
     other = min(o for o in expected if found[o] != expected[o])
     return f"has {found[other]} at offset {other}, subscribers got {expected[other]}"

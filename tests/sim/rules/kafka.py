@@ -1,7 +1,7 @@
-"""What Kafka's clients must never be told: watermarks and commits that fall, generations that share or come back.
+"""Rules for replies to Kafka clients: watermarks and commits never fall, generations never share partitions or return.
 
-Judged as it happens, from what clients asked and heard alone. What was asked after something was heard has to know it;
-of what was under way at the same time nothing is said.
+The rules judge each reply at once, only from the clients' requests and replies. A request sent after a reply must
+reflect it; nothing is required of concurrent ones.
 """
 
 import math
@@ -17,19 +17,19 @@ NOTHING = -1
 
 @dataclass(slots=True)
 class Watermarks:
-    """High watermarks of one topic's partitions, as Fetch replies tell them."""
+    """High watermarks of one topic's partitions, from Fetch replies."""
 
     violations: list[Violation]
     _highest: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
-    """Partition -> leader epoch -> what was told."""
+    """Partition -> leader epoch -> highest reported high watermark."""
     _lowest: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
 
     def floor(self, partition: int, epoch: int) -> int:
-        """What a reply has to reach to what is asked now, by who asks the leader of this epoch."""
+        """Return the lowest valid watermark of a reply to a request sent now to the leader of this epoch."""
         return max((mark for of, mark in self._highest[partition].items() if of <= epoch), default=0)
 
     def told(self, who: str, partition: int, epoch: int, mark: int, floor: int) -> None:
-        """A reply to what was asked when the floor was this."""
+        """Judge a reply's watermark; ``floor`` is from when the request was sent."""
         ceiling = min((low for of, low in self._lowest[partition].items() if of > epoch), default=mark)
         if not floor <= mark <= ceiling:
             told = (
@@ -43,26 +43,26 @@ class Watermarks:
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """One OffsetCommit."""
+    """An OffsetCommit request."""
 
     who: str
     generation: int
     offsets: Mapping[int, int]
     began: int
     newest: int
-    """Generation that anybody had a share in when it began."""
+    """The newest generation with an assigned member when the request was sent."""
     ended: float = math.inf
-    """When its acknowledgement was heard; as long as nobody knows, it may take effect at any time."""
+    """Time of its acknowledgement; while that is unknown, the commit may take effect at any time."""
     is_acked: bool = False
 
 
 @dataclass(slots=True)
 class GroupRules:
-    """Of one group that reads one topic."""
+    """Rules for one group that reads one topic."""
 
     violations: list[Violation] = field(default_factory=list)
     delivered: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """Partition -> offsets that were dealt with."""
+    """Partition -> processed offsets."""
     acked_commits: int = 0
     _events: int = 0
     _newest: int = 0
@@ -72,23 +72,25 @@ class GroupRules:
     _commits: list[Commit] = field(default_factory=list)
 
     def now(self) -> int:
-        """A moment, later than all others."""
+        """Return a moment later than all previous ones."""
         self._events += 1
         return self._events
 
     @property
     def newest(self) -> int:
-        """The last generation that somebody got a share in. One that nobody did may end with its coordinator, and its
-        number is given again, as in Kafka: nothing of it was written."""
+        """Return the last generation in which a member got its assignment.
+
+        A generation without one may end with its coordinator, and its number is then reused, as in Kafka: it left no
+        record."""
         return self._newest
 
     def joined(self, member: str, generation: int, newest: int) -> None:
-        """A JoinGroup was answered, that was asked when the newest generation was this."""
+        """Judge a JoinGroup reply; ``newest`` is the newest generation when the request was sent."""
         if generation < newest:
             self._tell("generations", f"{member} joined generation {generation} after there was {newest}")
 
     def owns(self, member: str, generation: int, leader: str, partitions: Iterable[int]) -> None:
-        """A SyncGroup was answered."""
+        """Judge a SyncGroup reply."""
         self._newest = max(self._newest, generation)
         known = self._leaders.setdefault(generation, leader)
         if known != leader:
@@ -99,13 +101,13 @@ class GroupRules:
                 self._tell("two owners", f"{owner} and {member} both own {partition} in generation {generation}")
 
     def commits(self, who: str, generation: int, offsets: Mapping[int, int]) -> Commit:
-        """Somebody asks for it."""
+        """Note that a commit begins."""
         commit = Commit(who, generation, dict(offsets), self.now(), self._newest)
         self._commits.append(commit)
         return commit
 
     def committed(self, commit: Commit) -> None:
-        """It was acknowledged."""
+        """Note that a commit was acknowledged."""
         commit.ended, commit.is_acked = self.now(), True
         self.acked_commits += 1
         if NOTHING < commit.generation < commit.newest:
@@ -113,15 +115,15 @@ class GroupRules:
             self._tell("zombie", told)
 
     def refused(self, commit: Commit) -> None:
-        """It was refused for good: it never takes effect."""
+        """Note that a commit was rejected finally: it never takes effect."""
         self._commits.remove(commit)
 
     def recreated(self) -> None:
-        """The topic was recreated: no reply has a commit of the earlier one, but one that may yet take effect."""
+        """Note that the topic was recreated: replies have no commit of the earlier one, unless still in progress."""
         self._commits = [commit for commit in self._commits if not commit.is_acked]
 
     def read(self, who: str, began: int, offsets: Mapping[int, int]) -> None:
-        """An OffsetFetch that began then was answered: it tells the last that was committed, or what is under way."""
+        """Judge an OffsetFetch reply to a request that began then: it has the last commit, or one in progress."""
         for partition, offset in offsets.items():
             of_partition = [c for c in self._commits if partition in c.offsets]
             before = [c for c in of_partition if c.ended < began]
@@ -132,12 +134,13 @@ class GroupRules:
                 self._tell("commits", told)
             missing = set(range(offset)) - self.delivered[partition] if offset > 0 else set()
             if missing:
-                told = f"{offset} is committed of partition {partition}, and nobody was given {sorted(missing)[:5]}"
+                told = f"{offset} is committed of partition {partition}, and no member was given {sorted(missing)[:5]}"
                 self._tell("group lost", told)
 
     def sent_away(self, who: str, partitions: Iterable[int]) -> None:
-        """An OffsetFetch was answered by somebody who can not know, with these errors of the partitions. librdkafka
-        asks nobody else, and reads nothing, unless it hears of each that it is not settled."""
+        """Judge an OffsetFetch reply, with these errors of the partitions, of a broker that cannot know the offsets.
+
+        Unless each partition is reported as unsettled, librdkafka queries no other broker and reads nothing."""
         heard = {Code(code) for code in partitions}
         if heard != {Code.UNSTABLE_OFFSET_COMMIT}:
             told = ", ".join(sorted(code.name for code in heard)) or "nothing"

@@ -1,10 +1,10 @@
-"""Etcd is bounded by what is alive: what nobody needs any more is soon not there any more."""
+"""Rules that bound etcd's content by the living objects: unneeded keys disappear soon."""
 
 import asyncio
 from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from tests.sim.machines.clocks import QUIET_ERROR_S, WILD_ERROR_S
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 RULE = "metadata"
 LOOK_AGAIN_S = 0.2
 KEPT_S_MAX = 60.0
-"""What is kept for longer is not waited for."""
+"""Longest retention in seconds that the rules wait for."""
 ROUNDS = 4
-"""Of the brokers' maintenance, each of which may end in the middle of its work when the brokers change ..."""
+"""Maintenance rounds of the brokers, each of which may end early when the brokers change ..."""
 SETTLED_S = 20.0
-"""... and so long they take to find a leader."""
+"""... and the seconds they need to find a leader."""
 
 
 async def let_go(world: "World") -> list[Violation]:
-    """Wait until nothing is left over. What stays for too long is told."""
+    """Wait until no leftover remains; return the leftovers that stay too long as violations."""
     patience_s = _patience_s(world)
     since: dict[str, float] = {}
     while True:
@@ -38,7 +38,7 @@ async def let_go(world: "World") -> list[Violation]:
 
 
 def leftovers(world: "World") -> Iterator[str]:
-    """What etcd holds and is to let go of, sooner or later."""
+    """Yield keys that etcd holds and must drop sooner or later."""
     state, config = world.cluster.state, world.scenario.broker
     for name, segments in state.segments.items():
         topic = state.topics.get(name)
@@ -58,11 +58,11 @@ def leftovers(world: "World") -> Iterator[str]:
         f"group {group} of {name}, which was deleted" for name, group in state.groups if name not in state.topics
     )
     left = world.etcd.server.list(keys.DELETIONS).entries
-    yield from (f"{entry.key}, though nothing else goes on" for entry in left)
+    yield from (f"{entry.key}, though the cluster is idle" for entry in left)
 
 
 def _emptied(topic: Topic, segments: Mapping[int, Segment], with_files: Container[int]) -> Iterator[str]:
-    """Sealed segments that hold nothing, in good order, and that come after none that stays."""
+    """Yield cleanly sealed segments without records left whose predecessors are all pruned."""
     staying: set[int] = set()
     for number, segment in sorted(segments.items()):
         had_none = segment.start_offset == segment.end_offset
@@ -82,6 +82,6 @@ def _with_files(world: "World", name: TopicName) -> set[int]:
 def _patience_s(world: "World") -> float:
     config = world.scenario.broker
     kept = [s for s in (config.segment_retention_s, config.producer_retention_s) if s <= KEPT_S_MAX]
-    clocks_s = 2 * (WILD_ERROR_S if world.clocks.is_wild else QUIET_ERROR_S)  # one is ahead, another one behind
+    clocks_s = 2 * (WILD_ERROR_S if world.clocks.is_wild else QUIET_ERROR_S)  # one clock ahead, another behind
     pause_s = max(config.maintenance_interval_s, config.log_grace_s / 4)
     return SETTLED_S + ROUNDS * pause_s + 2 * max(kept, default=0.0) + clocks_s

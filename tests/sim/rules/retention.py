@@ -1,48 +1,48 @@
-"""What retention deleted, judged when it happens: only tables, only what was due by some clock, only from the front."""
+"""Rules that judge retention at each deletion: only tables, only those due by some clock, only from the front."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from seaweedmq.core.files.cover import uncovered
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
+from seaweedmq.model.kafka.group_admin import INTERNAL_TOPICS
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store.memory import MemoryFile, MemorySegmentStore
+from tests.doubles.memory_store import MemoryFile, MemorySegmentStore
 from tests.sim.scenario import TopicPlan
 from tests.support.history import History, Outcome, Polled, Violation
 
 RULE = "retention"
 US_PER_S = 1_000_000
 TOLERANCE_US = 50_000
-"""A clock may be set while somebody compares two times."""
+"""Microseconds by which times may differ: a clock may be set during a comparison."""
 
 
 @dataclass(slots=True)
 class Retained:
-    """What is left of every segment: everything from an offset on."""
+    """The remaining records of every segment: all from some offset on."""
 
     plans: Mapping[TopicName, TopicPlan]
     latest_us: Callable[[], int]
     judged_us: Callable[[int], int] = lambda stamp_us: stamp_us
-    """Time at which a file of that date was written, as this rule counts it."""
+    """Time at which a file with that date was written, as this rule counts it."""
     violations: list[Violation] = field(default_factory=list)
     _starts: dict[SegmentId, int] = field(default_factory=dict)
     _gone: dict[SegmentId, set[int]] = field(default_factory=dict)
     _deleted_bytes: dict[TopicName, int] = field(default_factory=dict)
     _known: dict[SegmentId, Segment] = field(default_factory=dict)
-    """Every segment there ever was."""
+    """Every segment that ever existed."""
     _attempts: list[tuple[TopicName, int, int]] = field(default_factory=list)
-    """Topic, partition and offset of what may have been deleted by hand."""
+    """Topic, partition and offset of manual deletions that may have taken effect."""
     _marks: dict[tuple[TopicName, int], int] = field(default_factory=dict)
-    """The same of what surely was, by topic and partition."""
+    """Low watermark of certain manual deletions, by topic and partition."""
 
     def start(self, topic: TopicName, segment: int) -> int:
-        """Below this offset records may be gone; 0 if nothing was deleted."""
+        """Return the offset below which records may be deleted; 0 if none was."""
         return max(self._starts.get((topic, segment), 0), self._low(topic, segment))
 
     def starts(self, topic: TopicName) -> dict[int, int]:
-        """By segment, of those that have lost anything."""
+        """Return the start by segment, of segments with deleted records."""
         segments = {segment for name, segment in (*self._starts, *self._known) if name == topic}
         return {segment: start for segment in sorted(segments) if (start := self.start(topic, segment))}
 
@@ -56,40 +56,41 @@ class Retained:
         return gone
 
     def deleting(self, topic: TopicName, partition: int, before: int) -> Callable[[], None]:
-        """Somebody deletes records by hand, and may have done so even if the call fails; what takes that back."""
+        """Note a manual deletion, which may take effect even if the call fails; return a function that revokes the
+        note."""
         attempt = (topic, partition, before)
         self._attempts.append(attempt)
         return lambda: self._attempts.remove(attempt)
 
     def deleted(self, topic: TopicName, marks: Mapping[int, int]) -> None:
-        """They are gone for sure."""
+        """Note that the records are certainly deleted."""
         for partition, mark in marks.items():
             self._marks[topic, partition] = max(mark, self._marks.get((topic, partition), 0))
 
     def learn(self, topics: Iterable[Mapping[int, Segment]]) -> None:
-        """Segments there are now; they are remembered for good."""
+        """Remember the segments that exist now."""
         for segments in topics:
             self._known.update((segment.key, segment) for segment in segments.values())
 
     def come_back(self, topic: TopicName, polled: Iterable[Polled]) -> Iterator[Violation]:
-        """Judge a reader that began when nobody deleted anything any more: it gets nothing that was deleted by hand."""
+        """Judge a reader that began after the last deletion: it gets no manually deleted record."""
         for p in polled:
             if p.partition is not None and p.offset < self._marks.get((topic, p.partition), 0):
                 place = f"{topic} partition {p.partition} offset {p.offset}"
-                yield Violation("deleted", f"{p.reader} got {place}, which was deleted by hand")
+                yield Violation("deleted", f"{p.reader} got {place}, which was deleted manually")
 
     def _low(self, topic: TopicName, segment: int) -> int:
-        """Below this offset records of a segment may have been deleted by hand."""
+        """Return the offset below which records of a segment may have been deleted manually."""
         known = self._known.get(SegmentId(topic, segment))
         here = (before for name, p, before in self._attempts if known and name == topic and p in known.slots)
         return max(here, default=0)
 
     def on_delete(self, store: MemorySegmentStore, file: SegmentFile, content: MemoryFile) -> None:
-        """A file was deleted just now."""
+        """Judge a deletion of a file just now."""
         if file.kind is not FileKind.TABLE or file.end_offset is None:
-            return  # whether the records of a log file are elsewhere, its readers will see
+            return  # readers of a log file's records notice if they are in no other file
         if file.topic.name in INTERNAL_TOPICS:
-            return  # snapshots take their place, and whoever asks for what they say will see
+            return  # snapshots replace them, and queries of their content are judged elsewhere
         key = file.topic, file.segment
         if self._living_part_is_elsewhere(store, file):
             return
@@ -105,8 +106,8 @@ class Retained:
         self._deleted_bytes[file.topic] = self._deleted_bytes.get(file.topic, 0) + file.size_bytes
 
     def on_removed(self, store: MemorySegmentStore, topic: TopicName, segment: int, offset: int) -> None:
-        """Judge a record of a removal just made. The records below ``offset`` are removed for every reader from now on,
-        even if the broker is killed before it deletes a file."""
+        """Judge a new record of a removal. The records below ``offset`` are removed for every reader from now on, even
+        if the broker is killed before it deletes a file."""
         if topic.name in INTERNAL_TOPICS:
             return
         removed = [f for f in self._tables(store, topic) if f.segment == segment and (f.end_offset or 0) <= offset]
@@ -135,14 +136,14 @@ class Retained:
         if (file.end_offset or 0) <= self._low(file.topic, file.segment):
             return True
         if plan.retention_s is not None:
-            # Records are at least as old as those behind them, whatever the clocks said.
+            # Records are at least as old as later ones, regardless of the clocks.
             behind = [f.modified_us for f in self._tables(store, file.topic) if f.segment == file.segment]
             due_us = min(map(self.judged_us, [content.modified_us, *behind])) + int(plan.retention_s * US_PER_S)
             if due_us <= self.latest_us() + TOLERANCE_US:
                 return True
         if plan.retention_bytes is None:
             return False
-        # Two brokers may each think that the files are theirs, and have listed them before the other deleted some.
+        # Two brokers may both maintain the segment, and have listed its files before the other deleted some.
         others = sum(f.size_bytes for f in self._tables(store, file.topic) if f.path != file.path)
         return others + self._deleted_bytes.get(file.topic, 0) + file.size_bytes > plan.retention_bytes
 
@@ -157,13 +158,13 @@ class Retained:
 
 
 def listed(store: MemorySegmentStore) -> list[SegmentFile]:
-    """All files of segments, whatever the storage does to others just now."""
+    """Return all files of segments, despite current storage faults."""
     described = [store.described(path, file) for path, file in store.files.items()]
     return [f for f in described if f is not None]
 
 
 def without(history: History, starts: Mapping[int, int]) -> History:
-    """The history, but nobody is promised what retention may have deleted."""
+    """Return the history without promises about records that retention may have deleted."""
     if not starts:
         return history
     sent = [

@@ -1,4 +1,4 @@
-"""Every open segment is served: once all is well, its primary lives, has opened it, and takes records."""
+"""Rule that every open segment is served: once all is well, its primary lives, has opened it, and accepts records."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 SERVED_S_MAX = 60.0
-"""After the last fault."""
+"""Seconds after the last fault."""
 
 
 def unserved(world: "World") -> Iterator[str]:
-    """A sentence for every open segment that nobody serves now."""
+    """Yield a sentence for every open segment that no broker serves now."""
     brokers = {p.broker.id: p.broker for p in world.processes if p.is_running and p.broker is not None and p.broker.id}
     for segments in world.cluster.state.segments.values():
         for segment in segments.values():

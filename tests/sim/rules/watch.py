@@ -1,18 +1,18 @@
-"""Invariants inside the brokers, looked at from outside: sampled now and then, and before whoever is killed is gone.
+"""Invariants inside the brokers, read from outside: at intervals, and before every kill.
 
-The code under test is only read. A frozen broker counts: it wakes up with what it has.
+The watch only reads the code under test. It includes frozen brokers: they wake up with their state.
 """
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.broker.memory.broker_memory import COPIES
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.memory.file_turn import FileTurn
-from seaweedmq.broker.memory.shares import COPIES
+from seaweedmq.broker.memory.read_permit import ReadPermit
 from seaweedmq.broker.segment.primary import OpenSegment
-from seaweedmq.core.segment.fate import Stage
 from seaweedmq.core.segment.replica import Replica
+from seaweedmq.core.segment.segment_lifecycle import SegmentStage
 from seaweedmq.model.segment import ReplicaKey, Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
@@ -27,19 +27,19 @@ Key = SegmentId
 
 
 class InsideWatch:
-    """Collects a sentence for whatever must never be seen, once each."""
+    """Collector of a sentence for each invariant violation, once each."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
         self._committed: dict[Key, int] = {}
-        """The highest offset below which a primary said that all is committed."""
+        """The highest offset below which a primary reported all records as committed."""
         self._seen: dict[Key, dict[OpenSegment, None]] = {}
-        """Primaries of a segment, also those that ended: they may have committed something after the last sample."""
+        """Primaries of a segment, including ended ones: they may have committed records after the last sample."""
         self._told: dict[tuple[str, str], None] = {}
         self._next: dict[MemoryBudget, tuple[object, int]] = {}
-        """Who waits longest for memory, and how much was used when that was seen."""
+        """The longest waiter for memory, and the used bytes when it was first seen."""
         self._ends: dict[tuple[TopicName, int, int], int] = {}
-        """Topic, its uid and segment -> where it was sealed, also of what was pruned since."""
+        """Topic, its uid and segment -> sealed end, including segments pruned since."""
 
     @property
     def violations(self) -> list[Violation]:
@@ -47,11 +47,11 @@ class InsideWatch:
 
     @property
     def committed(self) -> dict[Key, int]:
-        """The highest high watermark of every segment so far."""
+        """Return the highest high watermark of every segment so far."""
         return dict(self._committed)
 
     def sample(self) -> None:
-        """Look at every broker that is not dead."""
+        """Check every broker that is not dead."""
         running = [(p.owner, p.broker) for p in self._world.processes if p.is_running and p.broker is not None]
         brokers = [broker for _, broker in running]
         primaries = [(broker, key, owned) for broker in brokers for key, owned in broker.inspect.segments.items()]
@@ -68,14 +68,14 @@ class InsideWatch:
             for primary, _, owned in primaries:
                 if (owned.topic.uid, owned.segment.id) == key and follower in owned.segment.replicas:
                     self._judge_pair(primary, owned, follower, replica)
-        leaders = [broker.id for broker in brokers if broker.inspect.term is not None and broker.inspect.leads]
+        leaders = [broker.id for broker in brokers if broker.inspect.incarnation is not None and broker.inspect.leads]
         world = self._world
         are_known = world.loop.time() > world.etcd.leases_lost_s + world.scenario.broker.lease_ttl_s
-        if len(leaders) > 1 and are_known:  # who has not heard that its lease is lost is kept from harm by its lock
+        if len(leaders) > 1 and are_known:  # a broker unaware of its lost lease is kept from harm by its lock
             self._tell("one leader", f"{leaders} lead at the same time, each by its lock")
 
     def is_committed(self, topic: TopicName, segment: int, offset: int) -> bool:
-        """Whether a primary, or the seal, ever said so."""
+        """Whether a primary or the seal ever reported the offset as committed."""
         known = self._sealed_end(topic, segment)
         if known is not None and offset < known:
             return True
@@ -85,7 +85,7 @@ class InsideWatch:
         return offset < max(self._committed.get((topic, segment), 0), *ended, 0)
 
     def on_sealed(self, segment: Segment, epoch_before: int) -> None:
-        """The metadata has just recorded the end: with its old epoch, its primary said so, or is gone."""
+        """Judge an end just recorded in the metadata: its primary reported it under the old epoch, or is gone."""
         assert segment.end_offset is not None
         self._ends[segment.topic, self._uid(segment.topic), segment.id] = segment.end_offset
         self.sample()
@@ -93,25 +93,33 @@ class InsideWatch:
             return
         for process in self._world.processes:
             broker = process.broker
-            if not process.is_running or broker is None or broker.inspect.term is None or broker.id != segment.primary:
+            if (
+                not process.is_running
+                or broker is None
+                or broker.inspect.incarnation is None
+                or broker.id != segment.primary
+            ):
                 continue
             owned = broker.inspect.segments.get(segment.key)
-            if owned is None or owned.stage in (Stage.SEALED, Stage.CLOSED):  # it said so, and may have stopped since
+            if owned is None or owned.stage in (
+                SegmentStage.SEALED,
+                SegmentStage.CLOSED,
+            ):  # it reported so, and may have stopped since
                 continue
-            if broker.inspect.term.session.alive():
-                self._tell("sealed behind its back", f"{segment} was sealed while its primary {broker.id} goes on")
+            if broker.inspect.incarnation.session.alive():
+                self._tell("sealed behind its back", f"{segment} was sealed while its primary {broker.id} continues")
 
     def _sealed_end(self, topic: TopicName, segment: int) -> int | None:
         return self._ends.get((topic, self._uid(topic), segment))
 
     def _uid(self, topic: TopicName) -> int:
-        """0: there is no such topic now."""
+        """Return the topic's uid, or 0 if the topic does not exist now."""
         found = self._world.cluster.last_known.topics.get(topic)
         return 0 if found is None else found.uid
 
     def _replicas(self, brokers: list[Broker]) -> Iterator[tuple[ReplicaKey, str, Replica]]:
         for broker in brokers:
-            if broker.inspect.term is not None:
+            if broker.inspect.incarnation is not None:
                 for key, replica in broker.inspect.followers.replicas.items():
                     yield key, broker.id, replica
 
@@ -126,13 +134,13 @@ class InsideWatch:
             self._tell("order", f"{owned.segment}: committed, written, replicated, end: {order}, flushed {log.flushed}")
 
     def _judge_end(self, key: Key, owned: OpenSegment) -> None:
-        """Also of a primary that has ended: what it committed last may be above the end that was recorded."""
+        """Judge a primary against the sealed end, even after it ended: its last commits may be above that end."""
         end, committed = self._sealed_end(*key), owned.log.committed
         if end is not None and committed > end and self._is_of_today(owned):
             self._tell("one primary", f"{owned.segment} committed {committed} above its sealed end {end}")
 
     def _is_of_today(self, owned: OpenSegment) -> bool:
-        """Or else its topic was deleted, perhaps created again: what it had is nobody's any more."""
+        """Whether its topic exists; a deleted or recreated topic's records no longer count."""
         topic = self._world.cluster.last_known.topics.get(owned.topic.name)
         return topic is not None and topic.uid == owned.topic.uid
 
@@ -142,7 +150,8 @@ class InsideWatch:
             self._tell("order", f"{replica.name} at {follower}: flushed, committed, end are {order}")
 
     def _judge_pair(self, primary: Broker, owned: OpenSegment, follower: str, replica: Replica) -> None:
-        """Invariant 8, across the two: each holds what the primary acknowledged, and nothing the primary has not."""
+        """Judge a primary and a follower together: each has the acknowledged records, and the follower none that the
+        primary lacks."""
         if not owned.log.committed <= replica.end <= owned.log.end and not owned.is_closed:
             self._tell(
                 "replica",
@@ -159,7 +168,7 @@ class InsideWatch:
                 self._tell("memory", f"{broker.id} holds {used}, the budget is {budget.limit}")
             self._judge_turns(broker, budget)
         held = 0
-        if broker.inspect.term is not None:
+        if broker.inspect.incarnation is not None:
             held = sum(replica.held_bytes for replica in broker.inspect.followers.replicas.values())
         if held > broker.inspect.memory.replicas.limit:
             self._tell(
@@ -167,17 +176,17 @@ class InsideWatch:
             )
 
     def _judge_turns(self, broker: Broker, budget: MemoryBudget) -> None:
-        """While somebody waits, nobody else is given memory: who needs much would wait for ever."""
+        """Check that no later request gets memory while one waits: large requests would wait forever."""
         waiting = budget.longest_waiting
         longest, used = self._next.pop(budget, (None, 0))
         if waiting is None:
             return
         if waiting is longest and budget.used > used:
-            self._tell("memory", f"{broker.id} has given memory for {budget.purpose} away while somebody waited for it")
+            self._tell("memory", f"{broker.id} has granted memory for {budget.purpose} past a longer waiter")
         self._next[budget] = waiting, budget.used
 
     def _judge_messages(self, owner: Owner, broker: Broker) -> None:
-        """What is held beside frames is accounted for: large messages on their way, and what was read ahead."""
+        """Check that memory outside frames is reserved: large messages in transit, and data read ahead."""
         memory, network = broker.inspect.memory, self._world.network
         sending = memory.sending.used + broker.inspect.subscribe.sending.stalled_bytes
         for what, budget, accounted, sizes in (
@@ -188,7 +197,7 @@ class InsideWatch:
             if sum(min(COPIES * size, budget.limit) for size in sizes) > accounted:
                 told = f"of {len(sizes)} messages {what}, {sum(sizes)} bytes, and {accounted} are set aside for it"
                 self._tell("memory", f"{broker.id} holds two copies {told}")
-        paused = [turn for turn in memory.reading.caches if isinstance(turn, FileTurn)]
+        paused = [turn for turn in memory.reading.caches if isinstance(turn, ReadPermit)]
         ahead = sum(turn.ahead_bytes for turn in paused)
         if ahead > memory.reading.used:
             self._tell("memory", f"{broker.id} has read {ahead} bytes ahead, and {memory.reading.used} are set aside")

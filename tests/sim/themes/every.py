@@ -1,8 +1,8 @@
-"""Themes: some seeds dwell on one part of the world, since everything at once seldom gets to the rare corners.
+"""Themes: seeds that focus on one part of the world, since runs with everything rarely reach corner cases.
 
-After "swarm testing" (Groce et al., ISSTA 2012): of many runs that leave most things out, some go deep, where one
-kind of run that has everything in it always goes the same way. A seed has one theme at most, and its own dice for each,
-so that a theme that is added at the end moves no seed but its own.
+After "swarm testing" (Groce et al., ISSTA 2012): among many runs that each omit most features some go deep, while runs
+with all features resemble each other. A seed has at most one theme, and independent dice for each, so that a theme
+added at the end changes only its own seeds.
 """
 
 import inspect
@@ -18,7 +18,7 @@ from tests.sim.themes import replicas as themes_replicas
 from tests.sim.themes import surroundings as themes_surroundings
 
 SHARE = 0.04
-"""Of the seeds, for each theme."""
+"""Share of the seeds for each theme."""
 
 Theme = Callable[[random.Random, Scenario], Scenario]
 
@@ -58,11 +58,11 @@ _IN_TURN: tuple[Theme, ...] = (
 
 
 THEMES: Mapping[str, Theme] = {theme.__name__: theme for theme in _IN_TURN}
-"""By name, in the order in which a seed tries them."""
+"""Themes by name, in the order in which a seed tries them."""
 
 
 def scenario_of(seed: int) -> Scenario:
-    """What the seed plays."""
+    """Return the scenario of a seed."""
     scenario = Scenario.of(seed)
     drawn = _drawn(seed)
     if drawn is None:
@@ -72,13 +72,13 @@ def scenario_of(seed: int) -> Scenario:
 
 
 def theme_of(seed: int) -> str | None:
-    """Name of the seed's theme, if it has one."""
+    """Return the name of the seed's theme, if it has one."""
     drawn = _drawn(seed)
     return drawn and drawn[0]
 
 
 def told_themes() -> str:
-    """Every theme and what it is about, a line each."""
+    """Return every theme with its summary, one per line."""
     width = max(map(len, THEMES))
     return "\n".join(
         f"{name:{width}}  {' '.join((inspect.getdoc(theme) or '').split())}" for name, theme in THEMES.items()
@@ -86,7 +86,7 @@ def told_themes() -> str:
 
 
 def _drawn(seed: int) -> tuple[str, random.Random] | None:
-    """The first theme that the seed's dice choose, and those dice."""
+    """Return the first theme that the seed's dice choose, and those dice."""
     for name in THEMES:
         rng = random.Random(f"theme {name} {seed}")
         if rng.random() < SHARE:

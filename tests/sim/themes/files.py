@@ -1,4 +1,4 @@
-"""Themes about what power failures and clocks do to files."""
+"""Themes about the effects of power failures and clocks on files."""
 
 import random
 from dataclasses import replace
@@ -8,11 +8,11 @@ from seaweedmq.model.topic import Durability
 from tests.sim.scenario import PublisherPlan, Scenario
 
 KEPT_S = 600.0
-"""Longer than a run: nothing goes, but whoever reads looks whether it has."""
+"""Retention in seconds, longer than a run: no record is deleted, but readers check for deletions."""
 
 
 def power_fails_behind_an_fsync(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Everything is ``stored``, much is written while an fsync hangs, and the power goes then, again and again."""
+    """All topics are ``stored``; the power repeatedly fails after many writes during a hanging fsync."""
     brokers = rng.choice((2, 3))
     return replace(
         scenario,
@@ -53,7 +53,7 @@ def power_fails_behind_an_fsync(rng: random.Random, scenario: Scenario) -> Scena
 
 
 def clocks_disagree(rng: random.Random, scenario: Scenario) -> Scenario:
-    """The storage dates files by its own clock, the brokers have others, and retention goes by the age of files."""
+    """The storage dates files by its own clock, brokers' clocks differ, and retention depends on the age of files."""
     return replace(
         scenario,
         broker=replace(
@@ -74,7 +74,7 @@ def clocks_disagree(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def sealed_unheard(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Primaries go on with their publishers while others seal their segments, and are the last to learn of it."""
+    """Primaries continue with their publishers while their segments are sealed, and learn of it last."""
     brokers = rng.choice((3, 4))
     return replace(
         scenario,
@@ -92,7 +92,7 @@ def sealed_unheard(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def files_begin_in_vain(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Log files are small and soon become tables, and again and again the next one can not be begun."""
+    """Log files are small and soon become tables, and the next one repeatedly fails to begin."""
     return replace(
         scenario,
         brokers=2,
@@ -120,7 +120,7 @@ def files_begin_in_vain(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def written_again(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Writes fail behind what is acknowledged and not fsynced, and sealed segments are read before they are tables."""
+    """Writes fail behind acknowledged, unflushed records, and sealed segments are read before they are tables."""
     return replace(
         scenario,
         brokers=2,
@@ -155,7 +155,8 @@ def written_again(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def _busy(rng: random.Random, scenario: Scenario, for_s: float, *, value_bytes: int) -> tuple[PublisherPlan, ...]:
-    """They send for so long, a frame for nearly every record, and do not wait for acknowledgements."""
+    """Plan publishers that send for a while, nearly every record in its own frame, without waiting for
+    acknowledgements."""
     plan = scenario.publishers[0]
     records = 150
     return tuple(

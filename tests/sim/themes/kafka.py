@@ -1,4 +1,4 @@
-"""Themes about Kafka's consumers, alone and in groups."""
+"""Themes about Kafka consumers, alone and in groups."""
 
 import random
 from dataclasses import replace
@@ -8,7 +8,7 @@ from tests.sim.scenario import KafkaPlan, RecreatedPlan, Scenario
 
 
 def kafka_consumers(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Kafka's consumers read partitions by offsets, from memory, logs and tables, whoever leads, and begin anew."""
+    """Kafka consumers read partitions by offsets, from memory, logs and tables of any leader, and restart at times."""
     scenario = _with_kafka(rng, scenario)
     return replace(
         scenario,
@@ -27,12 +27,12 @@ def kafka_consumers(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def kafka_groups(rng: random.Random, scenario: Scenario) -> Scenario:
-    """A group of Kafka's reads and commits, while its members and its coordinator die, stand still and move."""
+    """A Kafka group reads and commits, while its members and its coordinator die, freeze and move."""
     scenario = _with_kafka(rng, scenario)
     return replace(
         scenario,
         kafka_members=rng.choice((1, 2, 2, 3)),
-        machines_fail=False,  # what groups commit is replicated, whatever the topic promises
+        machines_fail=False,  # commits of groups are always replicated
         chaos_s=rng.uniform(8, 16),
         favoured={
             "reshape": 20,
@@ -48,7 +48,7 @@ def kafka_groups(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def recreated_behind_coordinators(rng: random.Random, scenario: Scenario) -> Scenario:
-    """A topic is recreated under its name while coordinators of groups are dead, and its groups commit and ask."""
+    """A topic is recreated while coordinators of groups are dead, and its groups commit and fetch offsets."""
     scenario = _with_kafka(rng, scenario)
     topic = scenario.topics[0]
     return replace(
@@ -80,7 +80,7 @@ def recreated_behind_coordinators(rng: random.Random, scenario: Scenario) -> Sce
 
 
 def _with_kafka(rng: random.Random, scenario: Scenario) -> Scenario:
-    """A topic with partitions and those who send to it, natives among them."""
+    """Add a topic with partitions and its producers, some of them native."""
     partitions = rng.choice((1, 2, 3))
     topic = replace(scenario.topics[0], partitions=partitions, retention_s=None, retention_bytes=None)
     records = rng.choice((20, 50))

@@ -1,4 +1,4 @@
-"""Themes about readers that pause, large messages, and topics that get their first data."""
+"""Themes about paused readers, large messages, and topics that get their first data."""
 
 import random
 from dataclasses import replace
@@ -13,8 +13,8 @@ ADOPTIONS = 8
 
 
 def large_records(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Records that are larger than what a broker takes and sends without memory for it, small ones between them, and
-    readers of it that pause, or never read."""
+    """Records exceed the size that needs no reserved memory, with small ones between them, and some of their readers
+    pause or never read."""
     topics = tuple(replace(topic, retention_s=None, retention_bytes=None) for topic in scenario.topics)
     return replace(
         scenario,
@@ -41,8 +41,8 @@ def large_records(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def first_data(rng: random.Random, scenario: Scenario) -> Scenario:
-    """One topic after another gets its first plain record and its first table at once, while messages take long and
-    its segments are replaced."""
+    """One topic after another gets its first plain record and its first table at once, while messages are slow and its
+    segments are replaced."""
     brokers = max(scenario.brokers, 2)
     config = ClientConfig(
         rpc_timeout_s=3.0, stall_timeout_s=3.0, delivery_timeout_s=20.0, close_timeout_s=5.0, backoff_s_max=0.5

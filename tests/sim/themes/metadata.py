@@ -1,4 +1,4 @@
-"""Themes about sealed segments without end."""
+"""Themes about many sealed segments."""
 
 import random
 from dataclasses import replace
@@ -10,7 +10,7 @@ from tests.sim.scenario import KafkaPlan, PublisherPlan, Scenario
 
 
 def much_is_forgotten(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Segments are sealed all the time, and forgotten a moment after they have lost their records, or had none."""
+    """Segments are sealed constantly, and pruned soon after they have lost their records, or had none."""
     retained = rng.random() < 0.5
     topics = tuple(
         replace(t, retention_s=rng.choice((1.0, 3.0)) if retained else None, retention_bytes=None)
@@ -37,12 +37,12 @@ def much_is_forgotten(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def _slow(rng: random.Random, plan: PublisherPlan, chaos_s: float) -> PublisherPlan:
-    """All the time, since what nobody sends to has no records to lose."""
+    """Slow a publisher down, so that it sends throughout: segments without new records have none to lose."""
     return replace(plan, pause_s_max=2 * chaos_s / plan.records, value_bytes=rng.choice((20, 100)))
 
 
 def some_know_less(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Brokers do not hear what becomes of segments, and who leads, while users come to them."""
+    """Brokers have stale metadata of segments and leadership while users connect to them."""
     brokers = max(2, scenario.brokers)
     return replace(
         scenario,
@@ -54,7 +54,7 @@ def some_know_less(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def partitions_are_added(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Topics have partitions, which move, and get more while records come in and are read."""
+    """Topics have partitions, which move and grow in number while records are sent and read."""
     topics = tuple(
         replace(t, partitions=rng.choice((1, 2, 3)), retention_s=None, retention_bytes=None) for t in scenario.topics
     )
@@ -75,7 +75,7 @@ def partitions_are_added(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def kafka_producers(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Kafka's producers have frames under way to partitions that move, and whose brokers die; some have just begun."""
+    """Kafka producers have frames in flight to partitions that move, and whose brokers die; some producers are new."""
     partitions = rng.choice((1, 2, 3))
     topic = replace(scenario.topics[0], partitions=partitions, retention_s=None, retention_bytes=None)
     records = rng.choice((30, 100))
@@ -113,8 +113,8 @@ def kafka_producers(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def records_are_deleted(rng: random.Random, scenario: Scenario) -> Scenario:
-    """The first records of partitions are deleted by hand all the time, while they come in, move and are read; and what
-    holds none any more is forgotten."""
+    """The first records of partitions are deleted manually all the time, during sends, moves and reads; segments
+    without records are pruned."""
     parted = partitions_are_added(rng, scenario)
     broker = replace(
         parted.broker,
@@ -132,7 +132,7 @@ def _that_looks_soon(config: ClientConfig) -> ClientConfig:
 
 
 def nobody_has_been_there(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Publishers know of segments for long before they send anything, and replicas are taken for dead meanwhile."""
+    """Publishers know of segments long before they send anything, and replicas are considered dead meanwhile."""
     topics = tuple(replace(t, segments=8, replicas=2) for t in scenario.topics[:1])
     broker = replace(
         scenario.broker,
@@ -168,7 +168,7 @@ def nobody_has_been_there(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def a_leader_stumbles(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Leaders stand still for a moment as their leases end, while members of groups read and commit all the time."""
+    """Leaders freeze briefly as their leases end, while members of groups read and commit all the time."""
     topic = replace(scenario.topics[0], segments=rng.choice((2, 4)), replicas=1, retention_s=None, retention_bytes=None)
     publishers = tuple(
         replace(
@@ -201,7 +201,7 @@ def a_leader_stumbles(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def members_come_back_unheard(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Members are away when they are given segments, and come back as these are given to others."""
+    """Members are unreachable while they are assigned segments, and return as these are assigned to others."""
     segments = rng.choice((3, 4, 5))
     topic = replace(scenario.topics[0], segments=segments, replicas=1, retention_s=None, retention_bytes=None)
     publishers = tuple(
@@ -234,7 +234,7 @@ def members_come_back_unheard(rng: random.Random, scenario: Scenario) -> Scenari
 
 
 def members_refuse(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Members hold several records of a key at a time, and refuse them in any order, while segments move to others."""
+    """Members hold several records of a key at a time, and reject them in any order, while segments move to others."""
     topic = replace(scenario.topics[0], retention_s=None, retention_bytes=None)
     publishers = tuple(
         replace(plan, topic=topic.name, keys=rng.choice((2, 16)), records=200, pause_s_max=0.02, value_bytes=100)
@@ -254,7 +254,7 @@ def members_refuse(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def brokers_are_full(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Brokers have as many segments as they may, and those of the dead besides."""
+    """Brokers have as many segments as they may, in addition to those of the dead."""
     brokers = max(2, scenario.brokers)
     most = rng.choice((1, 2, 3))
     topic = replace(scenario.topics[0], segments=brokers * most, replicas=1)

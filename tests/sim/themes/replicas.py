@@ -1,4 +1,4 @@
-"""Themes about followers that are missing, stopped or lost, publishers that repeat, topics of one name and sleep."""
+"""Themes about missing, stopped or lost followers, resending publishers, recreated topics and sleep."""
 
 import random
 from dataclasses import replace
@@ -8,7 +8,7 @@ from seaweedmq.model.topic import Durability
 from tests.sim.scenario import LivesPlan, PublisherPlan, Scenario, TopicPlan
 
 DWELLS = 200
-"""Weight of a blow that a theme is for: most blows of the run are such."""
+"""Weight of the blow that a theme is for: most blows of the run are such."""
 CHAOS_S = 8.0
 PAUSE_S = (0.02, 0.4)
 RECORDS = 150
@@ -17,7 +17,7 @@ GIVES_UP_S = 0.6
 
 
 def few_replicas(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Brokers are too few for the replicas that topics ask for, or stop, or sleep while somebody needs theirs."""
+    """Brokers are too few for the replicas that topics require, or stop, or sleep while their replicas are needed."""
     topics = (
         _topic("sim/topic-0", rng.choice((1, 2)), Durability.REPLICATED, replicas=2),
         _topic("sim/topic-1", 1, Durability.REPLICATED, replicas=1),
@@ -38,7 +38,7 @@ def few_replicas(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def repeats(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Publishers of many small frames lose their streams, or their patience, and come back at once."""
+    """Publishers of many small frames lose their streams or time out, and reconnect at once."""
     topics = (_topic("sim/topic-0", 1, rng.choice(tuple(Durability)), replicas=min(2, scenario.brokers)),)
     scenario = _only(scenario, topics)
     hasty, *patient = scenario.publishers
@@ -59,9 +59,9 @@ def repeats(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def namesakes(rng: random.Random, scenario: Scenario) -> Scenario:
-    """A topic is deleted and created again while brokers are busy with the earlier one, or have not heard."""
+    """A topic is deleted and recreated while brokers are busy with the earlier one, or have stale metadata."""
     is_held_up = rng.random() < HELD_UP_SHARE
-    """Whether the leader is, with very many segments."""
+    """Whether the leader is busy, with very many segments."""
     topics = (_topic("sim/topic-0", 24 if is_held_up else 1, Durability.REPLICATED, replicas=1),)
     lives = LivesPlan(
         topic=_topic("sim/lives", 1, Durability.REPLICATED, replicas=1 if is_held_up else 2),
@@ -91,7 +91,7 @@ def namesakes(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def deletions_come_late(rng: random.Random, scenario: Scenario) -> Scenario:
-    """The call that deletes a topic arrives when the topic was deleted by another attempt and created again."""
+    """The call that deletes a topic arrives after another attempt deleted it and it was recreated."""
     scenario = namesakes(rng, scenario)
     assert scenario.lives is not None
     return replace(
@@ -103,7 +103,7 @@ def deletions_come_late(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def sleepers(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Members of a group stand still in the middle of what they read, until others read it."""
+    """Members of a group freeze while they process records, until others read them."""
     topics = (_topic("sim/topic-0", rng.choice((1, 2)), rng.choice(tuple(Durability)), replicas=1),)
     scenario = _only(scenario, topics)
     return replace(
@@ -116,8 +116,8 @@ def sleepers(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def members_are_cut_off(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Members of a group lose sight of all brokers in the midst of what they read, and know of it sooner or later than
-    the coordinator."""
+    """Members of a group lose all brokers while they process records, and notice it sooner or later than the
+    coordinator."""
     topics = (_topic("sim/topic-0", rng.choice((2, 3)), rng.choice(tuple(Durability)), replicas=1),)
     scenario = _only(scenario, topics)
     return replace(
@@ -134,12 +134,15 @@ def _topic(name: str, segments: int, durability: Durability, *, replicas: int) -
 
 
 def _only(scenario: Scenario, topics: tuple[TopicPlan, ...]) -> Scenario:
-    """These topics and nobody but three busy publishers and those who follow; no power failure everywhere."""
+    """Restrict the scenario to these topics, three busy publishers and their followers, without a power failure
+    everywhere."""
     plan = scenario.publishers[0]
     return replace(
         scenario,
         topics=topics,
-        broker=replace(scenario.broker, producer_idle_s=BrokerConfig().producer_idle_s),  # as the patient need it
+        broker=replace(
+            scenario.broker, producer_idle_s=BrokerConfig().producer_idle_s
+        ),  # patient publishers need the default
         publishers=tuple(_busy(plan, number, topics) for number in range(3)),
         machines_fail=False,
         lives=None,
@@ -152,7 +155,7 @@ def _only(scenario: Scenario, topics: tuple[TopicPlan, ...]) -> Scenario:
 
 
 def _busy(plan: PublisherPlan, number: int, topics: tuple[TopicPlan, ...]) -> PublisherPlan:
-    """Sends all the while, and is patient."""
+    """Plan a publisher that sends throughout, and is patient."""
     return replace(
         plan,
         name=f"publisher-{number}",

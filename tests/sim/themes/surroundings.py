@@ -1,4 +1,4 @@
-"""Themes about etcd, clocks and the storage as a whole: what they answer, lose, and show."""
+"""Themes about errors, losses and steps of etcd, clocks and the storage as a whole."""
 
 import random
 from dataclasses import replace
@@ -21,7 +21,7 @@ def etcd_answers_with_errors(rng: random.Random, scenario: Scenario) -> Scenario
 
 
 def the_root_is_lost(rng: random.Random, scenario: Scenario) -> Scenario:
-    """The mount of the storage falls away and returns, while segments are sealed, pruned and converted."""
+    """The storage root is unmounted and remounted, while segments are sealed, pruned and converted."""
     topics = tuple(
         replace(topic, retention_s=rng.choice((None, KEPT_S)), retention_bytes=None) for topic in scenario.topics
     )
@@ -51,7 +51,7 @@ def the_root_is_lost(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def the_storage_is_full(rng: random.Random, scenario: Scenario) -> Scenario:
-    """The file system fills and empties, while retention makes room and brokers die and segments move."""
+    """The file system fills and empties, while retention frees space, brokers die and segments move."""
     topics = tuple(
         replace(topic, retention_s=rng.choice((1.0, 3.0)), retention_bytes=rng.choice((None, 4 * KIB)))
         for topic in scenario.topics

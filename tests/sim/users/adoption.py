@@ -1,4 +1,4 @@
-"""A topic whose first data are plain records and tables at once: it takes one kind, and keeps what it acknowledged."""
+"""A topic whose first data are plain records and tables at once: it accepts one kind, and keeps acknowledged data."""
 
 import asyncio
 from collections import Counter
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 RULE = "one kind"
 NO_OUTCOME_RULE = "no outcome"
 OUTCOME_LATE_S = 5.0
-"""After ``delivery_timeout_s``, by which every record has its outcome."""
+"""Seconds after ``delivery_timeout_s`` by which every record has its outcome."""
 COLUMN = "number"
 TABLE_ROWS = 3
 
 
 class Adoption:
-    """The topic, and the two publishers that do not agree what it is for."""
+    """The topic, and its two publishers of different kinds."""
 
     def __init__(self, world: "World", plan: AdoptionPlan) -> None:
         self.plan = plan
@@ -33,16 +33,16 @@ class Adoption:
         self._world = world
         self._rng = world.rng(self.name.removeprefix("sim/"))
         self._plain: set[bytes] = set()
-        """Values that were acknowledged."""
+        """Acknowledged plain values."""
         self._numbers: set[int] = set()
-        """The same of tables."""
+        """Acknowledged numbers of table rows."""
         self._got: dict[str, Counter[bytes | int]] = {}
-        """By reader."""
+        """Received values by reader."""
         self._overdue_s: dict[str, float] = {}
-        """By what was sent and has no outcome yet: when it should have had it."""
+        """Deadline of each sent value that has no outcome yet."""
 
     async def run(self) -> None:
-        """Until both publishers have an outcome for everything they sent."""
+        """Run until both publishers have an outcome for everything they sent."""
         world = self._world
         number = self.name.removeprefix("sim/adoption")
         users = [Owner(f"plain publisher{number}"), Owner(f"table publisher{number}")]
@@ -54,7 +54,7 @@ class Adoption:
         )
 
     async def read(self, name: str) -> None:
-        """Everything, as batches."""
+        """Read everything, as batches."""
         world = self._world
         owner = Owner(name)
         got = self._got[name] = Counter()
@@ -66,7 +66,7 @@ class Adoption:
         world.note(name, f"read {got.total()} rows")
 
     def violations(self) -> Iterator[Violation]:
-        """Once all is read."""
+        """Judge the readers, once all is read."""
         if self._plain and self._numbers:
             yield Violation(RULE, f"{self.name} acknowledged {len(self._plain)} plain records and a table")
         for reader, got in self._got.items():
@@ -76,7 +76,7 @@ class Adoption:
                 yield Violation("duplicated", f"{reader} got {twice[:3]} of {self.name} more than once")
 
     def overdue(self) -> Iterator[Violation]:
-        """However the run ended."""
+        """Yield overdue outcomes, even if the run ended early."""
         for what, until_s in self._overdue_s.items():
             if self._world.loop.time() > until_s:
                 yield Violation(NO_OUTCOME_RULE, f"{what} of {self.name} should have one since {until_s:.1f} s")

@@ -1,6 +1,6 @@
-"""A consumer group of the simulated cluster: members that are real clients, and die, freeze, leave and come back.
+"""A consumer group of the simulated cluster: members that are real clients, and die, freeze, leave and return.
 
-Each life of a member has a name of its own, so that the group's record in etcd tells when the group went on without it.
+Each incarnation of a member has a name of its own, so that the group's record in etcd shows when the group removed it.
 """
 
 import asyncio
@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seaweedmq.client.subscribe.messages import Message
-from seaweedmq.codec import keys
+from seaweedmq.codec.state import keys
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.group_record import GroupRecord
-from seaweedmq.model.group_record import Owner as Ownership
-from seaweedmq.model.groups import GroupCommit, GroupCommitted, GroupLeave, GroupOpen
+from seaweedmq.model.group_record import SegmentOwner as Ownership
+from seaweedmq.model.messages.groups import GroupCommit, GroupCommitted, GroupLeave, GroupOpen
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
 from tests.sim.rules.retention import without
@@ -32,7 +32,7 @@ LOOK_SOON_S = 0.01
 UNREAD_MIN = 10
 JUST_NOW_S = 0.02
 REFUSED_SHARE = 0.3
-"""Of the times that a member decides, where members refuse."""
+"""Share of decisions in which a member rejects its records, in scenarios with rejections."""
 
 
 class Member(Place):
@@ -82,7 +82,7 @@ class Member(Place):
                         hand.forget()
                         break
             world.note(me, "left")
-            if me not in group.left_well:  # its last commit was not answered in time: it is as good as killed
+            if me not in group.left_well:  # its last commit had no answer in time: it counts as killed
                 group.history.deaths_ns.setdefault(me, int(world.loop.time() * 1e9))
         except SeaweedMQError as error:
             world.note(me, f"is out of the group: {error!r}")
@@ -91,13 +91,13 @@ class Member(Place):
             hand.forget()
 
     def accepted(self, given: Delivered) -> None:
-        """A record is dealt with."""
+        """Note that a record is processed."""
         self._group.history.delivered.append(given)
 
 
 class Hand:
-    """Records that a member holds for a moment. Then it deals with all of them, or refuses them all, in any order, each
-    for another time."""
+    """Records that a member holds for a moment, and then processes or rejects together, in any order, each for a
+    different time."""
 
     def __init__(self, member: Member, rng: random.Random, loop: asyncio.AbstractEventLoop) -> None:
         self._member = member
@@ -106,13 +106,13 @@ class Hand:
         self._held: list[tuple[Message, Delivered]] = []
 
     def take(self, message: Message, given: Delivered) -> None:
-        """One more."""
+        """Add a record."""
         if not self._held:
             self._loop.call_later(self._rng.choice((0.0, 0.01, 0.3)), self._decide)
         self._held.append((message, given))
 
     def forget(self) -> None:
-        """Whoever held them has left."""
+        """Drop the records: their member has left."""
         self._held = []
 
     def _decide(self) -> None:
@@ -128,46 +128,46 @@ class Hand:
 
 
 class Group:
-    """The members of one group that reads one topic, and what they saw."""
+    """The members of a group that reads one topic, and their observations."""
 
     def __init__(self, world: "World", topic: str, members: int, sent: History) -> None:
         self.topic = TopicName.parse(topic)
         self.history = GroupHistory(sent=sent.sent)
         self.lives: set[str] = set()
-        """Names of all lives so far."""
+        """Names of all incarnations so far."""
         self.left_well: set[str] = set()
-        """Lives that said so: all they committed was answered then."""
+        """Incarnations that left after all their commits were answered."""
         self.members = [Member(world, self, f"member-{number}") for number in range(members)]
         self._world = world
         self._present: set[str] = set()
         self._owners: Mapping[int, Ownership] = {}
         self._given_s: dict[str, float] = {}
-        """When each life was given something last."""
+        """Time of each incarnation's last delivered record."""
         self._out: set[str] = set()
-        """Lives that the group has gone on without, and that have not joined again."""
+        """Incarnations that the group has removed, and that have not joined again."""
         self._under_way: dict[str, dict[int, dict[int, tuple[int, int, int]]]] = {}
-        """Life -> number of the commit -> segment -> its generation, the owner's generation when it was sent, and the
-        offset.
+        """Incarnation -> number of the commit -> segment -> its generation, the owner's generation when it was sent,
+        and the offset.
         """
         self._violations: list[Violation] = []
         world.network.tap = self.on_message
         world.cluster.on_group = self.on_record
 
     def owns(self, life: str) -> set[int]:
-        """Segments that a life of a member owns, and need not let go of, as the group has it."""
+        """Return segments that an incarnation owns in the group's record and need not release."""
         owners = self._world.cluster.state.owners(self.topic, GROUP)
         return {segment for segment, owner in owners.items() if owner.member == life and not owner.revoking}
 
     @property
     def present(self) -> set[str]:
-        """Lives that the group counts as members."""
+        """Return incarnations that are members in the group's record."""
         return self._present
 
     def on_record(self, record: GroupRecord) -> None:
-        """The group's record was written: a member that is no longer in it has lost what it owned.
+        """Note a written group record: a member that is no longer in it has lost its segments.
 
-        So has one that was out and joined again since the last write: its segments have another generation, and it was
-        never told to release them.
+        So has one that was removed and joined again since the last write: its segments have another generation, and it
+        never got a request to release them.
         """
         now = int(self._world.loop.time() * 1e9)
         for gone in self._present - record.members.keys():
@@ -182,18 +182,18 @@ class Group:
         self._out -= self._present
 
     def on_delivered(self, life: str, segment: int, offset: int) -> None:
-        """A member was given a record: none is its own once the group went on without it, though it slept then."""
+        """Note a delivered record: a removed member must get none, even if it slept meanwhile."""
         self._given_s[life] = self._world.loop.time()
         if life in self._out:
             self._violations.append(Violation("zombie", f"{life}, which is out of the group, got {segment}:{offset}"))
 
     def on_error(self, life: str, error: SeaweedMQError) -> None:
-        """A member gave up. It may, once the group has gone on without it."""
+        """Note that a member failed, which is allowed once the group has removed it."""
         if life in self._present and life not in self.history.deaths_ns:
             self._violations.append(Violation("member gave up", f"{life}, which is in the group: {error!r}"))
 
     def on_message(self, owner: Owner | None, message: object) -> None:
-        """A member sent or received it: a commit of an ownership that was over by then must be refused."""
+        """Note a message that a member sent or received: commits of an ownership that was over must be rejected."""
         if owner is None or owner.name not in self.lives:
             return
         commits = self._under_way.setdefault(owner.name, {})
@@ -221,12 +221,12 @@ class Group:
                         )
                     )
 
-    def is_out(self, life: str) -> bool:
-        """Whether the group has gone on without that life of a member."""
+    def is_removed(self, life: str) -> bool:
+        """Whether the group has removed that incarnation of a member."""
         return life in self._out
 
     def reading(self) -> list[Member]:
-        """Members that were given something just now, while there is more."""
+        """Return members with recently delivered records, while more are left."""
         since_s = self._world.loop.time() - JUST_NOW_S
         if len(self._missing()) < UNREAD_MIN:
             return []
@@ -241,7 +241,7 @@ class Group:
         return True
 
     async def finish(self) -> None:
-        """Until the members were given everything that was acknowledged to publishers."""
+        """Wait until the members got all acknowledged records."""
         try:
             while self._missing():  # noqa: ASYNC110 - time is virtual
                 await asyncio.sleep(LOOK_AGAIN_S)
@@ -251,11 +251,11 @@ class Group:
 
     @property
     def brokers(self) -> list[str]:
-        """Machines of all brokers."""
+        """Return the machines of all brokers."""
         return [process.name for process in self._world.processes]
 
     def _held_back(self) -> Iterator[Violation]:
-        """Long after the last blow nobody has to let go of anything any more, and who is gone has nothing."""
+        """Yield segments held back: long after the last blow none is to be released, and removed members own none."""
         living = {m.owner.name for m in self.members if m.is_running}
         for segment, owner in self._world.cluster.state.owners(self.topic, GROUP).items():
             if owner.revoking or owner.member not in living:
@@ -269,11 +269,11 @@ class Group:
         return acked - {d.value for d in self.history.delivered}
 
     def _promised(self) -> list[Sent]:
-        """What was sent, and what retention left of it."""
+        """Return the sent records that retention left."""
         return without(History(self.history.sent), self._world.retained.starts(self.topic)).sent
 
     def violations(self) -> list[Violation]:
-        """Once everything was delivered."""
+        """Judge the group, once all records were delivered."""
         return self._violations + [Violation(f"group {v.rule}", v.detail) for v in self._judged()]
 
     def _judged(self) -> list[Violation]:

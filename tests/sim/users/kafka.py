@@ -1,8 +1,8 @@
-"""A producer as Kafka's clients are: idempotent, with a few frames under way to each partition. After any failure it
-sends them again in their order, under the same sequences, to the leader of that time.
+"""An idempotent Kafka producer with a few frames in flight to each partition.
 
-A final error leaves a gap in the sequences. Like librdkafka it then begins a new epoch, and sends all frames that are
-not acknowledged under new sequences: those of them that were stored are stored twice."""
+After any failure it resends them in their order, with the same sequences, to the current leader. A final error leaves a
+gap in the sequences. Like librdkafka it then begins a new epoch, and resends all unacknowledged frames with new
+sequences: those that were stored before are stored twice."""
 
 import asyncio
 import random
@@ -35,7 +35,7 @@ PRODUCE_VERSIONS = (3, 9, 12)
 TIMEOUT_MS = 3_000
 BATCH_BYTES_MAX = 1 << 20
 LOOKS_SHARE = 0.1
-"""Behind so many batches the topic's metadata is asked for, on the same connection, as librdkafka does."""
+"""Share of batches followed by a metadata request on the same connection, as librdkafka sends."""
 NONE, LZ4 = 0, 3
 RETRIABLE = frozenset(
     {
@@ -58,7 +58,7 @@ class _Batch:
 
 
 class KafkaProducer:
-    """Sends its records to each partition of a topic, and notes each outcome. It never gives up."""
+    """A producer that sends its records to each partition of a topic, and notes each outcome. It never gives up."""
 
     def __init__(self, world: "World", plan: KafkaPlan, number: int, history: History) -> None:
         self.world = world
@@ -69,25 +69,25 @@ class KafkaProducer:
         self.unexpected: list[str] = []
 
     async def run(self) -> None:
-        """Until each record has its outcome."""
+        """Run until each record has its outcome."""
         await asyncio.sleep(self.plan.starts_s)
         await asyncio.gather(*(_Lane(self, partition).run() for partition in range(self.plan.partitions)))
         self.world.note(self.plan.name, "has an outcome for every record")
 
     def locate(self, segment_at: Callable[[int, int], int | None]) -> None:
-        """Add what replies do not say to what was acknowledged: the segment, of a partition and an offset."""
+        """Add the segment, by partition and offset, to acknowledged records: replies do not contain it."""
         sent = self.history.sent
         for number, one in enumerate(sent):
             if one.producer == self.plan.name and one.offset is not None:
                 sent[number] = replace(one, segment=segment_at(self.partition_of(one), one.offset))
 
     def partition_of(self, one: Sent) -> int:
-        """Where it was sent."""
+        """Return the partition that the record was sent to."""
         return partition_of(one.key, self.plan.partitions)
 
 
 class _Lane:
-    """Of one partition."""
+    """The sender of one partition."""
 
     def __init__(self, producer: KafkaProducer, partition: int) -> None:
         self._producer = producer
@@ -102,9 +102,9 @@ class _Lane:
         self._epoch = 0
         self._next = producer.plan.first_sequence
         self._has_gap = False
-        """A frame met a final error: no later one can be stored in this epoch."""
+        """Whether a frame met a final error: no later one can be stored in this epoch."""
         self._unsettled: deque[_Batch] = deque()
-        """In their order, the oldest first."""
+        """Batches without an outcome, oldest first."""
         self._work = asyncio.Event()
         self._is_fed = False
         self._client = KafkaClient(producer.world, producer.owner, self._rng)
@@ -157,14 +157,14 @@ class _Lane:
         return f"{self._name}/{number}/".encode()
 
     def _key_of_partition(self) -> bytes:
-        """One that the partition has by its hash, too."""
+        """Return a key whose hash belongs to the partition."""
         candidates = (f"{self._name}-key-{n}".encode() for n in range(10_000))
         return next(key for key in candidates if partition_of(key, self._plan.partitions) == self._partition)
 
-    # --- conversations ------------------------------------------------------------------------------------------------
+    # --- connections ------------------------------------------------------------------------------------------------
 
     async def _converse(self) -> None:
-        """With whoever leads now, until something is wrong, or there is nothing to do."""
+        """Send batches to the current leader until an error, or until none is left."""
         connection = await self._leader()
         sent: deque[tuple[_Batch, asyncio.Future[Any]]] = deque()
         failed: SeaweedMQError | None = None
@@ -197,22 +197,22 @@ class _Lane:
             timeout_ms=TIMEOUT_MS,
             topic_data=[make(name=self._topic, partition_data=[data])],
         )
-        if self._looks.random() < LOOKS_SHARE:  # answered long before the batch, and told behind it
+        if self._looks.random() < LOOKS_SHARE:  # answered long before the batch, and sent behind it
             connection.begin(API.METADATA, METADATA_VERSION, **metadata_of(self._topic))
         return reply
 
     async def _leader(self) -> Connection:
-        """To the broker that leads the partition, as any broker says."""
+        """Connect to the broker that leads the partition according to any broker."""
         await self._client.refresh(self._topic)
         leader = self._client.leaders.get(self._partition)
         if leader is None or leader.node < 0:
-            raise Unavailable(f"nobody leads partition {self._partition}")
+            raise Unavailable(f"partition {self._partition} has no leader")
         return self._client.connection(leader.node, "produce")
 
     # --- outcomes -----------------------------------------------------------------------------------------------------
 
     def _settle(self, batch: _Batch, reply: Any) -> SeaweedMQError | None:
-        """Note what became of the oldest batch under way; what is wrong if it is to be sent again."""
+        """Note the outcome of the oldest batch in flight; return the error if it must be resent."""
         code = Code(reply.error_code)
         if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):
             self._unsettled.remove(batch)

@@ -1,4 +1,4 @@
-"""What every client of Kafka's has: connections with replies in the order of requests, and what it was told."""
+"""Kafka client base: connections with replies in the order of requests, and learned metadata."""
 
 import asyncio
 import io
@@ -29,7 +29,7 @@ _HEAD = struct.Struct(">hhihs")
 
 
 class Refused(SeaweedMQError):
-    """An error code that the client has an answer for."""
+    """An error code that the client handles."""
 
     def __init__(self, code: int, what: str) -> None:
         super().__init__(f"{Code(code).name}: {what}")
@@ -44,7 +44,7 @@ class _Asked(NamedTuple):
 
 
 class Connection:
-    """To one broker. Once it is broken, everything that is asked fails."""
+    """A connection to one broker. Once it breaks, every request fails."""
 
     def __init__(self, world: "World", owner: Owner, address: str) -> None:
         self.address = address
@@ -58,7 +58,7 @@ class Connection:
         self._reading = world.network.spawn(owner, self._read(), f"connection to {address}")
 
     def begin(self, api: API, version: int, **fields: Any) -> "asyncio.Future[Any]":
-        """Ask, and go on; the reply, None if there will be none."""
+        """Send a request without waiting; return the future of its reply, None if none comes."""
         reply: asyncio.Future[Any] = self._world.loop.create_future()
         if self.is_broken:
             reply.set_result(None)
@@ -73,11 +73,11 @@ class Connection:
         return reply
 
     async def ask(self, api: API, version: int, *, timeout_s: float = REPLY_TIMEOUT_S, **fields: Any) -> Any:
-        """The reply. Unavailable: there was none in time, or the connection broke."""
+        """Return the reply. Raises Unavailable if none came in time, or the connection broke."""
         return await self.replied(self.begin(api, version, **fields), timeout_s)
 
     async def replied(self, reply: "asyncio.Future[Any]", timeout_s: float = REPLY_TIMEOUT_S) -> Any:
-        """What was begun, as :meth:`ask`."""
+        """Wait for the reply of a request from :meth:`begin`, as :meth:`ask`."""
         try:
             async with asyncio.timeout(timeout_s):
                 said = await reply
@@ -89,7 +89,7 @@ class Connection:
         return said
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._reading.cancel()
         self._fail()
 
@@ -138,7 +138,7 @@ async def _given(requests: "asyncio.Queue[bytes | None]") -> AsyncIterator[bytes
 
 
 def metadata_of(topic: str) -> dict[str, Any]:
-    """Fields of a request."""
+    """Return the fields of a metadata request."""
     return {
         "topics": [MetadataRequest.MetadataRequestTopic(topic_id=None, name=topic)],
         "allow_auto_topic_creation": False,
@@ -148,34 +148,34 @@ def metadata_of(topic: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Of a partition, as the client was told."""
+    """The leader of a partition, as the client last learned it."""
 
     node: int
     epoch: int
 
 
 class KafkaClient:
-    """One process's view of the cluster, and its connections, one a node and purpose."""
+    """A process's view of the cluster, and its connections, one per node and purpose."""
 
     def __init__(self, world: "World", owner: Owner, rng: random.Random) -> None:
         self.world = world
         self.owner = owner
         self.rng = rng
         self.leaders: dict[int, Leader] = {}
-        """Of one topic, by partition."""
+        """Leaders of one topic, by partition."""
         self.topic_id: Any = None
         self._addresses: dict[int, str] = {}
         self._connections: dict[tuple[int, str], Connection] = {}
         self._bootstrap: Connection | None = None
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         for connection in (*self._connections.values(), *([self._bootstrap] if self._bootstrap else [])):
             connection.close()
         self._connections.clear()
 
     async def ask_any(self, api: API, version: int, **fields: Any) -> Any:
-        """The reply of any broker. Raises as ``Connection.ask``."""
+        """Return the reply of any broker. Raises as ``Connection.ask``."""
         if self._bootstrap is None or self._bootstrap.is_broken or self.rng.random() < 0.1:
             if self._bootstrap is not None:
                 self._bootstrap.close()
@@ -184,12 +184,12 @@ class KafkaClient:
         return await self._bootstrap.ask(api, version, **fields)
 
     async def refresh(self, topic: str) -> None:
-        """Who leads the partitions of the topic. Raises as ``Connection.ask``; Refused."""
+        """Learn the leaders of the topic's partitions. Raises as ``Connection.ask``; Refused."""
         reply = await self.ask_any(API.METADATA, METADATA_VERSION, **metadata_of(topic))
         if reply.error_code:
             raise Unavailable(f"nothing is known at all: {Code(reply.error_code).name}")
-        if not reply.brokers:  # librdkafka has nobody left to ask then, and stands still for minutes
-            self.world.violations.append(Violation("shown nobody", f"{self.owner.name} was shown no broker at all"))
+        if not reply.brokers:  # librdkafka then has no broker to query, and stalls for minutes
+            self.world.violations.append(Violation("no broker shown", f"{self.owner.name} was shown no broker at all"))
         for node in reply.brokers:
             self._addresses[node.node_id] = f"{node.host}:{node.port}"
         found = reply.topics[0]
@@ -202,17 +202,17 @@ class KafkaClient:
             self.learn(partition.partition_index, partition.leader_id, partition.leader_epoch)
 
     def learn(self, partition: int, node: int, epoch: int) -> None:
-        """What was said of a partition's leader; older news than what is known is nothing."""
+        """Learn a partition's leader; ignore older epochs than the known one."""
         known = self.leaders.get(partition)
         if known is None or epoch >= known.epoch:
             self.leaders[partition] = Leader(node, epoch)
 
     def note_node(self, node: int, address: str) -> None:
-        """Where a node is."""
+        """Note a node's address."""
         self._addresses[node] = address
 
     def connection(self, node: int, purpose: str) -> Connection:
-        """To a node that was named. Unavailable: nobody said where it is."""
+        """Return a connection to a known node. Raises Unavailable if its address is unknown."""
         address = self._addresses.get(node)
         if address is None:
             raise Unavailable(f"node {node} is not known")
@@ -225,7 +225,7 @@ class KafkaClient:
         return found
 
     async def coordinator(self, group: str) -> int:
-        """Node of the coordinator. Raises as ``Connection.ask``; Refused: there is none at the moment."""
+        """Return the coordinator's node. Raises as ``Connection.ask``; Refused: there is none at the moment."""
         reply = await self.ask_any(API.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, key=group, key_type=0)
         if reply.error_code:
             raise Refused(reply.error_code, f"coordinator of {group}")

@@ -1,5 +1,6 @@
-"""A group of Kafka's in the simulated cluster: classic members that read what they are assigned from what was
-committed, and die, freeze, leave and come back."""
+"""A Kafka group in the simulated cluster: classic members that read their partitions from the committed offsets.
+
+They die, freeze, leave and return."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -23,19 +24,19 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 0.5
 LOOK_AGAIN_S = 0.1
 COMMIT_SHARE = 0.4
-"""Of the polls that brought something."""
+"""Share of the polls with records after which a member commits."""
 JOIN_AGAIN = frozenset({Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION, Code.UNKNOWN_MEMBER_ID})
 
 
 class KafkaMember(Place):
-    """A member that reads what it is assigned."""
+    """A member that reads its assigned partitions."""
 
     def __init__(self, world: "World", group: "KafkaGroup", name: str) -> None:
         super().__init__(world, name)
         self._group = group
         self._rules = group.rules
         self.is_behind = False
-        """Whether it has dealt with more than it committed."""
+        """Whether it has processed records beyond its commit."""
 
     async def _live(self) -> None:
         client = KafkaClient(self._world, self.owner, self._rng)
@@ -61,7 +62,7 @@ class KafkaMember(Place):
             client.close()
 
     async def _take_part(self, client: KafkaClient, membership: KafkaMembership) -> None:
-        """Of one generation, until there is another."""
+        """Take part in one generation, until the next."""
         members = await membership.join()
         assignment = await membership.sync(members)
         mine = [number for _, number in assigned_partitions(assignment)]
@@ -85,7 +86,7 @@ class KafkaMember(Place):
                 if code is Code.REBALANCE_IN_PROGRESS:
                     break
             if members and len(client.leaders) > count:
-                break  # the leader has more to give away
+                break  # the leader has new partitions to assign
         if fetcher.positions != done:
             await membership.commit({p: o for p, o in fetcher.positions.items() if o != done[p]})
 
@@ -97,13 +98,13 @@ class KafkaMember(Place):
 
 
 async def _nothing() -> list[Got]:
-    """A member without a share waits for another generation."""
+    """Return nothing: a member without partitions waits for the next generation."""
     await asyncio.sleep(LOOK_AGAIN_S)
     return []
 
 
 class KafkaLooker:
-    """Asks what is committed, as nobody's member."""
+    """A client outside the group that fetches committed offsets."""
 
     def __init__(self, world: "World", group: "KafkaGroup") -> None:
         self.owner = Owner("kafka-looker")
@@ -112,7 +113,7 @@ class KafkaLooker:
         self._client = KafkaClient(world, self.owner, world.rng("kafka-looker"))
 
     async def look(self) -> None:
-        """Ask for all of it, until there is an answer."""
+        """Fetch all offsets, until an answer comes."""
         membership = self._membership()
         while True:
             try:
@@ -126,7 +127,7 @@ class KafkaLooker:
                 return
 
     async def look_at(self, address: str) -> None:
-        """Ask this broker alone, once."""
+        """Fetch from this broker alone, once."""
         self._client.note_node(0, address)
         try:
             await self._membership(coordinator=0).committed(range(self._group.partitions))
@@ -145,7 +146,7 @@ class KafkaLooker:
 
 
 class KafkaGroup:
-    """The members of one group that reads one topic, and what they saw."""
+    """The members of a group that reads one topic, and their observations."""
 
     def __init__(self, world: "World", topic: str, members: int, sent: History) -> None:
         self.topic = TopicName.parse(topic)
@@ -154,16 +155,16 @@ class KafkaGroup:
         self._sent = sent
         self._values: set[bytes] = set()
         self.partitions = world.scenario.topics[0].partitions or 1
-        """To begin with."""
+        """Initial number of partitions."""
         self.members = [KafkaMember(world, self, f"kafka-member-{number}") for number in range(members)]
 
     def on_delivered(self, got: Got) -> None:
-        """A member has dealt with it."""
+        """Note that a member has processed a record."""
         self.rules.delivered[got.partition].add(got.offset)
         self._values.add(got.value)
 
     async def finish(self) -> None:
-        """Until the members were given everything that was acknowledged to publishers."""
+        """Wait until the members got all acknowledged records."""
         while self._missing():  # noqa: ASYNC110 - time is virtual
             await asyncio.sleep(LOOK_AGAIN_S)
 
@@ -172,11 +173,11 @@ class KafkaGroup:
         return {s.value for s in promised if s.outcome is Outcome.ACKED} - self._values
 
     async def look(self) -> None:
-        """What is committed is what was, whoever tells it."""
+        """Check that committed offsets are kept, by any coordinator's answer."""
         looker = KafkaLooker(self._world, self)
         await self._world.network.spawn(looker.owner, looker.look())
 
     async def look_at(self, address: str) -> None:
-        """Ask this broker what is committed, whether or not it is the one to be asked."""
+        """Fetch committed offsets from this broker, whether or not it coordinates the group."""
         looker = KafkaLooker(self._world, self)
         await self._world.network.spawn(looker.owner, looker.look_at(address))

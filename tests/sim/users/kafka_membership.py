@@ -1,4 +1,4 @@
-"""What one client says to the coordinator of a group of Kafka's, and what it is by that: a member of a generation."""
+"""Membership of a client in a Kafka group: its requests to the coordinator, and its generation."""
 
 import asyncio
 import struct
@@ -21,7 +21,7 @@ from tests.sim.users.kafka_client import KafkaClient, Refused
 GROUP = "kafka-readers"
 JOIN_VERSIONS = (3, 5, 9)
 SESSION_MS, REBALANCE_MS = 6_000, 4_000
-"""As short as the coordinator lets it be; and what a round may take."""
+"""Session timeout, the shortest that the coordinator allows, and rebalance timeout."""
 JOIN_TIMEOUT_S = 15.0
 RETRY_S = 0.1
 ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS})
@@ -30,12 +30,16 @@ ATTEMPTS_MAX = 4
 
 
 class KafkaMembership:
-    """Of one client, in the group that reads one topic. ``client`` knows the leaders of the topic's partitions."""
+    """The membership of a client in the group that reads one topic. ``client`` knows the partitions' leaders."""
 
     def __init__(
         self, client: KafkaClient, rules: GroupRules, topic: str, *, version: int, coordinator: int | None = None
     ) -> None:
-        """``version``: of JoinGroup. ``coordinator``: node that is asked first; None: whoever is named."""
+        """Create a membership.
+
+        Args:
+            version: Version of JoinGroup.
+            coordinator: Node that is queried first; None: the one that brokers name."""
         self._client = client
         self._rules = rules
         self._topic = topic
@@ -44,11 +48,11 @@ class KafkaMembership:
         self.id, self.generation, self.leader = "", -1, ""
 
     def forget(self) -> None:
-        """It is nobody's member any more, so that it joins as somebody new."""
+        """Drop the member id, so that it joins as a new member."""
         self.id, self.generation = "", -1
 
     async def _ask(self, api: API, version: int, *, timeout_s: float = 3.0, **fields: Any) -> Any:
-        """The coordinator's reply. Unavailable: there was none. Refused: there is no coordinator."""
+        """Return the coordinator's reply. Raises Unavailable: there was none. Refused: there is no coordinator."""
         if self._coordinator is None:
             self._coordinator = await self._client.coordinator(GROUP)
         try:
@@ -65,7 +69,7 @@ class KafkaMembership:
             raise Refused(code, what)
 
     async def join(self) -> Sequence[str]:
-        """The members, if this is the leader, else nothing."""
+        """Join; return the members if this is the leader, else nothing."""
         await self._client.refresh(self._topic)
         while True:
             newest = self._rules.newest
@@ -93,7 +97,7 @@ class KafkaMembership:
         return [m.member_id for m in reply.members] if reply.leader == self.id else []
 
     async def sync(self, members: Sequence[str]) -> bytes:
-        """What it is given. The leader gives the partitions to ``members`` in turns."""
+        """Return the assignment. The leader assigns the partitions to ``members`` in turns."""
         make = SyncGroupRequest.SyncGroupRequestAssignment
         if members:
             await self._client.refresh(self._topic)
@@ -113,7 +117,7 @@ class KafkaMembership:
         return bytes(reply.assignment)
 
     async def heartbeat(self) -> Code:
-        """Whether there is another round. The coordinator may be elsewhere by now, and knows the group all the same."""
+        """Return the reply's code, which shows a rebalance. A coordinator that moved still knows the group."""
         try:
             reply = await self._ask(
                 API.HEARTBEAT, 4, member_id=self.id, generation_id=self.generation, group_instance_id=None
@@ -129,7 +133,7 @@ class KafkaMembership:
         return code
 
     async def commit(self, offsets: Mapping[int, int]) -> None:
-        """Try several times, as clients do. Raises Refused."""
+        """Commit with several attempts, as clients do. Raises Refused."""
         for attempt in range(ATTEMPTS_MAX):
             commit = self._rules.commits(self._client.owner.name, self.generation, offsets)
             try:
@@ -166,7 +170,7 @@ class KafkaMembership:
         return Code(codes.pop())
 
     def _settled(self, commit: Commit, code: Code) -> bool:
-        """Whether it needs no other attempt. Raises Refused."""
+        """Whether the commit needs no other attempt. Raises Refused."""
         if code is Code.NONE:
             self._rules.committed(commit)
             self._note(f"committed {commit.offsets} in generation {commit.generation}")
@@ -179,7 +183,7 @@ class KafkaMembership:
         return False
 
     async def committed(self, partitions: Sequence[int]) -> dict[int, int]:
-        """What is committed of them, 0 where nothing is. Raises as ``_ask``; Refused."""
+        """Return the committed offsets of the partitions, 0 where none is. Raises as ``_ask``; Refused."""
         make = OffsetFetchRequest.OffsetFetchRequestTopic
         began = self._rules.now()
         topics = [make(name=self._topic, partition_indexes=list(partitions))]
@@ -193,7 +197,7 @@ class KafkaMembership:
         return {p: max(0, found[p]) for p in partitions}
 
     async def leave(self) -> None:
-        """Say so, whether or not anybody hears it."""
+        """Leave the group, without waiting for an answer."""
         member = LeaveGroupRequest.MemberIdentity(member_id=self.id, group_instance_id=None, reason="")
         try:
             await self._ask(API.LEAVE_GROUP, 5, members=[member])
@@ -207,7 +211,7 @@ class KafkaMembership:
 
 
 def _shares(members: Sequence[str], partitions: Sequence[int], topic: str) -> dict[str, bytes]:
-    """As Kafka's ``ConsumerProtocolAssignment``, in turns."""
+    """Return Kafka's ``ConsumerProtocolAssignment`` of each member, in turns."""
     name = topic.encode()
     shares = {}
     for number, member in enumerate(members):

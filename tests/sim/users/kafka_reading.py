@@ -1,4 +1,4 @@
-"""Consumers of Kafka's that read partitions by offsets: from whoever leads them, in sessions or without."""
+"""Kafka consumers that read partitions by offsets from the current leaders, with fetch sessions or without."""
 
 import asyncio
 import itertools
@@ -29,7 +29,7 @@ METADATA_AGE_S = 0.5
 RETRY_S = 0.05
 LATEST, EARLIEST = -1, -2
 REWIND_SHARE = 0.02
-"""Of the polls of a reader, after which it begins anew."""
+"""Share of a reader's polls after which it restarts from the beginning."""
 REWINDS_MAX = 3
 ASK_AGAIN = frozenset(
     {
@@ -42,11 +42,11 @@ ASK_AGAIN = frozenset(
         Code.KAFKA_STORAGE_ERROR,
     }
 )
-"""What consumers ask for the metadata after."""
+"""Errors after which consumers refresh the metadata."""
 
 
 class Got(NamedTuple):
-    """One record."""
+    """A received record."""
 
     partition: int
     offset: int
@@ -66,14 +66,14 @@ class _Session:
     id: int = 0
     epoch: int = 0
     known: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Partition -> offset and leader epoch, as the broker has them."""
+    """Partition -> offset and leader epoch, as the broker knows them."""
 
 
 class Fetcher:
     """The positions of one consumer in a topic."""
 
     def __init__(self, client: KafkaClient, topic: TopicName, marks: Watermarks, *, follows_all: bool) -> None:
-        """``follows_all``: new partitions are read, too, from their beginning."""
+        """Create a fetcher. ``follows_all``: it also reads new partitions, from their beginning."""
         self.positions: dict[int, int] = {}
         self._client = client
         self._topic = topic
@@ -86,11 +86,11 @@ class Fetcher:
         self._has_sessions = self._rng.random() < 0.6
         self._sessions: dict[int, _Session] = {}
         self._epochs: dict[int, int] = {}
-        """Of the last batch of each partition."""
+        """Leader epoch of the last batch of each partition."""
         self._fresh_until_s = 0.0
 
     async def poll(self) -> list[Got]:
-        """What comes next, of all partitions; nothing after some time without."""
+        """Return the next records of all partitions, or nothing after a while without records."""
         client, loop = self._client, self._client.world.loop
         try:
             if loop.time() >= self._fresh_until_s:
@@ -111,7 +111,7 @@ class Fetcher:
         return [record for of_node in found for record in of_node]
 
     async def refresh(self) -> None:
-        """Ask for the metadata. Raises as ``KafkaClient.refresh``."""
+        """Refresh the metadata. Raises as ``KafkaClient.refresh``."""
         await self._client.refresh(self._topic.name)
         self._fresh_until_s = self._client.world.loop.time() + METADATA_AGE_S
         if self._follows_all:
@@ -231,14 +231,14 @@ def _parts(reply: Any) -> list[Any]:
 
 
 async def ends_of(client: KafkaClient, topic: TopicName) -> dict[int, int]:
-    """High watermark of every partition, as their leaders say. Raises as ``Connection.ask``; Refused."""
+    """Return every partition's high watermark from its leader. Raises as ``Connection.ask``; Refused."""
     await client.refresh(topic.name)
     ends: dict[int, int] = {}
     make = ListOffsetsRequest.ListOffsetsTopic
     for partition, leader in sorted(client.leaders.items()):
         part = make.ListOffsetsPartition(partition_index=partition, current_leader_epoch=leader.epoch, timestamp=LATEST)
         if leader.node < 0:
-            raise Unavailable(f"nobody leads partition {partition}")
+            raise Unavailable(f"partition {partition} has no leader")
         reply = await client.connection(leader.node, "fetch").ask(
             API.LIST_OFFSETS,
             7,
@@ -254,7 +254,7 @@ async def ends_of(client: KafkaClient, topic: TopicName) -> dict[int, int]:
 
 
 class KafkaReader:
-    """Reads a topic from its beginning, and notes what it got; begins anew now and then."""
+    """A reader of a topic from its beginning that notes received records, and restarts at times."""
 
     def __init__(self, world: "World", name: str, topic: str, history: History) -> None:
         self.world = world
@@ -264,14 +264,14 @@ class KafkaReader:
         self.history = history
         self.owner = Owner(name)
         self.places: set[tuple[int, int]] = set()
-        """Segment and offset of what it got, in all its lives."""
+        """Segment and offset of received records, over all incarnations."""
         self.life = name
         self._rng = world.rng(name)
         self._lives = itertools.count(2)
         self._ends: dict[int, int] | None = None
 
     async def run(self, *, stop_at: str | None = None) -> None:
-        """Until cancelled; or with ``stop_at="latest"`` until what is there now was read."""
+        """Read until cancelled, or with ``stop_at="latest"`` until all records present now were read."""
         client = KafkaClient(self.world, self.owner, self._rng)
         try:
             if stop_at is not None:
@@ -293,7 +293,7 @@ class KafkaReader:
                 await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _live(self, client: KafkaClient, may_rewind: bool) -> bool:
-        """Whether to begin anew; False: it read all there was to be read."""
+        """Whether to restart from the beginning; False: it read all records."""
         fetcher = Fetcher(client, self._topic, self.world.watermarks, follows_all=True)
         while not self._is_at_end(fetcher.positions):
             for got in await fetcher.poll():
@@ -327,6 +327,6 @@ class KafkaReader:
         )
 
     async def reach_the_end(self) -> None:
-        """Until it got what anybody got."""
+        """Wait until it got all records that any reader got."""
         while {(p.segment, p.offset) for p in self.history.polled} - self.places:  # noqa: ASYNC110 - time is virtual
             await asyncio.sleep(LOOK_AGAIN_S)

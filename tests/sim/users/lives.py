@@ -1,7 +1,7 @@
-"""A topic that is deleted and created again: what one life of it was told must never show up in the next one.
+"""A repeatedly deleted and recreated topic: data and errors of one topic must never appear in the next one.
 
-Every life has a publisher of its own, which goes on sending when it is over, and a reader. Only the last life is read
-to its end.
+Each incarnation of the topic has its own publisher, which keeps sending after the deletion, and a reader. Only the last
+one is read to its end.
 """
 
 import asyncio
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import broker_from_json
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import broker_from_json
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 TRY_AGAIN_S = 0.2
 FIRST_RECORD_S_MAX = 3.0
-"""A publisher that has nothing acknowledged by then may not have seen this life at all, and could begin in the next."""
+"""Seconds after which a publisher without an acknowledgement may have missed its topic, and could begin in the next."""
 
 
 @dataclass(slots=True)
 class Life:
-    """What was sent to the topic between its creation and its deletion."""
+    """The data sent to the topic between its creation and its deletion."""
 
     number: int
     publisher: Publisher
@@ -36,14 +36,14 @@ class Life:
 
 
 class _Witness(Subscriber):
-    """Reads one life, or the one before, if it asks a broker that has not heard of the end of that."""
+    """A reader of one incarnation, or of the one before, if its broker does not know of that one's deletion yet."""
 
     def _is_committed(self, segment: int, offset: int) -> bool:
-        return True  # what was committed to a topic that is deleted since, nobody knows any more
+        return True  # no broker knows the commits to a topic that is deleted since
 
 
 class Lives:
-    """One topic, created and deleted again and again while everything else goes wrong."""
+    """A topic that is created and deleted again and again during other faults."""
 
     def __init__(self, world: "World", plan: LivesPlan) -> None:
         self.plan = plan
@@ -52,21 +52,21 @@ class Lives:
         self._rng = world.rng("lives")
         self._last: Life | None = None
         self.is_ending = False
-        """Its deletion was asked for, and not told yet."""
+        """Whether its deletion was requested and not acknowledged yet."""
         self._under_way: list[asyncio.Task[Any]] = []
 
     @property
     def is_last(self) -> bool:
-        """Whether no other life follows."""
+        """Whether no other incarnation follows."""
         return self._last is not None and self._last.number == self.plan.lives - 1
 
     @property
     def is_last_but_one(self) -> bool:
-        """Whether one other life follows."""
+        """Whether one other incarnation follows."""
         return self._last is not None and self._last.number == self.plan.lives - 2
 
     async def run(self) -> None:
-        """Through all lives but the end of the last one."""
+        """Run through all incarnations except the end of the last one."""
         world, network = self._world, self._world.network
         client = await connect(world, Owner("owner of lives"), world.scenario.subscriber)
         async with client:
@@ -91,23 +91,23 @@ class Lives:
                 self.is_ending = False
 
     async def finish(self) -> None:
-        """Until the last life has an outcome for every record."""
+        """Wait until the last incarnation has an outcome for every record."""
         assert self._last is not None
         await asyncio.wait({self._under_way[-2]})
 
     def stop(self) -> None:
-        """Nobody waits for readers and publishers of topics that are gone."""
+        """Stop readers and publishers of deleted incarnations."""
         for task in self._under_way:
             task.cancel()
 
     async def read(self, name: str) -> None:
-        """The last life, from its beginning to its end."""
+        """Read the last incarnation, from its beginning to its end."""
         assert self._last is not None
         reader = Subscriber(self._world, name, self.name, self._last.history)
         await self._world.network.spawn(reader.owner, reader.run(stop_at="latest"), name)
 
     def on_deleted(self, keys_deleted: Sequence[str]) -> list[Violation]:
-        """Of the metadata. An attempt at the end of one life must not end the next one."""
+        """Judge a deletion in the metadata: an attempt from the end of one incarnation must not end the next one."""
         if self.is_ending or keys.topic_key(self.topic) not in keys_deleted:
             return []
         return [Violation("deleted unasked", f"{self.name} is gone in its {self._number + 1}. life")]
@@ -117,14 +117,15 @@ class Lives:
         return -1 if self._last is None else self._last.number
 
     def violations(self, readers: list[str]) -> list[Violation]:
-        """Of the last life: what others sent to the topic was never sent to it."""
+        """Judge the last incarnation: records sent to others must not appear in it."""
         assert self._last is not None
         history = self._last.history
-        # Who begins at a broker that has not heard of the latest deletion reads what was deleted until it has.
+        # A reader that begins at a broker unaware of the latest deletion reads deleted records until the broker learns
+        # of it.
         stale = {r for r in (p.reader for p in history.polled) if r not in readers}
         polled = [p for p in history.polled if p.reader not in stale or self._is_of_the_last(p.value)]
         found = check(History(history.sent, polled), complete=readers)
-        # Who begins at a broker that lags is told to begin again, and has lost nothing.
+        # A user that begins at a lagging broker gets an error to begin again, and has lost nothing.
         refused = [u for u in self._last.publisher.unexpected if "created again: open a new publisher" not in u]
         return found + [Violation("refused", u) for u in refused]
 
@@ -174,7 +175,7 @@ class Lives:
                 )
             except AlreadyExists:  # by an attempt whose answer was lost
                 return
-            except InvalidArgument:  # not enough brokers are there
+            except InvalidArgument:  # not enough brokers are registered
                 self._restart_a_drained_broker()
                 await asyncio.sleep(TRY_AGAIN_S)
             except SeaweedMQError as error:
@@ -184,7 +185,7 @@ class Lives:
                 return
 
     def _restart_a_drained_broker(self) -> None:
-        """Who drained a broker and lost the answer may have forgotten it: it takes nothing until it is restarted."""
+        """Restart a broker whose drain had its answer lost: it takes no segments until then."""
         entries = self._world.cluster.state.brokers.values()
         draining = {info.address for info in (broker_from_json(e.value) for e in entries) if info.draining}
         process = next((p for p in self._world.processes if p.is_well and p.address in draining), None)

@@ -1,12 +1,12 @@
-"""Somebody who splits, merges, moves and seals segments, adds partitions and deletes records, at any time and through
-any broker."""
+"""Operator that splits, merges, moves and seals segments, adds partitions and deletes records, through any broker."""
 
 import random
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from seaweedmq.errors import InvalidArgument, OutOfRange, SeaweedMQError
-from seaweedmq.model.calls import (
+from seaweedmq.model.kafka.group_admin import INTERNAL_TOPICS
+from seaweedmq.model.messages.calls import (
     AlterTopic,
     DrainBroker,
     MergeSegments,
@@ -15,7 +15,6 @@ from seaweedmq.model.calls import (
     SealSegment,
     SplitSegment,
 )
-from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicChange
 from tests.sim.machines.loop import Owner
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 OPEN_SEGMENTS_MAX = 8
-"""Of a topic: from here on segments are merged rather than split, so that runs stay small."""
+"""Open segments of a topic beyond which the operator merges rather than splits, so that runs stay small."""
 
 
 class Operator:
-    """Acts on what it saw of the metadata, which may be over by the time it is read."""
+    """An operator that acts on metadata that may be stale by then."""
 
     def __init__(self, world: "World", rng: random.Random) -> None:
         self._world = world
@@ -36,7 +35,7 @@ class Operator:
         self._dialer = world.network.dialer(Owner("operator"))
 
     async def reshape(self) -> None:
-        """Ask a random broker for a random change of segments; a refusal is no surprise."""
+        """Request a random change of segments from a random broker, which may reject it."""
         world = self._world
         topics = list(world.cluster.state.topics)
         if not topics:
@@ -57,7 +56,7 @@ class Operator:
             world.note("operator", f"{what} is done")
 
     async def move(self, segment: Segment) -> None:
-        """Ask a random broker to have others, or the same, take it over."""
+        """Ask a random broker to move it to other brokers, or to the same ones."""
         what, call = self._move(self._dialer.dial(self._rng.choice(self._world.processes).address), segment)
         try:
             await call
@@ -73,8 +72,7 @@ class Operator:
             self._world.note("operator", f"{what} failed: {error}")
 
     async def delete_records(self) -> None:
-        """Ask a random broker to delete the first records of a partition; up to where, only its primary knows for
-        sure."""
+        """Ask a random broker to delete the first records of a partition; only its primary knows the exact limit."""
         world, rng = self._world, self._rng
         topics = world.cluster.state.topics.values()
         parted = [topic for topic in topics if topic.partitions and topic.name.name not in INTERNAL_TOPICS]
@@ -100,7 +98,7 @@ class Operator:
             world.retained.deleted(topic.name, marks)
 
     async def drain(self) -> None:
-        """Ask a random broker to have a random one drained, which is restarted, or goes on with nothing to do."""
+        """Ask a random broker to drain a random one, which is restarted or stays without segments."""
         world = self._world
         process = self._rng.choice(world.processes)
         api = self._dialer.dial(self._rng.choice(world.processes).address)

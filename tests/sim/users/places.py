@@ -1,4 +1,4 @@
-"""Members as processes: one life after another, whatever kind of group they are in."""
+"""Members of any kind of group as processes, one incarnation after another."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Place(ABC):
-    """One place in a group, taken by one life after another."""
+    """A place in a group, taken by one incarnation after another."""
 
     def __init__(self, world: "World", name: str) -> None:
         self._world = world
@@ -25,7 +25,7 @@ class Place(ABC):
         self.owner.state = OwnerState.DEAD
 
     async def run(self) -> None:
-        """Live, and live again, until cancelled."""
+        """Run incarnations until cancelled."""
         world = self._world
         while True:
             self._life += 1
@@ -40,10 +40,10 @@ class Place(ABC):
 
     @abstractmethod
     async def _live(self) -> None:
-        """One life, as ``owner``, until it has left."""
+        """Run one incarnation, as ``owner``, until it has left."""
 
     def _next(self) -> Owner:
-        """Who lives next."""
+        """Return the owner of the next incarnation."""
         return Owner(f"{self._name}-{self._life}")
 
     # --- what the nemesis does ----------------------------------------------------------------------------------------
@@ -53,24 +53,24 @@ class Place(ABC):
         return self.owner.state is OwnerState.RUNNING
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self._world.note(self.owner.name, "is killed")
         self.owner.state = OwnerState.DEAD
         self._world.network.break_owner(self.owner, silently=self._rng.random() < 0.5)
         self._ended.set()
 
     def leave(self) -> None:
-        """When it comes to look."""
+        """Have it leave at its next check."""
         self._leaving = True
 
     def freeze(self) -> Owner:
-        """SIGSTOP. Returns who was frozen."""
+        """Send SIGSTOP. Return the frozen owner."""
         self._world.note(self.owner.name, "is frozen")
         self.owner.state = OwnerState.FROZEN
         return self.owner
 
     def thaw(self, owner: Owner) -> None:
-        """SIGCONT, unless that life is over or thawed already."""
+        """Send SIGCONT, unless that incarnation is over or thawed already."""
         if owner.state is OwnerState.FROZEN:
             self._world.note(owner.name, "is thawed")
             self._world.loop.thaw(owner)

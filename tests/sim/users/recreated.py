@@ -1,7 +1,7 @@
-"""A topic that is deleted and recreated under its name while coordinators are down, and the groups that commit of it.
+"""A topic that is recreated while coordinators are down, and the groups that commit its offsets.
 
-A client of Kafka's commits offsets that name the life of the topic, and asks for them; a native group reads each life.
-Neither may meet what was committed of an earlier life.
+A Kafka client commits and fetches offsets that name the topic's incarnation; a native group reads each incarnation.
+Neither may get commits of an earlier one.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 TRY_AGAIN_S = 0.2
 HEARD_S = 0.3
-"""After its creation was acknowledged every broker that reaches etcd knows the topic."""
+"""Seconds after the acknowledged creation by which every broker that reaches etcd knows the topic."""
 OFFSETS_PER_LIFE = 1_000
 GROUP = "readers-of-lives"
 
 
 class RecreatedTopic:
-    """The topic, its lives, and the two groups."""
+    """The topic, its incarnations, and its two groups."""
 
     def __init__(self, world: "World", plan: RecreatedPlan) -> None:
         self.name = plan.topic.name
@@ -44,21 +44,21 @@ class RecreatedTopic:
         self._world = world
         self._rng = world.rng("recreated topic")
         self._partitions = range(plan.topic.partitions or 1)
-        for partition in self._partitions:  # these offsets are names, and not of records
+        for partition in self._partitions:  # these offsets identify incarnations, not records
             self.rules.delivered[partition] = set(range((plan.lives_max + 1) * OFFSETS_PER_LIFE))
         self._acked: set[bytes] = set()
-        """Values that were acknowledged in this life."""
+        """Acknowledged values of this incarnation."""
         self._delivered: set[bytes] = set()
         self._users: list[asyncio.Task[None]] = []
         self._is_ending = False
 
     async def begin(self) -> None:
-        """Create the topic, and let its users come."""
+        """Create the topic and start its users."""
         await self._with_client(self._create)
         await self._come()
 
     async def recreate(self) -> None:
-        """Send the users away, delete the topic, and create another one of its name."""
+        """Stop the users, delete the topic, and recreate it."""
         if not self.is_alive.is_set() or self.life >= self._plan.lives_max:
             return
         await self._leave()
@@ -68,14 +68,15 @@ class RecreatedTopic:
         await self._come()
 
     async def finish(self) -> None:
-        """Until the native group was given all that was acknowledged in the last life, and Kafka's told its offsets."""
+        """Wait until the native group got all acknowledged records of the last incarnation, and the Kafka group its
+        offsets."""
         await self.is_alive.wait()
         while not self._acked or self._acked - self._delivered:  # noqa: ASYNC110 - time is virtual
             await asyncio.sleep(TRY_AGAIN_S)
         await self._leave()
 
     def stop(self) -> None:
-        """End the users."""
+        """Stop the users."""
         for user in self._users:
             user.cancel()
 
@@ -118,7 +119,7 @@ class RecreatedTopic:
         self.is_alive.set()
 
     async def _leave(self) -> None:
-        """Each attempt of theirs has its outcome, or is as good as lost."""
+        """Wait until each attempt of the users has its outcome, or is certainly lost."""
         self.is_alive.clear()
         self._is_ending = True
         await asyncio.wait(self._users[:1])
@@ -127,7 +128,7 @@ class RecreatedTopic:
         await asyncio.wait(self._users)
 
     async def _commit(self, owner: Owner) -> None:
-        """Commit and ask in turns. The first question comes before the first commit."""
+        """Commit and fetch in turns. The first fetch precedes the first commit."""
         client = KafkaClient(self._world, owner, self._rng)
         membership = KafkaMembership(client, self.rules, self.topic.name, version=JOIN_VERSIONS[-1])
         number = 0

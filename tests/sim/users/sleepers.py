@@ -1,4 +1,4 @@
-"""Clients that give credit and then read nothing, as no client of ours does: they must not fill a broker's memory."""
+"""Clients that give credit and then read nothing, unlike the product's: they must not fill a broker's memory."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.config import MIB
+from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen, SubscribeRequest
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen, SubscribeRequest
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
 
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 CREDIT_BYTES = 64 * MIB
 SLEEP_S_MAX = 6.0
-"""Shorter than anybody's patience: who waits for memory behind sleepers is served in the end."""
+"""Longest sleep in seconds, shorter than any timeout: requests waiting for memory behind sleepers succeed in the end.
+"""
 
 
 class Sleeper:
-    """One segment after another: opens a stream, lets it fill, and goes."""
+    """A client that, segment by segment, opens a stream, lets it fill, and closes it."""
 
     def __init__(self, world: "World", name: str, topic: str) -> None:
         self.name = name
@@ -32,7 +33,7 @@ class Sleeper:
         self._dialer = world.network.dialer(self.owner)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(self._rng.uniform(0.1, 1.0))
             state = self._world.cluster.state
@@ -47,7 +48,7 @@ class Sleeper:
                     self._world.note(self.name, f"sleeps at {segment}")
                     await asyncio.sleep(self._rng.uniform(0.5, SLEEP_S_MAX))
             except (SeaweedMQError, StopAsyncIteration) as error:
-                self._world.note(self.name, f"can not sleep at {segment}: {error!r}")
+                self._world.note(self.name, f"cannot sleep at {segment}: {error!r}")
 
 
 async def _opening(segment: Segment) -> AsyncIterator[SubscribeRequest]:

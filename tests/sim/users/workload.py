@@ -1,4 +1,4 @@
-"""The users of the simulated cluster: publishers and subscribers that are real clients, and note what they saw."""
+"""Users of the simulated cluster: publishers and subscribers that are real clients, and note their observations."""
 
 import asyncio
 import itertools
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 LOOK_AGAIN_S = 0.1
 OPEN_AGAIN_S = 0.5
 DAWDLING_SHARE = 0.1
-"""Of the records after which a slow reader stops for a while."""
+"""Share of the records after which a slow reader pauses."""
 
 
 async def connect(world: "World", owner: Owner, config: ClientConfig) -> Any:
-    """A real client of ``owner``, over the simulated network."""
+    """Return a real client of ``owner``, over the simulated network."""
     return await aio.connect(
         ",".join(process.address for process in world.processes),
         dialer=world.network.dialer(owner),
@@ -35,7 +35,7 @@ async def connect(world: "World", owner: Owner, config: ClientConfig) -> Any:
 
 
 class Publisher:
-    """Sends keyed records with values that are unique, several at once, and notes each outcome."""
+    """A publisher of keyed records with unique values, several at once, that notes each outcome."""
 
     def __init__(self, world: "World", plan: PublisherPlan, history: History) -> None:
         self.world = world
@@ -45,7 +45,7 @@ class Publisher:
         self.owner = Owner(plan.name)
         self.unexpected: list[str] = []
         self.begun = asyncio.Event()
-        """Something is acknowledged."""
+        """Set once a record is acknowledged."""
 
     def value(self, number: int) -> bytes:
         head = f"{self.plan.name}/{number}/".encode()
@@ -73,13 +73,13 @@ class Publisher:
         self.world.note(plan.name, "has an outcome for every record")
 
     async def _opened(self) -> tuple[Any, Any]:
-        """A client with a publisher; whoever comes in the middle of an outage tries again."""
+        """Return a client with a publisher; retry if it starts during an outage."""
         while True:
             try:
                 client = await connect(self.world, self.owner, self.plan.config)
                 return client, await client.publisher(self.plan.topic)
             except Unavailable as error:
-                self.world.note(self.plan.name, f"can not begin: {error}")
+                self.world.note(self.plan.name, f"cannot begin: {error}")
                 await asyncio.sleep(OPEN_AGAIN_S)
 
     async def _note(self, number: int, key: bytes, sent: Any) -> None:
@@ -113,12 +113,12 @@ class Publisher:
         if not isinstance(error, OutOfRange):
             self.unexpected.append(f"record {number} failed: {error!r}")
         elif not self.world.scenario.forgets:
-            # Nobody can say whether it is kept: that is for those who come back after its segment was forgotten.
+            # The outcome is unknowable, which is for publishers that return after their segment was pruned.
             self.world.violations.append(Violation("forgotten", f"{self.plan.name}, record {number}: {error!r}"))
 
 
 class Subscriber:
-    """Reads a topic from its beginning, and notes what it got."""
+    """A reader of a topic from its beginning that notes received records."""
 
     def __init__(self, world: "World", name: str, topic: str, history: History) -> None:
         self.world = world
@@ -129,11 +129,11 @@ class Subscriber:
         self.owner = Owner(name)
         self.count = 0
         self.places: set[tuple[int, int]] = set()
-        """Segment and offset of what it got, in all its lives."""
+        """Segment and offset of received records, over all incarnations."""
         self.life = name
 
     async def run(self, *, stop_at: str | None = None) -> None:
-        """Until cancelled; or with ``stop_at="latest"`` until what is there now was read."""
+        """Read until cancelled, or with ``stop_at="latest"`` until all records present now were read."""
         lives = itertools.count(2)
         try:
             while not await self._live(stop_at):
@@ -144,7 +144,7 @@ class Subscriber:
             raise
 
     async def _live(self, stop_at: str | None) -> bool:
-        """Whether it got to the end; False if retention was faster, which is told and no reason to give up."""
+        """Whether it got to the end; False if it got the error that retention overtook it, and should restart."""
         try:
             await self.read(stop_at)
         except OutOfRange as error:
@@ -155,16 +155,16 @@ class Subscriber:
         return True
 
     def _may_have_missed_some(self) -> bool:
-        """Whether a segment that was open a moment ago may be forgotten: with retention it may have had records.
+        """Whether a segment that was open a moment ago may be pruned: with retention it may have had records.
 
-        Retention forgets it, or a recovery does not know it: nothing of it was in the storage when etcd was lost.
+        Retention prunes it, or a recovery does not know it: the storage had none of its records when etcd was lost.
         """
         cluster = self.world.cluster
         topic = cluster.state.topics[self._topic]
         return topic.has_retention and bool(topic.pruned or cluster.recoveries)
 
     def _partition_of(self, message: Message) -> int | None:
-        """Where it is, which has to be where it belongs with some number of partitions that there was."""
+        """Return the record's partition, which its key must belong to for some past number of partitions."""
         if message.partition is None:
             return None
         topic = self.world.cluster.last_known.topics.get(TopicName.parse(self.topic))
@@ -175,7 +175,7 @@ class Subscriber:
         return message.partition
 
     async def read(self, stop_at: str | None) -> None:
-        """As ``run``, once. Raises what the subscriber raises."""
+        """Read as ``run``, once. Raises the subscriber's error."""
         client = await connect(self.world, self.owner, self.world.scenario.subscriber)
         async with client, client.subscriber(self.topic, start="earliest", stop_at=stop_at) as subscriber:
             async for message in subscriber:
@@ -205,7 +205,7 @@ class Subscriber:
         """Take the next record at once."""
 
     async def reach_the_end(self) -> None:
-        """Until it got what anybody got and retention left."""
+        """Wait until it got all records that any reader got and retention left."""
         while self._unread():  # noqa: ASYNC110 - time is virtual
             await asyncio.sleep(LOOK_AGAIN_S)
 
@@ -216,7 +216,7 @@ class Subscriber:
 
 
 class Dawdler(Subscriber):
-    """Stops reading every now and then, for a while or for good, with whatever was sent to it under way."""
+    """A subscriber that stops reading at times, for a while or forever, with records in transit to it."""
 
     def __init__(self, world: "World", name: str, topic: str, history: History) -> None:
         super().__init__(world, name, topic, history)

@@ -1,13 +1,13 @@
-"""A reader of a segment that has begun before a compaction, with a table open or before the next one."""
+"""A reader of a segment that began before a compaction, with a table open or before the next one."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from seaweedmq.codec.documents import lineage_document, topic_document
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT
+from seaweedmq.codec.state.documents import lineage_document, topic_document
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.store.files import FileSegmentStore

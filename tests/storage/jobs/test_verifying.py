@@ -1,4 +1,4 @@
-"""A verification finds whatever is not as it should be, and names the first difference; rebuilding mends it."""
+"""Verification finds any damage and names the first difference; rebuilding repairs it."""
 
 from pathlib import Path
 
@@ -88,7 +88,7 @@ def test_a_damaged_table_is_found_and_made_again_if_its_log_is_there(orders: Top
         path.write_bytes(content)
     assert [d.path for d in verified(orders).differences] == [good.path, lost.path]
     if damage == "page":
-        return  # a rebuild looks at footers; who wants to mend this one moves the file away
+        return  # a rebuild reads footers only; moving the file away repairs this
     found = rebuild_topic(orders.root, orders.name)
     assert found.replaced == [good.path]
     assert [t.path for t in found.made] == [good.path]

@@ -1,4 +1,4 @@
-"""What is remembered of logs, and for how long."""
+"""Cached knowledge of log files, and its lifetime."""
 
 from hypothesis import given
 from hypothesis import strategies as st

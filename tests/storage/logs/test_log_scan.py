@@ -1,4 +1,4 @@
-"""A log file read piece by piece: whole frames, torn tails, damage."""
+"""Scan of a log file in chunks: whole frames, torn tails, damage."""
 
 import pyarrow as pa
 import pytest
@@ -30,9 +30,9 @@ def scan(
     begin: Mark | None = None,
     marks: set[Mark | None] | None = None,
 ) -> tuple[LogScanner, list[int]]:
-    """The scanner after the walk, and the base offsets of the frames it gave.
+    """Return the scanner after the scan, and the base offsets of the returned frames.
 
-    ``reads`` and ``marks`` get what it wanted, and where it said that another may begin.
+    ``reads`` and ``marks`` get its reads, and the positions that it offers for later scans.
     """
     file = SegmentFile(
         topic=NAME,
@@ -125,10 +125,10 @@ def test_a_flipped_bit_is_never_served(at: int, bit: int, read_bytes: int) -> No
     damaged = bytearray(LOG)
     damaged[at] ^= 1 << bit
     bases: list[int] = []
-    if at < STARTS[3]:  # sound frames follow
+    if at < STARTS[3]:  # valid frames follow
         with pytest.raises(Corrupt, match=r"the\.log"):
             scan(bytes(damaged), read_bytes=read_bytes)
-    else:  # in the last frame it can not be told from a torn tail: whoever knows the end of the log does
+    else:  # in the last frame it resembles a torn tail: only the log's end tells them apart
         scanner, bases = scan(bytes(damaged), read_bytes=read_bytes)
         assert bases == [0, 3, 4]
         assert scanner.next_offset == 9
@@ -140,7 +140,7 @@ def test_a_flipped_bit_is_never_served(at: int, bit: int, read_bytes: int) -> No
 def test_a_flipped_bit_of_the_version_is_damage_and_no_newer_format(start: int, bit: int) -> None:
     damaged = bytearray(LOG)
     damaged[start + 4] ^= 1 << bit
-    with pytest.raises(Corrupt, match=rf"the\.log is damaged at byte {start}, .*says format version"):
+    with pytest.raises(Corrupt, match=rf"the\.log is damaged at byte {start}, .*has format version"):
         scan(bytes(damaged))
 
 
@@ -200,8 +200,8 @@ def test_a_renamed_log_is_refused() -> None:
 
 
 def test_a_text_file_is_refused() -> None:
-    with pytest.raises(Corrupt, match=r"the\.log can not be read"):
-        scan(b"hello world, this is no log" * 10)
+    with pytest.raises(Corrupt, match=r"the\.log cannot be read"):
+        scan(b"hello world, this is not a log" * 10)
 
 
 BIG = [make_frame(n, 1, size=size) for n, size in enumerate((3_000, 20_000, 5_000, 100, 9_000))]
@@ -216,7 +216,7 @@ BIG_STARTS = [len(PREAMBLE) + sum(map(len, BIG[:i])) for i in range(6)]
 )
 @settings(max_examples=300, deadline=None)
 def test_blocks_lost_of_what_was_not_fsynced_are_a_torn_tail(blocks: set[int], synced: int, read_bytes: int) -> None:
-    """The first ``synced`` frames were fsynced; the block they end in comes back as it was then."""
+    """The first ``synced`` frames were flushed; their last block is as it was then."""
     content = bytearray(BIG_LOG)
     for block in blocks:
         start, end = max(block * BLOCK_BYTES, BIG_STARTS[synced]), min((block + 1) * BLOCK_BYTES, len(content))
@@ -259,7 +259,7 @@ def test_a_block_lost_behind_a_damaged_frame_does_not_make_it_a_torn_tail() -> N
 
 
 def encode_value(value: bytes) -> bytes:
-    """A frame at offset 0 with one record."""
+    """Return a frame at offset 0 with one record."""
     frame = encode_frame(
         pa.RecordBatch.from_arrays([pa.array([value], pa.binary())], schema=payload_schema(0, None)),
         flags=0,
@@ -276,7 +276,7 @@ def encode_value(value: bytes) -> bytes:
 
 
 def test_records_that_are_frames_prove_nothing() -> None:
-    """A log file was sent as a record, and a block of its frame was lost, or damaged."""
+    """A log file was sent as a record, and a block of its frame was lost or damaged."""
     value = make_frame(1_000, 1)
     outer = encode_value(value + b"x" * 20_000)
     lost = bytearray(PREAMBLE + outer)

@@ -1,4 +1,4 @@
-"""Catch-up joins tables and logs without gap or repeat, while files come and go underneath."""
+"""Catch-up reads join tables and logs without gap or repeat, while files come and go."""
 
 import asyncio
 import itertools
@@ -21,10 +21,10 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_index import LogIndex
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.store.memory import MemorySegmentStore
 from seaweedmq.storage.tables.files import convert_files
-from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
 from tests.codec.samples import Sample, sample, samples
+from tests.doubles.memory_converter import MemoryTableConverter
+from tests.doubles.memory_store import MemorySegmentStore
 from tests.support.segments import NAME, logs_of, make_frame, make_topic, records_of, tables_of, value_of, write_log
 
 TYPED = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string())])
@@ -50,7 +50,7 @@ async def read(
     chunk_bytes: int = 1_000,
     topic: Topic | None = None,
 ) -> list[tuple[int, dict[str, object]]]:
-    """Records with offsets in [start, end); asserts that frames join."""
+    """Return records with offsets in [start, end); assert that frames join."""
     topic = topic or make_topic()
     records: list[tuple[int, dict[str, object]]] = []
     position = None
@@ -185,7 +185,7 @@ def make_frame_of_names(base: int, count: int, schema: pa.Schema) -> bytes:
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
 async def test_any_mixture_of_tables_logs_and_torn_tails_reads_as_one(seed: int) -> None:
-    """Several writers wrote overlapping stretches; any part was converted; what tables hold may be deleted as logs."""
+    """Several writers wrote overlapping ranges; any part was converted; logs with tables may be deleted."""
     rng = random.Random(seed)
     store = MemorySegmentStore(lambda: 1_000)
     bases = [0]
@@ -300,7 +300,7 @@ async def test_where_a_log_is_damaged_its_table_goes_on(store: FileSegmentStore,
 
 
 async def test_a_log_that_ends_early_hands_over_to_tables_and_they_to_the_next_log(store: FileSegmentStore) -> None:
-    """The log in the middle was deleted; the first one, which is nearest below then, has nothing of it."""
+    """The middle log was deleted; the first one, the nearest below then, has none of its records."""
     logs = [await write_log(store, b, [make_frame(b, 10), make_frame(b + 10, 10)]) for b in (0, 20, 40)]
     convert(store, logs)
     await store.delete([logs[1]])
@@ -343,7 +343,7 @@ async def test_no_flipped_bit_of_a_table_is_ever_served(at: float, bit: int) -> 
 async def test_what_retention_removed_is_said(store: FileSegmentStore) -> None:
     await write_log(store, 50, [make_frame(50, 10)])
     expiring = replace(make_topic(), retention_s=60.0)
-    with pytest.raises(OutOfRange, match="lowest that is kept is 50"):
+    with pytest.raises(OutOfRange, match="lowest retained is 50"):
         await read(store, 10, 60, topic=expiring)
     with pytest.raises(
         DataLoss, match=r"offsets \[10, 50\) are missing: no file holds them, the topic has no retention"
@@ -355,7 +355,7 @@ async def test_what_retention_removed_before_it_was_switched_off_is_said(store: 
     topic = make_topic()
     await write_log(store, 50, [make_frame(50, 10)])
     await store.record_removed(topic.name, topic.uid, {0: 40})
-    with pytest.raises(OutOfRange, match="lowest that is kept is 50"):
+    with pytest.raises(OutOfRange, match="lowest retained is 50"):
         await read(store, 10, 60, topic=topic)
     with pytest.raises(DataLoss, match=r"offsets \[40, 50\) are missing"):
         await read(store, 40, 60, topic=topic)
@@ -365,7 +365,7 @@ async def test_what_retention_removed_before_it_was_switched_off_is_said(store: 
 async def test_a_gap_is_named_up_to_the_next_record_that_a_file_holds(
     store: FileSegmentStore, retention_s: float | None
 ) -> None:
-    """The file of an earlier topic of this name, and one whose preamble is torn, hold none."""
+    """The file of an earlier topic of this name, and one with a torn preamble, hold no records."""
     topic = replace(make_topic(), retention_s=retention_s)
     await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)[:-3]])
     await write_log(store, 30, [make_frame(30, 10)], writer="other", uid=6)

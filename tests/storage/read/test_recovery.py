@@ -1,4 +1,4 @@
-"""What a segment's files tell after its broker is gone."""
+"""Recovery of a segment from its files after its broker is lost."""
 
 import random
 from collections.abc import AsyncIterator
@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 from seaweedmq.ports import LogReader
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES
 from seaweedmq.storage.read.recovery import Recovered, earliest_offset, recover_segment
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.store.memory import MemorySegmentStore
 from seaweedmq.storage.tables.files import convert_files
+from tests.doubles.memory_store import MemorySegmentStore
 from tests.support.segments import begin_log, make_frame, make_segment, make_topic, write_log
 
 
@@ -86,7 +86,7 @@ async def test_a_file_whose_preamble_never_reached_the_disk_is_as_if_it_were_not
 
 
 def stored_below(offset: int) -> ProducerState:
-    """Of a producer that stored records [0, 8) and the rest of those below the offset, in one frame each."""
+    """State of a producer that stored records [0, 8) and the rest of those below the offset, in one frame each."""
     recent = (FrameAck(0, 8, 0), FrameAck(8, offset - 8, 8))
     return ProducerState(producer_id=1, producer_epoch=0, next_sequence=offset, recent=recent)
 
@@ -95,7 +95,7 @@ def stored_below(offset: int) -> ProducerState:
 async def test_a_preamble_is_not_believed_about_what_was_not_fsynced_and_is_gone(
     store: FileSegmentStore, frames_behind: int
 ) -> None:
-    """Power was lost when [8, 10) and the next file were written: the disk kept the second only."""
+    """Power was lost when [8, 10) and the next file were written: only the second reached the disk."""
     await write_log(store, 0, [make_frame(0, 8), make_frame(8, 2)[:-40]], flushed=0)
     behind = [make_frame(10, 5)] * frames_behind
     await write_log(store, 10, behind, producers=[stored_below(10)], flushed=8)
@@ -126,7 +126,7 @@ async def test_what_a_preamble_says_was_fsynced_is_missed(store: FileSegmentStor
 
 
 async def test_a_log_whose_predecessor_became_a_table_is_believed(store: FileSegmentStore) -> None:
-    """Its tables may have gone, too: they were made of what was fsynced."""
+    """Its tables may be gone also: they were made from flushed records."""
     await write_log(store, 10, [make_frame(10, 5)], producers=[stored_below(10)], flushed=8)
     assert (await recover_segment(store, make_topic(), make_segment())).end_offset == 15
 
@@ -139,7 +139,7 @@ async def test_only_the_logs_behind_what_is_known_to_be_fsynced_are_read(store: 
 
 
 async def test_a_lost_block_of_what_was_never_fsynced_ends_the_log(store: FileSegmentStore) -> None:
-    """Later blocks of the same write reached the disk: sound frames follow the hole."""
+    """Later blocks of the same write reached the disk: valid frames follow the hole."""
     under_way = [make_frame(8 + n, 1, size=8192) for n in range(4)]
     log = await write_log(store, 0, [make_frame(0, 8), *under_way], flushed=0)
     path = store.root / log.path
@@ -164,7 +164,7 @@ async def test_a_damaged_preamble_is_an_error_and_a_lost_one_is_not(store: FileS
 
 
 async def test_frames_rewritten_after_a_failed_fsync_count_once(store: FileSegmentStore) -> None:
-    """b-1 could not fsync what lay behind offset 10, wrote that again to another file, and died over it."""
+    """b-1 could not fsync the records after offset 10, wrote them to another file, and died meanwhile."""
     frames = [make_frame(b, 10) for b in range(0, 50, 10)]
     await write_log(store, 0, frames)
     after_ten = ProducerState(producer_id=1, producer_epoch=0, next_sequence=10, recent=(FrameAck(0, 10, 0),))
@@ -273,7 +273,7 @@ async def test_synced_frames_survive_any_crash(seed: int) -> None:
 async def test_what_is_written_out_after_retention_removed_what_follows_it_is_left_over(
     store: FileSegmentStore, end_offset: int | None
 ) -> None:
-    """A follower that was cut off for long writes out what it held: retention had taken all of that, and more."""
+    """A follower that was cut off for long writes out its records: retention had removed all of them, and more."""
     topic = replace(make_topic(), retention_s=3600.0)
     await write_log(store, 20, [make_frame(20, 10), make_frame(30, 10)], writer="b-1")
     assert await earliest_offset(store, topic, make_segment(end_offset=end_offset)) == 20
@@ -284,7 +284,7 @@ async def test_what_is_written_out_after_retention_removed_what_follows_it_is_le
 
 @pytest.mark.parametrize("again", [0, 1])
 async def test_a_file_whose_successor_did_not_get_as_far_is_not_left_over(store: FileSegmentStore, again: int) -> None:
-    """An fsync failed; what it was for is written again, to a file that begins there, and the broker dies meanwhile."""
+    """An fsync failed; its records are rewritten to a file that begins there, and the broker dies meanwhile."""
     topic = replace(make_topic(), retention_s=3600.0)
     await write_log(store, 0, [make_frame(0, 10)], writer="b-1")
     await write_log(store, 10, [make_frame(10, 10), make_frame(20, 10), make_frame(30, 10)], writer="b-1")
@@ -324,7 +324,7 @@ async def test_the_earliest_offset_is_what_retention_left(store: FileSegmentStor
 
 
 async def test_without_retention_a_segment_begins_where_it_began(store: FileSegmentStore) -> None:
-    """Records missing there are lost, and their reader must learn of it; those that retention removed are not lost."""
+    """Records missing there are lost, and their reader must be notified; those that retention removed are not lost."""
     await write_log(store, 20, [make_frame(20, 10)])
     assert await earliest_offset(store, make_topic(), make_segment(start_offset=5)) == 5
     assert await earliest_offset(store, make_topic(), make_segment(end_offset=30)) == 0

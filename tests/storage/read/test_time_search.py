@@ -1,4 +1,4 @@
-"""Where a time begins in a segment, and its latest, from logs and from tables alike."""
+"""The first offset at a time in a segment, and its latest time, from logs and tables alike."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from seaweedmq.storage.tables.files import convert_files
 from tests.support.segments import NAME, T0, logs_of, make_frame, make_topic, write_log
 
 SMALL_GROUPS = 1_000
-"""Bytes of a row group: tables have several."""
+"""Size of a row group in bytes: tables have several."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ async def convert(store: FileSegmentStore) -> None:
 
 
 def at(base: int, count: int, second: int) -> bytes:
-    """Records from offset ``base`` on, the first so many seconds after T0, each a second later."""
+    """Return records from offset ``base`` on, the first so many seconds after T0, each a second later."""
     frame = make_frame(second, count, stamps=True)
     return stamp(frame[:HEADER_BYTES], base) + frame[HEADER_BYTES:]
 
@@ -119,7 +119,7 @@ async def test_both_searches_find_what_looking_at_every_record_would(
     converted: int,
     data: st.DataObject,
 ) -> None:
-    """Frames of so many records from so many seconds on, in some logs, the first of which became tables."""
+    """Write frames of so many records from so many seconds on, in several logs, and convert the first ones."""
     store = FileSegmentStore(tmp_path_factory.mktemp("store"))
     seconds: list[int] = []
     for number, frames in enumerate(logs):

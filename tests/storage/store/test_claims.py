@@ -22,7 +22,7 @@ from seaweedmq.model.cluster import STORAGE_FORMAT, StorageMarker
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store import claims
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.store.memory import MemoryFile, MemorySegmentStore
+from tests.doubles.memory_store import MemoryFile, MemorySegmentStore
 
 NAME = TopicName("test", "orders")
 BLOCKS = ClaimKind.PRODUCER_IDS

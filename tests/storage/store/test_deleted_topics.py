@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, deleted_topic_path, sink_mark, sink_marks_dir
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.model.topic import NAME_LENGTH_MAX, TOPIC_NAME_LENGTH_MAX, TopicName
 from seaweedmq.storage.staged_sweep import sweep
 from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.tables.delta import rebuild_log
+from seaweedmq.storage.tables.delta.updater import rebuild_log
 from tests.support.full_disk import full_disk, tree
 from tests.support.segments import NAME, begin_log, make_topic, write_log
 from tests.support.topic_files import TopicFiles
@@ -28,7 +28,7 @@ async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
 
 
 async def use(store: FileSegmentStore, name: TopicName, uid: int) -> None:
-    """Have each kind of file: documents, logs, a fence, tables with both names, a Delta log, staged batches, a mark."""
+    """Create each kind of file: documents, logs, a fence, tables with both names, a Delta log, a batch, a mark."""
     topic = replace(make_topic(), name=name, uid=uid)
     files = TopicFiles(store.root, name=name, uid=uid)
     files.table(0, 10)
@@ -38,7 +38,7 @@ async def use(store: FileSegmentStore, name: TopicName, uid: int) -> None:
     await store.fence(name, uid, 0)
     assert await store.is_fenced(name, uid, 0)
     sink = StagedSink(store.root, name, "s" * NAME_LENGTH_MAX)
-    sink.keep_to(uid)
+    sink.bind_topic(uid)
     with sink.batch(0).staging("0-0") as frames:
         frames.write([b"rows"], 1)
     sweep(store.root, name)

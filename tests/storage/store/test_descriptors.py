@@ -1,4 +1,4 @@
-"""Descriptors of the file store are closed, wherever the caller is cancelled, and if the storage is lost."""
+"""Descriptors of the file store are closed wherever the caller is cancelled, and when the storage is lost."""
 
 import asyncio
 import os

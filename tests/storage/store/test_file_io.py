@@ -1,4 +1,4 @@
-"""Reading what nobody reads again soon."""
+"""Reads that bypass the page cache."""
 
 import errno
 import os

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, log_dir, table_dir, table_path, topic_dir
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import InvalidArgument, StorageFailed
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.files import FileSegmentStore, open_store
@@ -31,7 +31,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: int, after_bytes:
 
 
 def noted(monkeypatch: pytest.MonkeyPatch, name: str, calls: list[str]) -> None:
-    """Note every call of a function of ``file_io``."""
+    """Record every call of a function of ``file_io``."""
     original = getattr(file_io, name)
 
     def note(*args: Any) -> None:
@@ -70,7 +70,7 @@ async def test_after_a_failed_append_nothing_is_written_behind_the_torn_tail(
         failing(patch, "write_all", errno.ENOSPC, after_bytes=3)
         with pytest.raises(StorageFailed):
             await log.append([b"half-written"])
-    with pytest.raises(StorageFailed, match="go on in another file"):
+    with pytest.raises(StorageFailed, match="continue in another file"):
         await log.append([b"more"])
     assert (store.root / log.path).read_bytes().endswith(b"hal")
     await log.close()
@@ -85,9 +85,9 @@ async def test_fsync_is_never_tried_again_after_it_failed(
         failing(patch, "sync_file", errno.EIO)
         with pytest.raises(StorageFailed, match="I/O error"):
             await log.sync()
-    with pytest.raises(StorageFailed, match="go on in another file"):
+    with pytest.raises(StorageFailed, match="continue in another file"):
         await log.sync()
-    with pytest.raises(StorageFailed, match="go on in another file"):
+    with pytest.raises(StorageFailed, match="continue in another file"):
         await log.append([b"y"])
     await log.close()
 
@@ -118,7 +118,7 @@ async def test_an_append_whose_fsync_failed_is_written_and_the_next_sync_says_wh
     assert (store.root / log.path).read_bytes().endswith(b"x")
     with pytest.raises(StorageFailed, match="I/O error"):
         await log.sync()
-    with pytest.raises(StorageFailed, match="go on in another file"):
+    with pytest.raises(StorageFailed, match="continue in another file"):
         await log.append([b"y"], sync=True)
     await log.close()
 
@@ -179,9 +179,9 @@ async def test_documents_put_together_make_their_names_durable_once(
 async def test_a_vanished_root_is_said_and_not_made_anew(store: FileSegmentStore) -> None:
     await write_log(store, 0, [b"x"])
     shutil.rmtree(store.root)
-    with pytest.raises(StorageFailed, match="vanished"):
+    with pytest.raises(StorageFailed, match="the directory is missing"):
         await begin_log(store, 1)
-    with pytest.raises(StorageFailed, match="vanished"):
+    with pytest.raises(StorageFailed, match="the directory is missing"):
         await store.put_documents(NAME, {"topic.json": b"{}"})
     with pytest.raises(StorageFailed, match="no such directory"):
         await store.check()
@@ -265,7 +265,7 @@ def test_other_uris_are_refused(uri: str) -> None:
 
 
 def remember_missing_names(patch: pytest.MonkeyPatch) -> set[Path]:
-    """As on a mount whose client remembers names it did not find until it changes the folder itself; which ones."""
+    """Simulate a mount whose client caches missing names until it changes the folder itself; return those names."""
     missing: set[Path] = set()
     real_stat, real_touch = Path.stat, Path.touch
 
@@ -298,7 +298,7 @@ async def test_a_fence_is_seen_by_a_mount_that_remembers_what_was_missing(
     known = set(missing)
     assert known
     await theirs.fence(NAME, 7, 0)
-    missing |= known  # that was on another machine
+    missing |= known  # another machine did that
     assert await ours.is_fenced(NAME, 7, 0)
     await ours.close()
     await theirs.close()

@@ -1,4 +1,4 @@
-"""A storage whose root falls away at the very moment that a call has verified it."""
+"""A storage whose root disappears right after a call has verified it."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT, TOPIC_DOCUMENT, journal_name
+from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.cluster import STORAGE_FORMAT, StorageMarker
 from seaweedmq.storage.staging import StagedSink
@@ -35,7 +35,7 @@ CALLS: dict[str, Call] = {
 
 
 class Mount:
-    """A root that can be taken away, leaving an empty folder."""
+    """A root that can be removed, leaving an empty folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -58,7 +58,7 @@ def mount(tmp_path: Path) -> Mount:
 
 
 def fall_away_after(patch: pytest.MonkeyPatch, mount: Mount, checks: int) -> None:
-    """Let the root fall away right after so many checks of its marker have passed."""
+    """Remove the root right after so many checks of its marker have passed."""
     verify, left = RootGuard.verify, checks
 
     def verified(guard: RootGuard) -> None:
@@ -156,9 +156,9 @@ def test_a_sink_stages_nothing_beneath_a_lost_mount(mount: Mount) -> None:
     (mount.root / "topics").mkdir()
     sink = StagedSink(mount.root, NAME, "q-1")
     with pytest.raises(NotFound, match="it was deleted"):
-        sink.keep_to(7)
+        sink.bind_topic(7)
     mount.fall_away()
-    for stage in (lambda: sink.keep_to(7), lambda: sink.batch(0).staging("0").__enter__()):
+    for stage in (lambda: sink.bind_topic(7), lambda: sink.batch(0).staging("0").__enter__()):
         with pytest.raises(StorageFailed, match="holds no topics, so it is not mounted"):
             stage()
     assert mount.beneath() == []

@@ -1,4 +1,4 @@
-"""Converters whose locks do not see each other: whatever the order of their steps, no two tables overlap."""
+"""Converters whose locks do not exclude each other: no two tables overlap, in any order of their steps."""
 
 import itertools
 import os
@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.codec.paths import table_dir
-from seaweedmq.core.files.compaction import Merge
+from seaweedmq.core.files.compaction import TableMerge
 from seaweedmq.errors import Unavailable
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.directory import scan_tables
@@ -28,7 +28,7 @@ RANGES = st.tuples(st.integers(0, 6), st.integers(1, 6)).map(lambda r: (r[0], r[
 
 
 class Turns:
-    """Lets one of some threads at a time do its next step, which one is drawn."""
+    """A scheduler that lets one random thread at a time do its next step."""
 
     def __init__(self, rng: random.Random, count: int) -> None:
         self._rng = rng
@@ -108,10 +108,10 @@ def test_of_merges_on_machines_that_do_not_see_each_other_no_two_replace_the_sam
     (root / table_dir(NAME)).mkdir(parents=True)
     target = DirectoryTarget(root, NAME, 0)
     tables = [target.publish(target.create(), n, n + 1) for n in range(12)]
-    merges = [Merge(tables=tuple(tables[base : max(end, base + 2)])) for base, end in ranges]
+    merges = [TableMerge(tables=tuple(tables[base : max(end, base + 2)])) for base, end in ranges]
     turns = Turns(random.Random(seed), len(merges))
 
-    def merge(one: Merge) -> None:
+    def merge(one: TableMerge) -> None:
         try:
             sink = DirectoryTarget(root, NAME, 0).create()
             sink.close()

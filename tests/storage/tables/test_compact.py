@@ -1,4 +1,4 @@
-"""Small tables become one: the same rows, whoever looks and wherever it was killed."""
+"""Small tables become one: the same rows for every reader, after a kill at any step."""
 
 import contextlib
 import errno
@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from seaweedmq.codec.paths import kept_path, table_dir, table_path
-from seaweedmq.core.files.compaction import Merge
+from seaweedmq.core.files.compaction import TableMerge
 from seaweedmq.errors import Corrupt, NotFound, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.file_handles import open_input
-from seaweedmq.storage.tables.compact import merge_tables, publish_merge, remove_doubled
+from seaweedmq.storage.tables.compact import merge_tables, publish_merge, remove_superseded
 from seaweedmq.storage.tables.opener import open_table
 from tests.support.topic_files import TopicFiles
 
@@ -45,12 +45,12 @@ def ranges(files: TopicFiles, segment: int = 0) -> list[tuple[int, int | None]]:
 
 
 def rows(files: TopicFiles) -> pa.Table:
-    """Of the tables, as a plain reader finds them."""
+    """Return the rows of the tables, as a plain reader finds them."""
     return pq.read_table(files.root / table_dir(files.name))
 
 
 def read_once(files: TopicFiles, segment: int = 0) -> list[int]:
-    """The offsets that a reader of ours comes to, table by table."""
+    """Return the offsets that SeaweedMQ's reader finds, table by table."""
     found: list[int] = []
     for piece in read_snapshot(files.root, files.name).plan(segment):
         (file,) = piece.files
@@ -81,7 +81,7 @@ def test_a_topic_of_small_tables_becomes_one_of_large_ones(orders: TopicFiles) -
 
 
 def test_a_merged_table_prunes_as_well_as_any_other(orders: TopicFiles) -> None:
-    merge = Merge(tables=tuple(small(orders, count=4, each=500)))
+    merge = TableMerge(tables=tuple(small(orders, count=4, each=500)))
     publish_merge(orders.root, merge, merge_tables(orders.root, orders.topic, merge, row_group_bytes=10_000))
     (table,) = tables(orders)
     with (
@@ -193,10 +193,10 @@ def test_what_was_deleted_by_hand_is_not_written_again(tmp_path: Path, monkeypat
 
 def test_a_table_that_expired_while_it_was_merged_does_not_come_back(orders: TopicFiles) -> None:
     made = small(orders, count=3)
-    merge = Merge(tables=tuple(made))
+    merge = TableMerge(tables=tuple(made))
     aside = merge_tables(orders.root, orders.topic, merge)
     (orders.root / made[0].path).unlink()
-    with pytest.raises(Unavailable, match=r"00000000000000000020\.parquet is gone: retention removed it"):
+    with pytest.raises(Unavailable, match=r"00000000000000000020\.parquet was removed meanwhile, by retention"):
         publish_merge(orders.root, merge, aside)
     assert ranges(orders) == [(20, 40), (40, 60)]
     assert not (orders.root / aside).exists()
@@ -206,23 +206,23 @@ def test_a_table_that_expired_while_it_was_merged_does_not_come_back(orders: Top
 
 @pytest.mark.parametrize("gone", ["topic", "tables"])
 def test_a_topic_deleted_before_a_merge_does_not_come_back(orders: TopicFiles, gone: str) -> None:
-    merge = Merge(tables=tuple(small(orders, count=3)))
+    merge = TableMerge(tables=tuple(small(orders, count=3)))
     made = merge_tables(orders.root, orders.topic, merge)
     folder = orders.root / table_dir(orders.name)
     if gone == "topic":
         folder.parent.rename(folder.parent.with_name(".deleted"))
     else:
         folder.rename(orders.root / "deleted")  # and a topic of the same name has none yet
-    with pytest.raises(NotFound, match="is gone: the topic was deleted"):
+    with pytest.raises(NotFound, match=r"is missing[:,] the topic was deleted"):
         merge_tables(orders.root, orders.topic, merge)
-    with pytest.raises(NotFound, match="is gone: the topic was deleted"):
+    with pytest.raises(NotFound, match=r"is missing[:,] the topic was deleted"):
         publish_merge(orders.root, merge, made)
     assert not folder.exists()
     assert folder.parent.exists() == (gone == "tables")
 
 
 def test_a_topic_deleted_meanwhile_does_not_come_back(orders: TopicFiles) -> None:
-    merge = Merge(tables=tuple(small(orders, count=3)))
+    merge = TableMerge(tables=tuple(small(orders, count=3)))
     aside = merge_tables(orders.root, orders.topic, merge)
     folder = orders.root / table_dir(orders.name)
     folder.parent.rename(folder.parent.with_name(".deleted"))
@@ -233,7 +233,7 @@ def test_a_topic_deleted_meanwhile_does_not_come_back(orders: TopicFiles) -> Non
 
 def test_of_two_compactions_at_once_one_is_told_that_the_other_was_faster(orders: TopicFiles) -> None:
     made = small(orders, count=6)
-    one, other = Merge(tables=tuple(made[:4])), Merge(tables=tuple(made[2:]))
+    one, other = TableMerge(tables=tuple(made[:4])), TableMerge(tables=tuple(made[2:]))
     asides = [merge_tables(orders.root, orders.topic, merge) for merge in (one, one, other)]
     publish_merge(orders.root, one, asides[0])
     for merge, aside in ((one, asides[1]), (other, asides[2])):
@@ -252,24 +252,24 @@ def test_a_storage_that_fails_leaves_everything_as_it_was(orders: TopicFiles, mo
     monkeypatch.setattr(os, "fsync", full)
     found = compact_topic(orders.root, orders.name)
     merging, publishing = map(str, found.problems)
-    assert "can not merge tables of" in merging
+    assert "cannot merge tables of" in merging
     assert "free space" in merging
-    assert "can not write the Delta log of" in publishing
+    assert "cannot write the Delta log of" in publishing
     assert ranges(orders) == [(0, 20), (20, 40), (40, 60)]
     assert not list((orders.root / table_dir(orders.name)).glob(".*"))[1:]
 
 
-STEPS = ("merge_tables", "keep", "publish", "scan_tables", "sync_directories", "_unlink", "unlink 1", "unlink 2")
+STEPS = ("merge_tables", "retain", "publish", "scan_tables", "sync_directories", "_unlink", "unlink 1", "unlink 2")
 
 
 def _killed_at(root: Path, step: str) -> None:
-    """Compact in a process of its own that is killed as it comes to a step."""
+    """Compact in a separate process that is killed at a step."""
     script = f"""
         import os, signal, sys
         from pathlib import Path
         from seaweedmq.model.topic import TopicName
         from seaweedmq.storage.jobs import compacting
-        from seaweedmq.storage.store import file_io, kept
+        from seaweedmq.storage.store import file_io
         from seaweedmq.storage.tables import compact, files
 
         def die(*args, **options):
@@ -278,7 +278,7 @@ def _killed_at(root: Path, step: str) -> None:
         step = {step!r}
         if step == "merge_tables":
             os.fsync = die
-        elif step in ("keep", "scan_tables"):
+        elif step in ("retain", "scan_tables"):
             setattr(files, step, die)
         elif step in ("publish", "sync_directories"):
             setattr(file_io, step, die)
@@ -308,7 +308,7 @@ def test_killed_at_any_step_every_record_is_read_once_and_the_next_one_finishes(
     orders.log(80, 100)
     _killed_at(orders.root, step)
     assert read_once_of_tables(orders) == list(range(80))
-    for claim in (orders.root / table_dir(orders.name)).glob(".claim-*"):  # of the dead; it holds others up for a while
+    for claim in (orders.root / table_dir(orders.name)).glob(".claim-*"):  # of the killed process; it delays others
         os.utime(claim, (0, 0))
     found = compact_topic(orders.root, orders.name)
     assert (found.problems, found.elsewhere) == ([], [])
@@ -334,7 +334,7 @@ def test_what_was_replaced_is_removed_only_if_the_table_that_has_it_all_is_sound
     made = small(orders, count=3)
     whole = orders.root / table_path(orders.name, 0, 0, 60)
     whole.write_bytes(b"PAR1 half of a table PAR1")
-    removed, refused = remove_doubled(orders.root, orders.topic, 0)
+    removed, refused = remove_superseded(orders.root, orders.topic, 0)
     assert removed == []
     assert [whole.name in str(e) for e in refused] == [True]
     assert all((orders.root / t.path).exists() for t in made)
@@ -343,13 +343,13 @@ def test_what_was_replaced_is_removed_only_if_the_table_that_has_it_all_is_sound
 def test_a_listing_in_the_middle_of_which_tables_are_replaced_shows_the_one_or_the_others(
     orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    merge = Merge(tables=tuple(small(orders, count=3)))
+    merge = TableMerge(tables=tuple(small(orders, count=3)))
     aside = merge_tables(orders.root, orders.topic, merge)
     scandir: Callable[..., object] = os.scandir
     raced: list[bool] = []
 
     class Raced:
-        """Shows no name that came, or went, since it was opened."""
+        """Folder listing that shows no changes since it was opened."""
 
         def __init__(self, path: Path) -> None:
             before = {e.name: e for e in scandir(path)}  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 """delta-rs, pyarrow, polars and DuckDB read from a topic's Delta log what SeaweedMQ reads from its files.
 
-DuckDB reads the list of files through delta-rs: its own extension for Delta is no Python package.
+DuckDB reads the list of files through delta-rs: its own extension for Delta is not a Python package.
 """
 
 import datetime
@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seaweedmq.codec.delta_schema import delta_schema, features_needed, left_out
-from seaweedmq.storage.tables import delta
-from seaweedmq.storage.tables.delta import DeltaLogs, reconcile
-from seaweedmq.storage.tables.delta_tables import left_out_of
+from seaweedmq.codec.tables.delta_schema import delta_schema, features_needed, left_out
+from seaweedmq.storage.tables.delta import updater
+from seaweedmq.storage.tables.delta.entries import topic_columns
+from seaweedmq.storage.tables.delta.updater import DeltaLogs, reconcile
 from tests.support.open_tables import READERS, by_duckdb, by_polars, by_seaweedmq, content, folder_of, log_of, merge
 from tests.support.open_tables import unlink_within as unlink
 from tests.support.topic_files import TopicFiles
@@ -70,7 +70,7 @@ def test_all_agree_before_in_the_middle_of_and_after_a_compaction_and_on_earlier
 def test_all_agree_behind_a_checkpoint_and_without_what_it_made_superfluous(
     orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, *_: commits >= 3)
+    monkeypatch.setattr(updater, "is_checkpoint_due", lambda commits, *_: commits >= 3)
     logs = DeltaLogs()
     for n in range(7):
         orders.table(10 * n, 10 * n + 10)
@@ -209,9 +209,9 @@ LEFT_OUT = {
     "decimal of 76 digits": (pa.decimal256(76, 2), "decimal256(76, 2): Delta's decimals have 38 digits"),
     "list of times": (pa.list_(pa.time64("us")), "time64[us]: Delta has no such type"),
     "struct with one": (pa.struct([("d", pa.duration("us"))]), "duration[us]: Delta has no such type"),
-    "names by case": (ALIKE, f"{ALIKE}: to Delta the fields 'id' and 'ID' have one name"),
-    "names in a list": (pa.list_(ALIKE), f"{ALIKE}: to Delta the fields 'id' and 'ID' have one name"),
-    "names in a map": (pa.map_("string", ALIKE), f"{ALIKE}: to Delta the fields 'id' and 'ID' have one name"),
+    "names by case": (ALIKE, f"{ALIKE}: Delta treats the fields 'id' and 'ID' as one"),
+    "names in a list": (pa.list_(ALIKE), f"{ALIKE}: Delta treats the fields 'id' and 'ID' as one"),
+    "names in a map": (pa.map_("string", ALIKE), f"{ALIKE}: Delta treats the fields 'id' and 'ID' as one"),
 }
 
 
@@ -227,7 +227,7 @@ def test_only_times_without_a_zone_ask_more_of_readers() -> None:
 
 
 def test_every_type_is_declared_as_what_all_read_right(tmp_path: Path) -> None:
-    """As the table writer writes them, among columns that are left out."""
+    """Write fields as the table writer does, among omitted columns."""
     columns = {name: pa.array(values, kind) for name, (kind, _, values) in TYPES.items()}
     columns |= {name: pa.nulls(2, kind) for name, (kind, _) in LEFT_OUT.items() if name != "struct with one"}
     rows = pa.table({"n": pa.array([1, 2]), **columns})
@@ -284,7 +284,7 @@ def _write_log(folder: Path, schema: str) -> None:
 
 def test_a_topic_tells_what_its_log_leaves_out(tmp_path: Path) -> None:
     files = TopicFiles(tmp_path, schema=pa.schema([("number", pa.uint64()), ("at", pa.time64("us"))]))
-    assert left_out_of(files.topic) == {"at": "time64[us]: Delta has no such type"}
+    assert left_out(topic_columns(files.topic)) == {"at": "time64[us]: Delta has no such type"}
     files.table(0, 10)
     assert reconcile(tmp_path, files.topic) == 0
     found = deltalake.DeltaTable(str(folder_of(files))).to_pyarrow_table()

@@ -1,4 +1,4 @@
-"""A table of which a part is deleted is rewritten in place: readers of files see the living records, once."""
+"""A partly deleted table is rewritten in place: readers of files see the living records, once."""
 
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from seaweedmq.errors import SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.storage.store.file_io import publish
 from seaweedmq.storage.tables import compact
-from seaweedmq.storage.tables.compact import compact_tables, remove_doubled
-from seaweedmq.storage.tables.delta import reconcile
+from seaweedmq.storage.tables.compact import compact_tables, remove_superseded
+from seaweedmq.storage.tables.delta.updater import reconcile
 from tests.support.topic_files import TopicFiles
 
 GRACE_US = 1_000
@@ -83,7 +83,7 @@ def test_a_rewrite_that_stops_at_any_step_is_finished_by_others(
             compact_tables(orders.root, orders.topic, [original], low_watermark=13)
     assert ranges(orders) == ([(0, 20), (13, 20)] if step == "unlink" else [(0, 20)])
     assert offsets(orders)["delta"] == list(range(20))
-    assert remove_doubled(orders.root, orders.topic, 0) == ([], []), "a job that knows no low watermark deletes neither"
+    assert remove_superseded(orders.root, orders.topic, 0) == ([], []), "a job without a low watermark deletes neither"
     policy = RetentionPolicy(log_grace_us=GRACE_US)
     for file in expired_files([Listed(None, tables(orders), 13)], policy, LATER_US):
         (orders.root / file.path).unlink()
@@ -105,7 +105,7 @@ def test_a_file_system_without_dates_is_refused(orders: TopicFiles, monkeypatch:
     original = orders.table(0, 20)
     monkeypatch.setattr("os.utime", lambda *_, **__: None)
     original_of_the_future = SegmentFile(**{**_fields(original), "modified_us": LATER_US})
-    with pytest.raises(SeaweedMQError, match="does not keep times to the second"):
+    with pytest.raises(SeaweedMQError, match="does not store times to the second"):
         compact_tables(orders.root, orders.topic, [original_of_the_future], low_watermark=13)
     assert ranges(orders) == [(0, 20)]
 

@@ -1,4 +1,4 @@
-"""Log files become Parquet tables: every record once, whatever overlaps, tears or breaks."""
+"""Log files become Parquet tables: every record once, despite overlaps, torn tails and damage."""
 
 import contextlib
 import errno
@@ -59,7 +59,7 @@ def convert(
 
 
 def offsets(store: FileSegmentStore) -> list[int]:
-    """Of all rows a reader of the table folder finds."""
+    """Return all rows that a reader of the table folder finds."""
     folder = store.root / table_dir(NAME)
     return sorted(o for p in folder.glob("*.parquet") for o in pq.read_table(p)["_offset"].to_pylist())
 
@@ -222,7 +222,7 @@ async def test_tables_of_a_topic_lie_in_one_folder_that_plain_readers_understand
 
 
 async def test_no_damage_of_a_footer_is_overlooked(store: FileSegmentStore) -> None:
-    """Unnoticed, it would hide records from searches by time, or end the process that looks at it."""
+    """Undetected, it would hide records from searches by time, or crash the process that reads it."""
     log = await write_log(store, 0, [make_frame(0, 30, keys=True, stamps=True)])
     (table,) = convert_files(store.root, make_topic(), [log], None, 10**6)
     path = store.root / table.path

@@ -1,4 +1,4 @@
-"""The child process that converts: started when needed, restarted when it dies, gone when idle or orphaned."""
+"""The child process that converts: started on demand, restarted after its death, gone when idle or orphaned."""
 
 import asyncio
 import os
@@ -12,13 +12,13 @@ import psutil
 import pytest
 import uvloop
 
-from seaweedmq.codec.metadata import topic_to_json
+from seaweedmq.codec.state.metadata import topic_to_json
 from seaweedmq.errors import Corrupt, DeadlineExceeded, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.converter import ProcessTableConverter
-from seaweedmq.storage.tables.delta import rebuild_log
-from seaweedmq.storage.tables.delta_versions import history
+from seaweedmq.storage.tables.delta.updater import rebuild_log
+from seaweedmq.storage.tables.delta.versions import history
 from tests.support.no_descriptors import no_descriptors
 from tests.support.segments import NAME, T0, make_frame, make_topic, tables_of, write_log
 
@@ -80,11 +80,12 @@ def test_a_child_that_cannot_be_started_is_started_later(
 WITHOUT_PANDAS = """
 import asyncio, sys
 from pathlib import Path
-from seaweedmq.codec.metadata import topic_from_json
+from seaweedmq.codec.state.metadata import topic_from_json
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.time_search import find_offset_by_time
-from seaweedmq.storage.tables import delta, files
+from seaweedmq.storage.tables import files
+from seaweedmq.storage.tables.delta import updater
 
 async def main():
     store, topic = FileSegmentStore(sys.argv[1]), topic_from_json(sys.argv[2].encode())
@@ -95,9 +96,9 @@ async def main():
         assert found and found.offset == 13, found
         logs = [f for f in await store.list_files(topic.name, 0) if f.kind == "log"]
         files.convert_files(Path(sys.argv[1]), topic, logs, None, 1_000)
-        delta.is_checkpoint_due = lambda commits, *_: True
+        updater.is_checkpoint_due = lambda commits, *_: True
         for step in ("first", "from the checkpoint"):
-            delta.DeltaLogs().reconcile(Path(sys.argv[1]), topic)
+            updater.DeltaLogs().reconcile(Path(sys.argv[1]), topic)
         await store.delete(logs)
     await store.close()
 
@@ -107,7 +108,7 @@ sys.exit("pandas was imported" if "pandas" in sys.modules else 0)
 
 
 async def test_neither_conversion_nor_reading_imports_pandas(store: FileSegmentStore) -> None:
-    """Arrow does so at the first Python value that it is given: 35 MB and half a second, in a process a broker."""
+    """Arrow imports pandas at the first Python value that it gets: 35 MB and half a second, in a process per broker."""
     await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10, stamps=True, keys=True)])
     arguments = (str(store.root), topic_to_json(make_topic()).decode(), str(T0 + 13_000_000))
     child = await asyncio.create_subprocess_exec(
@@ -146,7 +147,7 @@ async def test_a_conversion_and_a_request_to_reconcile_bring_the_delta_log_in_li
     for _ in range(2):
         assert len(await converter.convert(make_topic(), [more], 30)) == 1, "conversion does not depend on it"
         assert not await converter.reconcile(make_topic())
-    assert caplog.text.count("the Delta log is not in line") == 1
+    assert caplog.text.count("Delta log out of date") == 1
     rebuild_log(store.root, make_topic())
     assert await converter.reconcile(make_topic())
     await converter.close()
@@ -164,14 +165,14 @@ async def test_a_child_that_died_is_started_again(store: FileSegmentStore, log: 
 
 
 def test_a_child_whose_end_of_the_pipe_is_gone_before_its_exit_is_known_is_started_again(tmp_path: Path) -> None:
-    """On the loop that brokers have, which tells of the two in any order, and of a write to the one as a bug."""
+    """The loop of brokers reports the death and the broken pipe in any order, and a write to that pipe as a bug."""
 
     async def story() -> None:
         store = FileSegmentStore(tmp_path)
         log = await write_log(store, 0, [make_frame(0, 10)])
         converter = ProcessTableConverter(store.root, rng=random.Random(1))
         made = await converter.convert(make_topic(), [log], None)
-        child = converter._child  # noqa: SLF001 - nobody but the system brings it into this state
+        child = converter._child  # noqa: SLF001 - only the system brings it into this state
         assert child is not None
         assert child.stdin is not None
         child.stdin.close()

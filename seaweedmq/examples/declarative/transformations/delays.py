@@ -1,4 +1,4 @@
-"""What the pipeline makes: the hours of ``flights_streaming``, as a table and in a topic.
+"""Outputs of the pipeline: the hours of ``flights_streaming``, as a table and in a topic.
 
 Spark finds the format ``seaweedmq`` by itself where the package is installed.
 """
@@ -15,10 +15,12 @@ SOURCE, TARGET = (spark.conf.get(f"spark.seaweedmq.{name}") for name in ("source
 
 @dp.table
 def delays_by_hour() -> DataFrame:
-    """A row for every airport and hour that no flight can come to any more. Hours that are still open are in the state
-    of the stream, and wait for the next run."""
-    # The topic is read here and not by a view of its own: Spark looks into what ``withColumn`` is called on as soon as
-    # the flow is defined, when it knows no view of the pipeline yet.
+    """Return a row for every airport and hour that no further flight can change.
+
+    Hours that are still open are in the state of the stream, and wait for the next run.
+    """
+    # The topic is read here and not by a view of its own: Spark analyzes the operand of ``withColumn`` as soon as the
+    # flow is defined, when it knows no view of the pipeline yet.
     flights = spark.readStream.format("seaweedmq").options(**PLACE, topic=SOURCE, startingOffsets="earliest").load()
     return flights_streaming.delays_by_hour(flights, spark.createDataFrame(nyc.weather()))
 
@@ -28,5 +30,5 @@ dp.create_sink("delays", "seaweedmq", {**PLACE, "topic": TARGET, "key": "origin"
 
 @dp.append_flow(target="delays")
 def publish_delays() -> DataFrame:
-    """Every row of the table, to the topic, exactly once: the flow's checkpoint is the sink's identity."""
+    """Return every row of the table, for the topic, exactly once: the flow's checkpoint is the sink's identity."""
     return spark.readStream.table("delays_by_hour")

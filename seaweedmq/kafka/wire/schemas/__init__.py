@@ -1,4 +1,4 @@
-"""Messages of Apache Kafka that kafka-python does not have, from schemas in its form beside this file."""
+"""Messages of Apache Kafka that kafka-python lacks, made from the schemas beside this file."""
 
 import sys
 
@@ -8,8 +8,8 @@ _HERE = sys.modules[__name__]
 
 
 class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=_HERE):  # type: ignore[misc, call-arg]
-    """Of a member of a group as KIP-848 has them."""
+    """The heartbeat of a member of a KIP-848 group."""
 
 
 class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=_HERE):  # type: ignore[misc, call-arg]
-    """What it is to read from now on."""
+    """The assignment of a member of a KIP-848 group."""

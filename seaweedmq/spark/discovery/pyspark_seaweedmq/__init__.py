@@ -1,7 +1,7 @@
-"""By its name Spark finds this module, and by that the format ``seaweedmq``: nobody has to register it.
+"""Discovery module by which Spark finds the format ``seaweedmq`` without registration.
 
-It is installed at the top level, beside ``seaweedmq`` (see pyproject.toml). Spark imports it in every process that
-looks a format up.
+Spark finds it by its name. It is installed at the top level, beside ``seaweedmq`` (see pyproject.toml). Spark imports
+it in every process that looks up a format.
 """
 
 from seaweedmq.spark.source import SeaweedMQSource as DefaultSource

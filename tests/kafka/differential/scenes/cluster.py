@@ -1,4 +1,4 @@
-"""What brokers say of themselves, what they refuse, and what they hang up on."""
+"""Versions, coordinators, administration and folders of brokers, and bytes on which they hang up."""
 
 import struct
 from typing import Any
@@ -10,7 +10,7 @@ from tests.kafka.differential.scenes.produce import produce
 
 
 async def versions(play: Play) -> None:
-    """ApiVersions, and versions and APIs from nowhere."""
+    """ApiVersions, and unknown versions and APIs."""
     for version in (0, 1, 2, 3, 4):
         named = {"client_software_name": "differential", "client_software_version": "1.0"} if version >= 3 else {}
         await play.ask(f"version {version}", API.API_VERSIONS, version, **named)
@@ -36,7 +36,7 @@ async def versions(play: Play) -> None:
 
 
 async def octets(play: Play) -> None:
-    """Bytes that no encoder of a client makes, and that are answered."""
+    """Bytes that no client encodes, and that get a reply."""
 
     def request(api: int, version: int, body: bytes = b"", client: bytes = b"diff") -> bytes:
         data = struct.pack(">hhih", api, version, 7, len(client)) + client + body
@@ -73,7 +73,7 @@ async def coordinators(play: Play) -> None:
 
 
 async def administration(play: Play) -> None:
-    """What has no answer here but a refusal, or always the same."""
+    """Requests that always get an error, or always the same reply."""
     one = await play.topic("one", 2)
     anybody = {
         "resource_type_filter": 1,
@@ -118,7 +118,7 @@ async def administration(play: Play) -> None:
 
 
 async def folders(play: Play) -> None:
-    """DescribeLogDirs: what is said but for sizes and names of folders."""
+    """DescribeLogDirs, without sizes and names of folders."""
     one = await play.topic("one", 2)
     await play.quietly(API.PRODUCE, 9, **produce((one, 0, batch(b"a", time_ms=play.t0_ms))))
     for version in (1, 2, 3, 4):

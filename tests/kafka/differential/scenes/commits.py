@@ -7,11 +7,11 @@ from tests.kafka.differential.play import Play
 from tests.kafka.differential.scenes.groups import RANGE, joined, syncing
 
 SUBSCRIBED = b"\0\0\0\0\0\1"
-"""Of a consumer's metadata: version, and one topic follows."""
+"""Beginning of a consumer's metadata: the version, and one topic follows."""
 
 
 def offset(partition: int, at: int, metadata: str | None = "", epoch: int = -1) -> dict[str, Any]:
-    """Of a partition."""
+    """Return a partition of an OffsetCommit."""
     return {
         "partition_index": partition,
         "committed_offset": at,
@@ -21,7 +21,7 @@ def offset(partition: int, at: int, metadata: str | None = "", epoch: int = -1) 
 
 
 async def simple(play: Play) -> None:
-    """Without members."""
+    """Commits without members."""
     one, group = await play.topic("one", 3), play.name("g")
 
     async def commit(note: str, *offsets: Any, version: int = 8, topic: str = one, **more: Any) -> None:
@@ -117,7 +117,7 @@ async def simple(play: Play) -> None:
 
 
 async def members(play: Play) -> None:
-    """With members."""
+    """Commits with members."""
     one, other, group = await play.topic("one", 2), await play.topic("other"), play.name("g")
     subscription = SUBSCRIBED + len(one).to_bytes(2, "big") + one.encode() + b"\0\0\0\0"
     said = await joined(play, "one", group, protocols=((RANGE[0], subscription),))

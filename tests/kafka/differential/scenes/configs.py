@@ -1,4 +1,4 @@
-"""Configs: described, replaced, changed one by one."""
+"""Configs: described, replaced, and changed one by one."""
 
 from collections.abc import Callable
 from typing import Any

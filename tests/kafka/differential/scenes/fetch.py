@@ -11,7 +11,7 @@ from tests.kafka.differential.scenes.reading import wanted
 
 
 async def fill(play: Play, topic: str, partition: int = 0, batches: int = 3, size: int = 5) -> None:
-    """Batches of two records each."""
+    """Produce batches of two records each."""
     for number in range(batches):
         records = batch(b"a" * size, b"b" * size, time_ms=play.t0_ms + 10 * number)
         reply = await play.quietly(API.PRODUCE, 9, **produce((topic, partition, records)))
@@ -50,7 +50,7 @@ async def offsets(play: Play) -> None:
 
 
 async def limits(play: Play) -> None:
-    """Bytes at least and at most (KIP-74), and time."""
+    """Minimum and maximum bytes (KIP-74), and wait time."""
     one = await play.topic("one", 2)
     for partition in (0, 1):
         await fill(play, one, partition, size=100)
@@ -86,7 +86,7 @@ async def limits(play: Play) -> None:
 
 
 async def sessions(play: Play) -> None:
-    """KIP-227."""
+    """Fetch sessions (KIP-227)."""
     one = await play.topic("one", 3)
     for partition in range(3):
         await fill(play, one, partition, batches=1)

@@ -1,4 +1,4 @@
-"""Groups, with members that are driven by hand."""
+"""Groups with members that the script drives request by request."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from seaweedmq.kafka.wire.messages import API
 from tests.kafka.differential.play import Play
 
 RANGE = ("range", b"\0\0\0\0\0\0\0\0\0\0")
-"""A subscription to nothing."""
+"""Protocol with a subscription to no topic."""
 ROUND = ("roundrobin", b"\0\0\0\0\0\0\0\0\0\0")
 
 
 def joining(group: str, member: str = "", instance: str | None = None, **more: Any) -> dict[str, Any]:
-    """A JoinGroup. ``protocols``: pairs of name and metadata."""
+    """Return the fields of a JoinGroup. ``protocols``: pairs of name and metadata."""
     protocols: Sequence[tuple[str, bytes]] = more.pop("protocols", (RANGE,))
     return {
         "group_id": group,
@@ -27,7 +27,7 @@ def joining(group: str, member: str = "", instance: str | None = None, **more: A
 
 
 def syncing(group: str, member: str, generation: int, shares: dict[str, bytes] | None = None, **more: Any) -> Any:
-    """A SyncGroup. ``shares``: the leader's."""
+    """Return the fields of a SyncGroup. ``shares``: assignments by member, from the leader."""
     return {
         "group_id": group,
         "generation_id": generation,
@@ -39,13 +39,13 @@ def syncing(group: str, member: str, generation: int, shares: dict[str, bytes] |
 
 
 async def joined(play: Play, note: str, group: str, **more: Any) -> Any:
-    """A member of its own: first an id, then in."""
+    """Join a new member: request an id, then join with it."""
     first = await play.ask(f"{note} asks for an id", API.JOIN_GROUP, 9, **joining(group, **more))
     return await play.ask(f"{note} joins", API.JOIN_GROUP, 9, **joining(group, first.member_id, **more))
 
 
 async def waits(play: Play, group: str, members: int) -> None:
-    """Until so many members are in a round that is not complete."""
+    """Wait until this many members are in an incomplete rebalance."""
     async with asyncio.timeout(20):
         while True:
             said = await play.quietly(API.DESCRIBE_GROUPS, 5, "looks", groups=[group])
@@ -55,7 +55,7 @@ async def waits(play: Play, group: str, members: int) -> None:
 
 
 async def one_member(play: Play) -> None:
-    """From an id to the end."""
+    """One member, from its id to its end."""
     group = play.name("g")
     for version in (0, 1, 2, 3):
         alone = f"{group}-{version}"
@@ -146,7 +146,7 @@ async def one_member(play: Play) -> None:
 
 
 async def two_members(play: Play) -> None:
-    """Rounds of two, step by step."""
+    """Rebalances of two members, step by step."""
     group = play.name("g")
     first = await joined(play, "one", group, protocols=(RANGE, ROUND))
     one = first.member_id
@@ -184,7 +184,7 @@ async def two_members(play: Play) -> None:
 
 
 async def static_members(play: Play) -> None:
-    """KIP-345."""
+    """Static members (KIP-345)."""
     group = play.name("g")
     said = await play.ask("in", API.JOIN_GROUP, 9, **joining(group, instance="i"))
     one, generation = said.member_id, said.generation_id
@@ -216,7 +216,7 @@ async def static_members(play: Play) -> None:
 
 
 async def listing(play: Play) -> None:
-    """ListGroups: only of what this scene made."""
+    """ListGroups, with only the groups of this scene."""
     group = play.name("g")
     said = await joined(play, "one", group)
     await play.ask(

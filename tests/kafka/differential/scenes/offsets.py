@@ -14,7 +14,7 @@ LATEST, EARLIEST, HIGHEST_TIME, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING 
 
 
 def listed(*parts: tuple[str, int, int], epoch: int = -1, **more: Any) -> dict[str, Any]:
-    """A ListOffsets: topic, partition, time of each."""
+    """Return the fields of a ListOffsets: topic, partition and timestamp of each."""
     asked = [
         (name, {"partition_index": partition, "current_leader_epoch": epoch, "timestamp": when})
         for name, partition, when in parts
@@ -23,7 +23,7 @@ def listed(*parts: tuple[str, int, int], epoch: int = -1, **more: Any) -> dict[s
 
 
 def by_topic(parts: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Partitions, each topic once."""
+    """Group partitions by topic."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for name, part in parts:
         topics.setdefault(name, []).append(part)
@@ -31,7 +31,7 @@ def by_topic(parts: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]
 
 
 async def list_offsets(play: Play) -> None:
-    """Of marks and times."""
+    """ListOffsets by marks and timestamps."""
     one, empty = await play.topic("one", 2), await play.topic("empty")
     t0_ms = play.t0_ms
     await fill(play, one)

@@ -1,4 +1,4 @@
-"""Produce: what is taken and what is refused, and sequences of idempotent producers."""
+"""Produce: accepted and rejected batches, and sequences of idempotent producers."""
 
 import itertools
 from typing import Any
@@ -13,12 +13,12 @@ from tests.support.kafka_batches import lz4_frame
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 ALL, LEADER, NOBODY = -1, 1, 0
 REFUSALS = 48
-"""Partitions: one for each batch that may be refused."""
+"""Number of partitions: one for each batch that may be rejected."""
 FORMATS = 16
 
 
 def sent(*parts: tuple[str, int, bytes | None]) -> list[dict[str, Any]]:
-    """Batches for partitions of topics."""
+    """Return batches for partitions of topics."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for name, index, records in parts:
         topics.setdefault(name, []).append({"index": index, "records": records})
@@ -26,12 +26,12 @@ def sent(*parts: tuple[str, int, bytes | None]) -> list[dict[str, Any]]:
 
 
 def produce(*parts: tuple[str, int, bytes | None], acks: int = ALL, **more: Any) -> dict[str, Any]:
-    """A request."""
+    """Return the fields of a Produce."""
     return {"transactional_id": None, "acks": acks, "timeout_ms": 20_000, "topic_data": sent(*parts)} | more
 
 
 async def taken(play: Play) -> None:
-    """Sound batches."""
+    """Valid batches."""
     one = await play.topic("one", 2)
     time_ms = play.t0_ms
 
@@ -139,7 +139,7 @@ async def refused(play: Play) -> None:
 
 
 async def formats(play: Play) -> None:
-    """Codecs of batches, headers of records, and records that are at fault."""
+    """Codecs of batches, headers of records, and malformed records."""
     one = await play.topic("one", FORMATS)
     free = itertools.count()
     time_ms = play.t0_ms
@@ -214,14 +214,14 @@ async def behind(play: Play) -> None:
 
 
 async def silent_failure(play: Play) -> None:
-    """acks=0 to what is not there: the connection ends."""
+    """acks=0 to an unknown partition: the connection ends."""
     records = batch(b"a", time_ms=play.t0_ms)
     await play.tell(API.PRODUCE, 9, **produce((play.name("no"), 0, records), acks=NOBODY))
     await play.closed("behind it")
 
 
 async def sequences(play: Play) -> None:
-    """Of idempotent producers."""
+    """Sequences of idempotent producers."""
     one = await play.topic("one", 3)
     given = await play.ask("an id", API.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=1000)
     pid = given.producer_id

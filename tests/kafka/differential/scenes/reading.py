@@ -1,4 +1,4 @@
-"""Requests that read."""
+"""Fields of requests that read records."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ MIB = 1 << 20
 
 
 def wanted(*parts: tuple[str, int, int], epoch: int = -1, bytes_max: int = MIB, **more: Any) -> dict[str, Any]:
-    """A Fetch: topic, partition, offset of each."""
+    """Return the fields of a Fetch: topic, partition and offset of each."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for name, partition, offset in parts:
         topics.setdefault(name, []).append(

@@ -1,4 +1,4 @@
-"""Topics: made, refused, described, given more partitions, deleted."""
+"""Topics: created, rejected, described, given more partitions, deleted."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from tests.kafka.differential.play import Play
 
 
 def new(name: str, partitions: int = 1, replicas: int = 1, **more: Any) -> dict[str, Any]:
-    """A topic to be created."""
+    """Return a topic for CreateTopics."""
     return {
         "name": name,
         "num_partitions": partitions,
@@ -135,7 +135,7 @@ async def delete(play: Play) -> None:
 
 
 async def metadata(play: Play) -> None:
-    """Metadata and its kin, in their versions."""
+    """Metadata and DescribeCluster, in their versions."""
     one = await play.topic("one", 2)
     bare = [{"name": one}]
     for version in (1, 4, 7, 8, 9, 10, 12, 13):

@@ -1,0 +1,1 @@
+"""Topics on the leader: creation, settings, deletion, schemas."""

@@ -1,1 +1,0 @@
-"""`make demo`: real flights through a local cluster and back, every record verified. Runs commands as users do."""

@@ -1,0 +1,138 @@
+"""Administration of groups and Kafka groups."""
+
+from seaweedmq.client.admin.arguments import topic_name
+from seaweedmq.client.admin.lag import lag_seconds
+from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.client.start import StartAt, start_of
+from seaweedmq.model.kafka.group_admin import KafkaGroupDescription, KafkaGroupSummary
+from seaweedmq.model.messages.calls import (
+    DeleteGroup,
+    DeleteKafkaGroup,
+    DescribeGroup,
+    DescribeKafkaGroup,
+    ListGroups,
+    ListKafkaGroups,
+    ResetGroup,
+    ResetKafkaGroup,
+)
+from seaweedmq.model.messages.groups import GroupDescription, GroupSummary
+from seaweedmq.model.topic import TopicName, check_name
+
+
+class GroupAdmin:
+    """The part of :class:`Admin` for groups."""
+
+    _cluster: Cluster
+
+    async def list_groups(self) -> tuple[GroupSummary, ...]:
+        """Return one entry per group and topic, ordered by group, then topic."""
+        return await self._cluster.call("list groups", ListGroups())
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """Return the members, owners, committed offsets and lag in records of a group.
+
+        Args:
+            group: The group's name.
+
+        Raises:
+            NotFound: If the group does not exist.
+            InvalidArgument: If the name is invalid.
+        """
+        check_name("group name", group)
+        return await self._cluster.call(f"describe group {group}", DescribeGroup(group))
+
+    async def group_lag_seconds(self, group: str) -> dict[str, dict[int, float]]:
+        """Return the lag of a group in seconds. Reads one record of every segment that lags.
+
+        Args:
+            group: The group's name.
+
+        Returns:
+            Topic -> segment -> age in seconds of the first record above the committed offset; 0 if there is none.
+
+        Raises:
+            NotFound: If the group does not exist.
+            Unavailable: If a segment could not be read within ``admin_timeout_s``.
+        """
+        return await lag_seconds(self._cluster, await self.describe_group(group))
+
+    async def reset_group(
+        self, group: str, topic: str | TopicName, to: StartAt, force: bool = False
+    ) -> GroupDescription:
+        """Reset a group's offsets in a topic.
+
+        Args:
+            group: The group's name.
+            topic: The topic, ``namespace/name``.
+            to: ``"earliest"``, ``"latest"``, an offset or a datetime, like ``start`` of a subscriber.
+            force: Whether to reset while the group has members; they continue from the new position.
+
+        Returns:
+            The group.
+
+        Raises:
+            NotFound: If the group does not exist or never read the topic.
+            InvalidArgument: If the group has members and ``force`` is false.
+        """
+        name, start = topic_name(topic), start_of(to)
+        check_name("group name", group)
+        return await self._cluster.call(f"reset group {group}", ResetGroup(group, name, start, bool(force)))
+
+    async def delete_group(self, group: str, force: bool = False) -> None:
+        """Delete a group and all its offsets.
+
+        Args:
+            group: The group's name.
+            force: Whether to delete while the group has members; their membership ends.
+
+        Raises:
+            NotFound: If the group does not exist.
+            InvalidArgument: If the group has members and ``force`` is false.
+        """
+        check_name("group name", group)
+        await self._cluster.call(f"delete group {group}", DeleteGroup(group, bool(force)))
+
+    async def list_kafka_groups(self) -> tuple[KafkaGroupSummary, ...]:
+        """Return the groups of Kafka consumers by id. Subscribers' groups are separate."""
+        return await self._cluster.call("list Kafka groups", ListKafkaGroups())
+
+    async def describe_kafka_group(self, group: str) -> KafkaGroupDescription:
+        """Return the members, their partitions, committed offsets and lag in records of a Kafka group.
+
+        Args:
+            group: The group's id.
+
+        Raises:
+            NotFound: If the group does not exist.
+        """
+        return await self._cluster.call(f"describe Kafka group {group!r}", DescribeKafkaGroup(group))
+
+    async def reset_kafka_group(self, group: str, topic: str | TopicName, to: StartAt) -> KafkaGroupDescription:
+        """Reset the offsets of a Kafka group in a topic.
+
+        Args:
+            group: The group's id.
+            topic: The topic, ``namespace/name``.
+            to: ``"earliest"``, ``"latest"``, an offset for every partition, or a datetime.
+
+        Returns:
+            The group.
+
+        Raises:
+            NotFound: If the group or topic does not exist.
+            InvalidArgument: If the group has members. Stop them first.
+        """
+        name, start = topic_name(topic), start_of(to)
+        return await self._cluster.call(f"reset Kafka group {group!r}", ResetKafkaGroup(group, name, start))
+
+    async def delete_kafka_group(self, group: str) -> None:
+        """Delete a Kafka group and all its offsets.
+
+        Args:
+            group: The group's id.
+
+        Raises:
+            NotFound: If the group does not exist.
+            InvalidArgument: If the group has members. Stop them first.
+        """
+        await self._cluster.call(f"delete Kafka group {group!r}", DeleteKafkaGroup(group))

@@ -1,0 +1,1 @@
+"""Records on their way into frames: arguments, batches, rows and tables."""

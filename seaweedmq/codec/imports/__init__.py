@@ -1,0 +1,1 @@
+"""Formats of imported files: CSV and foreign text encodings."""

@@ -1,0 +1,26 @@
+"""Conversion of the etcd value with the numbers of Kafka nodes, in the format of ``codec.metadata``."""
+
+from seaweedmq.codec.state.json_fields import METADATA_VERSION, JsonFields, to_json
+from seaweedmq.model.kafka.nodes import NODE_ID_MAX, NodeTable
+
+
+def node_table_to_json(table: NodeTable) -> bytes:
+    """Return the etcd value of a node table."""
+    return to_json(
+        {"v": METADATA_VERSION, "cluster_id": table.cluster_id, "ids": dict(table.ids), "next_id": table.next_id}
+    )
+
+
+def node_table_from_json(data: bytes) -> NodeTable:
+    """Return the node table of an etcd value.
+
+    Raises:
+        Corrupt: If it is unreadable.
+        Unsupported: If a newer version wrote it.
+    """
+    fields = JsonFields("Kafka node", data)
+    ids = {address: fields.as_uint("ids", number, low=1) for address, number in fields.entries("ids").items()}
+    next_id = fields.uint("next_id", low=1)
+    if next_id > NODE_ID_MAX or any(number >= next_id for number in ids.values()) or len({*ids.values()}) < len(ids):
+        raise fields.corrupt("ids", f"numbers are unique, from 1, below next_id {next_id}")
+    return NodeTable(cluster_id=fields.text("cluster_id"), ids=ids, next_id=next_id)

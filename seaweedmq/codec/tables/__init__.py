@@ -1,0 +1,1 @@
+"""Formats of table metadata: Delta and Iceberg."""

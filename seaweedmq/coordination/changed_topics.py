@@ -1,0 +1,44 @@
+"""Topics that changed since a reader of the cluster view last looked."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from seaweedmq.model.topic import TopicName
+
+
+class ChangedTopics:
+    """The topics that changed, gathered for a reader that processes only changes."""
+
+    def __init__(self, readers: list["ChangedTopics"]) -> None:
+        """Create the reader and register it with the view.
+
+        Args:
+            readers: Readers that the view notifies; this one is removed by :meth:`close`.
+        """
+        self._names: dict[TopicName, None] = {}  # not a set: the order of the changes is deterministic
+        self._some = asyncio.Event()
+        self._readers = readers
+        readers.append(self)
+
+    def add(self, names: Iterable[TopicName]) -> None:
+        """Add topics whose settings, segments or existence changed."""
+        self._names.update(dict.fromkeys(names))
+        self._some.set()
+
+    async def take(self) -> Sequence[TopicName]:
+        """Return the topics that changed since the last call, waiting for a change.
+
+        It may be empty after other changes.
+        """
+        await self._some.wait()
+        return self.take_now()
+
+    def take_now(self) -> Sequence[TopicName]:
+        """Return the topics that changed since the last call."""
+        self._some.clear()
+        names, self._names = tuple(self._names), {}
+        return names
+
+    def close(self) -> None:
+        """Stop gathering."""
+        self._readers.remove(self)

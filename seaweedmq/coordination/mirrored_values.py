@@ -1,0 +1,99 @@
+"""Values of the metadata keys that a cluster view mirrors."""
+
+import logging
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.cluster import identity_from_json
+from seaweedmq.codec.state.metadata import (
+    broker_from_json,
+    deletion_from_json,
+    low_watermarks_from_json,
+    segment_from_json,
+    topic_from_json,
+)
+from seaweedmq.errors import Corrupt, Unsupported
+from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.model.cluster import ClusterIdentity
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Deletion, LowWatermarks, Topic
+from seaweedmq.ports import Entry, Snapshot
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderLock:
+    """The holder of the leader lock."""
+
+    broker_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """The departure of a broker that left in good order."""
+
+    broker_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StaleRegistration:
+    """A registration without a lease."""
+
+
+Value: TypeAlias = (
+    LeaderLock | Departure | StaleRegistration | BrokerInfo | Topic | Segment | LowWatermarks | Deletion | None
+)
+"""The decoded value of a key; None if the key is not mirrored or not readable."""
+
+
+def identity_in(snapshot: Snapshot) -> ClusterIdentity | None:
+    """Return the identity of the cluster; None if the snapshot has none, or it is not readable."""
+    for entry in snapshot.entries:
+        if entry.key == keys.CLUSTER:
+            try:
+                return identity_from_json(entry.value)
+            except (Corrupt, Unsupported) as error:
+                _log.error("etcd key ignored: %r: %s", entry.key, error)
+    return None
+
+
+def read_value(entry: Entry) -> Value:
+    """Decode an entry; return None, with an error in the log, if it is not readable."""
+    key = entry.key
+    try:
+        if key.startswith(keys.SEGMENTS):
+            segment = segment_from_json(entry.value)
+            _check_key(key, keys.segment_key(segment.topic, segment.id))
+            return segment
+        if key.startswith(keys.TOPICS):
+            topic = topic_from_json(entry.value)
+            _check_key(key, keys.topic_key(topic.name))
+            return topic
+        if key.startswith(keys.LOW_WATERMARKS):
+            low = low_watermarks_from_json(entry.value)
+            _check_key(key, keys.low_watermarks_key(low.name))
+            return low
+        if key.startswith(keys.DELETIONS):
+            deletion = deletion_from_json(entry.value)
+            _check_key(key, keys.deletion_key(deletion.name))
+            return deletion
+        if not entry.lease and key.startswith((keys.BROKERS, keys.ADDRESSES)):
+            return StaleRegistration()
+        if key.startswith(keys.BROKERS):
+            info = broker_from_json(entry.value)
+            _check_key(key, keys.broker_key(info.id))
+            return info
+        if key.startswith(keys.LEFT):
+            return Departure(keys.parse_left_key(key))
+        if key == keys.LEADER:
+            return LeaderLock(entry.value.decode())
+    except (Corrupt, Unsupported, UnicodeDecodeError) as error:
+        _log.error("etcd key ignored: %r: %s", key, error)
+    return None
+
+
+def _check_key(key: str, expected: str) -> None:
+    if key != expected:
+        raise Corrupt(f"its value belongs to {expected!r}")

@@ -1,0 +1,1 @@
+"""Classic Kafka groups as state machines, and their committed offsets."""

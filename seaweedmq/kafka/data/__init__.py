@@ -1,0 +1,1 @@
+"""Kafka's APIs for records: Produce, Fetch, ListOffsets, DeleteRecords, InitProducerId."""

@@ -1,0 +1,52 @@
+"""Handler of InitProducerId, which gives idempotent producers the ids that prevent duplicates."""
+
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.kafka.data.producer_ids import ProducerIds
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.error_mapping import KafkaError
+from seaweedmq.kafka.wire.messages import API, Handler, InitProducerIdResponse, Reply, Request
+
+FIRST_EPOCH = 0
+
+NO_PRODUCER = (-1, -1)
+"""Id and epoch in a request of a producer that has none yet."""
+
+
+class InitProducerIdHandlers:
+    """Handler of InitProducerId. A producer that repeats the request, as after an error, gets another id."""
+
+    def __init__(self, ids: ProducerIds) -> None:
+        self._ids = ids
+
+    def handlers(self) -> dict[int, Handler]:
+        """Return the handlers by API key."""
+        return {API.INIT_PRODUCER_ID: self.init_producer_id}
+
+    async def init_producer_id(self, request: Request) -> Reply:
+        """Return a new producer id with epoch 0.
+
+        Raises:
+            KafkaError: If the request has a transactional id, or only one of id and epoch (INVALID_REQUEST); or if no
+                id is available at the moment (COORDINATOR_LOAD_IN_PROGRESS).
+            SeaweedMQError: If ``ProducerIds.next`` raises an error that a retry does not remedy.
+        """
+        transactional = request.body.transactional_id
+        if transactional is not None:
+            raise KafkaError(
+                Code.INVALID_REQUEST,
+                f"transactional.id {transactional[:100]!r}: SeaweedMQ has no transactions yet: omit it",
+            )
+        who = (request.body.producer_id, request.body.producer_epoch)
+        if who != NO_PRODUCER and min(who) < 0:
+            raise KafkaError(Code.INVALID_REQUEST, "producer has only one of id and epoch: give both or none")
+        try:
+            producer_id = await self._ids.next()
+        except SeaweedMQError as error:
+            if not error.retryable:
+                raise
+            # Java's producer repeats the request after this code. It fails after REQUEST_TIMED_OUT, and after other
+            # codes it looks for the coordinator of a transaction that it does not have.
+            raise KafkaError(Code.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
+        return InitProducerIdResponse(
+            throttle_time_ms=0, error_code=Code.NONE, producer_id=producer_id, producer_epoch=FIRST_EPOCH
+        )

@@ -1,0 +1,65 @@
+"""Handler of FindCoordinator, which returns the node that coordinates a group."""
+
+from typing import Any
+
+from seaweedmq.errors import SeaweedMQError, Unavailable
+from seaweedmq.kafka.groups.coordinators import Coordinators
+from seaweedmq.kafka.metadata.nodes import NO_NODE, Nodes
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
+from seaweedmq.kafka.wire.messages import API, FindCoordinatorResponse, Handler, Reply, Request
+from seaweedmq.model.kafka.nodes import Node
+
+OF_GROUPS, OF_TRANSACTIONS = 0, 1
+MANY_KEYS_FROM = 4
+
+
+class FindCoordinatorHandlers:
+    """Handler of FindCoordinator; every broker answers for every group."""
+
+    def __init__(self, coordinators: Coordinators, nodes: Nodes) -> None:
+        self._coordinators = coordinators
+        self._nodes = nodes
+
+    def handlers(self) -> dict[int, Handler]:
+        """Return the handlers by API key."""
+        return {API.FIND_COORDINATOR: self.find}
+
+    async def find(self, request: Request) -> Reply:
+        """Return the coordinator of one key, or of many; each key has its own error."""
+        body = request.body
+        if request.version < MANY_KEYS_FROM:
+            return await self._told(FindCoordinatorResponse, body.key, body.key_type)
+        make, coordinators = FindCoordinatorResponse.Coordinator, []
+        for key in body.coordinator_keys:
+            coordinators.append(await self._told(make, key, body.key_type, key=key))
+            await request.turn.pause()
+        return FindCoordinatorResponse(coordinators=coordinators)
+
+    async def _told(self, make: Any, group: str, key_type: int, **more: str) -> Any:
+        try:
+            node = await self._node_of(group, key_type)
+        except SeaweedMQError as error:
+            code = code_of(error, place=ErrorScope.COORDINATOR)
+            return make(error_code=code, error_message=str(error), node_id=NO_NODE, host="", port=NO_NODE, **more)
+        return make(error_code=Code.NONE, node_id=node.id, host=node.host, port=node.port, **more)
+
+    async def _node_of(self, group: str, key_type: int) -> Node:
+        if key_type == OF_TRANSACTIONS:  # after any other error librdkafka retries silently until its timeout
+            raise KafkaError(
+                Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "transactions are not supported yet: use a producer without transactional.id",
+            )
+        if key_type != OF_GROUPS:
+            raise KafkaError(
+                Code.INVALID_REQUEST,
+                f"key type {key_type} is unknown: only groups ({OF_GROUPS}) have coordinators",
+            )
+        broker = await self._coordinators.broker_of(group)
+        await self._nodes.ready()
+        node = self._nodes.of_broker(broker)
+        if node is None:
+            raise Unavailable(
+                f"broker {broker}, the coordinator of group {group!r}, is not registered for Kafka clients: retry"
+            )
+        return node

@@ -1,0 +1,107 @@
+"""Handlers of APIs with a constant answer in SeaweedMQ: permissions, quotas, elections and KIP-848 groups."""
+
+from typing import Any
+
+from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.error_mapping import KafkaError
+from seaweedmq.kafka.wire.messages import (
+    API,
+    DescribeClientQuotasResponse,
+    ElectLeadersResponse,
+    Handler,
+    ListPartitionReassignmentsResponse,
+    Reply,
+    Request,
+)
+from seaweedmq.runtime.turns import Turn
+
+PREFERRED, UNCLEAN = 0, 1
+"""Kinds of elections."""
+
+
+class UnsupportedHandlers:
+    """Handlers of requests about permissions, quotas, elections, reassignments, and of members of KIP-848 groups."""
+
+    def __init__(self, directory: TopicDirectory) -> None:
+        self._directory = directory
+
+    def handlers(self) -> dict[int, Handler]:
+        """Return the handlers by API key."""
+        return {
+            API.DESCRIBE_ACLS: self.no_permissions,
+            API.CREATE_ACLS: self.no_permissions,
+            API.DELETE_ACLS: self.no_permissions,
+            API.DESCRIBE_CLIENT_QUOTAS: self.no_quotas,
+            API.ELECT_LEADERS: self.elect_leaders,
+            API.LIST_PARTITION_REASSIGNMENTS: self.no_reassignments,
+            API.CONSUMER_GROUP_HEARTBEAT: self.no_new_groups,
+        }
+
+    async def no_permissions(self, _: Request) -> Reply:
+        """Reject a request about ACLs: every client may do everything.
+
+        Raises:
+            KafkaError: Always, with SECURITY_DISABLED.
+        """
+        raise KafkaError(Code.SECURITY_DISABLED, "SeaweedMQ has no permissions: every client may do everything")
+
+    async def no_quotas(self, _: Request) -> Reply:
+        """Return no quotas: no client is throttled."""
+        return DescribeClientQuotasResponse(throttle_time_ms=0, error_code=Code.NONE, error_message=None, entries=[])
+
+    async def no_reassignments(self, _: Request) -> Reply:
+        """Return no reassignments: a segment moves in one step."""
+        return ListPartitionReassignmentsResponse(
+            throttle_time_ms=0, error_code=Code.NONE, error_message=None, topics=[]
+        )
+
+    async def no_new_groups(self, _: Request) -> Reply:
+        """Reject a member of a KIP-848 group.
+
+        The API is advertised because librdkafka otherwise waits without end and without a message.
+
+        Raises:
+            KafkaError: Always, with UNSUPPORTED_VERSION.
+        """
+        raise KafkaError(
+            Code.UNSUPPORTED_VERSION, "SeaweedMQ does not support the new group protocol: set group.protocol=classic"
+        )
+
+    async def elect_leaders(self, request: Request) -> Reply:
+        """Answer for each partition that no election is needed: the cluster's leader places every partition.
+
+        A request without partitions, for all of them, gets an empty result.
+
+        Raises:
+            KafkaError: If the type of election is unknown: INVALID_REQUEST.
+        """
+        await self._directory.nodes.ready()
+        body = request.body
+        if body.election_type not in (PREFERRED, UNCLEAN):
+            raise KafkaError(Code.INVALID_REQUEST, f"election type {body.election_type} is unknown: use 0 or 1")
+        kind, turn = body.election_type, request.turn
+        results = [await self._elected(asked, kind, turn) for asked in body.topic_partitions or ()]
+        return ElectLeadersResponse(throttle_time_ms=0, error_code=Code.NONE, replica_election_results=results)
+
+    async def _elected(self, asked: Any, kind: int, turn: Turn) -> Any:
+        result = ElectLeadersResponse.ReplicaElectionResult
+        found = []
+        for partition in asked.partitions:
+            code, why = self._why_not(asked.topic, partition, kind)
+            found.append(result.PartitionResult(partition_id=partition, error_code=code, error_message=why))
+            await turn.pause()
+        return result(topic=asked.topic, partition_result=found)
+
+    def _why_not(self, topic: str, partition: int, kind: int) -> tuple[int, str]:
+        try:
+            led = self._directory.find(topic).partition(partition)
+        except KafkaError as refusal:
+            return refusal.kafka_code, str(refusal)
+        if led.error is Code.NONE:
+            return Code.ELECTION_NOT_NEEDED, f"partition {partition} of {topic} has leader {led.leader}"
+        nobody = Code.PREFERRED_LEADER_NOT_AVAILABLE if kind == PREFERRED else Code.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        return (
+            nobody,
+            f"partition {partition} of {topic} gets a leader once a broker has capacity: no election is held",
+        )

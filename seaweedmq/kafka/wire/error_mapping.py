@@ -1,0 +1,101 @@
+"""Mapping of errors to Kafka's error codes, which depend on the scope of the request: one table for all handlers."""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from seaweedmq.codec.kafka.batch_errors import InvalidBatch
+from seaweedmq.errors import (
+    AlreadyExists,
+    Corrupt,
+    DataLoss,
+    DeadlineExceeded,
+    Deposed,
+    DuplicateSequence,
+    Fenced,
+    InvalidArgument,
+    NotFound,
+    OutOfOrderSequence,
+    OutOfRange,
+    ProtocolViolation,
+    ResourceExhausted,
+    SeaweedMQError,
+    StaleMetadata,
+    StorageFailed,
+    Unavailable,
+    Unsupported,
+)
+from seaweedmq.kafka.wire.codes import Code
+
+
+class ErrorScope(Enum):
+    """The scope of a request: the same error has different codes in each, since clients react differently."""
+
+    PRODUCE = "produce"
+    """Requests to the primary of a partition, to append records."""
+    FETCH = "fetch"
+    """Requests to the primary of a partition, to read records."""
+    DATA = "data"
+    """Other requests to the primary of a partition, about records."""
+    METADATA = "metadata"
+    """Requests to any broker, about topics and brokers."""
+    COORDINATOR = "coordinator"
+    """Requests to the coordinator of a group."""
+    ADMIN = "admin"
+    """Requests to the cluster's leader, which create, change or delete."""
+
+
+class KafkaError(SeaweedMQError):
+    """An error with a Kafka error code, of a request or a part of it."""
+
+    def __init__(self, code: int, message: str = "") -> None:
+        super().__init__(message or Code(code).name)
+        self.kafka_code = code
+
+
+_ELSEWHERE = {
+    ErrorScope.METADATA: Code.LEADER_NOT_AVAILABLE,
+    ErrorScope.COORDINATOR: Code.NOT_COORDINATOR,
+    ErrorScope.ADMIN: Code.NOT_CONTROLLER,
+}
+_CODES: Mapping[type[BaseException], tuple[Code, Mapping[ErrorScope, Code]]] = {
+    StaleMetadata: (Code.NOT_LEADER_OR_FOLLOWER, _ELSEWHERE),
+    Deposed: (Code.NOT_LEADER_OR_FOLLOWER, _ELSEWHERE),
+    Unavailable: (
+        Code.NOT_LEADER_OR_FOLLOWER,
+        {**_ELSEWHERE, ErrorScope.COORDINATOR: Code.COORDINATOR_NOT_AVAILABLE},
+    ),
+    NotFound: (Code.UNKNOWN_TOPIC_OR_PARTITION, {ErrorScope.COORDINATOR: Code.GROUP_ID_NOT_FOUND}),
+    AlreadyExists: (Code.TOPIC_ALREADY_EXISTS, {}),
+    OutOfRange: (Code.OFFSET_OUT_OF_RANGE, {}),
+    # Java's consumer raises CORRUPT_MESSAGE to its caller, with the offset; it retries KAFKA_STORAGE_ERROR silently.
+    DataLoss: (Code.CORRUPT_MESSAGE, {}),
+    Corrupt: (Code.KAFKA_STORAGE_ERROR, {ErrorScope.FETCH: Code.CORRUPT_MESSAGE}),
+    StorageFailed: (Code.KAFKA_STORAGE_ERROR, {}),
+    DeadlineExceeded: (Code.REQUEST_TIMED_OUT, {}),
+    TimeoutError: (Code.REQUEST_TIMED_OUT, {}),
+    # A producer would resend after REQUEST_TIMED_OUT, silently until its delivery timeout.
+    ResourceExhausted: (
+        Code.REQUEST_TIMED_OUT,
+        {ErrorScope.PRODUCE: Code.POLICY_VIOLATION, ErrorScope.ADMIN: Code.POLICY_VIOLATION},
+    ),
+    InvalidArgument: (Code.INVALID_REQUEST, {}),
+    ProtocolViolation: (Code.INVALID_REQUEST, {}),
+    OutOfOrderSequence: (Code.INVALID_REQUEST, {ErrorScope.PRODUCE: Code.OUT_OF_ORDER_SEQUENCE_NUMBER}),
+    DuplicateSequence: (Code.INVALID_REQUEST, {ErrorScope.PRODUCE: Code.DUPLICATE_SEQUENCE_NUMBER}),
+    Fenced: (Code.INVALID_PRODUCER_EPOCH, {}),
+    Unsupported: (Code.UNSUPPORTED_VERSION, {}),
+}
+"""The code of an error and its subclasses, and the codes in scopes that differ."""
+
+
+def code_of(error: BaseException, *, place: ErrorScope = ErrorScope.DATA) -> Code:
+    """Return the error code of ``error`` for requests of a scope, after which clients react correctly."""
+    if isinstance(error, KafkaError):
+        return Code(error.kafka_code)
+    if isinstance(error, InvalidBatch) and place is ErrorScope.PRODUCE:
+        return Code[error.refusal.name]
+    for kind in type(error).__mro__:
+        if kind in _CODES:
+            usual, special = _CODES[kind]
+            return special.get(place, usual)
+    return Code.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,1 @@
+"""Replies that are encoded here, not by kafka-python."""

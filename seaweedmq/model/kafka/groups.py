@@ -1,0 +1,163 @@
+"""Kafka consumer groups: their records and their descriptions.
+
+A group follows Kafka's classic protocol: its members choose the assignment, the coordinator only runs the rebalance.
+All state is in records, those of Kafka's ``__consumer_offsets``: ``codec.kafka.group_records`` encodes them,
+``core.kafka.shard_state`` decides which are written. Times are in milliseconds, those of Kafka's records.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import TypeAlias
+
+
+class GroupError(IntEnum):
+    """An error code of a coordinator, in Kafka's numbers."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_NOT_AVAILABLE = 15
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    INVALID_REQUEST = 42
+    POLICY_VIOLATION = 44
+    """A limit of SeaweedMQ that Kafka does not have."""
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
+
+
+class GroupState(Enum):
+    """The state of a group, in the names of Kafka's tools."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+# --- records --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberValue:
+    """A member of a generation."""
+
+    id: str
+    instance: str | None = None
+    """Instance id of a static member: it survives restarts, unlike ``id``."""
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    subscription: bytes
+    """Metadata of the member for the selected protocol."""
+    assignment: bytes
+    """Assignment from the leader; may be empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupValue:
+    """A complete generation.
+
+    Without members, the group is empty.
+    """
+
+    generation: int
+    protocol_type: str | None
+    """Protocol type. None: no member ever joined."""
+    protocol: str | None
+    """Protocol of the assignment; None without members."""
+    leader: str | None
+    since_ms: int | None
+    """Wall clock of the last change of state. None: written by an old Kafka."""
+    members: tuple[MemberValue, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetValue:
+    """A committed offset of a partition."""
+
+    offset: int
+    leader_epoch: int = -1
+    """Leader epoch of the record before; -1: unknown."""
+    metadata: str = ""
+    commit_ms: int
+    expire_ms: int | None = None
+    """Wall clock of the expiry that an old client requested. None: the coordinator's retention applies."""
+    topic_id: bytes | None = None
+    """Id of the topic, 16 bytes, which distinguishes it from an earlier one of its name. None: written by an earlier
+    release, or by a Kafka before 4.1.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadataRecord:
+    """The new value of a group; None deletes it."""
+
+    group: str
+    value: GroupValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRecord:
+    """The new value of a committed offset; None deletes it."""
+
+    group: str
+    topic: str
+    partition: int
+    value: OffsetValue | None
+
+
+ShardRecord: TypeAlias = GroupMetadataRecord | OffsetRecord
+
+
+# --- descriptions ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    """A line of ListGroups."""
+
+    group: str
+    protocol_type: str
+    """Protocol type; empty: the group has only offsets, no member ever joined."""
+    state: GroupState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedMember:
+    """A member, for display.
+
+    ``metadata`` is empty unless the group is stable.
+    """
+
+    id: str
+    instance: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroup:
+    """A group, for display.
+
+    ``state`` is ``DEAD`` for a group that does not exist.
+    """
+
+    group: str
+    state: GroupState
+    protocol_type: str = ""
+    protocol: str = ""
+    """Protocol; empty unless the group is stable."""
+    members: tuple[DescribedMember, ...] = ()

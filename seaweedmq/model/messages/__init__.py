@@ -1,0 +1,1 @@
+"""Messages between clients and brokers, as frozen values."""

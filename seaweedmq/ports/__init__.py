@@ -1,0 +1,28 @@
+"""Interfaces of brokers and clients to the outside, by what they connect to. Import them from this package."""
+
+from seaweedmq.ports.brokers import BrokerApi, Dialer, LeaderApi
+from seaweedmq.ports.environment import Environment, loop_s
+from seaweedmq.ports.metadata import Changes, Compare, Delete, Entry, MetaStore, Put, Snapshot
+from seaweedmq.ports.storage import BlockingInput, LogReader, LogWriter, SegmentStore, StorageSpace
+from seaweedmq.ports.tables import TableConverter
+
+__all__ = [
+    "BlockingInput",
+    "BrokerApi",
+    "Changes",
+    "Compare",
+    "Delete",
+    "Dialer",
+    "Entry",
+    "Environment",
+    "LeaderApi",
+    "LogReader",
+    "LogWriter",
+    "MetaStore",
+    "Put",
+    "SegmentStore",
+    "Snapshot",
+    "StorageSpace",
+    "TableConverter",
+    "loop_s",
+]

@@ -1,0 +1,337 @@
+"""The shared storage, as brokers, table workers and readers use it. Adapters: ``storage.store``."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from seaweedmq.model.claims import ClaimKind
+from seaweedmq.model.cluster import StorageMarker
+from seaweedmq.model.files import SegmentFile
+from seaweedmq.model.messages.frames import Frames
+from seaweedmq.model.topic import TopicName
+
+
+class LogWriter(Protocol):
+    """A log file with its only writer. All methods raise StorageFailed."""
+
+    @property
+    def path(self) -> str:
+        """Path of the file in the storage."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes appended so far, including the preamble."""
+        ...
+
+    async def append(self, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
+        """Write all chunks one after another; on return they survive the death of the process.
+
+        Args:
+            chunks: The bytes to write.
+            sync: Whether to fsync in the same step of a thread if possible.
+
+        Returns:
+            Whether the chunks were fsynced. If not, :meth:`sync` does it, or raises the reason of the failure.
+        """
+
+    async def sync(self) -> None:
+        """Fsync: on return, everything appended before the call survives the death of the machine."""
+
+    async def close(self) -> None:
+        """Close the file."""
+        ...
+
+
+class LogReader(Protocol):
+    """Random access to one file, log or table."""
+
+    async def read(self, position: int, length: int) -> Frames:
+        """Return up to ``length`` bytes, fewer at the end of the file.
+
+        Raises:
+            NotFound: If the file was deleted.
+        """
+
+    async def close(self) -> None:
+        """Close the file."""
+        ...
+
+
+class BlockingInput(Protocol):
+    """A finished file as Arrow reads it, in a thread: blocking, one call at a time. Seeking to its end gives the size.
+
+    A native handle of Arrow (``pyarrow.OSFile``, a memory map, a buffer) qualifies, which Arrow reads without Python in
+    between. So does any Python object with these methods. Errors are OSErrors; ENOENT and ESTALE mean that the file was
+    deleted.
+    """
+
+    def read(self, nbytes: int = -1, /) -> bytes:
+        """Return up to ``nbytes`` bytes from the position on; all remaining ones if negative."""
+
+    def seek(self, position: int, whence: int = 0, /) -> int:
+        """Move the position, as in ``io.IOBase``, and return it."""
+        ...
+
+    def tell(self) -> int:
+        """Return the position."""
+        ...
+
+    def close(self) -> None:
+        """Close the file."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether the file is closed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSpace:
+    """The size of a storage."""
+
+    free_bytes: int
+    """Bytes that may still be written."""
+    total_bytes: int
+
+
+class SegmentStore(Protocol):
+    """The shared storage. ``codec`` defines its paths and formats; the store knows no brokers or metadata.
+
+    Async methods raise StorageFailed if the storage fails or rejects the operation.
+    """
+
+    @property
+    def uri(self) -> str:
+        """Location of the storage, for messages and for commands."""
+
+    def bind(self, cluster_id: str) -> None:
+        """Require the marker of this cluster from now on.
+
+        While the root has no marker, or that of another cluster, every method except those for markers raises
+        StorageFailed,
+        changes nothing and returns no listing. So does an append that is in progress.
+        """
+
+    async def verify_root(self) -> None:
+        """Return if the root holds the marker of the bound cluster, or no cluster is bound.
+
+        Raises:
+            StorageFailed: If the root holds no marker, or that of another cluster.
+        """
+        ...
+
+    async def read_marker(self) -> StorageMarker | None:
+        """Return ``cluster.json`` of the root; None if it has none. Needs no :meth:`bind`.
+
+        Raises:
+            StorageFailed: If the root is missing or unreadable.
+            Corrupt: If the marker cannot be read.
+            Unsupported: If the marker has another format version.
+        """
+
+    async def create_marker(self, marker: StorageMarker) -> StorageMarker:
+        """Create ``cluster.json`` durably unless the root has one; return the marker that the root has afterwards.
+
+        Raises:
+            StorageFailed: If the marker may or may not exist now.
+            Corrupt: If the root has a marker that cannot be read.
+            Unsupported: If the root has a marker of another format version.
+        """
+
+    async def replace_marker(self, marker: StorageMarker) -> None:
+        """Replace ``cluster.json``, atomically and durably.
+
+        Raises:
+            StorageFailed: If the root has none, or that of another cluster.
+            Corrupt: If the root has a marker that cannot be read.
+            Unsupported: If the root has a marker of another format version.
+        """
+
+    async def has_topics(self) -> bool:
+        """Whether the storage holds the folder of any topic. Needs no :meth:`bind`."""
+
+    async def check(self) -> None:
+        """Raise StorageFailed unless the root exists and can be written."""
+
+    async def now_us(self) -> int:
+        """Return the time of the clock that dates files, microseconds since 1970 UTC.
+
+        It may be another machine's clock. The call takes no space in the storage.
+        """
+
+    async def space(self) -> StorageSpace | None:
+        """Return the bytes that may still be written; None if the storage does not report them."""
+
+    async def create_log(
+        self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
+    ) -> LogWriter:
+        """Create a log file and write its preamble.
+
+        Raises:
+            AlreadyExists: If the file exists.
+        """
+
+    async def put_log(self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes) -> None:
+        """Create a log file with a preamble alone.
+
+        Its name appears only once its content is durable, and is durable itself on return.
+
+        Raises:
+            AlreadyExists: If the file exists.
+        """
+
+    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
+        """Return log and table files by (base_offset, kind, writer). Foreign names are logged once and ignored."""
+
+    async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
+        """Return ``list_files`` of all segments of a topic, by segment: one listing is cheaper than many."""
+
+    async def open(self, file: SegmentFile) -> LogReader:
+        """Open a file for reading."""
+        ...
+
+    async def open_input(self, file: SegmentFile) -> BlockingInput:
+        """Open a table, for a thread to read and then close.
+
+        Raises:
+            NotFound: If the table was deleted.
+        """
+
+    async def sync_files(self, files: Sequence[SegmentFile]) -> None:
+        """Fsync files of any writer, and their names. Missing files are ignored.
+
+        On return, the content at the time of the call survives the death of every machine.
+        """
+
+    async def delete(self, files: Sequence[SegmentFile]) -> None:
+        """Delete files, so that listings no longer show them; missing ones are ignored.
+
+        A table's retained link, for readers that found the table before, stays until ``sweep``.
+        """
+
+    async def record_removed(self, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
+        """Record durably that retention removes the records of some segments below an offset, by segment id.
+
+        The record outlives the files and the setting.
+        """
+
+    async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
+        """Return the highest offset of each segment that ``record_removed`` recorded, by segment id."""
+
+    async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
+        """Mark durably and permanently that a segment's files will be trusted. A repeated call has no effect.
+
+        Every ``is_fenced`` that begins after the return finds the fence. Conversely, a listing and reading of the files
+        after
+        the return sees everything that was written before an ``is_fenced`` that found no fence.
+        """
+
+    async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
+        """Whether a segment is fenced, pruned by its topic's document, or of a topic that was recreated.
+
+        Raises:
+            StorageFailed: If the answer is unknown, including if the topic has no document, for example after its
+                deletion.
+            Corrupt: If the topic's document is damaged.
+        """
+
+    async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
+        """Replace ``topic.json``, ``lineage.json``, or both, by name.
+
+        Each is replaced atomically, but not both at once.
+
+        Args:
+            topic: The topic.
+            documents: Content by name.
+            is_durable: Whether the documents are durable on return. Otherwise a power loss may remove or tear them
+                until the next call.
+        """
+
+    async def list_topics(self) -> list[TopicName]:
+        """Return the topics with a folder that is not empty, by name."""
+
+    async def with_folder(self, topics: Collection[TopicName]) -> frozenset[TopicName]:
+        """Return those of the topics whose folder is not empty."""
+
+    async def list_documents(self, topic: TopicName) -> list[str]:
+        """Return the names of the topic's documents; none if it has no folder."""
+
+    async def read_document(self, topic: TopicName, name: str) -> bytes:
+        """Return the content of one of the topic's documents.
+
+        Raises:
+            NotFound: If it does not exist.
+        """
+
+    async def used_segments(self, topic: TopicName) -> frozenset[int]:
+        """Return the ids of all segments that left anything in the folder of a topic, or of others of its name.
+
+        A folder of logs, a table or its retained link, a document of producers, and a record of removal count.
+        """
+
+    async def deleted_topics(self) -> frozenset[int]:
+        """Return the uids of the topics that ``delete_topic`` deleted last."""
+
+    async def create_claim(self, kind: ClaimKind, number: int, content: bytes) -> None:
+        """Claim a number durably.
+
+        Raises:
+            AlreadyExists: If the number is taken.
+            StorageFailed: If the number may or may not be taken now.
+        """
+
+    async def read_claims(self, kind: ClaimKind) -> Mapping[int, bytes]:
+        """Return the taken numbers with the contents of their claims."""
+
+    async def delete_claims(self, kind: ClaimKind, numbers: Collection[int]) -> None:
+        """Delete claims; missing ones are ignored."""
+
+    async def create_journal(self, name: str) -> LogWriter:
+        """Create a journal of groups, an append-only file beside the topics.
+
+        Raises:
+            AlreadyExists: If the journal exists.
+        """
+
+    async def list_journals(self) -> list[str]:
+        """Return the names of all journals of groups, sorted."""
+
+    async def read_journal(self, name: str) -> bytes:
+        """Return the written content of a journal.
+
+        Raises:
+            NotFound: If it does not exist.
+        """
+
+    async def delete_journals(self, names: Sequence[str]) -> None:
+        """Delete journals; missing ones are ignored."""
+
+    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
+        """Delete everything of segments that the topic's document calls pruned, fences included.
+
+        Nothing of them is deleted if the document belongs to another topic of that name. Retained links of tables that
+        were
+        deleted at least ``kept_s`` ago are also deleted.
+
+        Args:
+            topic: The topic.
+            uid: Its unique id.
+            kept_s: Time for which retained links stay.
+            now_us: Lower bound of the time by the caller's clock. Links stay unless both it and the storage's clock
+                show that they are old.
+
+        Raises:
+            StorageFailed: If it cannot be done now, including if the topic has no document.
+            Corrupt: If the topic's document is damaged.
+        """
+
+    async def delete_topic(self, topic: TopicName, uid: int) -> None:
+        """Move the topic's folders away at once, so that the name is free, and delete them.
+
+        ``deleted_topics`` includes the uid afterwards.
+        """
+
+    async def sweep_deleted(self) -> None:
+        """Delete folders that interrupted deletions of topics left behind."""

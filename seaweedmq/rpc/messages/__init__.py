@@ -1,0 +1,1 @@
+"""Protobuf messages of each service to values of ``model`` and back."""

@@ -1,0 +1,1 @@
+"""Resources of this process: ports, descriptors, memory, forks, clocks."""

@@ -1,0 +1,108 @@
+"""Options of ``spark.readStream.format("seaweedmq")``, checked before anything is read.
+
+Names are those of Spark's Kafka source where it has the same option.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.topic import TopicName
+from seaweedmq.spark.options import (
+    ColumnOptions,
+    SparkApi,
+    check_names,
+    parse_bool,
+    parse_count,
+    parse_place,
+    parse_shown,
+)
+from seaweedmq.storage.plan.positions import parse_offsets, parse_timestamp
+from seaweedmq.storage.plan.window import EARLIEST, Offsets
+
+
+class LimitKind(StrEnum):
+    """The unit of a batch's limit; the value is the option's name."""
+
+    RECORDS = "maxRecordsPerTrigger"
+    BYTES = "maxBytesPerTrigger"
+    FILES = "maxFilesPerTrigger"
+
+
+_LIMITS = {**{str(kind): kind for kind in LimitKind}, "maxOffsetsPerTrigger": LimitKind.RECORDS}
+_FILES_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """The options of a stream."""
+
+    storage: str
+    """Root URI."""
+    topic: TopicName
+    shown: ColumnOptions
+    starting: Offsets
+    """First offsets of a query without a checkpoint; 0 is the earliest retained offset."""
+    starting_us: int | None
+    """Time in microseconds since 1970 UTC that replaces ``starting``: the first record at or after it."""
+    bootstrap: str | None
+    """Brokers that report the end offsets of open segments; None reads these up to the end of their tables."""
+    limit: tuple[LimitKind, int] | None
+    """Limit of one batch."""
+    fail_on_data_loss: bool
+    partitions_min: int
+    partition_records_max: int | None
+
+
+def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
+    """Parse the options of a stream; their names are case-insensitive.
+
+    Raises:
+        InvalidArgument: If an option is unknown, missing or one of a batch read, if there are two limits, or if a value
+            breaks its rule.
+    """
+    named = check_names(given, SparkApi.STREAM)
+    place = parse_place(named)
+    if place.storage is None:
+        raise InvalidArgument(
+            "option 'storage' is missing: a stream reads the files of the shared storage, and queries 'bootstrap' "
+            "only for end offsets; give the root of the storage"
+        )
+    if "startingOffsets" in named and "startingTimestamp" in named:
+        raise InvalidArgument("options 'startingOffsets' and 'startingTimestamp' exclude each other: give one")
+    starting = parse_offsets("startingOffsets", named.get("startingOffsets", "latest"), place.topic, absent=EARLIEST)
+    return StreamOptions(
+        storage=place.storage,
+        topic=place.topic,
+        shown=parse_shown(named),
+        starting=Offsets(
+            default=_begin(starting.default),
+            by_segment={segment: _begin(offset) for segment, offset in starting.by_segment.items()},
+        ),
+        starting_us=parse_timestamp("startingTimestamp", named.get("startingTimestamp")),
+        bootstrap=place.bootstrap,
+        limit=_limit(named),
+        fail_on_data_loss=parse_bool(named, "failOnDataLoss", default=True),
+        partitions_min=parse_count(named, "minPartitions") or 0,
+        partition_records_max=parse_count(named, "maxRecordsPerPartition"),
+    )
+
+
+def _begin(offset: int | None) -> int | None:
+    return 0 if offset == EARLIEST else offset
+
+
+def _limit(named: Mapping[str, str]) -> tuple[LimitKind, int] | None:
+    given = [name for name in _LIMITS if name in named]
+    if len(given) > 1:
+        raise InvalidArgument(
+            f"options {' and '.join(map(repr, sorted(given)))} exclude each other: Spark applies one limit to a batch, "
+            "so choose records, bytes or files"
+        )
+    if not given:
+        return None
+    kind, count = _LIMITS[given[0]], parse_count(named, given[0])
+    if count is None:
+        raise AssertionError(f"{given[0]} is given without a value")
+    return kind, min(count, _FILES_MAX) if kind is LimitKind.FILES else count

@@ -1,0 +1,1 @@
+"""The sink: batches and streams from Spark into a topic."""

@@ -1,0 +1,1 @@
+"""Scan plans: which files and brokers hold the records of a read."""

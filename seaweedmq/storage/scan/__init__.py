@@ -1,0 +1,1 @@
+"""Scans: record batches of planned ranges, from tables, log files and brokers."""

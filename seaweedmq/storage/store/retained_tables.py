@@ -1,0 +1,107 @@
+"""Retained links of tables, by which running queries find tables that are superseded or expired.
+
+A retained link is a hard link in ``.kept``. It is created before the table's name, so that readers of the table can
+rely on it. Deleting a table removes its name; a sweep removes the link some time later. On a file system without hard
+links there is no retained link, and a query that has begun with the table may fail.
+"""
+
+import contextlib
+import logging
+from pathlib import Path
+
+from seaweedmq.codec.paths import KEPT, kept_path, parse_segment_file, table_dir
+from seaweedmq.errors import NotFound
+from seaweedmq.model.config import US_PER_S
+from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.store import file_io
+
+logger = logging.getLogger(__name__)
+
+_told: set[Path] = set()
+_TOLD_MAX = 100
+
+
+def retain(root: Path, temporary: Path, table: str) -> bool:
+    """Create the retained link of a table for a complete file, durably; return False if hard links are unsupported.
+
+    An existing link is replaced. It is of a deleted table, or of a process that was killed before it named the table.
+
+    Args:
+        root: Root of the storage.
+        temporary: File of the table.
+        table: Path of the table below ``root``.
+    """
+    kept = root / kept_path(table)
+    folder = kept.parent
+    folder.mkdir(exist_ok=True)  # not its parents: that would recreate the folder of a topic that is being deleted
+    try:
+        try:
+            kept.hardlink_to(temporary)
+        except FileExistsError:
+            with file_io.temporary_file(folder) as link:
+                link.hardlink_to(temporary)
+                link.replace(kept)
+    except OSError as e:
+        if e.errno not in file_io.NO_LINKS:
+            raise
+        if root not in _told and len(_told) < _TOLD_MAX:
+            _told.add(root)
+            logger.warning(
+                "hard links unsupported: %s: %s; running queries fail if their tables are replaced or expire, "
+                "restart them",
+                root,
+                e.strerror,
+            )
+        return False
+    file_io.sync_directory(folder)
+    return True
+
+
+def retain_table(root: Path, table: str) -> bool:
+    """Create the retained link of an existing table unless it has one; return False if hard links are unsupported.
+
+    Raises:
+        NotFound: If the table was deleted.
+    """
+    if (root / kept_path(table)).exists():
+        return True
+    try:
+        return retain(root, root / table, table)
+    except FileNotFoundError:
+        raise NotFound(f"{table} was deleted") from None
+
+
+def sweep_retained(root: Path, topic: TopicName, kept_s: float, now_us: int | None = None) -> None:
+    """Remove retained links of tables that were deleted ``kept_s`` ago.
+
+    A table that was never named, since its process was killed, counts from the creation of its link.
+
+    The storage's clock dates the inode, whose change time changes with its names.
+
+    Args:
+        root: Root of the storage.
+        topic: Topic of the tables.
+        kept_s: Seconds for which a link outlives its table.
+        now_us: Upper bound of the current time in microseconds, as in ``SegmentStore.sweep``; None: the storage's
+        clock.
+    """
+    folder = root / table_dir(topic) / KEPT
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return
+    first = {path.name for path in folder.parent.iterdir()}
+    alone = [name for name in names if name not in first and _is_ours(topic, name)]
+    if not alone:
+        return
+    now_s = file_io.clock_s(folder)
+    if now_us is not None:
+        now_s = min(now_s, now_us / US_PER_S)
+    for name in alone:
+        with contextlib.suppress(FileNotFoundError):
+            if now_s - (folder / name).lstat().st_ctime >= kept_s:
+                (folder / name).unlink()
+
+
+def _is_ours(topic: TopicName, name: str) -> bool:
+    return name.startswith(file_io.TEMPORARY_PREFIX) or parse_segment_file(f"{table_dir(topic)}/{name}") is not None

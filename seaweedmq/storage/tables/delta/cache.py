@@ -1,0 +1,131 @@
+"""Cache of a topic's Delta log and tables between two updates, and the tables that changed since."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seaweedmq.codec.paths import parse_segment_file, table_dir
+from seaweedmq.codec.tables.delta import Add, Commit
+from seaweedmq.core.files.live_tables import TableSpan
+from seaweedmq.errors import Corrupt, Unsupported
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.storage.tables.delta.entries import restore_retained_links
+from seaweedmq.storage.tables.delta.log_folder import LogFolder
+from seaweedmq.storage.tables.delta.log_state import LogState, configured, damaged, read_state
+
+UID_KEY = "seaweedmq.topic_uid"
+
+
+@dataclass(slots=True)
+class LogCache:
+    """A cache of a topic's log and tables, always verified before use."""
+
+    topic: TopicName
+    log: LogState = field(default_factory=LogState)
+    active: dict[TableSpan, Add] = field(default_factory=dict)
+    """Tables of the log."""
+    foreign: list[Add] = field(default_factory=list)
+    """Entries of the log that are not tables of the topic, or duplicates."""
+    names: frozenset[str] = frozenset()
+    """File names in the folder of the tables at the last listing."""
+    lying: dict[str, TableSpan] = field(default_factory=dict)
+    """Tables among these files."""
+    refused: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Unsound or foreign tables -> size and modification time."""
+    due: set[TableSpan] = field(default_factory=set)
+    """Tables that changed in the folder or in the log since the log was last up to date."""
+    settings: object = None
+    """Settings of the topic that determine live tables and columns, at the last update; None: check every table."""
+    records: int = 0
+    """Number of records in the tables of the log."""
+
+    def catch_up(self, root: Path, topic: Topic, folder: LogFolder) -> None:
+        """Read the log up to its newest version.
+
+        Raises:
+            Corrupt: If the log is damaged, or of another topic.
+        """
+        try:
+            taken = self.log.catch_up(folder)
+            if taken is None:
+                listing = folder.listing()
+                self.log = read_state(folder, listing)
+                folder.mend_hint(listing.checkpoints)
+        except (Corrupt, Unsupported) as e:
+            raise damaged(folder.path, topic.name, str(e)) from e
+        of = configured(self.log).get(UID_KEY)
+        if self.log.version >= 0 and of != str(topic.uid):
+            raise damaged(folder.path, topic.name, "it is of another table or topic")
+        if taken is not None:
+            self._take_in(taken)
+            return
+        self.settings = None
+        self.active, self.foreign, self.records = {}, [], 0
+        self._place(self.log.active.values())
+        restore_retained_links(root, topic, self.active)
+
+    def _take_in(self, commits: Sequence[Commit]) -> None:
+        """Add the commits of other processes to the cache, at a cost proportional to their size."""
+        paths = {add.path for commit in commits for add in commit.adds}
+        paths |= {remove.path for commit in commits for remove in commit.removes}
+        for path in paths:
+            span = self.span(path)
+            if span is None:
+                continue
+            self.due.add(span)
+            if span in self.active and self.active[span].path == path:
+                del self.active[span]
+                self.records -= span.end - span.base
+        left = [add for add in self.foreign if add.path not in paths]
+        self.foreign = []
+        self._place([*left, *(self.log.active[path] for path in paths if path in self.log.active)])
+        if any(commit.metadata is not None for commit in commits):
+            self.settings = None
+
+    def _place(self, adds: Iterable[Add]) -> None:
+        """Divide entries of the log into tables, and foreign entries or duplicates."""
+        for add in adds:
+            span = self.span(add.path)
+            if span is None or span in self.active:
+                self.foreign.append(add)
+            else:
+                self.active[span] = add
+                self.records += span.end - span.base
+
+    def find_changes(self, root: Path, topic: Topic, names: frozenset[str]) -> Collection[TableSpan]:
+        """Return the tables that were added, removed or changed since the last successful update.
+
+        Args:
+            root: Root of the storage.
+            topic: Topic of the tables.
+            names: Current file names in the folder of the tables.
+        """
+        folder = root / table_dir(topic.name)
+        self.due |= {s for n in self.names - names if (s := self.lying.pop(n, None)) is not None}
+        came = {n: s for n in names - self.names if (s := self.span(n)) is not None}
+        self.lying |= came
+        self.names = names
+        others = {n for n, stamp in self.refused.items() if file_stamp(folder / n) != stamp}
+        self.refused = {n: stamp for n, stamp in self.refused.items() if n not in others}
+        self.due |= {*came.values(), *(self.lying[n] for n in others if n in self.lying)}
+        settings = (topic.schema, topic.low_watermarks, topic.pruned)
+        if settings != self.settings:
+            self.settings = settings
+            self.due |= {*self.lying.values(), *self.active}
+        return self.due
+
+    def span(self, path: str) -> TableSpan | None:
+        """Return the table of a file name or of a path in the log; None if it is not a table of the topic."""
+        found = parse_segment_file(f"{table_dir(self.topic)}/{path.rpartition('/')[2]}")
+        if found is None or found.end_offset is None:
+            return None
+        return TableSpan(found.segment, found.base_offset, found.end_offset)
+
+
+def file_stamp(path: Path) -> tuple[int, int]:
+    """Return the size and modification time of a file, (-1, -1) if it was deleted."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return -1, -1
+    return stat.st_size, stat.st_mtime_ns

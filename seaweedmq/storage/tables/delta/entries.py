@@ -1,0 +1,185 @@
+"""Tables as entries of a Delta log: verification, retained link, statistics; and the columns of the log."""
+
+import contextlib
+import os
+import stat
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from xxhash import xxh3_128_hexdigest
+
+from seaweedmq.codec.paths import KEPT, kept_path, table_dir, table_path
+from seaweedmq.codec.tables.delta import Add, LogMetadata, stats_json
+from seaweedmq.codec.tables.delta_schema import columns_of, delta_schema, features_needed
+from seaweedmq.codec.timestamps import moment_text
+from seaweedmq.codec.topic_schema import schema_from_bytes
+from seaweedmq.core.files.live_tables import TableSpan
+from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.topic import Topic
+from seaweedmq.storage.store import file_io
+from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.retained_tables import retain_table
+from seaweedmq.storage.tables.delta.log_state import GRACE_KEY
+from seaweedmq.storage.tables.format import table_schema
+from seaweedmq.storage.tables.opener import open_table
+
+VALUE = "_value"
+_NUMBERS = ("_segment", "_partition", "_offset")
+_TIME = "_timestamp"
+
+
+class TableColumns(StrEnum):
+    """The kind of columns that a table has beyond the common ones."""
+
+    PLAIN = "plain"
+    TYPED = "typed"
+
+
+def enter(root: Path, topic: Topic, span: TableSpan) -> tuple[Add, TableColumns]:
+    """Verify a table, and return its log entry and kind of columns.
+
+    Raises:
+        Corrupt: If the table is damaged, or not of the topic.
+        NotFound: If the table was deleted.
+        StorageFailed: If the storage fails.
+    """
+    path = table_path(topic.name, *span)
+    try:
+        found = (root / path).stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise Corrupt(f"{path} is not a regular file: move it away")
+        source = (root / path).open("rb")
+    except FileNotFoundError:
+        raise NotFound(f"{path} was deleted") from None
+    except OSError as e:
+        raise storage_failed("read", path, e) from e
+    file = SegmentFile(
+        topic=topic.name,
+        segment=span.segment,
+        kind=FileKind.TABLE,
+        base_offset=span.base,
+        end_offset=span.end,
+        writer="",
+        size_bytes=found.st_size,
+        path=path,
+        modified_us=found.st_mtime_ns // 1_000,
+    )
+    with source, open_table(source, file, topic) as table:
+        uid = (table.schema_arrow.metadata or {}).get(b"seaweedmq.topic_uid", b"").decode(errors="replace")
+        if uid not in ("", str(topic.uid)):
+            raise Corrupt(f"{path} is of an earlier topic {topic.name}: move it away")
+        columns = TableColumns.PLAIN if VALUE in table.schema_arrow.names else TableColumns.TYPED
+        bounds = column_bounds(table.metadata)
+    for name, low, high in (("_segment", span.segment, span.segment), ("_offset", span.base, span.end - 1)):
+        if bounds.get(name, (low, high))[:2] != (low, high):
+            raise Corrupt(
+                f"{path} has {name} from {bounds[name][0]} to {bounds[name][1]}, which does not match its name, it was "
+                "renamed: restore it from a copy"
+            )
+    add = Add(
+        path=_retained_path(root, topic, path),
+        size_bytes=found.st_size,
+        modified_ms=found.st_mtime_ns // 1_000_000,
+        stats=stats_json(span.end - span.base, bounds),
+    )
+    return add, columns
+
+
+def column_bounds(metadata: pq.FileMetaData) -> dict[str, tuple[int | str, int | str, int]]:
+    """Return minimum, maximum and null count of the position and time columns.
+
+    Columns without statistics in every row group are omitted.
+    """
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    found: dict[str, tuple[int | str, int | str, int]] = {}
+    first = groups[0] if groups else None
+    indexes = {} if first is None else {first.column(j).path_in_schema: j for j in range(first.num_columns)}
+    for name in (*_NUMBERS, _TIME):
+        if name not in indexes:
+            continue
+        stats = [group.column(indexes[name]).statistics for group in groups]
+        if any(s is None or not s.has_min_max or not s.has_null_count for s in stats):
+            continue
+        low, high = min(s.min_raw for s in stats), max(s.max_raw for s in stats)
+        nulls = sum(s.null_count for s in stats)
+        found[name] = (moment_text(low), moment_text(high), nulls) if name == _TIME else (low, high, nulls)
+    return found
+
+
+def _retained_path(root: Path, topic: Topic, path: str) -> str:
+    """Return a table's retained link relative to the folder of the tables, created if it is missing.
+
+    On a file system without hard links it is the table's name.
+    """
+    kept = kept_path(path) if retain_table(root, path) else path
+    return kept.removeprefix(f"{table_dir(topic.name)}/")
+
+
+def restore_retained_links(root: Path, topic: Topic, listed: Mapping[TableSpan, Add]) -> None:
+    """Recreate missing retained links that a log lists: copies of a storage may lack them."""
+    try:
+        kept = set(os.listdir(root / table_dir(topic.name) / KEPT))  # noqa: PTH208 - names suffice
+    except FileNotFoundError:
+        kept = set()
+    for span, add in listed.items():
+        folder, _, name = add.path.rpartition("/")
+        if folder == KEPT and name not in kept:
+            with contextlib.suppress(NotFound):
+                retain_table(root, table_path(topic.name, *span))
+
+
+def log_metadata(
+    topic: Topic, plain: bool, grace_s: float, before: LogMetadata | None
+) -> tuple[LogMetadata, frozenset[str]]:
+    """Return the log's metadata and the features that its readers need.
+
+    Args:
+        topic: Topic of the log.
+        plain: Whether a table of plain records is or was in the log.
+        grace_s: Seconds for which removed tables stay readable, for a new log.
+        before: Previous metadata, of which all but the columns stays; None: a new log.
+    """
+    schema = delta_schema(topic_columns(topic, plain=plain))
+    if before is not None:
+        metadata = LogMetadata(
+            id=before.id,
+            name=before.name,
+            schema=schema,
+            configuration=before.configuration,
+            created_ms=before.created_ms,
+        )
+    else:
+        unique = xxh3_128_hexdigest(f"{topic.uid}/{file_io.unique_suffix()}".encode())
+        interval = f"interval {int(grace_s)} seconds"
+        metadata = LogMetadata(
+            id="-".join((unique[:8], unique[8:12], unique[12:16], unique[16:20], unique[20:])),
+            name=str(topic.name),
+            schema=schema,
+            configuration={
+                "delta.logRetentionDuration": interval,
+                GRACE_KEY: interval,
+                "seaweedmq.topic": str(topic.name),
+                "seaweedmq.topic_uid": str(topic.uid),
+            },
+            created_ms=topic.created_us // 1_000,
+        )
+    return metadata, features_needed(schema)
+
+
+def holds_plain(metadata: LogMetadata | None) -> bool:
+    """Whether a log declares the column of plain records."""
+    return metadata is not None and VALUE in columns_of(metadata.schema)
+
+
+def topic_columns(topic: Topic, *, plain: bool = False) -> pa.Schema:
+    """Return the columns of all tables of a topic; those that some tables lack are nullable."""
+    typed = None if topic.schema is None else schema_from_bytes(topic.schema)
+    own = table_schema(topic, typed)
+    fields = [f if f.name.startswith("_") else f.with_nullable(True) for f in own]
+    if plain and typed is not None:
+        fields.append(table_schema(topic, None).field(VALUE).with_nullable(True))
+    return pa.schema(fields)

@@ -1,0 +1,345 @@
+"""Delta log of a topic, ``table/_delta_log``: its live tables, for readers of Delta tables. Blocking.
+
+For SeaweedMQ, the names of tables are authoritative; the log publishes them to other readers. An update is one commit
+that adds and removes tables, made only if no other process made that version. The next call completes an interrupted
+update. The log lists tables by their retained links, so that running readers and time travel find replaced tables for a
+while. It needs neither ``deltalake`` nor Spark.
+"""
+
+import errno
+import logging
+import os
+import random
+import shutil
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
+from seaweedmq.codec.paths import (
+    LINEAGE_DOCUMENT,
+    delta_log_dir,
+    document_path,
+    table_dir,
+    table_path,
+)
+from seaweedmq.codec.state.documents import lineage_from_document
+from seaweedmq.codec.tables.delta import Add, Commit, Remove, commit_info, encode_commit
+from seaweedmq.core.files.live_tables import (
+    Operation,
+    TableSpan,
+    around,
+    change,
+    is_checkpoint_due,
+    oldest_needed,
+    select_live,
+)
+from seaweedmq.errors import Conflict, Corrupt, NotFound
+from seaweedmq.model.config import US_PER_S
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.runtime.retrying import backoff
+from seaweedmq.storage.store import file_io
+from seaweedmq.storage.store.faults import failing
+from seaweedmq.storage.tables.delta.cache import LogCache, file_stamp
+from seaweedmq.storage.tables.delta.entries import TableColumns, enter, holds_plain, log_metadata
+from seaweedmq.storage.tables.delta.log_folder import LogFolder
+from seaweedmq.storage.tables.delta.log_state import grace_s_of, metadata_of_any
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS = 20
+"""Limit of the attempts of a commit; each failed one means that another process made a commit."""
+PAUSE_S_FIRST = 0.01
+PAUSE_S_MAX = 0.2
+"""Longest pause between attempts in seconds; its jitter separates processes that collide."""
+TABLES_KNOWN_MAX = 30_000
+"""Limit of the cached tables of all topics, 1 to 1.5 KB each; the topic used last always stays in the cache."""
+ASIDE_PREFIX = ".delta_log-aside-"
+ASIDE_MAX = 3
+_MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def reconcile(root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
+    """Update the topic's log to its live tables.
+
+    Args:
+        root: Root of the storage.
+        topic: Topic.
+        grace_s: Seconds for which versions stay readable, at most the life of retained links. None: the setting in the
+            log, which brokers wrote.
+
+    Returns:
+        The new version; None if the log was up to date.
+
+    Raises:
+        Corrupt: If the log is damaged; it and the tables are unchanged.
+        Conflict: If other processes made the version first, 20 times.
+        StorageFailed: If the storage fails.
+    """
+    return DeltaLogs().reconcile(root, topic, grace_s=grace_s)
+
+
+def rebuild_log(root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
+    """Move the topic's log aside, even a damaged one, and write a new one from the tables.
+
+    The new log begins with version 0, and readers see another table. The last three old logs stay beside it. The errors
+    are those of :func:`reconcile`.
+    """
+    folder = root / table_dir(topic.name)
+    log = root / delta_log_dir(topic.name)
+    with failing("move aside", log):
+        if grace_s is None:
+            with suppress(FileNotFoundError), LogFolder.opened(log) as opened:
+                grace_s = grace_s_of(metadata_of_any(opened))
+        if log.exists():
+            log.rename(folder / f"{ASIDE_PREFIX}{time.time_ns():020d}")  # noqa: TID251 - on a real disk
+        for old in sorted(folder.glob(f"{ASIDE_PREFIX}*"))[:-ASIDE_MAX]:
+            shutil.rmtree(old)
+    return reconcile(root, topic, grace_s=grace_s)
+
+
+class DeltaLogs:
+    """An updater of Delta logs that caches their state between calls."""
+
+    def __init__(self, tables_max: int = TABLES_KNOWN_MAX) -> None:
+        self._tables_max = tables_max
+        self._known: OrderedDict[tuple[Path, TopicName], LogCache] = OrderedDict()
+        rng = random.Random(os.urandom(8))  # noqa: TID251 - in a process of its own, on a real disk
+        self._pause_s = backoff(rng, PAUSE_S_FIRST, PAUSE_S_MAX)
+
+    def reconcile(self, root: Path, topic: Topic, *, grace_s: float | None = None, confirmed_us: int = 0) -> int | None:
+        """Update a topic's log like the function of this name.
+
+        Args:
+            root: Root of the storage.
+            topic: Topic.
+            grace_s: Seconds for which versions stay readable; None: the setting in the log.
+            confirmed_us: Lower bound of the current time in microseconds since 1970 UTC (``core.clock_doubt``), by
+            which
+                versions older than ``grace_s`` are removed. 0: none is, for processes too short-lived to confirm a
+                time.
+        """
+        attempts = Retrying(
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=lambda state: self._pause_s(state.attempt_number),
+            retry=retry_if_exception_type(Conflict),
+            reraise=True,
+        )
+        with failing("write the Delta log of", root / table_dir(topic.name)):
+            return attempts(partial(self._attempt, root, topic, grace_s, confirmed_us))
+
+    def _attempt(self, root: Path, topic: Topic, grace_s: float | None, confirmed_us: int) -> int | None:
+        key = (root, topic.name)
+        known = self._known.pop(key, None) or LogCache(topic.name)  # dropped on any other error
+        try:
+            version = _Change(root, topic, grace_s, known, confirmed_us).make()
+        except Conflict:
+            self._remember(key, known)  # still valid, and its due tables stay due
+            raise
+        self._remember(key, known)
+        return version
+
+    def _remember(self, key: tuple[Path, TopicName], known: LogCache) -> None:
+        """Cache a topic and drop others above the limit, never the one just used: it is needed for the next table."""
+        self._known[key] = known
+        while len(self._known) > 1 and sum(len(k.names) for k in self._known.values()) > self._tables_max:
+            self._known.popitem(last=False)
+
+
+class _Change:
+    """An attempt to update a log."""
+
+    def __init__(
+        self,
+        root: Path,
+        topic: Topic,
+        grace_s: float | None,
+        known: LogCache,
+        confirmed_us: int,
+    ) -> None:
+        self._root = root
+        self._confirmed_us = confirmed_us
+        self._topic = topic
+        self._grace_given_s = grace_s
+        self._known = known
+        self._tables = root / table_dir(topic.name)
+        self._entered: dict[TableSpan, tuple[Add, TableColumns]] = {}
+
+    def make(self) -> int | None:
+        """Update the log, and return the new version; None if it was up to date or the topic was deleted."""
+        path = delta_log_dir(self._topic.name)
+        with ExitStack() as stack:
+            try:
+                folder = stack.enter_context(LogFolder.opened(self._root / path))
+            except FileNotFoundError:
+                names = self._listed()
+                if names is None or not any(self._known.span(name) for name in names):
+                    return None
+                # Not its parents: that would recreate the folder of a topic that is being deleted.
+                try:
+                    (self._root / path).mkdir(exist_ok=True)
+                except FileNotFoundError:
+                    return None
+                file_io.sync_directories(self._root, self._root / path)
+                folder = stack.enter_context(LogFolder.opened(self._root / path))
+            self._known.catch_up(self._root, self._topic, folder)
+            # Always listed after the log: a table that another process publishes and commits in between would be in the
+            # log and not in the listing, like a deleted one. A later commit of another process takes the version.
+            names = self._listed()
+            if names is None:
+                return None
+            version = self._commit(folder, self._known.find_changes(self._root, self._topic, names))
+            now_us = time.time_ns() // 1_000  # noqa: TID251 - in a process of its own, on a real disk
+            horizon_us = self._confirmed_us - int(self._grace_s * US_PER_S)
+            if self._is_checkpoint_due(now_us):
+                self._checkpoint(folder, now_us, horizon_us)
+            return version
+
+    @property
+    def _grace_s(self) -> float:
+        return grace_s_of(self._known.log.metadata) if self._grace_given_s is None else self._grace_given_s
+
+    def _listed(self) -> frozenset[str] | None:
+        """List the current names in the folder of the tables; None if it was deleted."""
+        try:
+            try:
+                file_io.refresh_cache(self._tables)
+            except OSError as e:
+                if e.errno not in _MAY_NOT_WRITE:  # a read-only process can still find the log up to date
+                    raise
+            return frozenset(os.listdir(self._tables))  # noqa: PTH208 - names suffice
+        except FileNotFoundError:
+            return None
+
+    def _commit(self, folder: LogFolder, changed: Collection[TableSpan]) -> int | None:
+        """Commit a version if the changes require one; then no table is due."""
+        version = self._commit_due(folder, changed)
+        self._known.due = set()
+        return version
+
+    def _commit_due(self, folder: LogFolder, changed: Collection[TableSpan]) -> int | None:
+        known, log = self._known, self._known.log
+        if not changed and not known.foreign:
+            return None
+        lying = set(around(changed, known.lying.values()))
+        lying = self._above_watermarks(lying - {known.lying[n] for n in known.refused if n in known.lying})
+        before = {span: known.active[span] for span in around({*changed, *lying}, known.active)}
+        while True:
+            counted = select_live(lying)
+            diff = change(before.keys(), counted.spans)
+            refused = self._enter(diff.added)
+            if not refused:
+                break
+            lying -= refused
+        for gap in counted.missing:
+            logger.warning(
+                "offsets missing from the Delta log: %s#%d [%d, %d) are only in tables that overlap others in part; "
+                "run `seaweedmq table compact`",
+                self._topic.name,
+                *gap,
+            )
+        columns = [c for _, c in (self._entered[s] for s in diff.added)]
+        plain = TableColumns.PLAIN in columns or (bool(known.active) and holds_plain(log.metadata))
+        metadata, features = log_metadata(self._topic, plain, self._grace_s, log.metadata)
+        is_first = log.version < 0
+        if not (diff.added or diff.removed or known.foreign) and (is_first or metadata == log.metadata):
+            return None
+        now_ms = time.time_ns() // 1_000_000  # noqa: TID251 - in a process of its own, on a real disk
+        removes = [_removed(before[s], now_ms, s in diff.gone) for s in diff.removed]
+        removes += [_removed(add, now_ms, True) for add in known.foreign]
+        adds = {s: replace(self._entered[s][0], brings_records=s in diff.come) for s in diff.added}
+        rows = sum(s.end - s.base for s in diff.added)
+        records = known.records + rows - sum(s.end - s.base for s in diff.removed)
+        commit = Commit(
+            adds=tuple(adds.values()),
+            removes=tuple(removes),
+            metadata=metadata if metadata != log.metadata else None,
+            features=features if is_first or features != log.features else None,
+            info=commit_info(
+                operation=Operation.CREATE if is_first else diff.operation,
+                timestamp_ms=now_ms,
+                files=(len(adds), len(removes), len(known.active) + len(adds) - len(diff.removed)),
+                rows=(rows, records),
+            ),
+        )
+        data = encode_commit(commit)
+        stamp = folder.put_commit(log.version + 1, data)
+        log.apply(commit, len(data), stamp)
+        for span in diff.removed:
+            del known.active[span]
+        known.active |= adds
+        known.foreign, known.records = [], records
+        return log.version
+
+    def _enter(self, spans: Collection[TableSpan]) -> set[TableSpan]:
+        """Check tables that are new to the log, and return those that are unsound."""
+        refused = set()
+        for span in spans:
+            if span in self._entered:
+                continue
+            path = table_path(self._topic.name, *span)
+            try:
+                self._entered[span] = enter(self._root, self._topic, span)
+            except Corrupt as e:
+                refused.add(span)
+                name = path.rpartition("/")[2]
+                self._known.refused[name] = file_stamp(self._root / path)
+                logger.warning("table omitted from the Delta log: %s", e)
+            except NotFound as e:
+                raise Conflict(f"{path} was deleted while it was checked: retry") from e
+        return refused
+
+    def _above_watermarks(self, spans: set[TableSpan]) -> set[TableSpan]:
+        """Remove tables below their low watermark and tables of pruned segments."""
+        topic = self._topic
+        if topic.pruned:
+            spans = {s for s in spans if s.segment not in topic.pruned}
+        if any(topic.low_watermarks):
+            lows = _low_watermarks(self._root, topic)
+            spans = {s for s in spans if s.end > lows.get(s.segment, 0)}
+        return spans
+
+    def _is_checkpoint_due(self, now_us: int) -> bool:
+        log = self._known.log
+        age_s = (now_us - log.checkpoint_us) / US_PER_S
+        return is_checkpoint_due(log.version - log.checkpoint, log.bytes_since, age_s, self._grace_s)
+
+    def _checkpoint(self, folder: LogFolder, now_us: int, horizon_us: int) -> None:
+        """Write a checkpoint, and remove files that only versions before ``horizon_us`` need.
+
+        With a checkpoint, readers and a restarted process read one file instead of many. It is skipped if another
+        process has just written one.
+        """
+        log, listing = self._known.log, folder.listing()
+        made = max((v for v in listing.checkpoints if v <= log.version), default=-1)
+        if made > log.checkpoint:
+            since = (folder.stamp(version) for version in range(made + 1, log.version + 1))
+            log.checkpoint, log.bytes_since = made, sum(stamp[2] for stamp in since if stamp is not None)
+            log.checkpoint_us = now_us
+            if not self._is_checkpoint_due(now_us):
+                log.forget_removed(horizon_us // 1_000)
+                return
+        folder.put_checkpoint(log.version, log.as_checkpoint(horizon_us // 1_000))
+        log.checkpoint, log.checkpoint_us, log.bytes_since = log.version, now_us, 0
+        listing = folder.listing()
+        needed = oldest_needed(folder.commit_times(listing.commits), listing.checkpoints, horizon_us)
+        folder.remove_below(needed, listing)
+        folder.remove_stale_temporaries(now_us / US_PER_S)
+
+
+def _removed(add: Add, now_ms: int, takes_records: bool) -> Remove:
+    return Remove(path=add.path, size_bytes=add.size_bytes, removed_ms=now_ms, takes_records=takes_records)
+
+
+def _low_watermarks(root: Path, topic: Topic) -> Mapping[int, int]:
+    """Return the low watermark of each segment; none without a lineage document."""
+    try:
+        _, segments = lineage_from_document((root / document_path(topic.name, LINEAGE_DOCUMENT)).read_bytes())
+    except FileNotFoundError:
+        return {}
+    return {s.id: topic.low_watermark(s.slots) for s in segments}

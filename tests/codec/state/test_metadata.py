@@ -1,0 +1,384 @@
+"""Keys and values in etcd: golden bytes, round trips, and foreign keys."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import (
+    broker_from_json,
+    broker_to_json,
+    deletion_from_json,
+    deletion_to_json,
+    low_watermarks_from_json,
+    low_watermarks_to_json,
+    segment_from_json,
+    segment_to_json,
+    topic_from_json,
+    topic_to_json,
+)
+from seaweedmq.errors import Corrupt, Unsupported
+from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.model.id_ranges import IdRanges
+from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
+from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
+from seaweedmq.model.topic import PARTITIONS_MAX, Deletion, Durability, LowWatermarks, Scaling, Topic, TopicName
+from seaweedmq.model.topic_settings import configs_of
+
+UINTS = st.integers(0, 2**64 - 1)
+NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+TOPIC_NAMES = st.builds(TopicName, NAMES, NAMES)
+TEXTS = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=20)
+TOPICS = st.builds(
+    Topic,
+    name=TOPIC_NAMES,
+    uid=UINTS,
+    replicas=st.integers(1, 9),
+    durability=st.sampled_from(Durability),
+    scaling=st.sampled_from(Scaling),
+    schema=st.none() | st.binary(max_size=50),
+    retention_s=st.none() | st.floats(0, allow_infinity=False),
+    retention_bytes=st.none() | UINTS,
+    next_segment=UINTS,
+    created_us=UINTS,
+    target_bytes_per_s=st.none() | st.floats(0, allow_infinity=False),
+    target_records_per_s=st.none() | st.floats(0, allow_infinity=False),
+    segments_min=st.integers(1, 4096),
+    pruned=st.sets(st.integers(0, 30)).map(lambda ids: IdRanges().including(ids)),
+    partitions=st.none() | st.integers(1, PARTITIONS_MAX),
+    configs=st.dictionaries(NAMES, st.text(max_size=20), max_size=3).map(configs_of),
+)
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> Segment:
+    lo = draw(st.integers(0, RING_SLOTS_MAX - 1))
+    start = draw(st.integers(0, 2**63))
+    sealed = draw(st.booleans())
+    return Segment(
+        topic=draw(TOPIC_NAMES),
+        id=draw(st.integers(0, 10**10 - 1)),
+        slots=KeyRange(lo, draw(st.integers(lo + 1, RING_SLOTS_MAX))),
+        epoch=draw(st.integers(1, 2**64 - 1)),
+        state=SegmentState.SEALED if sealed else SegmentState.OPEN,
+        replicas=tuple(draw(st.lists(TEXTS, min_size=1, max_size=4))),
+        predecessors=tuple(draw(st.lists(UINTS, max_size=3))),
+        successors=tuple(draw(st.lists(UINTS, max_size=3))),
+        start_offset=start,
+        end_offset=draw(st.integers(start, 2**64 - 1)) if sealed else None,
+        sequences=tuple(
+            draw(
+                st.lists(
+                    st.builds(ProducerSequence, producer_id=UINTS, producer_epoch=UINTS, next_sequence=UINTS),
+                    max_size=3,
+                )
+            )
+        ),
+        opened_us=draw(UINTS),
+        sealed_us=draw(UINTS),
+        problem=draw(st.just("") | TEXTS),
+        sequences_complete=draw(st.booleans()),
+    )
+
+
+BROKERS = st.builds(
+    BrokerInfo,
+    id=TEXTS,
+    address=TEXTS,
+    started_us=UINTS,
+    pid=UINTS,
+    version=TEXTS,
+    draining=st.booleans(),
+    kafka_address=st.just("") | TEXTS,
+)
+
+ORDERS = TopicName("shop", "orders")
+GOLDEN_TOPIC = Topic(
+    name=ORDERS,
+    uid=77,
+    replicas=2,
+    durability=Durability.REPLICATED,
+    scaling=Scaling.AUTO,
+    schema=b"\x00\xff",
+    retention_s=604800.0,
+    retention_bytes=None,
+    next_segment=5,
+    created_us=1_700_000_000_000_000,
+    target_bytes_per_s=1e6,
+    target_records_per_s=None,
+    segments_min=4,
+    pruned=IdRanges(((0, 3), (4, 5))),
+)
+GOLDEN_SEGMENT = Segment(
+    topic=ORDERS,
+    id=4,
+    slots=KeyRange(0, 32768),
+    epoch=3,
+    state=SegmentState.SEALED,
+    replicas=("b-1", "b-2"),
+    predecessors=(1, 2),
+    successors=(5,),
+    start_offset=10,
+    end_offset=42,
+    sequences=(ProducerSequence(producer_id=9, producer_epoch=1, next_sequence=32),),
+    sequences_complete=True,
+    opened_us=1_700_000_000_000_001,
+    sealed_us=1_700_000_000_000_002,
+)
+GOLDEN_BROKER = BrokerInfo(id="b-1", address="127.0.0.1:17777", started_us=1, pid=2, version="0.1.0")
+
+
+def test_a_segment_without_the_flag_does_not_pass_for_one_that_names_all_producers() -> None:
+    data = segment_to_json(GOLDEN_SEGMENT).replace(b',"sequences_complete":true', b"")
+    assert b"complete" not in data
+    assert not segment_from_json(data).sequences_complete
+
+
+def test_the_bytes_of_the_values_are_these() -> None:
+    assert topic_to_json(GOLDEN_TOPIC) == (
+        b'{"v":1,"name":"shop/orders","uid":77,"replicas":2,"durability":"replicated","scaling":"auto","schema":"AP8=",'
+        b'"retention_s":604800.0,"retention_bytes":null,"next_segment":5,"created_us":1700000000000000,'
+        b'"target_bytes_per_s":1000000.0,"target_records_per_s":null,"segments_min":4,'
+        b'"pruned":[[0,3],[4,5]]}'
+    )
+    assert segment_to_json(GOLDEN_SEGMENT) == (
+        b'{"v":1,"topic":"shop/orders","id":4,"slots":[0,32768],"epoch":3,"state":"sealed","replicas":["b-1","b-2"],'
+        b'"predecessors":[1,2],"successors":[5],"start_offset":10,"end_offset":42,"opened_us":1700000000000001,'
+        b'"sealed_us":1700000000000002,"sequences":[[9,1,32]],"sequences_complete":true}'
+    )
+    assert deletion_from_json(b'{"v":1,"name":"shop/orders","uid":77}') == Deletion(name=ORDERS, uid=77)
+    deletion = Deletion(name=ORDERS, uid=77, primaries=("b-1", "b-2"))
+    assert deletion_to_json(deletion) == b'{"v":1,"name":"shop/orders","uid":77,"primaries":["b-1","b-2"]}'
+    assert broker_to_json(GOLDEN_BROKER) == (
+        b'{"v":1,"id":"b-1","address":"127.0.0.1:17777","started_us":1,"pid":2,"version":"0.1.0","draining":false}'
+    )
+    listening = replace(GOLDEN_BROKER, kafka_address="127.0.0.1:9092")
+    assert broker_to_json(listening) == (
+        b'{"v":1,"id":"b-1","address":"127.0.0.1:17777","started_us":1,"pid":2,"version":"0.1.0","draining":false,'
+        b'"kafka_address":"127.0.0.1:9092"}'
+    )
+
+
+def test_the_keys_are_these() -> None:
+    assert keys.LEADER == "/seaweedmq/leader"
+    assert keys.broker_key("b-1") == "/seaweedmq/brokers/b-1"
+    assert keys.left_key("b-1") == "/seaweedmq/left/b-1"
+    assert keys.address_key("127.0.0.1:17777") == "/seaweedmq/addresses/127.0.0.1:17777"
+    assert keys.kafka_address_key("127.0.0.1:9092") == "/seaweedmq/addresses/kafka/127.0.0.1:9092"
+    assert keys.topic_key(ORDERS) == "/seaweedmq/topics/shop/orders"
+    assert keys.segment_key(ORDERS, 4) == "/seaweedmq/segments/shop/orders/0000000004"
+    assert keys.low_watermarks_key(ORDERS) == "/seaweedmq/low/shop/orders"
+    assert keys.deletion_key(ORDERS) == "/seaweedmq/deletions/shop/orders"
+    assert keys.segments_prefix(ORDERS) == "/seaweedmq/segments/shop/orders/"
+
+
+@given(TOPICS)
+def test_a_topic_comes_back(topic: Topic) -> None:
+    assert topic_from_json(topic_to_json(topic)) == topic
+
+
+@given(segments())
+def test_a_segment_comes_back(segment: Segment) -> None:
+    assert segment_from_json(segment_to_json(segment)) == segment
+
+
+@given(TOPIC_NAMES, UINTS)
+def test_a_deletion_comes_back(name: TopicName, uid: int) -> None:
+    deletion = Deletion(name=name, uid=uid)
+    assert deletion_from_json(deletion_to_json(deletion)) == deletion
+
+
+@given(TOPIC_NAMES, UINTS, st.lists(UINTS, max_size=5).map(tuple))
+def test_low_watermarks_come_back(name: TopicName, uid: int, offsets: tuple[int, ...]) -> None:
+    marks = LowWatermarks(name=name, uid=uid, offsets=offsets)
+    assert low_watermarks_from_json(low_watermarks_to_json(marks)) == marks
+
+
+def test_low_watermarks_are_no_part_of_the_topics_own_record() -> None:
+    marks = LowWatermarks(name=ORDERS, uid=77, offsets=(0, 12))
+    assert low_watermarks_to_json(marks) == b'{"v":1,"name":"shop/orders","uid":77,"low_watermarks":[0,12]}'
+    assert topic_to_json(replace(GOLDEN_TOPIC, low_watermarks=(0, 12))) == topic_to_json(GOLDEN_TOPIC)
+
+
+@given(BROKERS)
+def test_a_broker_comes_back(info: BrokerInfo) -> None:
+    assert broker_from_json(broker_to_json(info)) == info
+
+
+@given(TOPIC_NAMES, st.integers(0, 10**10 - 1))
+def test_keys_come_back(name: TopicName, segment: int) -> None:
+    assert keys.parse_topic_key(keys.topic_key(name)) == name
+    assert keys.parse_low_watermarks_key(keys.low_watermarks_key(name)) == name
+    assert keys.parse_deletion_key(keys.deletion_key(name)) == name
+    assert keys.parse_segment_key(keys.segment_key(name, segment)) == (name, segment)
+    assert keys.parse_broker_key(keys.broker_key(name.name)) == name.name
+    assert keys.parse_left_key(keys.left_key(name.name)) == name.name
+
+
+@given(TOPIC_NAMES, TOPIC_NAMES)
+def test_no_topics_prefix_covers_another_topics_segments(one: TopicName, other: TopicName) -> None:
+    covered = keys.segment_key(other, 0).startswith(keys.segments_prefix(one))
+    assert covered == (one == other)
+
+
+@given(TOPIC_NAMES, st.lists(st.integers(0, 10**10 - 1)))
+def test_the_keys_of_a_topic_sort_by_segment(name: TopicName, ids: list[int]) -> None:
+    assert sorted(keys.segment_key(name, i) for i in ids) == [keys.segment_key(name, i) for i in sorted(ids)]
+
+
+def test_fields_that_a_newer_version_adds_are_ignored() -> None:
+    fields = json.loads(segment_to_json(GOLDEN_SEGMENT)) | {"color": "blue", "more": {"deep": []}}
+    assert segment_from_json(json.dumps(fields).encode()) == GOLDEN_SEGMENT
+
+
+def test_only_topics_that_have_partitions_say_so() -> None:
+    assert "partitions" not in json.loads(topic_to_json(GOLDEN_TOPIC))
+    fields = json.loads(topic_to_json(replace(GOLDEN_TOPIC, partitions=12)))
+    assert fields["partitions"] == 12
+    for partitions in (0, PARTITIONS_MAX + 1, "12"):
+        with pytest.raises(Corrupt, match="partitions"):
+            topic_from_json(json.dumps(fields | {"partitions": partitions}).encode())
+
+
+def test_only_topics_with_settings_by_name_have_any() -> None:
+    assert "configs" not in json.loads(topic_to_json(GOLDEN_TOPIC))
+    fields = json.loads(topic_to_json(replace(GOLDEN_TOPIC, configs=(("a.b", "1"), ("c", "ä")))))
+    assert fields["configs"] == {"a.b": "1", "c": "ä"}
+    for configs in ([["a", "1"]], {"a": 1}, {"": "1"}, "a=1"):
+        with pytest.raises(Corrupt, match="configs"):
+            topic_from_json(json.dumps(fields | {"configs": configs}).encode())
+
+
+def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> None:
+    topic = json.loads(topic_to_json(GOLDEN_TOPIC))
+    del topic["target_bytes_per_s"], topic["target_records_per_s"], topic["segments_min"], topic["pruned"]
+    older = replace(GOLDEN_TOPIC, target_bytes_per_s=None, segments_min=1, pruned=IdRanges())
+    assert topic_from_json(json.dumps(topic).encode()) == older
+    segment = json.loads(segment_to_json(GOLDEN_SEGMENT))
+    del segment["opened_us"], segment["sealed_us"], segment["sequences_complete"]
+    assert segment_from_json(json.dumps(segment).encode()) == replace(
+        GOLDEN_SEGMENT, opened_us=0, sealed_us=0, sequences_complete=False
+    )
+
+
+def test_a_newer_format_is_not_guessed_at() -> None:
+    fields = json.loads(topic_to_json(GOLDEN_TOPIC)) | {"v": 2}
+    with pytest.raises(Unsupported, match="upgrade this broker"):
+        topic_from_json(json.dumps(fields).encode())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("v", None),
+        ("topic", "no-slash"),
+        ("topic", "../../etc/passwd"),
+        ("id", -1),
+        ("id", True),
+        ("id", 1.5),
+        ("id", 2**64),
+        ("slots", [5, 5]),
+        ("slots", [0, 1, 2]),
+        ("slots", [0, 70_000]),
+        ("epoch", 0),
+        ("state", "ajar"),
+        ("replicas", []),
+        ("replicas", ["b\n"]),
+        ("replicas", "b-1"),
+        ("end_offset", None),
+        ("end_offset", 9),
+        ("sequences", [[1, 2]]),
+        ("sequences", [[1, 2, -3]]),
+        ("sequences", {}),
+        ("opened_us", -1),
+        ("sealed_us", -1),
+    ],
+)
+def test_a_wrong_field_is_named(field: str, value: object) -> None:
+    fields = json.loads(segment_to_json(GOLDEN_SEGMENT)) | {field: value}
+    with pytest.raises(Corrupt, match=field):
+        segment_from_json(json.dumps(fields).encode())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("schema", "*"),
+        ("schema", "é"),
+        ("retention_s", -1),
+        ("retention_s", 10**400),
+        ("replicas", 0),
+        ("uid", "7"),
+        ("target_bytes_per_s", "fast"),
+        ("pruned", [[0, 3], [3, 4]]),
+        ("pruned", [[2, 2]]),
+        ("pruned", [7]),
+    ],
+)
+def test_a_wrong_field_of_a_topic_is_named(field: str, value: object) -> None:
+    fields = json.loads(topic_to_json(GOLDEN_TOPIC)) | {field: value}
+    with pytest.raises(Corrupt, match=field):
+        topic_from_json(json.dumps(fields).encode())
+
+
+@pytest.mark.parametrize("missing", ["id", "address", "started_us", "pid", "version"])
+def test_a_missing_field_is_named(missing: str) -> None:
+    fields = json.loads(broker_to_json(GOLDEN_BROKER))
+    del fields[missing]
+    with pytest.raises(Corrupt, match=missing):
+        broker_from_json(json.dumps(fields).encode())
+
+
+@given(
+    st.binary(max_size=60)
+    | st.sampled_from([b"", b"[]", b"null", b"\xff", b'"', b"[" * 100_000, b"1" * 10_000, b"NaN"])
+)
+def test_foreign_bytes_are_corrupt_and_nothing_else(data: bytes) -> None:
+    for read in (topic_from_json, segment_from_json, broker_from_json, deletion_from_json, low_watermarks_from_json):
+        with pytest.raises(Corrupt):
+            read(data)
+
+
+@given(segments(), st.data())
+def test_damaged_bytes_are_read_or_refused(segment: Segment, data: st.DataObject) -> None:
+    whole = bytearray(segment_to_json(segment))
+    whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        segment_from_json(bytes(whole))
+    except (Corrupt, Unsupported):
+        return
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "/other",
+        "/seaweedmq/topics/",
+        "/seaweedmq/topics/a",
+        "/seaweedmq/topics/a/b/c",
+        "/seaweedmq/topics/a/..",
+        "/seaweedmq/segments/a/b/1",
+        "/seaweedmq/segments/a/b/00000000\u06611",
+        "/seaweedmq/segments/a/b/000000000x",
+        "/seaweedmq/deletions/a",
+        "/seaweedmq/low/a",
+        "/seaweedmq/brokers/",
+        "/seaweedmq/brokers/a/b",
+        "/seaweedmq/addresses/",
+    ],
+)
+def test_foreign_keys_are_corrupt(key: str) -> None:
+    for parse in (
+        keys.parse_topic_key,
+        keys.parse_deletion_key,
+        keys.parse_low_watermarks_key,
+        keys.parse_segment_key,
+        keys.parse_broker_key,
+        keys.parse_left_key,
+    ):
+        with pytest.raises(Corrupt):
+            parse(key)

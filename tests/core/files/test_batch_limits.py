@@ -1,0 +1,46 @@
+"""Reach of a batch limit of files or bytes."""
+
+from seaweedmq.core.files.batch_limits import ByteLimit, FileLimit
+from seaweedmq.core.files.snapshot import SnapshotPiece
+from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.topic import TopicName
+
+
+def piece(start: int, end: int | None, size_bytes: int) -> SnapshotPiece:
+    file = SegmentFile(
+        topic=TopicName("shop", "orders"),
+        segment=0,
+        kind=FileKind.LOG if end is None else FileKind.TABLE,
+        base_offset=start,
+        end_offset=end,
+        writer="",
+        size_bytes=size_bytes,
+        path=f"{start}",
+        modified_us=0,
+    )
+    return SnapshotPiece(segment=0, start_offset=start, end_offset=end, files=(file,), complete=True)
+
+
+PIECES = {0: [piece(10, 20, 1_000), piece(20, 40, 400), piece(40, None, 600)]}
+
+
+def test_files_are_taken_whole() -> None:
+    files = FileLimit(9, PIECES)
+    assert files.reach(0, 10, 100, 1) == (20, 1)
+    assert files.reach(0, 15, 100, 2) == (40, 2)
+    assert files.reach(0, 15, 100, 9) == (100, 3)
+    assert files.reach(0, 15, 30, 9) == (30, 2)
+    assert files.reach(7, 3, 30, 1) == (30, 1)  # no file is known
+
+
+def test_bytes_are_counted_by_the_size_of_files() -> None:
+    size = ByteLimit(9, PIECES)
+    assert size.reach(0, 10, 100, 500) == (15, 500)
+    assert size.reach(0, 10, 100, 1_200) == (30, 1_200)
+    assert size.reach(0, 40, 100, 300) == (70, 300)
+    assert size.reach(0, 40, 100, 9_000) == (100, 600)
+
+
+def test_a_record_is_read_however_large_it_is() -> None:
+    assert ByteLimit(1, PIECES).reach(0, 10, 100, 1) == (11, 100)
+    assert ByteLimit(1, PIECES).reach(0, 19, 100, 1) == (20, 100)

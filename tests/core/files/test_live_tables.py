@@ -1,0 +1,140 @@
+"""Selection of live tables, and the meaning of changes to them."""
+
+import random
+
+import pytest
+
+from seaweedmq.core.files.live_tables import (
+    CHECKPOINT_BYTES,
+    CHECKPOINT_COMMITS,
+    Operation,
+    TableSpan,
+    around,
+    change,
+    is_checkpoint_due,
+    oldest_needed,
+    select_live,
+)
+
+
+def spans(*ranges: tuple[int, int], segment: int = 0) -> set[TableSpan]:
+    return {TableSpan(segment, *r) for r in ranges}
+
+
+def test_tables_that_lie_side_by_side_all_count_whatever_is_between_them() -> None:
+    side_by_side = spans((0, 10), (10, 20), (30, 40)) | spans((0, 15), segment=7)
+    assert select_live(side_by_side).spans == side_by_side
+    assert select_live(side_by_side).missing == ()
+
+
+def test_a_compacted_table_counts_instead_of_those_it_replaces() -> None:
+    assert select_live(spans((0, 10), (10, 20), (20, 30), (0, 20))).spans == spans((0, 20), (20, 30))
+
+
+def test_while_replaced_tables_go_the_rest_of_them_does_not_count() -> None:
+    assert select_live(spans((10, 20), (0, 20))).spans == spans((0, 20))
+
+
+def test_a_table_that_another_one_holds_within_does_not_count() -> None:
+    assert select_live(spans((0, 100), (40, 60))).spans == spans((0, 100))
+
+
+def test_of_tables_that_overlap_in_part_those_count_that_hold_most() -> None:
+    counted = select_live(spans((0, 10), (8, 30), (30, 31)))
+    assert counted.spans == spans((8, 30), (30, 31))
+    assert counted.missing == (TableSpan(0, 0, 8),)
+    counted = select_live(spans((0, 10), (5, 15), (14, 30)))
+    assert counted.spans == spans((0, 10), (14, 30))
+    assert counted.missing == (TableSpan(0, 10, 14),)
+    assert select_live(spans((0, 10), (9, 12))).missing == (TableSpan(0, 10, 12),)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_lies_there_no_record_counts_twice_and_no_choice_holds_more(seed: int) -> None:
+    rng = random.Random(seed)
+    lying = {TableSpan(0, b, b + rng.randint(1, 6)) for b in (rng.randint(0, 12) for _ in range(rng.randint(1, 9)))}
+    counted = select_live(lying)
+    offsets = [o for s in counted.spans for o in range(s.base, s.end)]
+    assert counted.spans <= lying
+    assert len(offsets) == len(set(offsets))
+    held = {o for s in lying for o in range(s.base, s.end)}
+    assert held - set(offsets) == {o for s in counted.missing for o in range(s.base, s.end)}
+    assert len(offsets) == max(
+        sum(s.end - s.base for s in some)
+        for some in _subsets(sorted(lying))
+        if all(a.end <= b.base or b.end <= a.base for a in some for b in some if a != b)
+    )
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_to_decide_anew_around_what_changed_is_to_decide_everything_anew(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def table() -> TableSpan:
+        base = rng.randint(0, 60)
+        return TableSpan(rng.randint(0, 2), base, base + rng.randint(1, 9))
+
+    before = {table() for _ in range(25)}
+    counted = select_live(before).spans
+    changed = {table() for _ in range(2)} | set(rng.sample(sorted(before), 2))
+    after = before ^ changed
+    region = set(around(changed, before | after | counted))
+    assert select_live(after).spans == (counted - region) | select_live(after & region).spans
+
+
+def test_a_table_at_the_end_makes_nothing_else_be_decided_anew() -> None:
+    lying = spans(*((n, n + 1) for n in range(100)))
+    assert set(around(spans((100, 101)), lying | spans((100, 101)))) == spans((100, 101))
+
+
+def _subsets(items: list[TableSpan]) -> list[list[TableSpan]]:
+    return [[s for i, s in enumerate(items) if bits >> i & 1] for bits in range(1 << len(items))]
+
+
+def test_what_comes_goes_or_is_rearranged_is_told_apart() -> None:
+    before = spans((0, 10), (10, 20), (20, 30))
+    written = change(before, before | spans((30, 40)))
+    assert (written.operation, written.added, written.removed) == (Operation.WRITE, (TableSpan(0, 30, 40),), ())
+    compacted = change(before, spans((0, 30)))
+    assert compacted.operation is Operation.OPTIMIZE
+    assert not compacted.come
+    assert not compacted.gone
+    expired = change(before, spans((10, 20), (20, 30)))
+    assert (expired.operation, expired.gone) == (Operation.DELETE, frozenset(spans((0, 10))))
+    assert change(before, before).operation is Operation.COLUMNS
+
+
+def test_one_change_may_bring_records_and_rearrange_others() -> None:
+    both = change(spans((0, 10), (10, 20)) | spans((0, 5), segment=1), spans((0, 20), (20, 25)))
+    assert both.come == frozenset(spans((20, 25)))
+    assert both.gone == frozenset(spans((0, 5), segment=1))
+    assert both.operation is Operation.WRITE
+
+
+def test_a_compacted_table_that_reaches_further_brings_records() -> None:
+    further = change(spans((0, 10), (10, 20)), spans((0, 21)))
+    assert further.come == frozenset(spans((0, 21)))
+    assert not further.gone
+
+
+def test_a_checkpoint_is_due_after_some_commits_or_some_megabytes_or_when_what_lies_before_it_may_go() -> None:
+    young = {"age_s": 60.0, "grace_s": 3_600.0}
+    assert not is_checkpoint_due(CHECKPOINT_COMMITS - 1, 1_000, **young)
+    assert is_checkpoint_due(CHECKPOINT_COMMITS, 1_000, **young)
+    assert is_checkpoint_due(1, CHECKPOINT_BYTES, **young)
+    assert is_checkpoint_due(1, 1_000, age_s=3_600.0, grace_s=3_600.0)
+    assert not is_checkpoint_due(0, 0, age_s=1e6, grace_s=0.0)
+
+
+def test_of_the_log_stays_what_every_version_since_the_horizon_needs() -> None:
+    commits = [(v, 10 * v) for v in range(200)]
+    assert oldest_needed(commits, [50, 100, 150], 1_200) == 100
+    assert oldest_needed(commits, [50, 100, 150], 999) == 50
+    assert oldest_needed(commits, [50, 100, 150], 1_000) == 100
+    assert oldest_needed(commits, [50, 100, 150], 10) == 0
+    assert oldest_needed(commits[120:], [100, 150], 300) == 0, "the newest at the horizon was removed already"
+    assert oldest_needed(commits, [], 10_000) == 0
+
+
+def test_a_clock_set_back_makes_no_version_old() -> None:
+    assert oldest_needed([(0, 100), (1, 5_000), (2, 200), (3, 6_000)], [1, 2], 300) == 0

@@ -1,0 +1,288 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
+
+import asyncio
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.messages import (
+    API,
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.messages.calls import AlterTopic
+from seaweedmq.model.topic import TopicChange, TopicName
+from tests.broker.testbed import CONFIG, Testbed, story
+from tests.kafka.byte_client import ByteClient, byte_clients
+
+ORDERS = TopicName("kafka", "orders")
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+INT = 3
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+
+
+async def client_with_topic(testbed: Testbed, **settings: Any) -> ByteClient:
+    (client,) = await byte_clients(testbed, 1)
+    await testbed.topic(client.host, ORDERS, partitions=2, **settings)
+    return client
+
+
+async def describe(
+    client: ByteClient, kind: int, name: str, keys: list[str] | None = None, version: int = 4, **more: Any
+) -> Any:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=keys
+    )
+    reply = await client.ask(API.DESCRIBE_CONFIGS, version, resources=[resource], **more)
+    (result,) = reply.results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+async def values(client: ByteClient, kind: int = TOPIC, name: str = "orders") -> dict[str, str]:
+    return {config.name: config.value for config in (await describe(client, kind, name)).configs}
+
+
+async def alter(client: ByteClient, kind: int = TOPIC, name: str = "orders", version: int = 2, **more: Any) -> Any:
+    resource = AlterConfigsRequest.AlterConfigsResource
+    only_check = more.pop("validate_only", False)
+    configs = [resource.AlterableConfig(name=key.replace("_", "."), value=value) for key, value in more.items()]
+    asked = resource(resource_type=kind, resource_name=name, configs=configs)
+    reply = await client.ask(API.ALTER_CONFIGS, version, resources=[asked], validate_only=only_check)
+    (result,) = reply.responses
+    return result
+
+
+async def step(
+    client: ByteClient, *steps: tuple[str, int, str | None], name: str = "orders", kind: int = TOPIC, version: int = 1
+) -> Any:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [resource.AlterableConfig(name=key, config_operation=op, value=value) for key, op, value in steps]
+    asked = resource(resource_type=kind, resource_name=name, configs=configs)
+    reply = await client.ask(API.INCREMENTAL_ALTER_CONFIGS, version, resources=[asked], validate_only=False)
+    (result,) = reply.responses
+    return result
+
+
+def set_by_name(client: ByteClient) -> dict[str, str]:
+    return dict(client.host.inspect.view.topics[ORDERS].configs)
+
+
+# --- DescribeConfigs
+
+
+@story
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+async def test_every_version_tells_the_values_of_a_topic(testbed: Testbed, version: int) -> None:
+    client = await client_with_topic(testbed, retention_s=60.0)
+    result = await describe(client, TOPIC, "orders", version=version, include_synonyms=True)
+    assert result.error_code == Code.NONE
+    configs = {config.name: config for config in result.configs}
+    retention, policy = configs["retention.ms"], configs["cleanup.policy"]
+    assert (retention.value, retention.config_source, retention.read_only) == ("60000", 1, False)
+    assert [(s.name, s.value, s.source) for s in retention.synonyms] == [
+        ("retention.ms", "60000", 1),
+        ("log.retention.ms", "-1", 5),
+    ]
+    assert (policy.value, policy.config_source) == ("delete", 5)
+    if version >= 3:
+        assert (retention.config_type, policy.config_type) == (5, 7)
+
+
+@story
+async def test_synonyms_and_documentation_are_told_to_who_asks(testbed: Testbed) -> None:
+    client = await client_with_topic(testbed)
+    silent = (await describe(client, TOPIC, "orders", ["compression.type"])).configs
+    assert [(config.name, config.synonyms, config.documentation) for config in silent] == [
+        ("compression.type", [], None)
+    ]
+    (told,) = (await describe(client, TOPIC, "orders", ["compression.type"], include_documentation=True)).configs
+    assert "without effect" in told.documentation
+
+
+@story
+async def test_configs_that_are_not_there_are_left_out(testbed: Testbed) -> None:
+    client = await client_with_topic(testbed)
+    assert (await describe(client, TOPIC, "orders", ["retention.hours"])).configs == []
+
+
+@story
+async def test_what_has_no_configs_is_refused(testbed: Testbed) -> None:
+    client = await client_with_topic(testbed)
+    assert (await describe(client, TOPIC, "returns")).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await describe(client, TOPIC, "a/b")).error_code == Code.INVALID_TOPIC_EXCEPTION
+    for kind in (BROKER_LOGGER, CLIENT_METRICS, GROUP, 3):
+        result = await describe(client, kind, "1")
+        assert (result.error_code, result.configs) == (Code.INVALID_REQUEST, [])
+        assert "has no configs" in result.error_message
+
+
+@story
+async def test_a_broker_tells_its_settings_under_both_names(testbed: Testbed) -> None:
+    config = replace(CONFIG, kafka_partitions_default=7)
+    client, *_ = await byte_clients(testbed, 2, config)
+    configs = {entry.name: entry for entry in (await describe(client, BROKER, "1", include_synonyms=True)).configs}
+    assert all(entry.read_only for entry in configs.values())
+    assert (configs["num.partitions"].value, configs["num.partitions"].config_source) == ("7", 4)
+    assert [(s.value, s.source) for s in configs["num.partitions"].synonyms] == [("7", 4), ("4", 5)]
+    assert configs["seaweedmq.kafka.partitions.default"].value == "7"
+    assert configs["seaweedmq.lease.ttl.s"].value == "2.0"
+    assert configs["broker.id"].config_type == configs["node.id"].config_type == INT
+    assert (configs["broker.id"].value, configs["auto.create.topics.enable"].value) == ("1", "true")
+    assert configs["advertised.listeners"].value == "PLAINTEXT://broker-0:9092"
+    assert len([name for name in configs if name.startswith("seaweedmq.")]) == len(fields(BrokerConfig))
+
+
+@story
+async def test_a_broker_tells_its_own_settings_alone(testbed: Testbed) -> None:
+    client, *_ = await byte_clients(testbed, 2)
+    for name in ("2", "9", "one", "-1"):
+        result = await describe(client, BROKER, name)
+        assert result.error_code == Code.INVALID_REQUEST
+        assert "this is broker 1" in result.error_message
+    everybody = await describe(client, BROKER, "")
+    assert (everybody.error_code, everybody.configs) == (Code.NONE, [])
+
+
+# --- AlterConfigs
+
+
+@story
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_what_is_not_named_gets_its_default(testbed: Testbed, version: int) -> None:
+    client = await client_with_topic(testbed, retention_s=60.0, configs=(("segment.ms", "1000"),))
+    result = await alter(client, version=version, retention_bytes="50", preallocate="TRUE")
+    assert result.error_code == Code.NONE
+    topic = client.host.inspect.view.topics[ORDERS]
+    assert (topic.retention_s, topic.retention_bytes) == (None, 100)
+    assert set_by_name(client) == {"preallocate": "true"}
+    told = await values(client)
+    assert (told["retention.ms"], told["retention.bytes"], told["preallocate"]) == ("-1", "50", "true")
+
+
+@story
+async def test_to_check_is_not_to_alter(testbed: Testbed) -> None:
+    client = await client_with_topic(testbed)
+    assert (await alter(client, validate_only=True, segment_ms="1000")).error_code == Code.NONE
+    assert (await alter(client, validate_only=True, segment_ms="0")).error_code == Code.INVALID_CONFIG
+    assert set_by_name(client) == {}
+
+
+@story
+async def test_bad_configs_change_nothing(testbed: Testbed) -> None:
+    client = await client_with_topic(testbed, configs=(("segment.ms", "1000"),))
+    for given, code in (
+        ({"retention_hours": "1"}, Code.INVALID_CONFIG),
+        ({"segment_ms": "x"}, Code.INVALID_CONFIG),
+        ({"segment_ms": None}, Code.INVALID_REQUEST),
+        ({"min_insync_replicas": "2"}, Code.INVALID_CONFIG),
+    ):
+        result = await alter(client, **given)
+        assert result.error_code == code
+        assert result.error_message
+    assert set_by_name(client) == {"segment.ms": "1000"}
+
+
+@story
+async def test_only_topics_are_altered(testbed: Testbed) -> None:
+    client = await client_with_topic(testbed)
+    assert (await alter(client, name="returns")).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    broker = await alter(client, kind=BROKER, name="1", num_partitions="3")
+    assert broker.error_code == Code.INVALID_REQUEST
+    assert "configuration file" in broker.error_message
+    assert (await alter(client, kind=GROUP, name="g")).error_code == Code.INVALID_REQUEST
+
+
+# --- IncrementalAlterConfigs
+
+
+@story
+@pytest.mark.parametrize("version", [0, 1])
+async def test_single_configs_are_set_deleted_appended_to_and_taken_from(testbed: Testbed, version: int) -> None:
+    client = await client_with_topic(testbed, retention_s=60.0, configs=(("segment.ms", "1000"),))
+    result = await step(
+        client,
+        ("segment.ms", DELETE, None),
+        ("retention.ms", SET, "5000"),
+        ("cleanup.policy", APPEND, "compact"),
+        version=version,
+    )
+    assert result.error_code == Code.NONE
+    assert client.host.inspect.view.topics[ORDERS].retention_s == 5.0
+    assert set_by_name(client) == {"cleanup.policy": "delete,compact"}
+    await step(client, ("cleanup.policy", SUBTRACT, "delete"), ("retention.ms", DELETE, None), version=version)
+    assert set_by_name(client) == {"cleanup.policy": "compact"}
+    assert client.host.inspect.view.topics[ORDERS].retention_s is None
+
+
+@story
+async def test_bad_steps_change_nothing(testbed: Testbed) -> None:
+    client = await client_with_topic(testbed, configs=(("segment.ms", "1000"),))
+    for steps, code in (
+        ([("segment.ms", SET, "2000"), ("retention.hours", SET, "1")], Code.INVALID_CONFIG),
+        ([("segment.ms", SET, "2000"), ("segment.ms", DELETE, None)], Code.INVALID_REQUEST),
+        ([("segment.ms", APPEND, "1")], Code.INVALID_CONFIG),
+        ([("segment.ms", 7, "1")], Code.INVALID_CONFIG),
+        ([("segment.ms", SET, None)], Code.INVALID_REQUEST),
+    ):
+        assert (await step(client, *steps)).error_code == code
+    assert set_by_name(client) == {"segment.ms": "1000"}
+    assert (await step(client, ("segment.ms", SET, "1"), name="returns")).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await step(client, ("num.partitions", SET, "1"), name="1", kind=BROKER)).error_code == Code.INVALID_REQUEST
+
+
+@story
+async def test_a_resource_twice_is_refused(testbed: Testbed) -> None:
+    client = await client_with_topic(testbed)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    config = resource.AlterableConfig(name="segment.ms", config_operation=SET, value="1000")
+    asked = [resource(resource_type=TOPIC, resource_name="orders", configs=[config]) for _ in range(2)]
+    reply = await client.ask(API.INCREMENTAL_ALTER_CONFIGS, resources=asked, validate_only=False)
+    assert [result.error_code for result in reply.responses] == [Code.INVALID_REQUEST]
+    assert set_by_name(client) == {}
+
+
+@story
+async def test_a_step_is_taken_from_what_the_leader_knows(testbed: Testbed) -> None:
+    both = await byte_clients(testbed, 2)
+    await testbed.topic(both[0].host, ORDERS, partitions=2)
+    follower = next(client for client in both if client.host is not testbed.leader())
+    await testbed.until(lambda: ORDERS in follower.host.inspect.view.topics)
+    await testbed.leader().api.call(AlterTopic(ORDERS, TopicChange(configs=(("segment.ms", "1000"),))))
+    await step(follower, ("preallocate", SET, "true"))
+    assert set_by_name(follower) == {"preallocate": "true", "segment.ms": "1000"}
+
+
+@story
+async def test_no_step_is_lost_of_those_that_several_brokers_are_asked_for_at_once(testbed: Testbed) -> None:
+    both = await byte_clients(testbed, 2)
+    await testbed.topic(both[0].host, ORDERS, partitions=2)
+    await testbed.until(lambda: all(ORDERS in client.host.inspect.view.topics for client in both))
+    wanted = {"segment.ms": "1000", "preallocate": "true", "segment.jitter.ms": "7", "flush.messages": "9"}
+    steps = [step(both[n % 2], (name, SET, value)) for n, (name, value) in enumerate(wanted.items())]
+    assert [said.error_code for said in await asyncio.gather(*steps)] == [Code.NONE] * 4
+    assert [set_by_name(client) for client in both if client.host is testbed.leader()] == [wanted]
+
+
+# --- ListConfigResources
+
+
+@story
+async def test_resources_are_listed_by_kind(testbed: Testbed) -> None:
+    client, *_ = await byte_clients(testbed, 2)
+    await testbed.topic(client.host, ORDERS, partitions=1)
+
+    async def listed(version: int, *kinds: int) -> list[tuple[int, str]]:
+        reply = await client.ask(API.LIST_CONFIG_RESOURCES, version, resource_types=list(kinds))
+        assert reply.error_code == Code.NONE
+        return [(found.resource_type, found.resource_name) for found in reply.config_resources]
+
+    assert await listed(1) == [(TOPIC, "orders"), (BROKER, "1"), (BROKER, "2")]
+    assert await listed(1, BROKER) == [(BROKER, "1"), (BROKER, "2")]
+    assert await listed(1, CLIENT_METRICS, GROUP) == []
+    assert await listed(0) == []
+    assert (await client.ask(API.LIST_CONFIG_RESOURCES, 1, resource_types=[3])).error_code == Code.UNSUPPORTED_VERSION

@@ -1,0 +1,70 @@
+"""Client of the handlers on a broker of the test bed, with encoded requests and replies."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.metadata import broker_from_json, broker_to_json
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.kafka.gateway import handlers_of
+from seaweedmq.kafka.handlers import Handlers
+from seaweedmq.kafka.wire.decoding import decode
+from seaweedmq.kafka.wire.error_mapping import code_of
+from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Handler, Request
+from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
+from seaweedmq.kafka.wire.versions import ADVERTISED
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.ports import Put
+from tests.broker.testbed import CONFIG, Host, Testbed
+
+
+class ByteClient:
+    """The handlers on one broker of the test bed."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        rooms = Handlers(host.broker.ports)
+        self.directory, self.nodes = rooms.directory, rooms.nodes
+        self.handlers: Mapping[int, Handler] = handlers_of(rooms.all)
+
+    async def ask(self, api: API, version: int | None = None, **fields: Any) -> Any:
+        """Return the reply to a request in this version, by default the newest, as a client decodes it."""
+        version = ADVERTISED[api].highest if version is None else version
+        message = REQUESTS[api]
+        sent = bytes(message(version=version, **fields).encode(version=version))
+        request = Request(
+            api=api,
+            version=version,
+            correlation_id=1,
+            client_id="test",
+            body=decode(message, version, memoryview(sent)),
+            peer="127.0.0.1:40000",
+            client_host="/127.0.0.1",
+            size_bytes=len(sent),
+            connection=1,
+        )
+        try:
+            reply = await self.host.testbed.network.spawn(self.host.owner, self.handlers[api](request))
+        except SeaweedMQError as error:
+            reply = error_reply(request, code_of(error, place=error_scope_of(api)), str(error))
+        return REPLIES[api].decode(bytes(reply.encode(version=version)), version=version)
+
+
+async def byte_client(host: Host, kafka_address: str | None = None) -> ByteClient:
+    """Register a broker as one that serves Kafka clients, and return its client."""
+    address = kafka_address or host.address.replace(":7777", ":9092")
+    key = keys.broker_key(host.broker.id)
+    entry = await host.meta.get(key)
+    assert entry is not None
+    info = replace(broker_from_json(entry.value), kafka_address=address)
+    assert await host.meta.transact([], [Put(key, broker_to_json(info), entry.lease)])
+    await host.testbed.until(
+        lambda: all(h.inspect.view.brokers[host.broker.id].kafka_address for h in host.testbed.hosts if h.lives)
+    )
+    return ByteClient(host)
+
+
+async def byte_clients(testbed: Testbed, count: int, config: BrokerConfig = CONFIG) -> list[ByteClient]:
+    """Start a cluster of this many brokers that all serve Kafka clients."""
+    return [await byte_client(host) for host in await testbed.cluster(count, config)]

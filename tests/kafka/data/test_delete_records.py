@@ -1,0 +1,123 @@
+"""DeleteRecords: start offsets of partitions afterwards, and rejected deletions."""
+
+from typing import Any
+
+import pytest
+
+from seaweedmq.kafka.admin.changes import TopicChanges
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.messages import API, DeleteRecordsRequest
+from seaweedmq.model.topic import Scaling, TopicName
+from tests.broker.testbed import Testbed, story
+from tests.kafka.byte_client import ByteClient, byte_clients
+
+ORDERS = TopicName("kafka", "orders")
+ALL = -1
+
+
+async def client_with_records(testbed: Testbed, **settings: Any) -> ByteClient:
+    """Return a client of three partitions, of which the first two hold ten and five records."""
+    [client] = await clients_with_records(testbed, 1, **settings)
+    return client
+
+
+async def clients_with_records(testbed: Testbed, brokers: int, **settings: Any) -> list[ByteClient]:
+    client, *others = await byte_clients(testbed, brokers)
+    await testbed.topic(client.host, ORDERS, partitions=3, **settings)
+    for partition, count in ((0, 10), (1, 5)):
+        primary = await testbed.primary(client.host, ORDERS, partition)
+        publisher = await primary.publisher(partition + 1, name=ORDERS, segment=partition)
+        await publisher.store(1, count, slots=(partition, partition), histogram=(0,) * 16)
+    return [client, *others]
+
+
+async def delete(client: ByteClient, before: dict[int, int], name: str = "orders", version: int = 2) -> dict[int, Any]:
+    """Delete records, and return the start offset or error code by partition."""
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    partitions = [topic.DeleteRecordsPartition(partition_index=p, offset=offset) for p, offset in before.items()]
+    reply = await client.ask(
+        API.DELETE_RECORDS, version, topics=[topic(name=name, partitions=partitions)], timeout_ms=30_000
+    )
+    (result,) = reply.topics
+    assert result.name == name
+    return {p.partition_index: Code(p.error_code) if p.error_code else p.low_watermark for p in result.partitions}
+
+
+def begins(client: ByteClient) -> tuple[int, ...]:
+    return client.host.inspect.view.topics[ORDERS].low_watermarks
+
+
+@story
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_partitions_begin_at_the_offset(testbed: Testbed, version: int) -> None:
+    client = await client_with_records(testbed)
+    assert await delete(client, {0: 4, 1: 5}, version=version) == {0: 4, 1: 5}
+    assert begins(client) == (4, 5)
+
+
+@story
+async def test_minus_one_is_all_that_is_committed(testbed: Testbed) -> None:
+    client = await client_with_records(testbed)
+    assert await delete(client, {0: ALL, 2: ALL}) == {0: 10, 2: 0}
+    assert begins(client) == (10,)
+
+
+@story
+async def test_partitions_never_begin_earlier_again(testbed: Testbed) -> None:
+    client = await client_with_records(testbed)
+    await delete(client, {0: 7})
+    assert await delete(client, {0: 3}) == {0: 7}
+
+
+@story
+async def test_a_topic_that_is_named_again_is_changed_once(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = await client_with_records(testbed)
+    calls, delete_records = [], TopicChanges.delete_records
+
+    async def counted(self: TopicChanges, topic: Any, before: Any, timeout_s: float) -> Any:
+        calls.append(dict(before))
+        return await delete_records(self, topic, before, timeout_s)
+
+    monkeypatch.setattr(TopicChanges, "delete_records", counted)
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    named = [
+        topic(name="orders", partitions=[topic.DeleteRecordsPartition(partition_index=partition, offset=offset)])
+        for partition, offset in ((0, 9), (1, 2), (0, 4))
+    ]
+    reply = await client.ask(API.DELETE_RECORDS, 2, topics=named, timeout_ms=30_000)
+    assert calls == [{0: 4, 1: 2}]
+    assert [(t.name, [p.low_watermark for p in t.partitions]) for t in reply.topics] == [("orders", [4, 2])]
+
+
+@story
+async def test_the_leader_of_a_partition_deletes_its_records_and_no_other_broker(testbed: Testbed) -> None:
+    opened = await clients_with_records(testbed, 3)
+    asked, begin = {0: 4, 1: ALL, 2: 0}, {0: 4, 1: 5, 2: 0}
+    for client in opened:
+        mine = {p for p in asked if await testbed.primary(client.host, ORDERS, p) is client.host}
+        said = await delete(client, asked)
+        assert said == {p: begin[p] if p in mine else Code.NOT_LEADER_OR_FOLLOWER for p in asked}
+    assert begins(opened[0]) == (4, 5)
+
+
+@story
+async def test_what_can_not_be_deleted_harms_no_other_partition(testbed: Testbed) -> None:
+    client = await client_with_records(testbed)
+    assert await delete(client, {0: 11, 1: 2, 3: 0, -1: 0, 2: -5}) == {
+        0: Code.OFFSET_OUT_OF_RANGE,
+        1: 2,
+        3: Code.UNKNOWN_TOPIC_OR_PARTITION,
+        -1: Code.UNKNOWN_TOPIC_OR_PARTITION,
+        2: Code.OFFSET_OUT_OF_RANGE,
+    }
+    assert begins(client) == (0, 2)
+
+
+@story
+async def test_records_of_some_topics_stay(testbed: Testbed) -> None:
+    client = await client_with_records(testbed, configs=(("cleanup.policy", "compact"),))
+    await testbed.topic(client.host, TopicName("kafka", "ring"), segments=2, scaling=Scaling.FIXED)
+    assert await delete(client, {0: 4}) == {0: Code.POLICY_VIOLATION}
+    assert await delete(client, {0: 0}, "ring") == {0: Code.POLICY_VIOLATION}
+    assert await delete(client, {0: 0}, "returns") == {0: Code.UNKNOWN_TOPIC_OR_PARTITION}
+    assert begins(client) == ()

@@ -1,0 +1,191 @@
+"""Client of the Kafka handlers of one broker of a test bed, which passes requests as connections do."""
+
+import asyncio
+import io
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
+from seaweedmq.kafka.handlers import Handlers
+from seaweedmq.kafka.wire import messages
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.messages import API, EncodedReply, Line, Request
+from tests.broker.testbed import CONFIG, Host, Testbed
+
+KAFKA = replace(CONFIG, kafka_listen="127.0.0.1:0")
+NO_PRODUCER = -1
+
+
+class InProcessClient:
+    """The handlers of one broker, and one connection to them."""
+
+    def __init__(self, testbed: Testbed, host: Host) -> None:
+        self.testbed = testbed
+        self.host = host
+        self.rooms = Handlers(host.broker.ports)
+        self._handlers = {api: handler for room in self.rooms.all for api, handler in room.handlers().items()}
+        self._numbers = itertools.count(1)
+        self._line = Line()
+        self.reads = asyncio.Event()
+        """Event: while it is clear, the client reads no reply."""
+        self.reads.set()
+
+    async def ask(self, api: API, version: int, **fields: Any) -> Any:
+        """Return the reply to one request. ``fields``: those of the message."""
+        return await self.send(self.request(api, version, **fields))
+
+    async def send(self, request: Request) -> Any:
+        """Return the reply to a request."""
+        return await self.testbed.network.spawn(self.host.owner, self._answer(API(request.api), request))
+
+    def request(self, api: API, version: int, **fields: Any) -> Request:
+        """Return a request as the connection would build it."""
+        request = Request(
+            api=api,
+            version=version,
+            correlation_id=next(self._numbers),
+            client_id="tests",
+            body=messages.REQUESTS[api](version=version, **fields),
+            peer="127.0.0.1:1",
+            client_host="/127.0.0.1",
+            size_bytes=100,
+            connection=1,
+            line=self._line,
+            ahead=self._line.urgent,
+        )
+        self._line.join(api)
+        return request
+
+    async def begin(self, request: Request) -> Any:
+        """Pass a request to its handler, and return the handler's result: for Produce an awaitable of the reply."""
+        return await self._handlers[request.api](request)
+
+    async def _answer(self, api: API, request: Request) -> Any:
+        reply = await self.begin(request)
+        if api is API.PRODUCE:
+            reply = await reply
+        if isinstance(reply, EncodedReply):
+            body = b"".join(reply.buffers)
+            try:
+                await self.reads.wait()
+            finally:  # a canceled read also ends the reply
+                if reply.sent is not None:
+                    reply.sent()
+            return messages.REPLIES[api].decode(io.BytesIO(body), version=request.version)
+        return reply
+
+    # --- what most tests ask ------------------------------------------------------------------------------------------
+
+    async def produce(
+        self, topic: str, partition: int, records: bytes, *, acks: int = -1, timeout_ms: int = 30_000
+    ) -> Any:
+        """Produce a batch, and return the partition of the reply."""
+        make = messages.ProduceRequest.TopicProduceData
+        data = make(name=topic, partition_data=[make.PartitionProduceData(index=partition, records=records)])
+        reply = await self.ask(API.PRODUCE, 9, acks=acks, timeout_ms=timeout_ms, topic_data=[data])
+        return reply and reply.responses[0].partition_responses[0]
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        bytes_max: int = 1 << 20,
+        partition_bytes_max: int = 1 << 20,
+        wait_ms: int = 0,
+        min_bytes: int = 1,
+        epoch: int = -1,
+    ) -> Any:
+        """Fetch from one partition, and return the partition of the reply."""
+        make = messages.FetchRequest.FetchTopic
+        part = make.FetchPartition(
+            partition=partition,
+            fetch_offset=offset,
+            current_leader_epoch=epoch,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=partition_bytes_max,
+        )
+        reply = await self.ask(
+            API.FETCH,
+            12,
+            replica_id=-1,
+            max_wait_ms=wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=bytes_max,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[make(topic=topic, partitions=[part])],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        assert reply.error_code == Code.NONE
+        return reply.responses[0].partitions[0]
+
+    async def list_offset(self, topic: str, partition: int, timestamp: int, *, version: int = 10) -> Any:
+        """List one offset, and return the partition of the reply."""
+        make = messages.ListOffsetsRequest.ListOffsetsTopic
+        part = make.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
+        reply = await self.ask(
+            API.LIST_OFFSETS,
+            version,
+            replica_id=-1,
+            isolation_level=0,
+            topics=[make(name=topic, partitions=[part])],
+        )
+        return reply.topics[0].partitions[0]
+
+
+async def in_process_clients(testbed: Testbed, count: int = 1, **settings: Any) -> list[InProcessClient]:
+    """Start brokers that serve Kafka clients, and return a client of each."""
+    hosts = await testbed.cluster(count, replace(KAFKA, **settings))
+    return [await _opened(InProcessClient(testbed, host)) for host in hosts]
+
+
+async def more_in_process_clients(testbed: Testbed, count: int) -> list[InProcessClient]:
+    """Start more such brokers in a running cluster, and return a client of each."""
+    return [await _opened(InProcessClient(testbed, await testbed.start(KAFKA))) for _ in range(count)]
+
+
+async def _opened(client: InProcessClient) -> InProcessClient:
+    await client.testbed.network.spawn(client.host.owner, client.rooms.nodes.ready())
+    return client
+
+
+def batch(
+    *values: bytes | None,
+    keys: Sequence[bytes | None] | None = None,
+    time_ms: int = 1_700_000_000_000,
+    codec: int = 0,
+    producer: tuple[int, int, int] = (NO_PRODUCER, -1, -1),
+) -> bytes:
+    """Return a client's record batch, a millisecond from record to record. ``producer``: id, epoch, sequence."""
+    pid, epoch, sequence = producer
+    builder = DefaultRecordBatchBuilder(2, codec, 0, pid, epoch, sequence, 1 << 24)
+    for i, value in enumerate(values):
+        key = None if keys is None else keys[i]
+        assert builder.append(i, time_ms + i, key, value, []) is not None
+    return bytes(builder.build())
+
+
+def records_of(data: bytes) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Return offset, key and value of all records in a reply."""
+    found, position = [], 0
+    while position < len(data):
+        size = 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+        one = DefaultRecordBatch(bytearray(data[position : position + size]))
+        assert one.validate_crc()
+        found += [(record.offset, record.key, record.value) for record in one]
+        position += size
+    return found
+
+
+async def settled() -> None:
+    """Let all ready tasks run."""
+    for _ in range(10):
+        await asyncio.sleep(0)

@@ -1,0 +1,143 @@
+"""Concurrent calls travel in one message, and each succeeds or fails on its own."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from seaweedmq.errors import DeadlineExceeded, NotFound, Unavailable
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.messages.calls import Fence, LogEnds, NoteProgress, Seal
+from seaweedmq.model.messages.replication import FenceReply, SegmentRef
+from seaweedmq.rpc import call_batcher, client
+from seaweedmq.rpc.client import GrpcDialer
+from seaweedmq.rpc.server import serve
+from seaweedmq.rpc.v1 import types_pb2
+from seaweedmq.runtime.signal import Signal
+from tests.rpc.fake_broker import NAME, SEALED, FakeBroker
+
+REF = SegmentRef(topic=NAME, topic_uid=5, segment=0, epoch=1)
+PATIENCE_S = 10.0
+MISSING = 9_999
+
+
+class Slow(FakeBroker):
+    """A broker that answers for segment 13 once ``go`` is set, rejects segment ``MISSING``, and records its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+        self.asked_again = Signal()
+        self.go = asyncio.Event()
+
+    async def call(self, request):
+        if isinstance(request, Seal | Fence):
+            self.asked.append(request.ref.segment)
+            self.asked_again.fire()
+            if request.ref.segment == MISSING:
+                raise NotFound("there is no segment 9999")
+            if request.ref.segment == 13:
+                await self.go.wait()
+        return await super().call(request)
+
+
+@pytest.fixture
+def fake() -> FakeBroker:
+    return Slow()
+
+
+@pytest.fixture
+def envelopes(monkeypatch) -> list[int]:
+    """Record the number of calls in each message."""
+    sizes: list[int] = []
+    answer = call_batcher.answer
+
+    async def counted(data, methods, call):
+        sizes.append(len(types_pb2.TogetherRequest.FromString(data).parts))
+        return await answer(data, methods, call)
+
+    monkeypatch.setattr(call_batcher, "answer", counted)
+    return sizes
+
+
+async def test_many_calls_are_few_messages_and_each_has_its_answer(broker, envelopes):
+    refs = [replace(REF, segment=100 + n, epoch=n % 2 + 1) for n in range(600)]
+    async with asyncio.timeout(PATIENCE_S):
+        answers = await asyncio.gather(*(broker.call(Fence(ref)) for ref in refs))
+    assert answers == [FenceReply(end_offset=None if ref.epoch == 1 else ref.epoch) for ref in refs]
+    assert sum(envelopes) == 600
+    assert max(envelopes) <= call_batcher.PARTS_MAX
+    assert len(envelopes) <= 5
+
+
+async def test_calls_of_several_kinds_travel_together_and_one_alone_as_itself(broker, envelopes):
+    async with asyncio.timeout(PATIENCE_S):
+        assert await broker.call(Seal(REF)) == SEALED
+        assert envelopes == []
+        answers = await asyncio.gather(
+            broker.call(Seal(REF)),
+            broker.call(NoteProgress(ref=REF, committed=1, flushed=1)),
+            broker.call(LogEnds(NAME, 5, 1)),
+        )
+    assert answers == [SEALED, None, {0: 5, 3: 2**40}]
+    assert envelopes == [3]
+
+
+async def test_what_is_refused_is_refused_alone(broker):
+    async with asyncio.timeout(PATIENCE_S):
+        fine, refused = await asyncio.gather(
+            broker.call(Seal(REF)), broker.call(Seal(replace(REF, segment=MISSING))), return_exceptions=True
+        )
+    assert fine == SEALED
+    assert isinstance(refused, NotFound)
+    assert str(refused) == "there is no segment 9999"
+
+
+async def test_a_slow_one_holds_up_no_other_and_is_asked_again(broker, fake):
+    slow = asyncio.create_task(broker.call(Seal(replace(REF, segment=13))))
+    async with asyncio.timeout(1.0):
+        assert await asyncio.gather(*(broker.call(Seal(replace(REF, segment=n))) for n in range(5))) == [SEALED] * 5
+    assert not slow.done()
+    fake.go.set()
+    async with asyncio.timeout(PATIENCE_S):
+        assert await slow == SEALED
+    assert fake.asked.count(13) >= 2, "the first time it was not done in time"
+
+
+async def test_each_has_a_deadline(server, fake):
+    dialer = GrpcDialer(timeout_s=0.3)
+    broker = dialer.dial(server.address)
+    results = await asyncio.gather(
+        broker.call(Seal(replace(REF, segment=13))), broker.call(Seal(REF)), return_exceptions=True
+    )
+    assert isinstance(results[0], DeadlineExceeded)
+    assert "Seal at broker" in str(results[0])
+    assert results[1] == SEALED
+    await dialer.close()
+
+
+async def test_all_hear_when_the_broker_is_gone(fake, dialer):
+    server = await serve(fake, "127.0.0.1:0", BrokerConfig())
+    broker = dialer.dial(server.address)
+    waiting = [asyncio.create_task(broker.call(Seal(replace(REF, segment=13)))) for _ in range(3)]
+    async with asyncio.timeout(PATIENCE_S):
+        while len(fake.asked) < 3:
+            await fake.asked_again.wait()
+        await server.stop(0)
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(result, Unavailable) for result in results)
+    assert len({id(result) for result in results}) == 3, "each has an error of its own"
+
+
+def test_what_may_not_be_made_twice_travels_alone():
+    assert {call.__name__ for call in client.TOGETHER} == {
+        "DescribeTopic",
+        "Fence",
+        "LocalStats",
+        "LogEnds",
+        "NoteProgress",
+        "ReportEmptied",
+        "ReportSuspicions",
+        "Seal",
+        "WriteOut",
+    }

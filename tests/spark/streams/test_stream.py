@@ -1,0 +1,277 @@
+"""``spark.readStream.format("seaweedmq")`` for its users, on real Spark."""
+
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+import seaweedmq.spark
+from tests.support.topic_files import TopicFiles
+
+pytestmark = pytest.mark.integration
+
+TIMEOUT_S = 100
+
+
+class Copy:
+    """A query that copies a topic into a list of rows, a batch at a time."""
+
+    def __init__(self, spark: SparkSession, files: TopicFiles, checkpoint: Path, **options: object) -> None:
+        self._spark = spark
+        self._files = files
+        self._checkpoint = checkpoint
+        self._options = options
+        self.batches: dict[int, list[tuple[int, int]]] = {}
+        """Segment and offset of each row, in the order of the tasks."""
+        self.fail_in: int | None = None
+        self.before: Callable[[int], None] = lambda _: None
+
+    def load(self) -> DataFrame:
+        reader = self._spark.readStream.format("seaweedmq").option("storage", str(self._files.root))
+        reader = reader.option("topic", str(self._files.name)).option("startingOffsets", "earliest")
+        for name, value in self._options.items():
+            reader = reader.option(name, str(value))
+        return reader.load()
+
+    def _take(self, frame: DataFrame, batch: int) -> None:
+        self.before(batch)
+        self.batches[batch] = [(row.segment, row.offset) for row in frame.select("segment", "offset").collect()]
+        if batch == self.fail_in:
+            raise RuntimeError("the sink fails on request")
+
+    def start(self, **trigger: Any) -> StreamingQuery:
+        writer = self.load().writeStream.foreachBatch(self._take)
+        return writer.option("checkpointLocation", str(self._checkpoint)).trigger(**trigger).start()
+
+    def run(self) -> StreamingQuery:
+        """Process all current records."""
+        query = self.start(availableNow=True)
+        try:
+            assert query.awaitTermination(TIMEOUT_S)
+        finally:
+            query.stop()
+        return query
+
+    @property
+    def rows(self) -> list[tuple[int, int]]:
+        return [row for batch in sorted(self.batches) for row in self.batches[batch]]
+
+    def offset(self, batch: int) -> Any:
+        return json.loads((self._checkpoint / "offsets" / str(batch)).read_text().splitlines()[-1])
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint"
+
+
+def numbered(segment: int, *offsets: range) -> list[tuple[int, int]]:
+    return [(segment, offset) for each in offsets for offset in each]
+
+
+def test_a_copy_goes_on_from_its_checkpoint_through_splits_merges_and_compaction(
+    spark: SparkSession, orders: TopicFiles, checkpoint: Path
+) -> None:
+    copy = Copy(spark, orders, checkpoint)
+    orders.table(0, 40)
+    orders.table(40, 60, keep_log=True)
+    copy.run()
+    assert copy.rows == numbered(0, range(60))
+    assert copy.offset(0) == {"segments": {"0": 60}, "uid": 7, "v": 1}
+
+    orders.log(60, 75)
+    orders.split(0, 75)
+    orders.table(75, 90, segment=1)
+    orders.table(75, 85, segment=2)
+    copy.run()
+    assert copy.rows[60:75] == numbered(0, range(60, 75))
+    assert sorted(copy.rows[75:]) == numbered(1, range(75, 90)) + numbered(2, range(75, 85))
+
+    orders.merge([1, 2], [95, 85])
+    orders.log(90, 95, segment=1)
+    orders.table(95, 99, segment=3)
+    orders.compact(0, 0, 60)
+    copy.run()
+    assert copy.rows[100:] == [*numbered(1, range(90, 95)), *numbered(3, range(95, 99))]
+    assert copy.offset(max(copy.batches)) == {"segments": {"3": 99}, "uid": 7, "v": 1}
+
+
+def test_a_batch_that_failed_is_repeated_as_it_was_after_its_files_were_converted(
+    spark: SparkSession, orders: TopicFiles, checkpoint: Path
+) -> None:
+    for start in (0, 25, 50):
+        orders.log(start, start + 25)
+    orders.seal(0, 75)
+    copy = Copy(spark, orders, checkpoint)
+    copy.fail_in = 0
+    query = copy.start(availableNow=True)
+    with pytest.raises(PySparkException, match="the sink fails on request"):
+        query.awaitTermination(TIMEOUT_S)
+    first = copy.batches.pop(0)
+
+    orders.convert()
+    for file in orders.files():
+        if file.path.endswith(".log"):
+            (orders.root / file.path).unlink()
+    orders.compact(0, 0, 75)
+    orders.split(0, 75)
+    orders.table(75, 80, segment=1)
+    copy.fail_in = None
+    copy.run()
+    assert copy.batches[0] == first == numbered(0, range(75))
+    assert copy.rows[75:] == numbered(1, range(75, 80))
+
+
+def test_what_is_not_committed_for_sure_is_not_read_until_it_is(
+    spark: SparkSession, orders: TopicFiles, checkpoint: Path
+) -> None:
+    copy = Copy(spark, orders, checkpoint)
+    orders.table(0, 20)
+    torn = orders.log(20, 40)
+    copy.run()
+    assert copy.rows == numbered(0, range(20))
+    torn.unlink()  # it was never acknowledged, and is discarded
+    orders.seal(0, 20)
+    copy.run()
+    assert copy.rows == numbered(0, range(20))
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "batches"),
+    [
+        ({"maxRecordsPerTrigger": 30}, 30, 4),
+        ({"maxOffsetsPerTrigger": 7}, 7, 15),
+        ({"maxFilesPerTrigger": 2}, 40, 3),
+        ({"maxBytesPerTrigger": 1}, 1, 100),
+    ],
+)
+def test_limits_hold_every_batch_and_all_is_read_in_the_end(
+    spark: SparkSession, orders: TopicFiles, checkpoint: Path, limit: dict[str, int], most: int, batches: int
+) -> None:
+    count = 100 if most > 1 else 4
+    for start in range(0, count, 20):
+        orders.table(start, min(start + 20, count))
+    copy = Copy(spark, orders, checkpoint, **limit)
+    copy.run()
+    assert copy.rows == numbered(0, range(count))
+    assert max(map(len, copy.batches.values())) <= most
+    assert len(copy.batches) == min(batches, count)
+
+
+def test_progress_and_listener_tell_how_far_a_query_is_behind(
+    spark: SparkSession, orders: TopicFiles, checkpoint: Path
+) -> None:
+    orders.table(0, 100)
+    lines: list[str] = []
+    told = threading.Event()
+    listener = seaweedmq.spark.LagListener(lambda line: (lines.append(line), told.set())[0])
+    spark.streams.addListener(listener)
+    try:
+        copy = Copy(spark, orders, checkpoint, maxRecordsPerTrigger=60)
+        query = copy.start(processingTime="0 seconds")
+        try:
+            query.processAllAvailable()
+            assert told.wait(TIMEOUT_S)
+            progress = [p for p in query.recentProgress if p.numInputRows]
+        finally:
+            query.stop()
+    finally:
+        spark.streams.removeListener(listener)
+    latest = [json.loads(p.sources[0].latestOffset) for p in progress]
+    assert [offset["behind"] for offset in latest] == [40, 0]
+    assert latest[0]["segments"] == {"0": 100}
+    assert json.loads(progress[0].sources[0].endOffset)["segments"] == {"0": 60}
+    assert "60 rows" in lines[0]
+    assert lines[0].endswith(" 40 records behind")
+
+
+def test_a_query_of_the_latest_begins_with_what_comes_after_it(
+    spark: SparkSession, orders: TopicFiles, checkpoint: Path
+) -> None:
+    orders.table(0, 50)
+    copy = Copy(spark, orders, checkpoint, startingOffsets="latest")
+    copy.run()
+    assert copy.rows == []
+    orders.table(50, 60)
+    copy.run()
+    assert copy.rows == numbered(0, range(50, 60))
+
+
+def refused(copy: Copy) -> str:
+    with pytest.raises(PySparkException) as caught:
+        copy.run()
+    return str(caught.value)
+
+
+def test_a_checkpoint_of_another_topic_is_named_as_such(
+    spark: SparkSession, orders: TopicFiles, checkpoint: Path
+) -> None:
+    orders.table(0, 20)
+    Copy(spark, orders, checkpoint).run()
+    others = TopicFiles(orders.root, name=type(orders.name)("shop", "returns"), uid=8)
+    others.table(0, 20)
+    assert "NotFound: the checkpoint is of topic shop/orders, not of shop/returns" in refused(
+        Copy(spark, others, checkpoint)
+    )
+    orders.uid = 9
+    orders.write_documents()
+    assert "NotFound: the checkpoint is of a topic that was deleted, perhaps shop/orders itself" in refused(
+        Copy(spark, orders, checkpoint)
+    )
+    shutil.rmtree(orders.root / "topics" / "shop" / "orders")
+    assert "NotFound: no topic shop/orders in" in refused(Copy(spark, orders, checkpoint))
+
+
+def test_a_place_beyond_the_end_is_refused_whether_an_option_or_the_checkpoint_says_it(
+    spark: SparkSession, orders: TopicFiles, checkpoint: Path
+) -> None:
+    orders.table(0, 20)
+    beyond = Copy(spark, orders, checkpoint.with_name("other"), startingOffsets='{"0": 21}')
+    assert "OutOfRange: option 'startingOffsets' is offset 21 of shop/orders#0" in refused(beyond)
+    Copy(spark, orders, checkpoint).run()
+    orders.seal(0, 10)  # as an older copy of the storage has it
+    said = refused(Copy(spark, orders, checkpoint))
+    assert "OutOfRange: the checkpoint is at offset 20 of shop/orders#0, which ended at 10" in said
+    assert "begin with a new checkpointLocation" in said
+
+
+@pytest.mark.parametrize(
+    ("retention_s", "error"),
+    [
+        (60.0, "OutOfRange: shop/orders#0: offsets 20 to 40 were removed before they were read"),
+        (None, "DataLoss: shop/orders#0: records of offsets [20, 40) are missing"),
+    ],
+)
+def test_records_that_went_before_they_were_read_are_an_error_unless_told_otherwise(
+    spark: SparkSession, orders: TopicFiles, checkpoint: Path, retention_s: float | None, error: str
+) -> None:
+    orders.retention_s = retention_s
+    orders.write_documents()
+    orders.table(0, 20)
+    Copy(spark, orders, checkpoint).run()
+    orders.table(20, 40)
+    orders.table(40, 60)
+    for file in orders.files():
+        if file.base_offset < 40:
+            (orders.root / file.path).unlink()
+    message = refused(Copy(spark, orders, checkpoint))
+    assert error in message
+    assert "failOnDataLoss" in message
+    copy = Copy(spark, orders, checkpoint, failOnDataLoss="false")
+    copy.run()
+    assert copy.rows == numbered(0, range(40, 60))
+
+
+def test_options_of_a_stream_are_refused_by_a_batch(spark: SparkSession, orders: TopicFiles) -> None:
+    reader = spark.read.format("seaweedmq").options(storage=str(orders.root), topic=str(orders.name))
+    with pytest.raises(
+        PySparkException, match=r"InvalidArgument: option 'maxRecordsPerTrigger' is not an option of spark.read"
+    ):
+        reader.option("maxRecordsPerTrigger", "5").load().collect()
