@@ -109,7 +109,7 @@ def take_what_a_broker_does_not_know_yet_for_pruned(patch: pytest.MonkeyPatch) -
 
     async def look(view: Any, which: Any) -> Any:
         uid = view._description.topic.uid if view._description is not None else 0
-        told = await view._cluster.describe(view._name, which, view._cluster.config.rpc_timeout_s, uid)
+        told = await view._cluster.describe(view.name, which, view._cluster.config.rpc_timeout_s, uid)
         view.know(told)
         return told
 
