@@ -79,9 +79,7 @@ class WallWatch:
     def confirmed_us(self, steady_s: float, doubt_s: float) -> int:
         """Return a lower bound of the wall-clock time, microseconds; 0 if the clock was not watched for the doubt.
 
-        Args:
-            steady_s: Current steady time; the wall clock was read for :meth:`note` at the same time.
-            doubt_s: The doubt, at most ``CLOCK_DOUBT_S``.
+        The wall clock was read for :meth:`note` at ``steady_s``. ``doubt_s`` is at most ``CLOCK_DOUBT_S``.
         """
         confirmed = [ahead_us for since_s, ahead_us in self._since if since_s <= steady_s - doubt_s]
         return max(0, confirmed[-1] + round(steady_s * US_PER_S)) if confirmed else 0
@@ -89,12 +87,8 @@ class WallWatch:
     def span_us(self, steady_s: float) -> tuple[int, int]:
         """Return the earliest and the latest possible wall-clock time, microseconds.
 
-        They are the lowest and the highest reading of the longest doubt, carried forward steadily. A time that only one
-        of them
-        rejects may be right.
-
-        Args:
-            steady_s: Current steady time; the wall clock was read for :meth:`note` at the same time.
+        They are the lowest and the highest reading of the longest doubt, carried forward steadily, and ``steady_s`` is
+        the time of the last :meth:`note`. A time that only one of them rejects may be right.
         """
         steady_us = round(steady_s * US_PER_S)
         return self._since[0][1] + steady_us, self._until[0][1] + steady_us

@@ -101,15 +101,10 @@ class ClusterColumns:
         suspected: Container[str] = (),
         changing: Collection[SegmentId] = (),
     ) -> "ClusterColumns":
-        """Build the columns from the values of the metadata.
+        """Build the columns from the metadata; segments of topics other than ``topics`` are left out.
 
-        Args:
-            topics: The topics.
-            segments: The open segments, in any order; those of other topics are left out.
-            brokers: Brokers whose lease lives, including draining ones.
-            settings: The cluster's target rates.
-            suspected: Ids of brokers that get nothing new, and whose segments are moved away.
-            changing: Segments that are being split, merged or moved now.
+        ``brokers`` have a living lease, draining ones included. ``suspected`` ones get nothing new and lose their
+        segments. ``changing`` are the segments that are being split, merged or moved now.
         """
         names = sorted(topics, key=attrgetter("name"))
         topic_of = _Index((_name_of(topic), at) for at, topic in enumerate(names))

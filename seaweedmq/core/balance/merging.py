@@ -17,12 +17,7 @@ leaves at least twice as much, so only a real change of load undoes one.
 
 
 def plan_merges(plan: Plan, healthy: Bools) -> None:
-    """Plan merges of adjacent segments, the idlest first.
-
-    Args:
-        plan: The decision in the making.
-        healthy: (S,) whether all replicas of the segment are healthy.
-    """
+    """Plan merges of adjacent segments, the idlest first; ``healthy`` (S,) says if all replicas of a segment are."""
     cluster = plan.cluster
     fit = cluster.topic_auto[cluster.topic] & healthy & plan.may_move & ~plan.taken
     pressure = _pressure_of_pairs(cluster, plan.loads)

@@ -39,10 +39,7 @@ HOLDS_MAX = 100
 def plan_splits(plan: Plan, healthy: Bools, pressure: Floats) -> list[Hold]:
     """Plan splits, the most loaded first, and return the segments that should be split but cannot be.
 
-    Args:
-        plan: The decision in the making.
-        healthy: (S,) whether all replicas of the segment are healthy.
-        pressure: (S,) short average as a multiple of the target.
+    ``healthy`` (S,) says if all replicas of a segment are; ``pressure`` (S,) is its short average over the target.
     """
     cluster = plan.cluster
     unfair = (pressure > 1) & (plan.short > UNFAIR_ABOVE * plan.mean) & (plan.usable_count > 1)
@@ -80,10 +77,7 @@ def pressure_of(cluster: ClusterColumns, loads: Loads) -> Floats:
 def split_slot(lo: int, hi: int, histogram: Sequence[float]) -> int | None:
     """Return the slot in ``(lo, hi)`` that halves the load; None if one slot has the load, so that no cut helps.
 
-    Args:
-        lo: First slot of the segment.
-        hi: Slot after the last one.
-        histogram: Load per sixteenth of ``[lo, hi)``, see ``codec.slots.histogram_of``; empty or zero if unknown.
+    ``histogram`` is the load per sixteenth of ``[lo, hi)``, see ``codec.slots.histogram_of``; empty or zero if unknown.
     """
     if hi - lo < 2:
         return None

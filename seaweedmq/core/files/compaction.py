@@ -156,14 +156,7 @@ def merges(
     """Return the merges of one segment's files for tables of about ``target_bytes``, in order of offsets.
 
     A sequence of small tables is merged into as few tables as possible, of about equal size, so that they can be made
-    in
-    parallel.
-
-    Args:
-        files: The files of the segment.
-        target_bytes: Target size of a table.
-        kind_of: Returns the kind of a table. Tables of different kinds are not merged, and those of kind NotImplemented
-            are left alone.
+    in parallel. Tables of different ``kind_of`` are not merged, and those of kind NotImplemented are left alone.
     """
     found: list[TableMerge] = []
     for run in _runs(files, target_bytes / 2, kind_of):

@@ -141,12 +141,10 @@ class Listed(NamedTuple):
 def confirmed_files(
     segments: Sequence[Listed], policy: RetentionPolicy, confirmed_us: Callable[[float], int]
 ) -> list[SegmentFile]:
-    """Return the files of one topic that may be deleted now, each period by the time that is confirmed for it.
+    """Return the files of one topic that may be deleted now, in the order of :func:`expired_files`.
 
-    Args:
-        segments: See :func:`expired_files`.
-        policy: Limits for the topic's files.
-        confirmed_us: Returns a lower bound of the current time, for files that are kept for a given number of seconds.
+    Each period counts by the time that is confirmed for it: ``confirmed_us`` returns a lower bound of the current time
+    for files that are kept for a given number of seconds.
     """
     periods_us = {policy.log_grace_us, policy.log_retention_us, policy.retention_us or 0}
     now_us = {period_us: confirmed_us(period_us / US_PER_S) for period_us in periods_us}
@@ -167,12 +165,8 @@ def confirmed_files(
 def expired_files(segments: Sequence[Listed], policy: RetentionPolicy, now_us: int) -> list[SegmentFile]:
     """Return the files of one topic that may be deleted now, in a safe order: logs before tables, tables by offset.
 
-    A table is deleted only after all tables before it in its segment.
-
-    Args:
-        segments: All segments that the topic has files of.
-        policy: Limits for the topic's files.
-        now_us: Time by the clock that dated the files.
+    A table is deleted only after all tables before it in its segment. ``segments`` are all that the topic has files of;
+    ``now_us`` is by the clock that dated the files.
     """
     twice = {table.path: table for segment in segments for table in superseded(segment.files, segment.low_watermark)}
     """Superseded tables by path. Their age and size do not matter, since others have their records. They go first."""
@@ -255,11 +249,8 @@ def _dated(segment: Listed, now_us: int) -> Listed:
 def _chosen_by_retention(ages: Sequence[tuple[int, int, SegmentFile]], policy: RetentionPolicy) -> dict[str, int]:
     """Return the time, perhaps in the future, at which retention selected each table, by path.
 
-    The size limit selects a table when a younger one raises the sum from the table on above the limit.
-
-    Args:
-        ages: For each table, the time when it was stored, the index of its segment, and the table.
-        policy: Limits for the topic's files.
+    The size limit selects a table when a younger one raises the sum from the table on above the limit. ``ages`` has
+    each table with the time when it was stored and the index of its segment.
     """
     chosen: dict[str, int] = {}
     if policy.retention_us is not None:

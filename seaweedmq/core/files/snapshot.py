@@ -58,17 +58,7 @@ def plan_snapshot(
 ) -> tuple[SnapshotPiece, ...]:
     """Return the pieces of the segment's offsets in ``[start, end)``, as :func:`plan_offsets` does.
 
-    Args:
-        topic: The topic of the segment, with its low watermarks.
-        segment: The segment.
-        files: At least all files of the segment.
-        start: The first offset to read.
-        end: The offset after the last one; None for the end of the segment.
-        removed_below: The offset below which retention recorded that it removed the segment's records.
-        missing: Receives the ranges of lost offsets, so that the plan continues after them; None to raise.
-
-    Raises:
-        DataLoss: If offsets are in no file although nothing removed them.
+    ``end`` is None for the end of the segment, ``removed_below`` what retention recorded.
     """
     lowest = max(segment.start_offset, topic.low_watermark(segment.slots), removed_below)
     return plan_offsets(topic, segment.id, segment.end_offset, files, start, end, lowest=lowest, missing=missing)
@@ -89,12 +79,11 @@ def plan_offsets(
 
     Records that retention or a low watermark removed at the beginning are left out silently, and so is what files hold
     beyond the segment's end. A log file's name does not show its end. So a piece of logs ends where the next file
-    begins, and
-    the last one is unbounded. The last piece has the last two files: the end of the earlier one may have waited for its
-    fsync when the later one was begun, and after a power loss the segment ends there.
+    begins, and the last one is unbounded. The last piece has the last two files: the end of the earlier one may have
+    waited for its fsync when the later one was begun, and after a power loss the segment ends there.
 
     Args:
-        topic: The topic of the segment.
+        topic: The topic of the segment, whose id is ``segment``.
         segment: Id of the segment.
         sealed_at: The end of the segment, or an offset up to which all its records exist; None if it is open.
         files: At least all files of the segment.

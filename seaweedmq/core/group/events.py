@@ -87,10 +87,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """A commit of the member.
-
-    ``at_us`` is the wall clock.
-    """
+    """A commit of the member; ``at_us`` is the wall clock."""
 
     stream: int
     commit: GroupCommit
@@ -119,10 +116,9 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """A reset of the group.
+    """A reset: ``offsets`` (segment -> offset) replaces all commits.
 
-    ``offsets`` (segment -> offset) replaces all commits. Other segments begin at ``start``, or at the earliest from
-    ``horizon`` up.
+    Other segments begin at ``start``, or at the earliest from ``horizon`` up.
     """
 
     start: Start

@@ -13,12 +13,7 @@ class FetchWait(Generic[Key]):
     """The bytes that a Fetch could return by now, compared with the bytes that it waits for."""
 
     def __init__(self, bytes_min: int, reply_bytes_max: int) -> None:
-        """Create the wait of one request.
-
-        Args:
-            bytes_min: Lowest size of the reply that the client requests.
-            reply_bytes_max: Largest reply; the wait never exceeds it.
-        """
+        """Create the wait for a reply of ``bytes_min``, which the client requests, but at most ``reply_bytes_max``."""
         self._wanted = min(bytes_min, reply_bytes_max)
         self._readable: dict[Key, int] = {}
         self._total = 0

@@ -19,12 +19,10 @@ class LineageWalk:
     """
 
     def __init__(self, segments: Iterable[Segment], skipped: Iterable[int] = (), horizon: int = 0) -> None:
-        """Begin a walk.
+        """Begin a walk over all segments that exist at the start and that the reader wants.
 
-        Args:
-            segments: All segments that exist at the start and that the reader wants.
-            skipped: Those of ``segments`` that lie before the reader's start.
-            horizon: Id below which segments that are not in ``segments`` also lie before the start.
+        Before the reader's start lie the ``skipped`` ones, and those below the id ``horizon`` that are not in
+        ``segments``.
         """
         self._horizon = horizon
         self._waiting: dict[int, Segment] = {}

@@ -28,18 +28,11 @@ def repairs(
     suspected: Collection[str],
     broken: Collection[SegmentId],
 ) -> list[Repair]:
-    """Return the segments to replace, the most urgent first.
+    """Return the open segments to replace, the most urgent first.
 
     The order is: segments without a live primary; segments that lost a follower or whose replicas lost each other;
-    segments
-    on draining brokers.
-
-    Args:
-        segments: The open segments.
-        live: Ids of the registered brokers.
-        draining: Ids of the brokers that are being drained.
-        suspected: Ids of the brokers that may have failed.
-        broken: Segments whose replicas lost each other, or that were sealed and have no successor.
+    segments on draining brokers. ``broken`` are those whose replicas lost each other, or that were sealed and have no
+    successor; ``suspected`` brokers may have failed.
     """
     found: list[tuple[int, Repair]] = []
     for segment in segments:
@@ -61,12 +54,7 @@ def repairs(
 def reinforcements(segments: Iterable[Segment], topics: Mapping[TopicName, Topic], available: int) -> list[Repair]:
     """Return the segments that were opened when brokers were missing and could have more replicas now.
 
-    Each is readable and writable, so one repair at a time is enough.
-
-    Args:
-        segments: The open segments.
-        topics: The topics of the segments, by name.
-        available: Number of brokers that accept new segments.
+    Each is readable and writable, so one repair at a time is enough. ``available`` brokers accept new segments.
     """
     return [
         Repair(segment=segment, reason="a replica was missing", healthy_replicas=segment.replicas)

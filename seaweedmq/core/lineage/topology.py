@@ -85,12 +85,7 @@ def new_topic(
 ) -> MetadataChange:
     """Return the topic and its first segments, one for each entry of ``placement``, which divide the ring evenly.
 
-    Args:
-        spec: The settings.
-        uid: Unique id of the topic.
-        now_us: Wall clock.
-        placement: Replicas of each segment.
-        first_id: Id of the first segment; lower ids are taken.
+    Ids below ``first_id`` are taken.
     """
     check_spec(spec)
     durability = spec.durability or (Durability.STORED if spec.replicas == 1 else Durability.REPLICATED)
@@ -120,8 +115,7 @@ def with_partitions(
 ) -> MetadataChange:
     """Return the topic with more partitions, each an open segment from offset 0, one for each entry of ``placement``.
 
-    Raises:
-        InvalidArgument: If the topic has no partitions, or already has more, or would have too many.
+    Raises InvalidArgument if the topic has no partitions, or already has more, or would have too many.
     """
     check_more_partitions(topic, partitions)
     before = topic.partitions or 0

@@ -28,9 +28,7 @@ class _Line:
 class KeyOrder:
     """The waiting records of one segment, by key.
 
-    Args:
-        one_at_a_time: Whether a key's next record waits until the last one is settled. Otherwise it waits only for
-            rejected ones.
+    With ``one_at_a_time``, a key's next record waits until the last one is settled, else only for rejected ones.
     """
 
     def __init__(self, one_at_a_time: bool) -> None:

@@ -31,9 +31,7 @@ from seaweedmq.model.segment import Segment
 class SendWindow:
     """The unacknowledged frames of one producer in one segment, and the limits of the broker.
 
-    Args:
-        segment: The segment.
-        renumber: Returns the bytes of a frame with another first sequence.
+    ``renumber`` returns the bytes of a frame with another first sequence.
     """
 
     def __init__(self, segment: Segment, renumber: Callable[[Frames, int], Frames]) -> None:
@@ -128,18 +126,13 @@ class SendWindow:
     # --- events of the stream --------------------------------------------------------------------------------------
 
     def opened(self, ready: PublishReady) -> list[FrameRerouted]:
-        """Handle an open stream, on which all unacknowledged frames are sent again.
+        """Handle an open stream, on which all unacknowledged frames are sent again; return those to be routed again.
 
         If the broker's next sequence is below the queue, because frames in front of it expired or were rejected, the
-        segment holds none of the queue, which is renumbered from the broker's next sequence.
-
-        Returns:
-            The frames to be routed again: all from the first one on that exceeds the broker's limit and is not held
-            by the segment already.
-
-        Raises:
-            ProtocolViolation: If the broker has more sequences than were sent.
-            Corrupt: If the segment lost acknowledged records.
+        segment holds none of the queue, which is renumbered from the broker's next sequence. Routed again are all
+        frames from the first one on that exceeds the broker's limit and is not held by the segment already. Raises
+        ProtocolViolation if the broker has more sequences than were sent, and Corrupt if the segment lost acknowledged
+        records.
         """
         self.lost()
         loss = self._loss(ready)
@@ -177,11 +170,7 @@ class SendWindow:
         return taken
 
     def acked(self, ack: FrameAck) -> FrameAcked:
-        """Handle the acknowledgement of the first frame in flight.
-
-        Raises:
-            ProtocolViolation: If it is for another frame.
-        """
+        """Handle the acknowledgement of the first frame in flight; raise ProtocolViolation if it is another frame's."""
         self._in_flight.acked(ack)
         first = self._frames.popleft()
         self._acknowledged = first.end_sequence

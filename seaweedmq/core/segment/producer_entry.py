@@ -16,7 +16,7 @@ from seaweedmq.model.segment import ProducerState
 class ProducerEntry:
     """The entry of one producer in a ``ProducerTable``.
 
-    Invariant: without frames, nothing was stored since the entry was created.
+    Invariant: without frames, nothing was stored since its creation.
     """
 
     __slots__ = ("begun", "epoch", "frames", "next_sequence", "streams")
@@ -100,11 +100,9 @@ class ProducerEntry:
         return at + count <= self.oldest and (self.begun is None or at >= self.begun)
 
     def put_before(self, older: Sequence[FrameAck], frames_max: int) -> None:
-        """Remember frames that a Kafka producer stored in an earlier segment.
+        """Remember at most ``frames_max`` frames in all, with those that a Kafka producer stored in an earlier segment.
 
-        Args:
-            older: The frames, the oldest first. Those that do not join the remembered ones without a gap are ignored.
-            frames_max: Limit of the frames remembered in all.
+        Of ``older`` frames, the oldest first, those that do not join the remembered ones without a gap are ignored.
         """
         oldest = self.oldest
         joining: list[FrameAck] = []

@@ -44,10 +44,7 @@ class ProducerLimits:
 
     @classmethod
     def none(cls) -> "ProducerLimits":
-        """Return no limits, for readers of a log: the log itself is bounded.
-
-        Frames are limited as at the broker that allows most.
-        """
+        """Return no limits, for a bounded log's readers; frames are limited as at the broker that allows most."""
         return cls(producers=sys.maxsize, idle_s=math.inf, frames=STREAM_IN_FLIGHT_FRAMES_MAX)
 
 

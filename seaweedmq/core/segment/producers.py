@@ -171,24 +171,14 @@ class ProducerTable:
         return known.may_be_older(producer_epoch, first_sequence, count, self._limits.frames)
 
     def adopt(self, state: ProducerState, now: float) -> None:
-        """Continue from the state that an ancestor segment holds of a producer that is unknown here.
-
-        Raises:
-            ResourceExhausted: If the broker remembers as many producers as it may.
-        """
+        """Continue from an ancestor's state of a producer unknown here; ResourceExhausted if there are too many."""
         assert state.producer_id not in self._producers, f"{state} is known here"
         self._check_room(now)
         self._restore(state)
         self._note_idle(state.producer_id, now)
 
     def put_before(self, producer_id: int, producer_epoch: int, older: Sequence[FrameAck]) -> None:
-        """Remember frames that an ancestor segment holds of a producer.
-
-        Args:
-            producer_id: Id of the producer.
-            producer_epoch: Epoch of the frames.
-            older: The frames, the oldest first. Those that do not join the remembered ones without a gap are ignored.
-        """
+        """Remember a producer's frames in an ancestor, as :meth:`ProducerEntry.put_before`."""
         known = self._producers.get(producer_id)
         if known is not None and known.epoch == producer_epoch and _is_kafkas(producer_id, known):
             known.put_before(older, self._limits.frames)

@@ -75,9 +75,7 @@ class Replica:
     def on_progress(self, epoch: int, committed: int, flushed: int) -> int:
         """Record the primary's progress and drop what is flushed; return the bytes freed.
 
-        Raises:
-            Fenced: If the replica no longer follows the sender's epoch.
-            ProtocolViolation: If the primary reports impossible offsets.
+        Raises Fenced if the epoch is no longer followed, ProtocolViolation if the offsets are impossible.
         """
         self.check_epoch(epoch)
         if not self.flushed <= flushed <= self.end or not self.committed <= committed <= self.end:
@@ -94,13 +92,10 @@ class Replica:
         return freed
 
     def fence(self, epoch: int) -> int:
-        """Reject every epoch below ``epoch`` from now on, and return the end of the log.
+        """Reject every epoch below ``epoch`` from now on, repeatably, and return the end of the log.
 
-        A repeated call has no effect.
-
-        Raises:
-            Deposed: If a newer epoch already fenced the replica: the caller no longer leads.
-            InvalidArgument: If the replica follows this epoch.
+        Raises Deposed if a newer epoch fenced the replica: the caller no longer leads; InvalidArgument if it follows
+        this one.
         """
         if epoch < self.epoch:
             raise Deposed(f"{self.name}: cannot fence with epoch {epoch}: epoch {self.epoch} is newer")

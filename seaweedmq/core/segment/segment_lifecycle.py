@@ -188,11 +188,7 @@ class SegmentLifecycle:
         return CommitFlushedOnly(), RequestFsync()
 
     def fence_checked(self, *, fenced: bool) -> Sequence[Action]:
-        """Record the result of a fence check.
-
-        Args:
-            fenced: Whether the storage shows a fence.
-        """
+        """Record the result of a fence check: whether the storage shows a fence."""
         flushed, self._checked_up_to = self._checked_up_to, None
         if self.stage not in COMMITTING:
             return ()

@@ -96,10 +96,7 @@ def _empty_bytes(group: str) -> int:
 
 
 class GroupShard:
-    """The coordinator's state of one shard.
-
-    ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock.
-    """
+    """The coordinator's state of one shard; ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock."""
 
     def __init__(self, limits: CoordinatorLimits, memory: StateMemory) -> None:
         """Create an empty shard. ``memory`` is the account of all shards of the broker."""
@@ -146,10 +143,7 @@ class GroupShard:
         self._check_at = now + self._limits.offsets_check_ms / 1_000
 
     def snapshot(self) -> Iterator[ShardRecord]:
-        """Yield the records that restore this state.
-
-        The caller must not change the shard meanwhile.
-        """
+        """Yield the records that restore this state, which the caller must not change meanwhile."""
         for name, entry in self._entries.items():
             if entry.group.written is not None:
                 yield GroupMetadataRecord(name, entry.group.written)
@@ -172,10 +166,7 @@ class GroupShard:
         return entry.group.described() if entry is not None else DescribedGroup(group=group, state=GroupState.DEAD)
 
     def offsets(self, group: str, partitions: Collection[Partition] | None = None) -> Mapping[Partition, OffsetValue]:
-        """Return the committed offsets of these partitions or (None) of all.
-
-        Partitions without an offset are left out.
-        """
+        """Return the committed offsets of these partitions, or (None) of all."""
         entry = self._entries.get(group)
         return entry.committed.select(partitions) if entry is not None else {}
 
