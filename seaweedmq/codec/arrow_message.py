@@ -80,9 +80,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 def open_message(payload: bytes | memoryview, layout: Layout, record_count: int) -> pa.Message:
     """Return the message in ``payload`` if its metadata is that of one plain record batch of the layout.
 
-    Raises:
-        InvalidArgument: If it is not.
-        pa.ArrowException: If Arrow finds it malformed.
+    Raises InvalidArgument if it is not, and pa.ArrowException if Arrow finds it malformed.
     """
     if payload[:4] != _CONTINUATION:
         raise InvalidArgument("does not begin with an Arrow IPC message: write it with RecordBatch.serialize()")

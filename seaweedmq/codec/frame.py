@@ -109,11 +109,7 @@ class Frame(NamedTuple):
 
 
 def encode_header(header: FrameHeader) -> bytes:
-    """Return the 144 bytes of a header, with its checksum.
-
-    Raises:
-        struct.error: If a field does not fit its width, which is a bug of the caller.
-    """
+    """Return the 144 bytes of a header, with its checksum; struct.error, a caller's bug, if a field is too wide."""
     unsigned = _HEADER.pack(MAGIC, VERSION, *header[:12], *header.histogram, header.base_offset, 0)[:_CHECKSUM_AT]
     return unsigned + _U64.pack(xxh3_64_intdigest(unsigned))
 

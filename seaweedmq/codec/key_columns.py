@@ -35,11 +35,7 @@ class KeyBytes(NamedTuple):
 
 
 def column_of_keys(keys: pa.Array) -> pa.Array:
-    """Return keys as a binary column.
-
-    Raises:
-        InvalidArgument: If the column is neither binary nor text.
-    """
+    """Return keys as a binary column, or raise InvalidArgument if they are neither binary nor text."""
     if pa.types.is_string(keys.type):
         keys = keys.cast(pa.binary())
     if not pa.types.is_binary(keys.type):

@@ -65,11 +65,7 @@ class LogPreamble:
 
 
 def encode_preamble(p: LogPreamble) -> bytes:
-    """Return the bytes of a preamble, whose length is a multiple of 16.
-
-    Raises:
-        InvalidArgument: If the JSON has more than 64 MiB.
-    """
+    """Return the bytes of a preamble, a multiple of 16, or raise InvalidArgument if the JSON has more than 64 MiB."""
     document: dict[str, Any] = {
         "v": LOG_VERSION,
         "topic": str(p.topic),

@@ -41,12 +41,9 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 def partitions_of(keys: pa.Array, partitions: int) -> npt.NDArray[np.uint16]:
-    """Return the partition of every key of a binary (or string) array, with shape ``(len(keys),)``.
+    """Return the partition, shape ``(len(keys),)``, of every key of a binary or string array, else InvalidArgument.
 
     A null counts as the empty key.
-
-    Raises:
-        InvalidArgument: If the array has another type.
     """
     found = np.empty(len(keys), np.uint16)
     for place, block in blocks_of(keys):

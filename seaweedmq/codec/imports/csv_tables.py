@@ -78,8 +78,7 @@ def infer(
 ) -> Types:
     """Return the type of each column, inferred from all rows; ``at`` gets the size of each block in bytes.
 
-    Raises:
-        InvalidArgument: If the input is not CSV, as :func:`read`.
+    Raises InvalidArgument as :func:`read`.
     """
     found: list[Types] = []
     for text in blocks(name, pieces, separator, fill=True):
@@ -89,14 +88,7 @@ def infer(
 
 
 def verify(name: str, pieces: Iterable[bytes], separator: str | None) -> frozenset[str]:
-    """Verify that a text is CSV, with columns of any type.
-
-    Returns:
-        The columns with codes, which numbers would not preserve.
-
-    Raises:
-        InvalidArgument: If the input is not CSV, as :func:`read`.
-    """
+    """Verify, as :func:`read`, that a text is CSV with any columns; return those of codes, spoilt as numbers."""
     codes: set[str] = set()
     for text in blocks(name, pieces, separator, fill=False):
         kinds = dict.fromkeys(text.names, pa.string())

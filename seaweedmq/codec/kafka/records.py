@@ -66,10 +66,8 @@ class TooManyHeaders(ValueError):
 def find_records(data: Frames, count: int, record_headers_max: int = HEADERS_OF_RECORD_MAX) -> Iterator[Records]:
     """Return the ``count`` records of an unpacked batch, ``BLOCK_RECORDS`` at a time.
 
-    Raises:
-        TooManyHeaders: If a record has more than ``record_headers_max`` headers, or the batch more than
-            ``HEADERS_MAX``.
-        ValueError, IndexError: If the records break Kafka's format, or are not exactly all of ``data``.
+    Raises TooManyHeaders for a record of more than ``record_headers_max`` headers or a batch of more than
+    ``HEADERS_MAX``; ValueError or IndexError if the records break Kafka's format, or are not exactly all of ``data``.
     """
     if not 0 < count * RECORD_BYTES_MIN <= len(data):
         raise ValueError(f"{count} records do not fit into {len(data)} bytes")

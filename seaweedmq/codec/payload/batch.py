@@ -138,8 +138,7 @@ def encode_frame(
 def check_values(batch: pa.RecordBatch, flags: int, topic_schema: pa.Schema | None) -> None:
     """Check for values that brokers reject, in a batch with exactly the columns of ``payload_schema(flags, ...)``.
 
-    Raises:
-        InvalidArgument: If a non-nullable field has a null, or no table can hold a time; the message names the column.
+    Raises InvalidArgument, naming the column, if a non-nullable field has a null, or no table can hold a time.
     """
     arrow.check_values(batch, flags, topic_schema)
 
@@ -147,9 +146,7 @@ def check_values(batch: pa.RecordBatch, flags: int, topic_schema: pa.Schema | No
 def decode_frame(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:
     """Return the columns as stored, of a frame that a broker has accepted.
 
-    Raises:
-        Corrupt: If the payload does not match its header, though its checksum does.
-        Unsupported: If the encoding is unknown.
+    Raises Corrupt if the payload does not match its header, though its checksum does, and Unsupported for its encoding.
     """
     header = frame.header
     batch = _encoding_of(header).decode(frame, topic_schema)
@@ -162,12 +159,7 @@ def decode_frame(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch
 
 
 def clip_frame(frame: Frame, start_offset: int, topic_schema: pa.Schema | None) -> bytes:
-    """Return a frame of the records from ``start_offset``, which lies inside the frame.
-
-    Raises:
-        Corrupt: If the payload does not match its header.
-        Unsupported: If the encoding is unknown.
-    """
+    """Return a frame of the records from ``start_offset``, inside the frame; raises as :func:`decode_frame`."""
     header = frame.header
     batch = decode_frame(frame, topic_schema if header.schema_version else None)
     return _encoding_of(header).clip(frame, batch, start_offset - header.base_offset)

@@ -38,12 +38,7 @@ def topic_document(topic: Topic) -> bytes:
 
 
 def topic_from_document(content: bytes) -> Topic:
-    """Return the topic of ``topic.json``.
-
-    Raises:
-        Corrupt: If it is not the JSON of a topic.
-        Unsupported: If a later version wrote it.
-    """
+    """Return the topic of ``topic.json``, or raise Corrupt or, for a later version, Unsupported."""
     return topic_from_json(content)
 
 
@@ -64,9 +59,8 @@ def lineage_document(
 def lineage_from_document(content: bytes) -> tuple[TopicName, tuple[Segment, ...]]:
     """Return the topic's name and its segments by id from ``lineage.json``.
 
-    Raises:
-        Corrupt: If it is not the JSON of a lineage, or holds a segment of another topic.
-        Unsupported: If a later version wrote it.
+    Raises Corrupt if it is not the JSON of a lineage, or holds a segment of another topic; Unsupported for a later
+    version.
     """
     try:
         fields: Any = json.loads(content)

@@ -12,12 +12,7 @@ def node_table_to_json(table: NodeTable) -> bytes:
 
 
 def node_table_from_json(data: bytes) -> NodeTable:
-    """Return the node table of an etcd value.
-
-    Raises:
-        Corrupt: If it is unreadable.
-        Unsupported: If a newer version wrote it.
-    """
+    """Return the node table of an etcd value, or raise Corrupt or, for a newer version, Unsupported."""
     fields = JsonFields("Kafka node", data)
     ids = {address: fields.as_uint("ids", number, low=1) for address, number in fields.entries("ids").items()}
     next_id = fields.uint("next_id", low=1)

@@ -10,12 +10,7 @@ def id_counter_to_json(next_id: int) -> bytes:
 
 
 def id_counter_from_json(data: bytes) -> int:
-    """Return the first unassigned id from an etcd value.
-
-    Raises:
-        Corrupt: If it is unreadable.
-        Unsupported: If a newer version wrote it.
-    """
+    """Return the first unassigned id from an etcd value, or raise Corrupt or, for a newer version, Unsupported."""
     fields = JsonFields("Kafka producer id", data)
     next_id = fields.uint("next_id", low=KAFKA_PRODUCERS.start)
     if next_id > KAFKA_PRODUCERS.stop:

@@ -65,11 +65,7 @@ def features_needed(schema: str) -> frozenset[str]:
 
 
 def columns_of(schema: str) -> list[str]:
-    """Return the names of the columns of a ``schemaString``.
-
-    Raises:
-        KeyError, TypeError, ValueError: If it is not one.
-    """
+    """Return the names of a ``schemaString``'s columns; KeyError, TypeError or ValueError if it is not one."""
     return [str(column["name"]) for column in json.loads(schema)["fields"]]
 
 
