@@ -205,11 +205,7 @@ class ConfigHandlers:
         raise _has_none(kind, name)
 
     async def list_config_resources(self, request: Request) -> Reply:
-        """Return the resources of the requested types.
-
-        Raises:
-            KafkaError: If a type is unknown: UNSUPPORTED_VERSION.
-        """
+        """Return the resources of the requested types, or raise KafkaError UNSUPPORTED_VERSION for an unknown type."""
         await self._directory.nodes.ready()
         wanted: Collection[int] = (ResourceKind.CLIENT_METRICS,)
         if request.version >= ALL_KINDS_FROM:

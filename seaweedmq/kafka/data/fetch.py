@@ -79,8 +79,7 @@ class Fetched:
     def ends_wait(self) -> bool:
         """Whether the partition has an error that ends the wait.
 
-        A partition that does not exist does not end it: else a consumer with a deleted partition would send requests
-        without a pause.
+        That a partition does not exist does not: a consumer with a deleted one would send requests without a pause.
         """
         return self.error is not None and code_of(self.error, place=ErrorScope.FETCH) not in _MISSING
 
@@ -261,10 +260,7 @@ class _Poll:
 
     @property
     def is_over(self) -> bool:
-        """Whether the reply is due.
-
-        It is due for an error, enough records, another reply behind it, or if no partition can get any records.
-        """
+        """Whether the reply is due: by an error, enough records, another reply behind, or no records to wait for."""
         return self._request.holds_up or self._wait.is_enough or not self._listening or bool(self._failed)
 
     async def changed(self) -> None:

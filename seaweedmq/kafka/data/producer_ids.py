@@ -35,14 +35,10 @@ class ProducerIds:
         self._refilling = asyncio.Lock()
 
     async def next(self) -> int:
-        """Return an id that no producer has.
+        """Return an id that no producer has, or raise ResourceExhausted if all are used up.
 
-        Raises:
-            Unavailable: If etcd or the storage is unreachable, or other brokers took every block for
-                ``BLOCK_TIMEOUT_S``.
-            ResourceExhausted: If all ids are used up.
-            Corrupt: If the counter is unreadable.
-            Unsupported: If the counter has a newer format.
+        Raises Unavailable if etcd or the storage is unreachable, or other brokers took every block for
+        ``BLOCK_TIMEOUT_S``, and Corrupt or Unsupported if the counter is unreadable or has a newer format.
         """
         while (given := self._block.take()) is None:
             async with self._refilling:
@@ -69,11 +65,7 @@ class ProducerIds:
         return block
 
     async def _claim(self, first: int) -> None:
-        """Claim a block in the storage.
-
-        Raises:
-            Conflict: If it is claimed, or its claim may have been deleted already.
-        """
+        """Claim a block in the storage, or raise Conflict if its claim exists, or may have been deleted already."""
         try:
             await self._store.create_claim(ClaimKind.PRODUCER_IDS, first, b"")
         except AlreadyExists as error:

@@ -51,10 +51,7 @@ TopicOffsets: TypeAlias = tuple[str, Sequence[tuple[int, OffsetValue | None]]]
 
 
 class CommittedOffsetsHandlers:
-    """Handlers of requests about committed offsets.
-
-    As in Kafka, the group with an empty name also has offsets: very old consumers use it.
-    """
+    """Handlers of requests about committed offsets, also of the group without a name: very old consumers use it."""
 
     def __init__(self, coordinators: Coordinators, directory: TopicDirectory) -> None:
         self._coordinators = coordinators
@@ -227,11 +224,7 @@ class CommittedOffsetsHandlers:
     # --- delete -------------------------------------------------------------------------------------------------------
 
     async def delete(self, request: Request) -> Reply:
-        """Handle OffsetDelete.
-
-        Raises:
-            KafkaError: If the group id is empty: INVALID_GROUP_ID.
-        """
+        """Handle OffsetDelete; raise KafkaError INVALID_GROUP_ID if the group id is empty."""
         body = request.body
         if not body.group_id:
             raise KafkaError(Code.INVALID_GROUP_ID, "group id is empty: name the group whose offsets to delete")

@@ -66,9 +66,8 @@ class MetadataHandlers:
     async def metadata(self, request: Request) -> Reply:
         """Return the brokers and the requested topics, or all; create unknown topics if the request allows it.
 
-        Raises:
-            KafkaError: If a topic is named by its id before version ``IDS_FROM``, or by neither name nor id.
-            SeaweedMQError: As ``Nodes.ready``.
+        Raises as ``Nodes.ready``, and KafkaError if a topic is named by its id before version ``IDS_FROM``, or not at
+        all.
         """
         body = request.body
         await self._nodes.ready()
@@ -169,12 +168,7 @@ class MetadataHandlers:
         )
 
     async def describe_cluster(self, request: Request) -> Reply:
-        """Return the live brokers.
-
-        Raises:
-            KafkaError: If the request is for endpoints other than brokers.
-            SeaweedMQError: As ``Nodes.ready``.
-        """
+        """Return the live brokers, raising as ``Nodes.ready``, or KafkaError for endpoints other than brokers."""
         if request.body.endpoint_type != BROKERS:
             known = request.body.endpoint_type == CONTROLLERS
             raise KafkaError(
@@ -203,9 +197,7 @@ class MetadataHandlers:
     async def describe_topic_partitions(self, request: Request) -> Reply:
         """Return a page of topics by name, of all topics if the request names none; create none.
 
-        Raises:
-            KafkaError: If the cursor has a negative partition, or a topic that the request does not name.
-            SeaweedMQError: As ``Nodes.ready``.
+        Raises as ``Nodes.ready``, and KafkaError if the cursor has a negative partition or a topic not in the request.
         """
         await self._nodes.ready()
         body = request.body

@@ -75,9 +75,8 @@ class Nodes:
     async def ready(self) -> None:
         """Assign a number to every registered broker; return at once if all have one.
 
-        Raises:
-            SeaweedMQError: If no node is known, and etcd refuses, its table of nodes is unreadable, or the storage
-                fails while a number is missing.
+        Raises SeaweedMQError if no node is known, and etcd refuses, its table of nodes is unreadable, or the storage
+        fails while a number is missing.
         """
         self._note()
         if self._table.cluster_id and not self._unnumbered():
@@ -124,14 +123,10 @@ class Nodes:
         return number in self._live
 
     def absent_replicas(self, needed: int, taken: Collection[int]) -> list[int]:
-        """Choose the numbers that stand for missing replicas of a partition.
+        """Choose ``needed`` numbers, none of ``taken``, that stand for missing replicas of a partition.
 
         The order is: nodes that left last, other unregistered ones from the highest number down, registered ones,
         unassigned numbers. Clients treat a number without a broker as a broker that is down.
-
-        Args:
-            needed: Number of missing replicas.
-            taken: Numbers of the replicas that the partition has.
         """
         self._by_broker()
         free = (number for number in chain(self._stand_ins, count(self._table.next_id)) if number not in taken)
@@ -205,8 +200,7 @@ class Nodes:
     async def _with_claimed(self, found: NodeTable, addresses: Collection[str]) -> NodeTable:
         """Return the table with a number for each address, after claiming the new numbers in the storage.
 
-        Raises:
-            Conflict: If another broker claimed one of them meanwhile.
+        Raises Conflict if another broker claimed one of them meanwhile.
         """
         kind = ClaimKind.NODE_IDS
         claimed = {n: content.decode(errors="replace") for n, content in (await self._store.read_claims(kind)).items()}
@@ -222,10 +216,7 @@ class Nodes:
         return wanted
 
     def _new_cluster_id(self) -> str:
-        """Return the id for a cluster without a table of nodes.
-
-        It is derived from the cluster's id, so that a recovery of etcd does not change it.
-        """
+        """Return an id for a cluster without a table of nodes, derived from its id: a recovery of etcd keeps it."""
         cluster = self._view.cluster
         known = 0 if cluster is None else xxh3_128_intdigest(cluster.cluster_id.encode())
         number = (known or self._env.rng.getrandbits(8 * CLUSTER_ID_BYTES)).to_bytes(CLUSTER_ID_BYTES, "big")

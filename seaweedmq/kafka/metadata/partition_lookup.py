@@ -31,26 +31,14 @@ class PartitionLookup:
         self._directory = directory
 
     def topic(self, name_or_id: str | bytes) -> PartitionedTopic:
-        """Return a topic by its name or its id.
-
-        Raises:
-            KafkaError: If there is no such topic.
-        """
+        """Return a topic by its name or its id, or raise KafkaError if there is none."""
         return self._directory.find(name_or_id)
 
     def led(self, topic: PartitionedTopic, partition: int, leader_epoch: int = NO_EPOCH) -> LocalPartition:
-        """Return a partition that this broker leads.
+        """Return a partition that this broker leads, at the client's ``leader_epoch`` (-1: any).
 
-        Args:
-            topic: Topic of the partition.
-            partition: Number of the partition, from 0.
-            leader_epoch: Leader epoch that the client knows; -1: it names none.
-
-        Raises:
-            KafkaError: If there is no such partition, the epoch differs, or the files of the partition are damaged, so
-                that no broker can lead it.
-            StaleMetadata: If another broker leads the partition.
-            Unavailable: If no broker leads it.
+        Raises KafkaError if there is no such partition, the epoch differs, or its files are damaged, so that no broker
+        can lead it; StaleMetadata if another broker leads it, and Unavailable if none does.
         """
         slot = topic.slot(partition)
         if leader_epoch != NO_EPOCH:
