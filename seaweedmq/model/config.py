@@ -264,11 +264,7 @@ class Setting:
         return isinstance(value, kinds) and not isinstance(value, bool) and value > 0
 
     def check(self, value: Any) -> None:
-        """Check that a number is within its range.
-
-        Raises:
-            InvalidArgument: If it is not.
-        """
+        """Raise InvalidArgument if a number is not within its range."""
         if self.is_number and not self.least <= value <= self.most:
             raise InvalidArgument(f"{self.name} is {value:,}: give from {self.least:,} to {self.most:,}")
 

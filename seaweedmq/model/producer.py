@@ -20,9 +20,6 @@ def is_kafka_producer(producer_id: int) -> bool:
 
 
 def unwrapped(sequence: int, near: int) -> int:
-    """Return a Kafka sequence continued beyond its wrap-around: the value nearest to ``near``.
-
-    The result is negative if the sequence lies before the first one.
-    """
+    """Return the value nearest to ``near`` of a Kafka sequence that wraps around; negative before the first one."""
     half = KAFKA_SEQUENCES // 2
     return near + (sequence - near + half) % KAFKA_SEQUENCES - half

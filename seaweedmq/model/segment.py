@@ -33,10 +33,7 @@ class SegmentId(NamedTuple):
 
 
 class ReplicaKey(NamedTuple):
-    """The name of one segment where an earlier topic of the same name may still be known.
-
-    Both topics have segments of the same ids.
-    """
+    """The name of one segment where an earlier topic of the same name, with the same ids, may still be known."""
 
     topic_uid: int
     segment: int
@@ -44,10 +41,7 @@ class ReplicaKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSequence:
-    """The end of a producer's stream: every sequence below ``next_sequence`` is committed.
-
-    Sequences count records.
-    """
+    """The end of a producer's stream: all sequences, which count records, below ``next_sequence`` are committed."""
 
     producer_id: int
     producer_epoch: int
@@ -74,10 +68,7 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A segment as recorded in etcd.
-
-    Its owners and its range never change: a change seals it and opens successors.
-    """
+    """A segment in etcd, whose owners and range never change: a change seals it and opens successors."""
 
     topic: TopicName
     id: int

@@ -29,10 +29,7 @@ class FinishedSegment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file of frames, back to back.
-
-    Publishing sets their producer, epoch and sequences.
-    """
+    """A file of frames, back to back; publishing sets their producer, epoch and sequences."""
 
     name: str
     """File name in the batch's folder."""

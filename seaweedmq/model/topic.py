@@ -19,14 +19,9 @@ _WHY = "(names become folders and etcd keys, so that every file system and tool 
 
 
 def check_name(what: str, name: str) -> str:
-    """Return ``name`` if it is a legal name of a namespace or group.
+    """Return ``name`` if it is a legal name of a namespace or group, as ``what`` calls it in the error.
 
-    Args:
-        what: Kind of the name, for the error.
-        name: Name to check.
-
-    Raises:
-        InvalidArgument: If the name is empty or too long, or has a character that is not allowed.
+    Raises InvalidArgument if it is empty or too long, or has a character that is not allowed.
     """
     rule = f"use 1 to {NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ - and begin with a letter or digit {_WHY}"
     return _checked(what, name, _NAME, NAME_LENGTH_MAX, rule)
@@ -58,11 +53,7 @@ class TopicName:
 
     @classmethod
     def parse(cls, text: str) -> "TopicName":
-        """Parse ``namespace/name``.
-
-        Raises:
-            InvalidArgument: If the text is not two legal names with one slash between.
-        """
+        """Parse ``namespace/name``, or raise InvalidArgument if the text is not two legal names with one slash."""
         namespace, slash, name = text.partition("/")
         if not slash or "/" in name:
             raise InvalidArgument(f"topic {text[:200]!r} is not NAMESPACE/NAME: write it like shop/orders")
@@ -226,10 +217,7 @@ class Topic:
         return (self.retention_s is not None or self.retention_bytes is not None) and self.settings.expires
 
     def low_watermark(self, slots: KeyRange) -> int:
-        """Return the offset below which the records of a segment of these slots were deleted manually.
-
-        It may exceed the segment's end.
-        """
+        """Return the offset, maybe beyond its end, below which a segment's records were deleted manually."""
         marks = self.low_watermarks
         return min(marks[slots.lo : slots.hi]) if slots.hi <= len(marks) else 0
 

@@ -71,10 +71,7 @@ class GroupCommit:
 
 @dataclass(frozen=True, slots=True)
 class GroupReleased:
-    """Released segments: segment -> generation of the ownership.
-
-    The member reads them no longer, and has committed all that it will.
-    """
+    """Released segments: segment -> generation of the ownership, whose last commit the member has sent."""
 
     segments: Mapping[int, int]
 

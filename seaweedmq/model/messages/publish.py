@@ -82,10 +82,7 @@ class PublishAck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishSealed:
-    """The last message of a stream whose segment is sealed.
-
-    The client sends frames that were not committed to the successors.
-    """
+    """The last message of a stream whose segment is sealed; what was not committed goes to the successors."""
 
     end_offset: int
     next_sequence: int

@@ -14,10 +14,7 @@ from seaweedmq.model.topic import Topic, TopicName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRef:
-    """A segment at an epoch.
-
-    A follower rejects a primary that names an older epoch than it knows with Fenced.
-    """
+    """A segment at an epoch; a follower that knows a newer epoch rejects the primary with Fenced."""
 
     topic: TopicName
     topic_uid: int

@@ -23,10 +23,7 @@ class StartKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A subscriber's start.
-
-    ``value`` is the offset, or microseconds since 1970 UTC; 0 for the other kinds.
-    """
+    """A subscriber's start; ``value`` is the offset, microseconds since 1970 UTC, or 0 for the other kinds."""
 
     kind: StartKind
     value: int = 0
