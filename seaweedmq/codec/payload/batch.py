@@ -22,13 +22,7 @@ from seaweedmq.codec.frame import (
     encode_header,
 )
 from seaweedmq.codec.payload import arrow, optional
-from seaweedmq.codec.payload.columns import (
-    PLAIN_SCHEMA,
-    TIMESTAMP,
-    full_batch,
-    full_schema,
-    payload_schema,
-)
+from seaweedmq.codec.payload.columns import PLAIN_SCHEMA, TIMESTAMP, full_batch, full_schema, payload_schema
 from seaweedmq.codec.timestamps import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.codec.topic_schema import check_topic_schema, schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported

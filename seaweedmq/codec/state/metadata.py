@@ -106,12 +106,7 @@ def low_watermarks_to_json(marks: LowWatermarks) -> bytes:
 def deletion_to_json(deletion: Deletion) -> bytes:
     """Return the etcd value of a deletion."""
     return to_json(
-        {
-            "v": METADATA_VERSION,
-            "name": str(deletion.name),
-            "uid": deletion.uid,
-            "primaries": list(deletion.primaries),
-        }
+        {"v": METADATA_VERSION, "name": str(deletion.name), "uid": deletion.uid, "primaries": list(deletion.primaries)}
     )
 
 

@@ -160,6 +160,5 @@ def _split(plan: Plan, row: int, at: int, below: float, pressure: float) -> None
         placement[child] = cluster.ids(replicas)
     reason = f"{_too_much(plan, row, pressure)}: split at slot {at}, {below:.0%} below"
     plan.begin(
-        row,
-        Split(cluster.topics[cluster.topic[row]], int(cluster.id[row]), at, (placement[0], placement[1]), reason),
+        row, Split(cluster.topics[cluster.topic[row]], int(cluster.id[row]), at, (placement[0], placement[1]), reason)
     )

@@ -98,8 +98,7 @@ def plan_offsets(
     """
     limit = _least(end, sealed_at)
     mine = sorted(
-        (f for f in files if f.segment == segment and f.topic == topic.name),
-        key=lambda f: (f.base_offset, f.writer),
+        (f for f in files if f.segment == segment and f.topic == topic.name), key=lambda f: (f.base_offset, f.writer)
     )
     if sealed_at is not None:
         mine = [f for f in mine if f.base_offset < sealed_at]

@@ -371,9 +371,7 @@ class GroupStateMachine:
 
     def _collect(self) -> Outcome:
         outcome = Outcome(
-            record=self.record if self._dirty else None,
-            committed=self._committed,
-            replies=tuple(self._replies),
+            record=self.record if self._dirty else None, committed=self._committed, replies=tuple(self._replies)
         )
         self._dirty, self._committed, self._replies = False, {}, []
         return outcome

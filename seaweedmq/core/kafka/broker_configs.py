@@ -111,13 +111,7 @@ def _described(name: str, kind: ConfigType, value: str, usual: str | None, about
     if usual is not None and source is not ConfigSource.DEFAULT_CONFIG:
         synonyms.append(Synonym(name, usual, ConfigSource.DEFAULT_CONFIG))
     return Described(
-        name=name,
-        value=value,
-        source=source,
-        type=kind,
-        documentation=about,
-        read_only=True,
-        synonyms=tuple(synonyms),
+        name=name, value=value, source=source, type=kind, documentation=about, read_only=True, synonyms=tuple(synonyms)
     )
 
 

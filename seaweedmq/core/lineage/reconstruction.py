@@ -193,11 +193,7 @@ def _sealed(segment: Segment, end_offset: int, now_us: int) -> Segment:
 
 
 def _new_segments(
-    topic: Topic,
-    known: Mapping[int, Segment],
-    chains: Sequence[tuple[list[int], KeyRange]],
-    first: int,
-    now_us: int,
+    topic: Topic, known: Mapping[int, Segment], chains: Sequence[tuple[list[int], KeyRange]], first: int, now_us: int
 ) -> list[Segment]:
     """Return segments for the slots without an open one. Adjacent slots of one predecessor share one."""
     gaps: list[tuple[int | None, KeyRange]] = []

@@ -7,13 +7,7 @@ from typing import Any
 
 from seaweedmq.core.kafka.broker_configs import describe_broker
 from seaweedmq.core.kafka.config_values import ConfigMisnamed, ConfigSource, Described
-from seaweedmq.core.kafka.topic_configs import (
-    Alteration,
-    altered_configs,
-    change_of,
-    describe_configs,
-    parse_configs,
-)
+from seaweedmq.core.kafka.topic_configs import Alteration, altered_configs, change_of, describe_configs, parse_configs
 from seaweedmq.errors import SeaweedMQError, unraised
 from seaweedmq.kafka.admin.changes import TopicChanges, by_key, for_each
 from seaweedmq.kafka.admin.topics import admin_code

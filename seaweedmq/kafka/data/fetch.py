@@ -163,11 +163,7 @@ class FetchHandlers:
         return self._sessions.begin(body.session_id, body.session_epoch, wanted, forgotten, now, by_id=by_id)
 
     async def _wait(
-        self,
-        request: Request,
-        fetched: dict[PartitionKey, Fetched],
-        wait: FetchWait[PartitionKey],
-        deadline: float,
+        self, request: Request, fetched: dict[PartitionKey, Fetched], wait: FetchWait[PartitionKey], deadline: float
     ) -> None:
         """Wait until the reply has enough records or is due."""
         poll = _Poll(request, fetched, wait)

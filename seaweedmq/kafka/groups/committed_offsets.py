@@ -18,14 +18,7 @@ from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
-from seaweedmq.kafka.wire.messages import (
-    API,
-    Handler,
-    OffsetDeleteResponse,
-    OffsetFetchResponse,
-    Reply,
-    Request,
-)
+from seaweedmq.kafka.wire.messages import API, Handler, OffsetDeleteResponse, OffsetFetchResponse, Reply, Request
 from seaweedmq.kafka.wire.replies.group_replies import TopicErrors, commit_reply
 from seaweedmq.model.kafka.groups import OffsetValue
 from seaweedmq.runtime.turns import Turn, at_once, in_turns
@@ -59,11 +52,7 @@ class CommittedOffsetsHandlers:
 
     def handlers(self) -> dict[int, Handler]:
         """Return the handlers by API key."""
-        return {
-            API.OFFSET_COMMIT: self.commit,
-            API.OFFSET_FETCH: self.fetch,
-            API.OFFSET_DELETE: self.delete,
-        }
+        return {API.OFFSET_COMMIT: self.commit, API.OFFSET_FETCH: self.fetch, API.OFFSET_DELETE: self.delete}
 
     # --- commit -------------------------------------------------------------------------------------------------------
 

@@ -26,10 +26,7 @@ class SegmentRef:
     def of(cls, topic: Topic, segment: Segment, epoch: int | None = None) -> "SegmentRef":
         """Return the reference of a segment, at its own epoch if none is given."""
         return cls(
-            topic=topic.name,
-            topic_uid=topic.uid,
-            segment=segment.id,
-            epoch=segment.epoch if epoch is None else epoch,
+            topic=topic.name, topic_uid=topic.uid, segment=segment.id, epoch=segment.epoch if epoch is None else epoch
         )
 
     @property
