@@ -281,8 +281,5 @@ def _has_part_of(table: SegmentFile, other: SegmentFile) -> bool:
 
 
 def _reach(table: SegmentFile) -> tuple[int, int]:
-    """Return a sort key of a segment's tables.
-
-    Deleting any number of the first ones leaves no hole, even if some overlap.
-    """
+    """Return a table's sort key in its segment: deleting the first leaves no hole, even if some overlap."""
     return table.end_offset or 0, table.base_offset

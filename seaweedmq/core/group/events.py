@@ -34,18 +34,12 @@ class GroupLimits:
 
     @property
     def return_timeout_s(self) -> float:
-        """The longest time that a member without a stream may take to return.
-
-        By its end the member trusts nothing any longer, even if its session is short.
-        """
+        """The longest time for a member to return without a stream; by its end it trusts nothing any longer."""
         return max(self.session_timeout_s, self.detection_s + self.trust_s)
 
     @property
     def revoking_s(self) -> float:
-        """The longest time that a member may keep a revoked segment.
-
-        The member may be unreachable, so the bound of ``return_timeout_s`` applies.
-        """
+        """The longest time that a member, maybe unreachable, may keep a revoked segment: ``return_timeout_s``."""
         return max(self.revoke_timeout_s, self.detection_s + self.trust_s)
 
 

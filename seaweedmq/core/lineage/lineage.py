@@ -49,10 +49,7 @@ class LineageWalk:
                     self._heirs.setdefault(predecessor, set()).add(number)
 
     def missing(self) -> set[int]:
-        """Return predecessors of waiting segments that were never learned nor reported as pruned.
-
-        Without them the order is unknown.
-        """
+        """Return predecessors, never learned nor pruned, without which the order of waiting segments is unknown."""
         return self._heirs.keys() - self._waiting.keys() - self._begun
 
     def due(self) -> list[Segment]:

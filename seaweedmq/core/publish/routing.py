@@ -75,13 +75,10 @@ class Routes:
         return Routes(ring, [*self._slot_ranges, *more])
 
     def replace(self, sealed: int, successors: Iterable[Segment]) -> "Routes":
-        """Return these routes with the slot ranges of ``sealed`` given to its successors.
+        """Return these routes with the slot ranges of ``sealed`` given to its successors, or raise Unavailable.
 
-        Slots of several successors go to the newest: after a merge the other side may have moved on already, while
-        this side still has an older segment for the same slots.
-
-        Raises:
-            Unavailable: If the successors do not cover the slot ranges.
+        The successors must cover the slot ranges. Slots of several successors go to the newest: after a merge the other
+        side may have moved on already, while this side still has an older segment for the same slots.
         """
         heirs = sorted(successors, key=lambda successor: successor.id, reverse=True)
         stretches: list[tuple[KeyRange, int]] = []

@@ -93,16 +93,10 @@ class SendWindow:
         self.waiting_bytes += len(frame.data)
 
     def expire(self, now: float) -> tuple[list[FrameFailed], bool]:
-        """Fail overdue frames at the head of the queue.
+        """Fail overdue frames at the head of the queue; return them, and whether a stream was open and is lost now.
 
-        An overdue frame behind one that is not overdue waits for it: sequences leave only in order.
-
-        Args:
-            now: The loop's time in seconds.
-
-        Returns:
-            The failed frames, and whether a stream was open, which is lost now: only a new one closes the gap they
-            leave, whether they were in flight or not.
+        An overdue frame behind one that is not overdue waits for it: sequences leave only in order. Only a new stream
+        closes the gap that the failed frames leave, whether they were in flight or not.
         """
         if not self._frames or self._frames[0].promise.deadline_s > now:
             return [], False

@@ -60,10 +60,7 @@ class ProducerEntry:
     # --- Kafka producers ----------------------------------------------------------------------------------------------
 
     def find_kafka_repeat(self, producer_id: int, producer_epoch: int, sequence: int, count: int) -> FrameAck | None:
-        """Find a repeated frame as ``ProducerTable.find_repeat`` does, by Kafka's rules.
-
-        Requires that ``check_epoch`` passed.
-        """
+        """Find a repeated frame as ``ProducerTable.find_repeat``, by Kafka's rules; needs ``check_epoch`` first."""
         if self.epoch < producer_epoch:
             if sequence:
                 raise OutOfOrderSequence(
@@ -88,10 +85,7 @@ class ProducerEntry:
         )
 
     def may_be_older(self, producer_epoch: int, sequence: int, count: int, frames_max: int) -> bool:
-        """Whether an ancestor segment may know the offset of a frame of a Kafka producer.
-
-        The frame lies just below the remembered ones.
-        """
+        """Whether a Kafka frame lies just below the remembered ones, so that an ancestor may know its offset."""
         if self.epoch != producer_epoch or self.begun is not None or len(self.frames) >= frames_max:
             return False
         return self._is_below(unwrapped(sequence, self.next_sequence), count)

@@ -84,11 +84,7 @@ class ProducerPool:
         assert self.used >= 0
 
     def check_room(self, now: float) -> None:
-        """Make room for one more producer, dropping those that can no longer repeat anything if necessary.
-
-        Raises:
-            ResourceExhausted: If the broker remembers as many producers as it may.
-        """
+        """Make room for one more producer by dropping those that can repeat nothing; else ResourceExhausted."""
         if self.used < self.limit:
             return
         for table in self._tables:

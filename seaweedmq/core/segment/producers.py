@@ -61,10 +61,7 @@ class ProducerTable:
     # --- primary ------------------------------------------------------------------------------------------------------
 
     def is_new_epoch(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether this epoch is new and frames of an earlier epoch of the producer are remembered.
-
-        Call it before :meth:`open`, which begins the epoch.
-        """
+        """Whether this epoch is new and an earlier one has frames here; ask before :meth:`open` begins it."""
         known = self._producers.get(producer_id)
         return known is not None and known.epoch < producer_epoch and len(known.frames) > 0
 
@@ -161,10 +158,7 @@ class ProducerTable:
         return producer_id in self._producers
 
     def may_be_older(self, producer_id: int, producer_epoch: int, first_sequence: int, count: int) -> bool:
-        """Whether a frame precedes the remembered ones of its Kafka producer.
-
-        If so, an ancestor segment may know its offset.
-        """
+        """Whether a Kafka frame precedes the remembered ones, so that an ancestor may know its offset."""
         known = self._producers.get(producer_id)
         if known is None or not _is_kafkas(producer_id, known):
             return False

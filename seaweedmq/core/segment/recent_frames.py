@@ -55,10 +55,7 @@ class RecentFrames:
         self._start = start
 
     def find(self, first_sequence: int, next_sequence: int) -> FrameAck | None:
-        """Return the frame that begins at ``first_sequence``, None if there is none.
-
-        ``next_sequence`` is the end of the last frame.
-        """
+        """Return the frame that begins at ``first_sequence``, or None; the last one ends at ``next_sequence``."""
         index = bisect_left(self._firsts, first_sequence, self._start)
         if index == len(self._firsts) or self._firsts[index] != first_sequence:
             return None

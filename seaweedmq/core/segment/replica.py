@@ -54,12 +54,7 @@ class Replica:
     def append(
         self, epoch: int, producer_id: int, producer_epoch: int, first_sequence: int, entry: LogEntry, now: float
     ) -> None:
-        """Hold the next frame.
-
-        Raises:
-            Fenced: If the replica no longer follows the sender's epoch.
-            ProtocolViolation: If the frame does not begin where the log ends.
-        """
+        """Hold the next frame: raise Fenced for an old epoch, ProtocolViolation if the log ends elsewhere."""
         self.check_epoch(epoch)
         if entry.base_offset != self.end:
             raise ProtocolViolation(

@@ -134,11 +134,9 @@ class SegmentLog:
         return self.producers.snapshot(below=offset)
 
     def entries_from(self, offset: int, bytes_max: int) -> list[LogEntry]:
-        """Return the entries from ``offset`` on, committed or not, for a follower.
+        """Return entries from ``offset`` on, committed or not, for a follower: up to ``bytes_max``, or one.
 
-        Args:
-            offset: Base offset of an entry, or the end of the log.
-            bytes_max: Limit of the total size; a single larger entry is returned alone.
+        ``offset`` is the base of an entry, or the end of the log.
         """
         found: list[LogEntry] = []
         size = 0

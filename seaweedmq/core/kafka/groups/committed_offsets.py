@@ -79,17 +79,9 @@ class CommittedOffsets:
     def commit(
         self, commit: CommitOffsets, now: float, at_ms: int, limits: CoordinatorLimits, has_room: Callable[[int], bool]
     ) -> tuple[tuple[GroupError, ...], list[OffsetRecord]]:
-        """Accept or reject each offset by itself.
+        """Accept or reject each offset by itself; return the errors, in order, and the accepted ones' records.
 
-        Args:
-            commit: Offsets to commit.
-            now: Seconds on the steady clock.
-            at_ms: Wall clock.
-            limits: Limits of the coordinator.
-            has_room: Whether all offsets together may grow by a number of bytes.
-
-        Returns:
-            The error of each offset, in order, and the records of the accepted ones.
+        ``has_room`` tells whether all offsets together may grow by a number of bytes.
         """
         errors, records = [], []
         before_bytes = self.size_bytes
@@ -157,14 +149,7 @@ class CommittedOffsets:
         return self.drop_topics(dict.fromkeys(self._by_topic))
 
     def expire(self, group: ClassicGroup, now: float, confirmed_ms: int, retention_ms: int) -> list[OffsetRecord]:
-        """Remove expired offsets of topics that no member may be reading.
-
-        Args:
-            group: The group of the offsets.
-            now: Seconds on the steady clock.
-            confirmed_ms: Confirmed wall-clock time: the present time or earlier.
-            retention_ms: Retention of the coordinator.
-        """
+        """Remove expired offsets of topics that no member may be reading, by a wall clock that may lag."""
         return self._drop(
             [
                 (topic, number)
