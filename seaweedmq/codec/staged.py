@@ -43,10 +43,7 @@ def manifest_to_bytes(manifest: Manifest) -> bytes:
 
 
 def manifest_from_bytes(data: bytes, path: str) -> Manifest:
-    """Return the manifest of ``manifest.json``.
-
-    Raises Corrupt, naming ``path``, if it is damaged, and Unsupported if a later version wrote it.
-    """
+    """Return the manifest of ``manifest.json``; Corrupt, naming ``path``, or Unsupported for a later version."""
 
     def read(fields: Mapping[str, Any]) -> Manifest:
         return Manifest(

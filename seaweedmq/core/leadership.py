@@ -72,10 +72,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """An action: wait for a change of the lock after ``revision``, up to ``until``.
-
-    Ends with LockFree, StoreUnavailable or Tick.
-    """
+    """An action: wait for a change of the lock after ``revision``: LockFree, StoreUnavailable, or Tick at ``until``."""
 
     revision: int
     until: float

@@ -49,10 +49,7 @@ def _number(default: N, least: float, most: float, *, is_uniform: bool = False, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Settings of one broker process.
-
-    The defaults suit a small machine; ``--config FILE`` (TOML) changes them.
-    """
+    """Settings of one broker process. The defaults suit a small machine; ``--config FILE`` (TOML) changes them."""
 
     lease_ttl_s: float = _number(5.0, 1, HOUR_S)
     """Time to live of the etcd lease of the broker and of the leader lock; the broker renews it every half."""

@@ -10,10 +10,7 @@ from seaweedmq.model.topic import Topic, TopicName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSelection:
-    """The segments that a description includes.
-
-    Open segments come all at once; sealed ones, which may be many, in pages by id.
-    """
+    """The segments that a description includes: all open ones, and sealed ones, maybe many, in pages by id."""
 
     open: bool = True
     """Whether to include the open segments."""

@@ -73,10 +73,7 @@ WHOLE_RING = KeyRange(0, RING_SLOTS_MAX)
 
 
 def even_ranges(ring: KeyRange, count: int) -> tuple[KeyRange, ...]:
-    """Cut a ring into ``count`` ranges whose widths differ by at most one slot.
-
-    Raises InvalidArgument if ``count`` is not from 1 to the number of slots.
-    """
+    """Cut a ring into ranges, equal within one slot; InvalidArgument unless ``count`` is 1 to the number of slots."""
     if not 1 <= count <= ring.width:
         raise InvalidArgument(f"{count} segments asked for: a topic has 1 to {ring.width}, at most one per slot")
     edges = [ring.lo + ring.width * i // count for i in range(count + 1)]

@@ -123,10 +123,7 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChange:
-    """Changes of ``topic alter``.
-
-    None leaves a setting as it is; 0 removes a retention limit or a target of the topic.
-    """
+    """Changes of ``topic alter``: None leaves a setting as it is; 0 removes a retention limit or a target."""
 
     partitions: int | None = None
     """New number of partitions; it can only grow."""

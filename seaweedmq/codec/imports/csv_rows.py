@@ -22,10 +22,7 @@ _LINE_ENDS: Final = re.compile(rb"\r\n|\r|\n")
 
 
 class RowCutter:
-    """A cutter that takes pieces of text and returns whole rows.
-
-    Linear in the length of a row, with one call of ``re`` per piece.
-    """
+    """A cutter that turns text into whole rows, linear in a row's length, with one call of ``re`` per piece."""
 
     def __init__(self, name: str, separator: bytes = b",") -> None:
         """Create a cutter for the input ``name``, for errors, with a separator of one ASCII character."""

@@ -24,10 +24,7 @@ _BLOCK_LENGTH = struct.Struct(">i")
 
 
 def unpack(compression: int, data: Frames, bytes_max: int) -> memoryview:
-    """Return the records of a batch.
-
-    Raises InvalidBatch if the codec is unknown, the data is damaged, or the records exceed ``bytes_max`` bytes.
-    """
+    """Return a batch's records; InvalidBatch for an unknown codec, damage, or more than ``bytes_max`` bytes."""
     if compression >= len(NAMES):
         raise InvalidBatch(
             BatchErrorCode.UNSUPPORTED_COMPRESSION_TYPE,

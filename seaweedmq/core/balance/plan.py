@@ -23,10 +23,7 @@ CHANGES_AT_ONCE_MAX = 10_000
 
 
 class Plan:
-    """A decision in the making, for a cluster with at least one usable broker.
-
-    Costs are in units of a segment at the cluster's target.
-    """
+    """A decision in the making, for a cluster with a usable broker; costs count in segments at the target."""
 
     def __init__(
         self, cluster: ClusterColumns, loads: Loads, now_us: int, settings: BalancerSettings, *, at_once: bool

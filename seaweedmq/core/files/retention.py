@@ -44,10 +44,7 @@ class RetentionPolicy:
 
 
 def retention_policy(topic: Topic, config: BrokerConfig) -> RetentionPolicy:
-    """Return the limits for the topic's files.
-
-    Neither age nor size removes its tables unless its ``cleanup.policy`` deletes.
-    """
+    """Return the limits for the topic's files; tables go by age and size only if its ``cleanup.policy`` deletes."""
     kept_s = topic.settings.log_kept_s
     expires = topic.settings.expires
     return RetentionPolicy(
@@ -111,10 +108,7 @@ def _tables(files: Iterable[SegmentFile]) -> list[SegmentFile]:
 
 
 def _last_proven_base(files: Iterable[SegmentFile]) -> int:
-    """Return the base offset of the last log file that is proven complete, by its name or by its frames in a table.
-
-    The result is 0 if there is none.
-    """
+    """Return the base of the last log file proven complete, by its name or its frames in a table; 0 if none is."""
     tables_end = max((f.end_offset or 0 for f in _tables(files)), default=0)
     logs = (f for f in files if f.kind is FileKind.LOG)
     return max((f.base_offset for f in logs if f.base_offset < tables_end or is_synced(f)), default=0)

@@ -123,10 +123,7 @@ def spec_of(name: TopicName, *, partitions: int, replicas: int, configs: Mapping
 
 
 def change_of(topic: Topic, configs: Mapping[str, str], *, partitions: int | None = None) -> TopicChange:
-    """Return the change that makes these parsed configs all the set configs of the topic.
-
-    The limit per partition is multiplied by the new number of ``partitions``.
-    """
+    """Return the change to these parsed configs alone; the limit per partition is multiplied by ``partitions``."""
     count = partitions or partitions_of(topic)
     return TopicChange(
         partitions=partitions,

@@ -36,10 +36,7 @@ def offsets_of(offsets: npt.NDArray[np.int64]) -> Offsets:
 
 
 class RowSpan(Generic[R]):
-    """Consecutive rows that arrived together.
-
-    Invariants: ``len(states) == end - first``; exactly the rows from ``new_at`` on are NEW.
-    """
+    """Rows that arrived together. Invariants: ``len(states) == end - first``; exactly those from ``new_at`` are NEW."""
 
     __slots__ = ("end", "first", "new_at", "rows", "size_bytes", "states")
 

@@ -206,10 +206,7 @@ class SendWindow:
         )
 
     def sealed(self, sealed: PublishSealed) -> list[FrameOutcome]:
-        """Handle the seal of the segment: committed frames are acknowledged, and all others rerouted.
-
-        The others fail if the segment lost acknowledged records.
-        """
+        """Handle the seal: committed frames are acknowledged, the others rerouted, or failed if records were lost."""
         loss = self._loss(sealed)
         bases = {(ack.first_sequence, ack.record_count): ack.base_offset for ack in sealed.recent}
         left: list[FrameOutcome] = []

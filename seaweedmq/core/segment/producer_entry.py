@@ -14,7 +14,7 @@ from seaweedmq.model.segment import ProducerState
 
 
 class ProducerEntry:
-    """The entry of one producer in a ``ProducerTable``.
+    """The entry of a producer in a ``ProducerTable``.
 
     Invariant: without frames, nothing was stored since its creation.
     """

@@ -40,9 +40,6 @@ Frames: TypeAlias = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class FrameHead:
-    """The header of a frame whose payload follows in pieces.
-
-    The pieces follow before anything else, each alone in a message of frames.
-    """
+    """The header of a frame whose payload follows at once, in pieces, each alone in a message of frames."""
 
     header: bytes

@@ -59,10 +59,7 @@ DELIVERIES_KEPT_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class GroupCommit:
-    """A commit of positions.
-
-    The reply is :class:`GroupCommitted` with the same number once the commit is in etcd, or the end of the stream.
-    """
+    """A commit, answered once in etcd by :class:`GroupCommitted` of the same number, or the stream's end."""
 
     number: int
     """Number of the commit, which rises in a stream from 1."""

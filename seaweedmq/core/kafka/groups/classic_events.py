@@ -302,10 +302,7 @@ class GroupOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOutcome:
-    """The records to append, and the replies to send afterwards.
-
-    ``records`` keep their order. They may be cut into several frames: no rule relies on atomicity.
-    """
+    """The records to append in order, in any number of frames (nothing relies on atomicity), then the replies."""
 
     records: tuple[ShardRecord, ...] = ()
     replies: tuple[Reply, ...] = ()
