@@ -30,10 +30,8 @@ _TYPE_RECORD_BATCH = 3
 
 
 ARROW_FAILURES: tuple[type[Exception], ...] = (pa.ArrowException, OSError, EOFError, ValueError, TypeError)
-"""Exceptions that pyarrow raises on hostile bytes, found by mutation (``tests/codec/hostile.py``).
-
-Not all are ArrowExceptions. ValueError includes names that are not UTF-8.
-"""
+"""Exceptions that pyarrow raises on hostile bytes, found by mutation (``tests/codec/hostile.py``). Not all are
+ArrowExceptions. ValueError includes names that are not UTF-8."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

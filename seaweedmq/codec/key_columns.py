@@ -12,11 +12,8 @@ from seaweedmq.errors import InvalidArgument
 Longs: TypeAlias = npt.NDArray[np.int64]
 
 BLOCK_KEYS: Final = 8_192
-"""Keys per block: temporaries of 64 KiB stay in the cache.
-
-They also stay below the 128 KiB from which malloc maps fresh pages each time; twice that block is two to three times
-slower.
-"""
+"""Keys per block: temporaries of 64 KiB stay in the cache. They also stay below the 128 KiB from which malloc maps
+fresh pages each time; twice that block is two to three times slower."""
 
 
 class KeyBytes(NamedTuple):

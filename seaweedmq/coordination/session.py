@@ -21,11 +21,8 @@ from seaweedmq.runtime.signal import Signal
 _log = logging.getLogger(__name__)
 
 ADDRESS_WAIT_EXTRA_S = 4.0
-"""Delay with which etcd may end a lease, beyond the TTL.
-
-It counts whole seconds and checks twice a second. An etcd that was killed gives every lease its TTL again, and the time
-of an election, a second, on top.
-"""
+"""Delay with which etcd may end a lease, beyond the TTL. It counts whole seconds and checks twice a second. An etcd
+that was killed gives every lease its TTL again, and the time of an election, a second, on top."""
 ADDRESS_WAITS_MAX = 3
 """Limit of such waits in all: a wait restarts when etcd was unreachable meanwhile."""
 REGISTER_ATTEMPTS = 3

@@ -25,14 +25,10 @@ from seaweedmq.model.config import US_PER_S
 
 CLOCK_DOUBT_S = 3_600.0
 """Longest doubt. It is four times the quarter of an hour that a machine with a wrong clock may wait for NTP, and at
-least
-the largest allowed ``producer_idle_s``.
-"""
+least the largest allowed ``producer_idle_s``."""
 
 STEP_US = US_PER_S
-"""Least step of a wall clock, against the steady clock. Smaller changes are drift, which the confirmed time follows in
-such steps.
-"""
+"""Least step of a wall clock; smaller changes are drift, which the confirmed time follows in such steps."""
 READINGS_MAX = 64
 """Steps that a watch remembers. A clock that steps more often is confirmed as of the last remembered step."""
 
@@ -50,14 +46,10 @@ class WallWatch:
     def __init__(self) -> None:
         self._since: list[tuple[float, int]] = []
         """Lower bounds (steady seconds, microseconds): no reading since then was lower, as wall clock minus steady
-        clock. Both
-        rise from entry to entry.
-        """
+        clock. Both rise from entry to entry."""
         self._until: list[tuple[float, int]] = []
         """Upper bounds (steady seconds, microseconds): no reading since the previous entry was higher, and the last one
-        that was
-        as high is of that time. The times rise, the readings fall.
-        """
+        that was as high is of that time. The times rise, the readings fall."""
 
     def note(self, wall_us: int, steady_s: float) -> None:
         """Record a reading of both clocks. Steady time never falls from one call to the next."""

@@ -86,20 +86,17 @@ class Segment:
     """First offset that does not belong to the segment; None while open. Readers ignore file content beyond it."""
     sequences: tuple[ProducerSequence, ...] = ()
     """Sealed producer sequences, the most recently active first; empty while open. Only etcd and brokers have them:
-    neither descriptions nor documents do.
-    """
+    neither descriptions nor documents do."""
     sequences_complete: bool = False
     """Whether ``sequences`` has every producer that may not have received all of its acknowledgements. Otherwise a
-    missing producer may have stored records: the log files show it.
-    """
+    missing producer may have stored records: the log files show it."""
     opened_us: int = 0
     """Wall clock of the leader that opened it, microseconds since 1970 UTC. A hint for cool-downs; 0: unknown."""
     sealed_us: int = 0
     """Wall clock of the leader that sealed it, microseconds since 1970 UTC; 0: open, or unknown."""
     problem: str = ""
     """Reason, with the file's name, why an open segment without live brokers cannot be recovered from its files; "" if
-    it can, or is sealed. At most ``PROBLEM_CHARS_MAX`` characters.
-    """
+    it can, or is sealed. At most ``PROBLEM_CHARS_MAX`` characters."""
 
     @property
     def key(self) -> SegmentId:

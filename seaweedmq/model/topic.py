@@ -72,9 +72,8 @@ class Durability(StrEnum):
     """The condition on which a record is acknowledged."""
 
     REPLICATED = "replicated"
-    """Every replica holds the record and, on file storage, it is written; the flush follows within
-    ``flush_interval_s``.
-    """
+    """Every replica holds the record, which, on file storage, is written; the flush follows within
+    ``flush_interval_s``."""
     STORED = "stored"
     """The record is flushed."""
 
@@ -145,8 +144,7 @@ class Deletion:
     uid: int
     primaries: tuple[str, ...] = ()
     """Broker ids of the primaries of its open segments, which may acknowledge records until they learn of the deletion.
-    Also those of the coordinators of Kafka groups, which may commit offsets.
-    """
+    Also those of the coordinators of Kafka groups, which may commit offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,18 +183,15 @@ class Topic:
     """Schema that a plain topic adopts if it is empty. Until that is decided, brokers append no plain frame."""
     pruned: IdRanges = NO_IDS
     """Pruned segments: sealed long ago and without records. Files of them are not read, and no record of them may be
-    acknowledged. Clients do not receive the set: an id below ``next_segment`` without a description is pruned.
-    """
+    acknowledged. Clients do not receive the set: an id below ``next_segment`` without a description is pruned."""
     partitions: int | None = None
     """Number of partitions that publishers choose from, as in Kafka. The ring has one slot for each, and each is a
-    segment. None: keys spread over a ring of ``RING_SLOTS_MAX`` slots. It can only grow.
-    """
+    segment. None: keys spread over a ring of ``RING_SLOTS_MAX`` slots. It can only grow."""
     configs: Configs = ()
     """Settings by name without a field of their own. A topic keeps any name; ``settings`` has the effective values."""
     low_watermarks: tuple[int, ...] = ()
     """Offset of each partition below which records were deleted manually; missing partitions at the end have 0. Etcd
-    keeps them apart, see ``LowWatermarks``.
-    """
+    keeps them apart, see ``LowWatermarks``."""
 
     @property
     def ring(self) -> KeyRange:

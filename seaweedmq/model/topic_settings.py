@@ -56,8 +56,7 @@ class TopicSettings:
     """``segment.bytes``: size at which a log file is sealed, at most the broker's own limit."""
     log_kept_s: float | None = None
     """``local.retention.ms``: time that log files stay once they are in tables. Infinity: as long as the tables. None:
-    unset, or -2.
-    """
+    unset, or -2."""
     message_bytes_max: int | None = None
     """``max.message.bytes``: size of one Kafka record batch."""
     timestamp_type: TimestampType = TimestampType.CREATE_TIME

@@ -26,10 +26,8 @@ from seaweedmq.model.messages.frames import Frames
 HEADERS_MAX: Final = 1_048_576
 """Maximum number of headers of all records of a batch: two bytes can be a header, which costs its readers a hundred."""
 HEADERS_OF_RECORD_MAX: Final = 16_384
-"""Maximum number of headers of a record.
-
-Headers are found one after another: half a million, which 300 bytes can stand for, take half a second.
-"""
+"""Maximum number of headers of a record. Headers are found one after another: half a million, which 300 bytes can stand
+for, take half a second."""
 RECORD_BYTES_MIN: Final = 7
 """Minimum bytes of a record: length, attributes, two deltas, no key, no value, no headers."""
 BLOCK_RECORDS: Final = 8_192

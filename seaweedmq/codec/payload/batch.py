@@ -59,10 +59,8 @@ class Encoding:
     decode: Callable[[Frame, pa.Schema | None], pa.RecordBatch]
     """Decoder that returns exactly the columns of ``payload_schema(header.flags, ...)``, or raises Corrupt."""
     clip: Callable[[Frame, pa.RecordBatch, int], bytes]
-    """Function that returns the frame without its first N records, given the result of ``decode``.
-
-    The new frame may have another encoding. Its slots keep their bounds, but not their counts.
-    """
+    """Function that returns the frame without its first N records, given the result of ``decode``. The new frame may
+    have another encoding. Its slots keep their bounds, but not their counts."""
 
 
 ENCODINGS: Final[dict[int, Encoding]] = {

@@ -80,15 +80,11 @@ class ClusterColumns:
     hi: Ints
     opened_us: Ints
     replicas: Ints
-    """(S, R) indices into ``brokers``, the primary first; -1 for an unregistered broker, and after the last
-    one.
-    """
+    """(S, R) indices into ``brokers``, the primary first; -1 for an unregistered broker, and after the last one."""
     replica_count: Ints
     """(S,) number of recorded replicas, including those on unregistered brokers."""
     changing: Bools
-    """(S,) whether the segment is being split, merged or moved: such segments are left alone and count against the
-    pace.
-    """
+    """(S,) whether the segment is being split, merged or moved, which leaves it alone and counts against the pace."""
 
     @classmethod
     def of(

@@ -11,9 +11,7 @@ from seaweedmq.core.balance.rate_words import bytes_per_s_in_words
 
 MERGE_BELOW = 0.5
 """Fraction of the target below which two segments are merged, for their sum by the short and by the long average. A
-split
-leaves at least twice as much, so only a real change of load undoes one.
-"""
+split leaves at least twice as much, so only a real change of load undoes one."""
 
 
 def plan_merges(plan: Plan, healthy: Bools) -> None:

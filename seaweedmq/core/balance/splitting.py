@@ -21,8 +21,7 @@ UNFAIR_ABOVE = 2.0
 
 HOT_SHARE = 0.5
 """Fraction of a segment's load in one bucket that indicates a hot key rather than many keys. Cuts then go around the
-bucket, not through it, and each pair of cuts narrows it down by a factor of 16.
-"""
+bucket, not through it, and each pair of cuts narrows it down by a factor of 16."""
 
 EVEN_SHARE = 0.25
 """Fraction of the load beyond a cut beside a hot bucket above which the more even of its two edges is cut."""

@@ -45,9 +45,7 @@ class TableMerge:
 
     tables: tuple[SegmentFile, ...]
     """Tables in order of offsets, each from the end of the one before. At least two, unless the low watermark lies in
-    the
-    first.
-    """
+    the first."""
     low_watermark: int = 0
     """Offset below which records are deleted and left out."""
 

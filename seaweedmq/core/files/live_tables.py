@@ -13,8 +13,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 TABLE_GRACE_S = 3_600.0
-"""Time for which superseded tables keep their retained link, which limits time travel: ``BrokerConfig.table_grace_s``.
-"""
+"""Time for which superseded tables keep their link, which limits time travel: ``BrokerConfig.table_grace_s``."""
 CHECKPOINT_COMMITS = 50
 """Most files of the log that a reader opens beside a checkpoint."""
 CHECKPOINT_BYTES = 4 * 1024 * 1024

@@ -35,9 +35,7 @@ class RetentionPolicy:
 
     log_grace_us: int
     log_retention_us: float = 0
-    """Time for which logs stay once they are in tables, if longer than the grace period, but no longer than their
-    tables.
-    """
+    """Time for which logs stay once in tables, if above the grace period, but no longer than their tables."""
     retention_us: int | None = None
     retention_bytes: int | None = None
     """Limit of the total size of the topic's tables."""

@@ -24,9 +24,8 @@ class SnapshotPiece:
     """Offset after the last one; None for the end of what the log files hold."""
     files: tuple[SegmentFile, ...]
     """One table; or log files, the most promising first. Where one of them ends early, another may continue: the
-    writers of
-    a segment follow one another, and frames in several files are identical. Where none continues, the piece ends.
-    """
+    writers of a segment follow one another, and frames in several files are identical. Where none continues, the piece
+    ends."""
     complete: bool
     """Whether every offset up to ``end_offset`` is known to exist, so that finding fewer is damage."""
 
@@ -120,11 +119,8 @@ def plan_offsets(
     position = needed
     begun: dict[str, SegmentFile] = {}
     """Logs that begin at or before ``position``. In an open segment only the last one of each writer, whose files
-    follow one
-    another. In a sealed one, an earlier log may continue beyond the next: after a failed fsync, the writer died before
-    it had
-    written its frames again.
-    """
+    follow one another. In a sealed one, an earlier log may continue beyond the next: after a failed fsync, the writer
+    died before it had written its frames again."""
     tables_begun = logs_begun = 0
     table: SegmentFile | None = None
     """The table that reaches furthest among those that begin at or before ``position``."""

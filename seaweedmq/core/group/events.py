@@ -24,8 +24,7 @@ class GroupLimits:
     members_max: int
     detection_s: float
     """Longest time until both ends of a broken connection detect it. One end may detect it at once, the other only at
-    the end of this time.
-    """
+    the end of this time."""
 
     @property
     def trust_s(self) -> float:

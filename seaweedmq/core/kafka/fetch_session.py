@@ -13,12 +13,9 @@ SESSIONS_MAX = 1_000
 """Sessions of one broker. Beyond it the least recently used one is closed, if unused for ``UNUSED_S``."""
 UNUSED_S = 120.0
 """Shortest unused time of a closed session, in seconds, as Kafka's ``min.incremental.fetch.session.eviction.ms``.
-Without one to close, a consumer fetches without a session.
-"""
+Without one to close, a consumer fetches without a session."""
 PARTITIONS_MAX = 200_000
-"""Partitions of all sessions of one broker, some 400 bytes each. A consumer that requests more than are left fetches
-without a session.
-"""
+"""Partitions of all sessions of a broker, 400 bytes each; a consumer that requests more gets no session."""
 FINAL_EPOCH = -1
 FIRST_EPOCH = 0
 EPOCH_MAX = 2**31 - 1

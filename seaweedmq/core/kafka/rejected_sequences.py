@@ -18,8 +18,7 @@ REJECTED_MAX = 100_000
 """Remembered rejections. Only recent ones matter: a client soon repeats a rejected frame."""
 REJECTED_S = 60.0
 """Longest time in which a client repeats a rejected frame. librdkafka and Java's client wait at most a second between
-attempts, and frames in flight behind it arrive within their request timeouts of 30 s.
-"""
+attempts, and frames in flight behind it arrive within their request timeouts of 30 s."""
 
 
 class RejectedSequences:

@@ -10,8 +10,7 @@ from seaweedmq.errors import InvalidArgument
 
 SEGMENT_COST = 0.02
 """Cost of one idle segment, in shares of a core. It spreads segments that carry no traffic yet. It is a bias, not a
-measurement, and only has to be above zero and below any real load.
-"""
+measurement, and only has to be above zero and below any real load."""
 
 RATE_COST_BYTES = 500_000_000
 """Bytes per second that fill one core: the publish rate measured for one broker process (see benchmarks/)."""

@@ -24,9 +24,7 @@ Frontier: TypeAlias = Mapping[int, int]
 """Next offset to read, by segment id."""
 SERIAL_RECORDS_MAX = 100_000
 """Most records on both sides of a split or a merge that one task reads, so that a key's records stay in order. Beyond
-it
-the batch ends there, and the next batch reads the successors with a task for each segment.
-"""
+it the batch ends there, and the next batch reads the successors with a task for each segment."""
 
 
 class BatchLimit(Protocol):
@@ -126,8 +124,7 @@ class FrontierWalk:
             if segment in lineage.segments or self._is_awaited(segment, frontier)
         }
         self._part_of: dict[int, int] = {}
-        """Link from a segment towards the representative of those that one task reads together, which links to itself.
-        """
+        """Link from a segment towards the representative of those read together, which links to itself."""
         self._records: dict[int, int] = {}
         """Number of records of each group, by its representative."""
         self._counted: set[int] = set()

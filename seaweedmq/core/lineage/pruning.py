@@ -14,8 +14,7 @@ from seaweedmq.model.topic import Topic
 
 PRUNED_RANGES_MAX = 20_000
 """Limit of the ranges of pruned ids in a topic's record, which stays far below etcd's 1.5 MiB with them. There is at
-most one range more than there are ranges of remaining segments.
-"""
+most one range more than there are ranges of remaining segments."""
 
 
 def sealed_at_us(segment: Segment, known: Mapping[int, Segment]) -> int | None:

@@ -18,8 +18,7 @@ from seaweedmq.model.topic import Topic
 
 SPARE_IDS = 1_000
 """Number of ids that each recovery skips before its first new one: lost segments may have had them, and clients may
-know those ids. The next recovery skips as many more, since the new segments may have stored nothing either.
-"""
+know those ids. The next recovery skips as many more, since the new segments may have stored nothing either."""
 NO_BROKER = "recovered"
 """Replica of a segment whose brokers are unknown. No broker has this id, so the leader replaces the segment."""
 

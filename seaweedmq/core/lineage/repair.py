@@ -15,9 +15,7 @@ class Repair:
     reason: str
     """Reason of the repair, as readable text."""
     healthy_replicas: tuple[str, ...]
-    """Healthy replicas, in their order. They also serve the successor, to move as little as possible, and the first one
-    is its primary.
-    """
+    """Healthy replicas, in order: they also serve the successor, to move little, the first as its primary."""
 
 
 def repairs(

@@ -22,8 +22,7 @@ TARGET_MIN = 1.0
 """Lowest target rate of a segment, per second: below it the averages are noise."""
 SEALED_SEQUENCES_MAX = 4_000
 """Limit of the sequences in a sealed segment's record, at most 55 bytes each: a merge, which writes two records, stays
-far below etcd's 1.5 MiB per request. The log files have the remaining sequences.
-"""
+far below etcd's 1.5 MiB per request. The log files have the remaining sequences."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,7 @@ class KeyOrder:
         self._lines: dict[bytes, _Line] = {}
         self._heads: list[tuple[float, int, bytes | None]] = []
         """Heap of (due, offset, key): the head of every line without a record in flight, and rejected records without a
-        key. It may have stale entries, whose record no longer heads its line.
-        """
+        key. It may have stale entries, whose record no longer heads its line."""
         self._keyless: dict[int, float] = {}
         """Due time of rejected records without a key, by offset."""
 

@@ -31,8 +31,7 @@ class ProducerEntry:
         self.next_sequence = next_sequence
         self.begun = begun
         """First sequence of a Kafka producer that was unknown when it began here: whether lower sequences were stored
-        is unknown. None if this table or another one knew the producer before.
-        """
+        is unknown. None if this table or another one knew the producer before."""
         self.frames = RecentFrames()
 
     @property

@@ -26,12 +26,8 @@ class ProducerLimits:
     idle_s: float
     """Time after the end of its stream during which a producer may still repeat frames."""
     frames: int
-    """Frames remembered per producer.
-
-    Invariant: not below the number of frames that the primary allows in flight, so that every frame that a client may
-    still
-    repeat finds its acknowledgement.
-    """
+    """Frames remembered per producer. Invariant: not below the number of frames that the primary allows in flight, so
+    that every frame that a client may still repeat finds its acknowledgement."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> "ProducerLimits":

@@ -24,8 +24,7 @@ from seaweedmq.model.segment import ProducerSequence, ProducerState
 
 SNAPSHOT_FRAMES_MAX = 16_384
 """Limit of the frames in a snapshot, the same number per producer. Frames only restore the offsets of lost
-acknowledgements; the next sequence of each producer is known without them.
-"""
+acknowledgements; the next sequence of each producer is known without them."""
 
 
 class ProducerTable:
@@ -42,14 +41,12 @@ class ProducerTable:
         self._pool = pool
         self.floor = 0
         """Offset below which frames are flushed. Frames at or above it are remembered however many they are, since a
-        snapshot for a file that begins there must be able to leave them out.
-        """
+        snapshot for a file that begins there must be able to leave them out."""
         self._producers: OrderedDict[int, ProducerEntry] = OrderedDict()
         """Entry of each producer, the longest idle first."""
         self._idle: OrderedDict[int, float] = OrderedDict()
         """Idle since, of each producer without a stream, the longest idle first; for a Kafka producer the time of its
-        last frame.
-        """
+        last frame."""
         if pool is not None:
             pool.join(self)
         for state in states:

@@ -38,9 +38,7 @@ class Replica:
         self.held_bytes = 0
         self._entries: deque[LogEntry] = deque()
         self._producers = ProducerTable(limits, pool)
-        """Producer state. A replica sees frames, not streams: a producer without a frame for ``idle_s`` can repeat
-        none.
-        """
+        """Producer state: it sees frames, not streams, and a producer without one for ``idle_s`` repeats none."""
         self._producers.floor = start_offset
 
     def check_epoch(self, epoch: int) -> None:

@@ -22,8 +22,7 @@ from seaweedmq.model.topic import Durability
 
 ENTRY_OVERHEAD_BYTES = 768
 """Memory that Python adds to a frame: 727 bytes measured, with numbers, views and list entries. Without this constant,
-a flood of frames of one record each would take three times the permitted memory.
-"""
+a flood of frames of one record each would take three times the permitted memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +63,7 @@ class SegmentLog:
         self.durability = durability
         self.thin = thin
         """Whether the segment is under-replicated: the page cache of one machine is not a second copy, so that nothing
-        is committed before it is flushed.
-        """
+        is committed before it is flushed."""
         self._followers = followers
         self.producers = producers
         self.producers.floor = start_offset

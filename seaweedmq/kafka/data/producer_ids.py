@@ -18,10 +18,8 @@ from seaweedmq.runtime.retrying import after_s, backoff, retrying
 RETRY_FIRST_S, RETRY_MOST_S = 0.02, 0.5
 BLOCK_TIMEOUT_S = 5.0
 CLAIMS_KEPT = 8
-"""Number of the highest claims that are kept.
-
-A claim below them took so long that an earlier claim of its block may already be deleted.
-"""
+"""Number of the highest claims that are kept. A claim below them took so long that an earlier claim of its block may
+already be deleted."""
 
 
 class ProducerIds:

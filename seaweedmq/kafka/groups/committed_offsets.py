@@ -28,11 +28,9 @@ NOT_SETTLED_IN, NOT_SETTLED_FROM = 7, 9
 """Versions of OffsetFetch, see ``CommittedOffsetsHandlers.fetch``."""
 NO_OFFSET = -1
 RETRY_OFFSET = -1_000
-"""Committed offset in a reply for a partition that is not settled.
-
-librdkafka uses the offset in spite of the error if its assignment changed meanwhile. At -1 it starts at
-``auto.offset.reset``; at this value, its own ``RD_KAFKA_OFFSET_STORED``, it retries.
-"""
+"""Committed offset in a reply for a partition that is not settled. librdkafka uses the offset in spite of the error if
+its assignment changed meanwhile. At -1 it starts at ``auto.offset.reset``; at this value, its own
+``RD_KAFKA_OFFSET_STORED``, it retries."""
 ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS})
 AT_ONCE = 20
 """Maximum number of partitions in one event: each costs about 60 us to commit."""

@@ -52,10 +52,8 @@ class Nodes:
         self._own_address = own_address
         self._table = NodeTable(cluster_id="")
         self._last_addresses: dict[str, str] = {}
-        """Broker id -> its Kafka address, including unregistered brokers, which partitions still name as replicas.
-
-        The order is that of the last registration, the earliest first.
-        """
+        """Broker id -> its Kafka address, including unregistered brokers, which partitions still name as replicas. The
+        order is that of the last registration, the earliest first."""
         self._noted = -1
         """The view's count of changes when ``_last_addresses`` was updated."""
         self._made_of: tuple[int, NodeTable] | None = None

@@ -92,8 +92,7 @@ class OffsetValue:
     """Wall clock of the expiry that an old client requested. None: the coordinator's retention applies."""
     topic_id: bytes | None = None
     """Id of the topic, 16 bytes, which distinguishes it from an earlier one of its name. None: written by an earlier
-    release, or by a Kafka before 4.1.
-    """
+    release, or by a Kafka before 4.1."""
 
 
 @dataclass(frozen=True, slots=True)

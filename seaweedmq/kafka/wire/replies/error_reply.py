@@ -37,10 +37,8 @@ _NAMES: Mapping[str, Sequence[str]] = {
     "resource_type": ("resource_type",),
     "resource_name": ("resource_name",),
 }
-"""Field that identifies a part of a reply -> its names in requests.
-
-If the request has bare numbers or strings instead of objects, these are the value.
-"""
+"""Field that identifies a part of a reply -> its names in requests. If the request has bare numbers or strings instead
+of objects, these are the value."""
 _NOTHING = -1
 _UNKNOWN = frozenset(
     {
