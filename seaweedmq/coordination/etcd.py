@@ -311,32 +311,17 @@ def _entry(kv: Any) -> Entry:
 
 
 def _compares(compare: Compare) -> Sequence[Any]:
-    parts = []
-    if compare.create_revision is not None:
-        parts.append(
-            rpc.Compare(
-                target=rpc.Compare.CREATE,
-                result=rpc.Compare.EQUAL,
-                key=compare.key.encode(),
-                create_revision=compare.create_revision,
-            )
-        )
-    if compare.mod_revision is not None:
-        parts.append(
-            rpc.Compare(
-                target=rpc.Compare.MOD,
-                result=rpc.Compare.EQUAL,
-                key=compare.key.encode(),
-                mod_revision=compare.mod_revision,
-            )
-        )
-    if compare.lease is not None:
-        parts.append(
-            rpc.Compare(
-                target=rpc.Compare.LEASE, result=rpc.Compare.EQUAL, key=compare.key.encode(), lease=compare.lease
-            )
-        )
-    return parts
+    key, equal = compare.key.encode(), rpc.Compare.EQUAL
+    wanted = {
+        rpc.Compare.CREATE: {"create_revision": compare.create_revision},
+        rpc.Compare.MOD: {"mod_revision": compare.mod_revision},
+        rpc.Compare.LEASE: {"lease": compare.lease},
+    }
+    return [
+        rpc.Compare(target=target, result=equal, key=key, **field)
+        for target, field in wanted.items()
+        if None not in field.values()
+    ]
 
 
 def _change(change: Put | Delete) -> Any:

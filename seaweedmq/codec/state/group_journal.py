@@ -11,7 +11,7 @@ behind the first frame that is not whole and sound are a torn tail: nothing ther
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -106,11 +106,6 @@ def replayed(content: bytes) -> dict[str, bytes] | None:
                     values.pop(key, None)
                     revisions[key] = frame.revision
     return values if is_whole else None
-
-
-def snapshot_of(values: Mapping[str, bytes]) -> tuple[JournalChange, ...]:
-    """Return the changes of a snapshot."""
-    return tuple(JournalChange(key, value) for key, value in sorted(values.items()))
 
 
 def _fields(change: JournalChange) -> list[str]:

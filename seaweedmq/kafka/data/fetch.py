@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from seaweedmq.broker.local import LocalPartition
-from seaweedmq.core.kafka.fetch_budget import FetchBudget
+from seaweedmq.core.kafka.epochs import NO_EPOCH
+from seaweedmq.core.kafka.fetch_budget import FetchBudget, FetchWait
 from seaweedmq.core.kafka.fetch_session import (
     Exchange,
     FetchSessions,
@@ -18,11 +19,10 @@ from seaweedmq.core.kafka.fetch_session import (
     SessionProblem,
     SessionRejected,
 )
-from seaweedmq.core.kafka.fetch_wait import FetchWait
 from seaweedmq.errors import OutOfRange, SeaweedMQError, Unavailable, unraised
 from seaweedmq.kafka.data.fetch_memory import REPLY_BYTES_MAX, FetchMemory, ReplyMemory
 from seaweedmq.kafka.data.partition_reader import Batches, PartitionReader
-from seaweedmq.kafka.metadata.partition_lookup import NO_EPOCH, LeaderHint, PartitionLookup, endpoints, key_of
+from seaweedmq.kafka.metadata.partition_lookup import LeaderHint, PartitionLookup, endpoints, key_of
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, code_of

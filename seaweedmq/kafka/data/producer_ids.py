@@ -7,7 +7,7 @@ So each block is also claimed in the storage, and a new block is never below a c
 import asyncio
 import random
 
-from seaweedmq.codec.state.kafka_producers import id_counter_from_json, id_counter_to_json
+from seaweedmq.codec.state.kafka import id_counter_from_json, id_counter_to_json
 from seaweedmq.codec.state.keys import KAFKA_PRODUCER_IDS
 from seaweedmq.core.kafka.id_blocks import IdBlock, next_block
 from seaweedmq.errors import AlreadyExists, Conflict, StorageFailed, Unavailable

@@ -13,7 +13,7 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.metadata.nodes import NO_NODE, Nodes
 from seaweedmq.kafka.metadata.reachability import is_reachable
 from seaweedmq.kafka.metadata.topic_creation import TopicCreator
-from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDirectory
+from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, PartitionInfo, TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import (
@@ -153,15 +153,7 @@ class MetadataHandlers:
             topic_id=topic.id.hex(),
             is_internal=topic.is_internal,
             partitions=[
-                MetadataResponse.MetadataResponseTopic.MetadataResponsePartition(
-                    error_code=partition.error,
-                    partition_index=partition.number,
-                    leader_id=partition.leader,
-                    leader_epoch=partition.leader_epoch,
-                    replica_nodes=list(partition.replicas),
-                    isr_nodes=list(partition.isr),
-                    offline_replicas=list(partition.offline),
-                )
+                MetadataResponse.MetadataResponseTopic.MetadataResponsePartition(**_fields_of(partition))
                 for partition in topic.partitions()
             ],
             authorized_operations=set(TOPIC_OPERATIONS) if body.include_topic_authorized_operations else None,
@@ -254,15 +246,7 @@ class MetadataHandlers:
             is_internal=topic.is_internal,
             partitions=[
                 response.DescribeTopicPartitionsResponsePartition(
-                    error_code=partition.error,
-                    partition_index=partition.number,
-                    leader_id=partition.leader,
-                    leader_epoch=partition.leader_epoch,
-                    replica_nodes=list(partition.replicas),
-                    isr_nodes=list(partition.isr),
-                    eligible_leader_replicas=[],
-                    last_known_elr=[],
-                    offline_replicas=list(partition.offline),
+                    **_fields_of(partition), eligible_leader_replicas=[], last_known_elr=[]
                 )
                 for partition in map(topic.partition, range(begin, end))
             ],
@@ -292,6 +276,18 @@ async def _in_turns(topics: Iterable[Any], turn: Turn) -> list[Any]:
         made.append(topic)
         await turn.pause()
     return made
+
+
+def _fields_of(partition: PartitionInfo) -> dict[str, Any]:
+    return {
+        "error_code": partition.error,
+        "partition_index": partition.number,
+        "leader_id": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": list(partition.replicas),
+        "isr_nodes": list(partition.isr),
+        "offline_replicas": list(partition.offline),
+    }
 
 
 def _no_topic(name: str | None, topic_id: bytes | None, code: int) -> Any:

@@ -17,7 +17,7 @@ from itertools import chain, count, islice
 
 from xxhash import xxh3_128_intdigest
 
-from seaweedmq.codec.state.kafka_nodes import node_table_from_json, node_table_to_json
+from seaweedmq.codec.state.kafka import node_table_from_json, node_table_to_json
 from seaweedmq.codec.state.keys import KAFKA_NODES
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.kafka.node_ids import with_nodes

@@ -5,15 +5,14 @@ from typing import Any, NamedTuple
 
 from seaweedmq.broker.local import LocalPartition
 from seaweedmq.broker.ports import PartitionAccess
+from seaweedmq.core.kafka.epochs import NO_EPOCH
+from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID
 from seaweedmq.errors import Corrupt, SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.fields import Endpoint
 from seaweedmq.model.kafka.nodes import Node
-
-NO_EPOCH = -1
-NO_TOPIC_ID = bytes(16)
 
 
 class LeaderHint(NamedTuple):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.kafka import visibility
+from seaweedmq.core.kafka.epochs import NO_EPOCH
 from seaweedmq.core.kafka.topic_ids import topic_id_of, uid_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.kafka.metadata.nodes import NO_NODE, Nodes
@@ -17,8 +18,6 @@ from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
-
-NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
