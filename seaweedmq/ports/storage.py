@@ -106,8 +106,7 @@ class SegmentStore(Protocol):
         """Require the marker of this cluster from now on.
 
         While the root has no marker, or that of another cluster, every method except those for markers raises
-        StorageFailed,
-        changes nothing and returns no listing. So does an append that is in progress.
+        StorageFailed, changes nothing and returns no listing. So does an append that is in progress.
         """
 
     async def verify_root(self) -> None:
@@ -209,8 +208,7 @@ class SegmentStore(Protocol):
         """Mark durably and permanently that a segment's files will be trusted. A repeated call has no effect.
 
         Every ``is_fenced`` that begins after the return finds the fence. Conversely, a listing and reading of the files
-        after
-        the return sees everything that was written before an ``is_fenced`` that found no fence.
+        after the return sees everything that was written before an ``is_fenced`` that found no fence.
         """
 
     async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
@@ -285,8 +283,7 @@ class SegmentStore(Protocol):
         """Delete everything of segments that the topic's document calls pruned, fences included.
 
         Nothing of them is deleted if the document belongs to another topic of that name. Retained links of tables that
-        were
-        deleted at least ``kept_s`` ago are also deleted.
+        were deleted at least ``kept_s`` ago are also deleted.
 
         Args:
             topic: The topic.

@@ -98,8 +98,7 @@ def superseded(files: Iterable[SegmentFile], low_watermark: int = 0) -> list[Seg
     """Return the tables of one segment whose records are all in another one.
 
     They remain from a merge that was interrupted before it removed them, or from converters that did not see each
-    other.
-    Records below the low watermark do not count, except in tables that have no others.
+    other. Records below the low watermark do not count, except in tables that have no others.
     """
     found: list[SegmentFile] = []
     reached = 0

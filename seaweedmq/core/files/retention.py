@@ -83,10 +83,8 @@ def log_end_bound(log: SegmentFile, files: Iterable[SegmentFile]) -> int | None:
     """Return the end of the offsets that ``log`` is needed for, None if only its content shows the end.
 
     A broker begins a file where its last one ended, or earlier when it rewrites frames after a failed fsync. So the
-    bound
-    is the base of the broker's next file. ``log`` may continue beyond it, to offsets that the next file has not
-    reached.
-    None marks the broker's newest file: it may be appended to, and recovery needs it.
+    bound is the base of the broker's next file. ``log`` may continue beyond it, to offsets that the next file has not
+    reached. None marks the broker's newest file: it may be appended to, and recovery needs it.
     """
     broker = broker_of(log.writer)
     later = (f.base_offset for f in files if f.kind is FileKind.LOG and broker_of(f.writer) == broker)
@@ -212,8 +210,7 @@ def stored_us(tables: Sequence[SegmentFile], now_us: int) -> list[int]:
     """Return the latest time at which each of a segment's tables, by offset, was stored. The times never fall.
 
     Tables were made in this order, although the clocks of their writers may disagree. So a table is as young as the
-    youngest
-    one before it. A table dated after ``now_us`` is at most as young as the next one that is not.
+    youngest one before it. A table dated after ``now_us`` is at most as young as the next one that is not.
     """
     ages: list[int] = []
     later = now_us

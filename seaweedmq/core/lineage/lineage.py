@@ -12,10 +12,8 @@ class LineageWalk:
     """The progress of one reader through the lineage.
 
     A segment is *due* once all its predecessors are finished and it was not begun yet. Segments before the start count
-    as
-    finished, and so do pruned ones. Invariant: a segment is in at most one of waiting, begun and finished. The cost of
-    the
-    walk is proportional to the segments learned and finished, not to all segments.
+    as finished, and so do pruned ones. Invariant: a segment is in at most one of waiting, begun and finished. The cost
+    of the walk is proportional to the segments learned and finished, not to all segments.
     """
 
     def __init__(self, segments: Iterable[Segment], skipped: Iterable[int] = (), horizon: int = 0) -> None:

@@ -211,10 +211,8 @@ def succeed(
     """Seal adjacent segments, in the order of the ring, and open a successor for each of ``ranges``.
 
     The ranges cover the slots of the predecessors. A successor begins at the largest end of the predecessors whose
-    slots it
-    shares, so that offsets rise along every key's path. It also begins at or above the low watermark: if deleted
-    records
-    were lost before they were flushed, later records are not among the deleted ones.
+    slots it shares, so that offsets rise along every key's path. It also begins at or above the low watermark: if
+    deleted records were lost before they were flushed, later records are not among the deleted ones.
     """
     for predecessor in predecessors:
         assert predecessor.segment.is_open, f"{predecessor.segment} is already sealed"

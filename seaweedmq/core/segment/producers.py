@@ -208,8 +208,7 @@ class ProducerTable:
         """Return all states, the longest idle first: a new table given them equals this one.
 
         With ``below``, return the states as they were when the log ended at that offset. A frame that is not written
-        yet must
-        not count as stored in the file that begins there, or a crash would lose it silently.
+        yet must not count as stored in the file that begins there, or a crash would lose it silently.
         """
         share = min(self._limits.frames, SNAPSHOT_FRAMES_MAX // max(1, len(self._producers)))
         states: list[ProducerState] = []
