@@ -190,8 +190,8 @@ def deleted_topic_path(uid: int) -> str:
 def journal_name(generation: int, revision: int, number: int) -> str:
     """Return the name of a journal of groups; names sort as their writers followed each other.
 
-    In the next ``generation`` of the cluster, revisions begin again. ``revision`` created the lock of the leader that
-    writes the journal, which is one of many of this leader.
+    In the next ``generation`` of the cluster, revisions begin again. ``revision`` is the one at which the lock of the
+    leader that writes the journal was created, and ``number`` counts the journals of this leader.
     """
     return f"{generation:08d}-{revision:020d}-{number:06d}.journal"
 

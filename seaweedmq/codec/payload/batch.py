@@ -138,7 +138,8 @@ def check_values(batch: pa.RecordBatch, flags: int, topic_schema: pa.Schema | No
 def decode_frame(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:
     """Return the columns as stored, of a frame that a broker has accepted.
 
-    Raises Corrupt if the payload does not match its header, though its checksum does, and Unsupported for its encoding.
+    Raises Corrupt if the payload does not match its header, though its checksum does, or Unsupported if the encoding is
+    unknown.
     """
     header = frame.header
     batch = _encoding_of(header).decode(frame, topic_schema)

@@ -196,11 +196,7 @@ def decode_commit(data: bytes, name: str) -> Commit:
 
 
 def add_of(action: Mapping[str, Any]) -> Add:
-    """Return the value of an ``add`` action.
-
-    Raises:
-        KeyError, TypeError, ValueError: If it is not one, or has a deletion vector.
-    """
+    """Return the value of an ``add`` action; KeyError, TypeError or ValueError if not, or for a deletion vector."""
     if action.get("deletionVector"):
         raise ValueError("it has deletion vectors, which SeaweedMQ does not write")
     return Add(

@@ -97,7 +97,7 @@ class ClusterColumns:
         suspected: Container[str] = (),
         changing: Collection[SegmentId] = (),
     ) -> "ClusterColumns":
-        """Build the columns from the metadata; segments of topics other than ``topics`` are left out.
+        """Build the columns from the metadata and the open segments, in any order; those of other topics are left out.
 
         ``brokers`` have a living lease, draining ones included. ``suspected`` ones get nothing new and lose their
         segments. ``changing`` are the segments that are being split, merged or moved now.

@@ -81,19 +81,10 @@ def plan_offsets(
     begins, and the last one is unbounded. The last piece has the last two files: the end of the earlier one may have
     waited for its fsync when the later one was begun, and after a power loss the segment ends there.
 
-    Args:
-        topic: The topic of the segment, whose id is ``segment``.
-        segment: Id of the segment.
-        sealed_at: The end of the segment, or an offset up to which all its records exist; None if it is open.
-        files: At least all files of the segment.
-        start: The first offset to read.
-        end: The offset after the last one; None for the end of the segment.
-        lowest: The offset below which the segment never had records, or they are known to be removed.
-        missing: Receives the ranges of lost offsets, so that the plan continues after them; None to raise.
-
-    Raises:
-        DataLoss: If offsets are in no file although nothing removed them. The last file of an open segment is no
-            evidence.
+    ``sealed_at`` is the end of the segment, or an offset up to which all its records exist; None if it is open. ``end``
+    is None for the end of the segment. Below ``lowest`` the segment never had records, or they are known to be removed.
+    ``missing`` receives the ranges of lost offsets, so that the plan continues after them; with None DataLoss is raised
+    if offsets are in no file although nothing removed them. The last file of an open segment is no evidence.
     """
     limit = _least(end, sealed_at)
     mine = sorted(

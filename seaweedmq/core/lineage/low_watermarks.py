@@ -32,8 +32,8 @@ def check_deletion(topic: Topic, before: Mapping[int, int]) -> None:
 def raised(topic: Topic, before: Mapping[int, int], high_watermarks: Mapping[int, int]) -> tuple[int, ...]:
     """Return the low watermarks of the topic, by partition, after the deletion below the offsets ``before``.
 
-    Raises InvalidArgument as :func:`check_deletion`, Unavailable if the high watermark of a partition is unknown since
-    its primary is, and OutOfRange if an offset is above it.
+    ``high_watermarks`` has the partitions whose primary is known. Raises InvalidArgument as :func:`check_deletion`,
+    Unavailable if the high watermark of a partition is unknown, and OutOfRange if an offset is above it.
     """
     check_deletion(topic, before)
     marks = dict(enumerate(topic.low_watermarks))

@@ -81,7 +81,7 @@ class PartitionedTopic:
         return len(self._layout.slots)
 
     def slot(self, partition: int) -> int:
-        """Return the first slot, the broker's name, of a partition, or raise KafkaError if there is none."""
+        """Return the first slot of a partition, its name at the broker, or raise KafkaError if there is none."""
         return self._layout.slots[self._checked(partition)].lo
 
     def segment(self, partition: int) -> Segment | None:

@@ -117,7 +117,10 @@ class Share:
         return self._memory.take(self, size, is_guaranteed)
 
     def force(self, size: int, *, is_reserved: bool = False) -> None:
-        """Take ``size`` bytes in use already, even if none are free; the reserved part serves its own request's."""
+        """Take ``size`` bytes that are in use already, even if none are free.
+
+        With ``is_reserved`` they belong to the request that the reserved part serves.
+        """
         self._memory.force(self, size, is_reserved)
 
     def give(self, size: int) -> None:

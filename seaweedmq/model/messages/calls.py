@@ -334,9 +334,9 @@ class ReportSuspicions(Call[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportEmptied(Call[None]):
-    """Report sealed segments without files; the leader prunes those that were sealed long ago, or NotFound is raised.
+    """Report sealed segments without files; the leader prunes those that were sealed long ago.
 
-    Brokers repeat the report as long as the segments are known.
+    Brokers repeat the report as long as the segments are known. Raises NotFound if the topic was deleted.
     """
 
     topic: TopicName
