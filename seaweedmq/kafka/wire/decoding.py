@@ -24,15 +24,7 @@ TAGS_MAX = 1_000
 STRING_BYTES_MAX = 32_767
 """The maximum length in the older of the two forms; Apache Kafka applies it to both."""
 
-_FORMATS = {
-    "int8": "b",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "int64": "q",
-    "float64": "d",
-    "bool": "?",
-}
+_FORMATS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d", "bool": "?"}
 _SIZES = {"uuid": 16}
 _NO_UUID = UUID(int=0)
 
