@@ -46,7 +46,11 @@ class BrokerApi(LeaderApi, Protocol):
         """Replicate from a primary to this follower: see ``model.replication``."""
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
-        """Report loads to the leader until the stream ends; StaleMetadata if the called broker does not lead."""
+        """Report loads to the leader until the stream ends.
+
+        Raises:
+            StaleMetadata: If the called broker does not lead.
+        """
 
 
 class Dialer(Protocol):
@@ -55,7 +59,9 @@ class Dialer(Protocol):
     def dial(self, address: str) -> BrokerApi:
         """Return the broker at ``address``. Nothing is sent yet: an unreachable broker fails at the first call.
 
-        Raises InvalidArgument if ``address`` is not ``host:port``, and Closed if the dialer was closed.
+        Raises:
+            InvalidArgument: If ``address`` is not ``host:port``.
+            Closed: If the dialer was closed.
         """
         ...
 

@@ -85,11 +85,19 @@ class TopicChanges:
         return outcomes
 
     async def alter(self, topic: Topic, change: Callable[[Topic], TopicChange], timeout_s: float) -> None:
-        """Change the leader's current state of a topic within ``timeout_s``.
+        """Change the leader's current state of a topic.
 
         Concurrent changes through other brokers are not lost: the leader rejects a change of an old revision, and this
-        method makes it again from the new one. Raises DeadlineExceeded if it is not done in time, and may still happen,
-        and what ``AlterTopic`` or ``change`` raises.
+        method makes it again from the new one.
+
+        Args:
+            topic: Topic as this broker's view has it.
+            change: Makes the change from the current topic.
+            timeout_s: Seconds for all attempts.
+
+        Raises:
+            DeadlineExceeded: If the change is not done in time; it may still happen.
+            SeaweedMQError: If ``model.calls.AlterTopic`` or ``change`` raises it.
         """
 
         async def altered() -> TopicDescription:
@@ -115,8 +123,10 @@ class TopicChanges:
     async def delete_records(self, topic: Topic, before: Mapping[int, int], timeout_s: float) -> Mapping[int, int]:
         """Delete the records below an offset of each partition; return the new low watermarks.
 
-        Raises OutOfRange if an offset is above the high watermark and no record was deleted, DeadlineExceeded if it is
-        not done in time, and may still happen, and what ``RaiseLowWatermark`` raises.
+        Raises:
+            OutOfRange: If an offset is above the high watermark; no record was deleted.
+            DeadlineExceeded: If the deletion is not done in time; it may still happen.
+            SeaweedMQError: If ``model.calls.RaiseLowWatermark`` raises it.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -127,7 +137,11 @@ class TopicChanges:
         return low
 
     async def known(self, name: TopicName, timeout_s: float) -> None:
-        """Wait until the view has a topic that another broker created, or raise DeadlineExceeded."""
+        """Wait until the view has a topic that another broker created.
+
+        Raises:
+            DeadlineExceeded: If the view does not have it in time.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 await self._until(lambda: name in self._view.topics)
