@@ -1,8 +1,9 @@
 """Conversion of ``topic.json`` and ``lineage.json``, a topic's metadata for readers without etcd.
 
-Both lie beside the topic's files, and the leader rewrites them. They repeat the values of ``codec.metadata``, formatted
-for people as well: ``topic.json`` spells the schema as ``columns``, and ``lineage.json`` has one segment per line,
-without the sequences of its producers. Readers ignore unknown fields, so that an older reader can read a newer cluster.
+Both lie beside the topic's files, and the leader rewrites them. They repeat the values of ``codec.state.metadata``,
+formatted for people as well: ``topic.json`` spells the schema as ``columns``, and ``lineage.json`` has one segment per
+line, without the sequences of its producers. Readers ignore unknown fields, so that an older reader can read a newer
+cluster.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Conversion of the etcd values of groups, in the format of ``codec.metadata``. Readers ignore unknown fields.
+"""Conversion of the etcd values of groups, in the format of ``codec.state.metadata``. Readers ignore unknown fields.
 
 A group's record: ``start`` is [kind, value]; ``members`` id -> [incarnation, client, [former incarnations]]; ``owners``
 segment -> [member, generation, 0: owned, 1: revoking or 2: revoking and void]; ``crashes`` segment -> count. A

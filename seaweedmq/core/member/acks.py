@@ -18,7 +18,7 @@ OUT, ACKED, NEW, WAITING, DEAD_LETTER = range(5)
 - ACKED: acknowledged.
 - NEW: never delivered.
 - WAITING: to be redelivered here or by the segment's next owner.
-- GIVEN_UP: a dead letter, on its way to the dead-letter topic.
+- DEAD_LETTER: a dead letter, on its way to the dead-letter topic.
 
 See ``core.member.record_dispatch`` for the transitions.
 """
