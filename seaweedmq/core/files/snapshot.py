@@ -84,7 +84,7 @@ def plan_offsets(
     ``sealed_at`` is the end of the segment, or an offset up to which all its records exist; None if it is open. ``end``
     is None for the end of the segment. Below ``lowest`` the segment never had records, or they are known to be removed.
     ``missing`` receives the ranges of lost offsets, so that the plan continues after them; with None DataLoss is raised
-    if offsets are in no file although nothing removed them. The last file of an open segment is no evidence.
+    if offsets are in no file although nothing removed them. The last file of an open segment proves nothing.
     """
     limit = _least(end, sealed_at)
     mine = sorted(
