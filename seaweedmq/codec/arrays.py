@@ -19,11 +19,7 @@ def array_of(values: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 def binary_of(values: Sequence[bytes | None]) -> pa.Array:
-    """Return a binary column of these values, at some 30 million per second.
-
-    Raises:
-        pa.ArrowCapacityError: If they have more than ``OFFSET_MAX`` bytes.
-    """
+    """Return a binary column of values, some 30 million per second; pa.ArrowCapacityError above ``OFFSET_MAX``."""
     count, null_bits = len(values), None
     try:
         data = b"".join(values)  # type: ignore[arg-type] # a None raises

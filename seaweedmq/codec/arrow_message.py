@@ -30,10 +30,8 @@ _TYPE_RECORD_BATCH = 3
 
 
 ARROW_FAILURES: tuple[type[Exception], ...] = (pa.ArrowException, OSError, EOFError, ValueError, TypeError)
-"""Exceptions that pyarrow raises on hostile bytes, found by mutation (``tests/codec/hostile.py``).
-
-Not all are ArrowExceptions. ValueError includes names that are not UTF-8.
-"""
+"""Exceptions that pyarrow raises on hostile bytes, found by mutation (``tests/codec/hostile.py``). Not all are
+ArrowExceptions. ValueError includes names that are not UTF-8."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +78,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 def open_message(payload: bytes | memoryview, layout: Layout, record_count: int) -> pa.Message:
     """Return the message in ``payload`` if its metadata is that of one plain record batch of the layout.
 
-    Raises:
-        InvalidArgument: If it is not.
-        pa.ArrowException: If Arrow finds it malformed.
+    Raises InvalidArgument if it is not, and pa.ArrowException if Arrow finds it malformed.
     """
     if payload[:4] != _CONTINUATION:
         raise InvalidArgument("does not begin with an Arrow IPC message: write it with RecordBatch.serialize()")

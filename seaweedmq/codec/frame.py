@@ -20,11 +20,8 @@ VERSION = 1
 HEADER_BYTES = 144
 PAYLOAD_BYTES_MAX = 2**32 - 1
 RECORDS_MAX = 1_048_576
-"""Maximum number of records in one frame.
-
-A column of booleans has 8 records per byte, but every record costs its reader 20 bytes of offset, segment and
-timestamp. Without this bound a 16 MiB frame could take 2.7 GB to convert.
-"""
+"""Maximum number of records in one frame. A column of booleans has 8 records per byte, but every record costs its
+reader 20 bytes of offset, segment and timestamp. Without this bound a 16 MiB frame could take 2.7 GB to convert."""
 
 ENCODING_ARROW = 1
 """Encoding of all frames that SeaweedMQ builds from records."""
@@ -35,9 +32,7 @@ FLAG_KEY = 1
 FLAG_TIMESTAMP = 2
 FLAG_HEADERS = 4
 COLUMN_FLAGS = FLAG_KEY | FLAG_TIMESTAMP | FLAG_HEADERS
-"""Low byte of the flags: the optional columns that are present. The high byte is the schema version: 0 plain, 1 the
-topic's.
-"""
+"""Low byte of the flags: optional columns that are present. The high one: schema version 0 plain, 1 the topic's."""
 SCHEMA_VERSION_SHIFT = 8
 
 _HEADER = struct.Struct("<4sBBHIIQqqQQIHH16IQQ")
@@ -109,11 +104,7 @@ class Frame(NamedTuple):
 
 
 def encode_header(header: FrameHeader) -> bytes:
-    """Return the 144 bytes of a header, with its checksum.
-
-    Raises:
-        struct.error: If a field does not fit its width, which is a bug of the caller.
-    """
+    """Return the 144 bytes of a header, with its checksum; struct.error, a caller's bug, if a field is too wide."""
     unsigned = _HEADER.pack(MAGIC, VERSION, *header[:12], *header.histogram, header.base_offset, 0)[:_CHECKSUM_AT]
     return unsigned + _U64.pack(xxh3_64_intdigest(unsigned))
 

@@ -12,11 +12,8 @@ from seaweedmq.errors import InvalidArgument
 Longs: TypeAlias = npt.NDArray[np.int64]
 
 BLOCK_KEYS: Final = 8_192
-"""Keys per block: temporaries of 64 KiB stay in the cache.
-
-They also stay below the 128 KiB from which malloc maps fresh pages each time; twice that block is two to three times
-slower.
-"""
+"""Keys per block: temporaries of 64 KiB stay in the cache. They also stay below the 128 KiB from which malloc maps
+fresh pages each time; twice that block is two to three times slower."""
 
 
 class KeyBytes(NamedTuple):
@@ -35,11 +32,7 @@ class KeyBytes(NamedTuple):
 
 
 def column_of_keys(keys: pa.Array) -> pa.Array:
-    """Return keys as a binary column.
-
-    Raises:
-        InvalidArgument: If the column is neither binary nor text.
-    """
+    """Return keys as a binary column, or raise InvalidArgument if they are neither binary nor text."""
     if pa.types.is_string(keys.type):
         keys = keys.cast(pa.binary())
     if not pa.types.is_binary(keys.type):

@@ -24,11 +24,9 @@ from seaweedmq.model.topic import Topic, TopicName
 LOG_MAGIC = b"SWMQLOG1"
 LOG_VERSION = 1
 JSON_BYTES_MAX = 64 * 1024 * 1024
-"""Maximum bytes of the JSON, which keep a damaged length from causing gigabytes to be allocated.
-
-A broker stays below: a producer takes at most 59 bytes, and a broker has 100,000 of them at a time, or as a follower
-fewer than seven times as many; their frames take 1 MiB in all.
-"""
+"""Maximum bytes of the JSON, which keep a damaged length from causing gigabytes to be allocated. A broker stays below:
+a producer takes at most 59 bytes, and a broker has 100,000 of them at a time, or as a follower fewer than seven times
+as many; their frames take 1 MiB in all."""
 ALIGNMENT_BYTES = 16
 
 _PREFIX = struct.Struct("<8sI")
@@ -48,28 +46,20 @@ class LogPreamble:
     writer: str
     """Id of the broker that writes the file."""
     flushed: int | None = None
-    """Offset below which everything was flushed before the file was created, at most ``base_offset``.
-
-    A file may begin while the previous one still waits for its fsync, so its existence proves nothing about the offsets
-    between the two. None is unknown, in files of versions that did not record it.
-    """
+    """Offset below which everything was flushed before the file was created, at most ``base_offset``. A file may begin
+    while the previous one still waits for its fsync, so its existence proves nothing about the offsets between the two.
+    None is unknown, in files of versions that did not record it."""
     producers: tuple[ProducerState, ...] = ()
     """Producer states as of ``base_offset``, the longest idle first."""
     lineage: tuple[Segment, ...] = ()
-    """Record of the segment itself, then those of ``core.lineage.provenance``, without producers.
-
-    Empty in files of versions that did not record them.
-    """
+    """Record of the segment itself, then those of ``core.lineage.provenance``, without producers. Empty in files of
+    versions that did not record them."""
     origin: Topic | None = None
     """Record of the topic, in files of the topic's first segments: no document may hold the topic yet."""
 
 
 def encode_preamble(p: LogPreamble) -> bytes:
-    """Return the bytes of a preamble, whose length is a multiple of 16.
-
-    Raises:
-        InvalidArgument: If the JSON has more than 64 MiB.
-    """
+    """Return the bytes of a preamble, a multiple of 16, or raise InvalidArgument if the JSON has more than 64 MiB."""
     document: dict[str, Any] = {
         "v": LOG_VERSION,
         "topic": str(p.topic),

@@ -41,13 +41,7 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 def partitions_of(keys: pa.Array, partitions: int) -> npt.NDArray[np.uint16]:
-    """Return the partition of every key of a binary (or string) array, with shape ``(len(keys),)``.
-
-    A null counts as the empty key.
-
-    Raises:
-        InvalidArgument: If the array has another type.
-    """
+    """Return the partition of each binary or string key, else InvalidArgument; a null is the empty key."""
     found = np.empty(len(keys), np.uint16)
     for place, block in blocks_of(keys):
         found[place] = (_hashes_of(block) & _POSITIVE) % partitions

@@ -190,10 +190,8 @@ def deleted_topic_path(uid: int) -> str:
 def journal_name(generation: int, revision: int, number: int) -> str:
     """Return the name of a journal of groups; names sort as their writers followed each other.
 
-    Args:
-        generation: Generation of the cluster: revisions begin again in the next one.
-        revision: Creation revision of the lock of the leader that writes it.
-        number: Number of the journal, among those of this leader.
+    In the next ``generation`` of the cluster, revisions begin again. ``revision`` is the one at which the lock of the
+    leader that writes the journal was created, and ``number`` counts the journals of this leader.
     """
     return f"{generation:08d}-{revision:020d}-{number:06d}.journal"
 
@@ -205,11 +203,7 @@ def parse_journal_name(name: str) -> tuple[int, int, int] | None:
 
 
 def journal_path(journal: str) -> str:
-    """Return the path of a journal of groups.
-
-    Raises:
-        InvalidArgument: If the name is not one of a journal.
-    """
+    """Return the path of a journal of groups, or raise InvalidArgument if the name is not one of a journal."""
     if parse_journal_name(journal) is None:
         raise InvalidArgument(f"{journal!r} does not name a journal of groups: use GENERATION-REVISION-NUMBER.journal")
     return f"{GROUPS}/{journal}"
@@ -218,18 +212,13 @@ def journal_path(journal: str) -> str:
 def log_path(topic: TopicName, segment: int, base_offset: int, writer: str) -> str:
     """Return the path of a log file: every writer (broker id) has its own, so a late one damages no other.
 
-    Raises:
-        InvalidArgument: If the writer's id cannot be part of a file name.
+    Raises InvalidArgument if the writer's id cannot be part of a file name.
     """
     return f"{log_dir(topic, segment)}/{base_offset:020d}-{check_name('writer', writer)}.log"
 
 
 def table_path(topic: TopicName, segment: int, base: int, end: int) -> str:
-    """Return the path of a Parquet file with the records of offsets ``[base, end)``.
-
-    Raises:
-        InvalidArgument: If the range is empty.
-    """
+    """Return the path of a Parquet file of offsets ``[base, end)``, or raise InvalidArgument if there are none."""
     if not 0 <= base < end:
         raise InvalidArgument(f"table of offsets [{base}, {end}): a table file holds at least one record")
     return f"{table_dir(topic)}/{table_prefix(segment)}{base:020d}-{end:020d}.parquet"
@@ -281,20 +270,12 @@ def staged_dir(topic: TopicName) -> str:
 
 
 def sink_dir(topic: TopicName, sink: str) -> str:
-    """Return the folder of one sink.
-
-    Raises:
-        InvalidArgument: If its id cannot be part of a file name.
-    """
+    """Return the folder of one sink, or raise InvalidArgument if its id cannot be part of a file name."""
     return f"{staged_dir(topic)}/{check_name('sink', sink)}"
 
 
 def batch_dir(topic: TopicName, sink: str, batch: int) -> str:
-    """Return the folder of one batch of a sink.
-
-    Raises:
-        InvalidArgument: If the batch is negative, or the sink's id cannot be part of a file name.
-    """
+    """Return the folder of one batch, from 0, of a sink; raises as :func:`sink_dir`."""
     if batch < 0:
         raise InvalidArgument(f"batch {batch} of sink {sink}: batches are numbered from 0")
     return f"{sink_dir(topic, sink)}/{batch:020d}"
@@ -306,10 +287,9 @@ def sink_marks_dir(topic: TopicName) -> str:
 
 
 def sink_mark(sink: str, topic_uid: int) -> str:
-    """Return the name of the file in that folder that exists once a sink has written to this one of the topics.
+    """Return the name, in that folder, of the mark that a sink has written to this one of the topics.
 
-    Raises:
-        InvalidArgument: If the sink's id cannot be part of a file name.
+    Raises InvalidArgument as :func:`sink_dir`.
     """
     return f"{check_name('sink', sink)}-{topic_uid}"
 

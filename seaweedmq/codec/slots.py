@@ -39,12 +39,9 @@ _FEW_KEYS = 64
 
 
 def slots_of(keys: pa.Array) -> npt.NDArray[np.uint16]:
-    """Return the slot of every key of a binary (or string) array, with shape ``(len(keys),)``.
+    """Return the slot, shape ``(len(keys),)``, of every key of a binary or string array, else InvalidArgument.
 
     A null counts as the empty key.
-
-    Raises:
-        InvalidArgument: If the array has another type.
     """
     slots = np.empty(len(keys), np.uint16)
     for place, block in blocks_of(keys):
@@ -55,8 +52,7 @@ def slots_of(keys: pa.Array) -> npt.NDArray[np.uint16]:
 def histogram_of(slots: npt.NDArray[np.uint16], key_range: KeyRange) -> tuple[int, ...]:
     """Return the number of slots in each sixteenth of the range: bucket ``(slot - lo) * 16 // width``.
 
-    Raises:
-        InvalidArgument: If a slot is outside the range.
+    Raises InvalidArgument if a slot is outside the range.
     """
     if len(slots) and not key_range.covers(int(slots.min()), int(slots.max())):
         raise InvalidArgument(f"slots {slots.min()}..{slots.max()} are not in {key_range}: route the records again")

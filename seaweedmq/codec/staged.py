@@ -43,12 +43,7 @@ def manifest_to_bytes(manifest: Manifest) -> bytes:
 
 
 def manifest_from_bytes(data: bytes, path: str) -> Manifest:
-    """Return the manifest of ``manifest.json``.
-
-    Raises:
-        Corrupt: If it is damaged; the message names ``path``.
-        Unsupported: If a later version wrote it.
-    """
+    """Return the manifest of ``manifest.json``; Corrupt, naming ``path``, or Unsupported for a later version."""
 
     def read(fields: Mapping[str, Any]) -> Manifest:
         return Manifest(
@@ -74,12 +69,7 @@ def progress_to_bytes(progress: BatchProgress) -> bytes:
 
 
 def progress_from_bytes(data: bytes, path: str) -> BatchProgress:
-    """Return the progress of ``progress.json``.
-
-    Raises:
-        Corrupt: If it is damaged; the message names ``path``.
-        Unsupported: If a later version wrote it.
-    """
+    """Return the progress of ``progress.json``; raises as :func:`manifest_from_bytes`."""
 
     def read(fields: Mapping[str, Any]) -> BatchProgress:
         return BatchProgress(
@@ -104,12 +94,7 @@ def done_to_bytes(done: CompletedBatch) -> bytes:
 
 
 def done_from_bytes(data: bytes, path: str) -> CompletedBatch:
-    """Return the completed batch of ``done.json``.
-
-    Raises:
-        Corrupt: If it is damaged; the message names ``path``.
-        Unsupported: If a later version wrote it.
-    """
+    """Return the completed batch of ``done.json``; raises as :func:`manifest_from_bytes`."""
 
     def read(fields: Mapping[str, Any]) -> CompletedBatch:
         return CompletedBatch(

@@ -37,10 +37,9 @@ _REMEDY: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 
 def check_topic_schema(schema: pa.Schema) -> None:
-    """Raise for columns that a topic's files could not hold, or its readers could not distinguish.
+    """Raise InvalidArgument for columns that a topic's files could not hold, or its readers could not distinguish.
 
-    Raises:
-        InvalidArgument: If there is one; the message names the column, the rule and the remedy.
+    The message names the column, the rule and the remedy.
     """
     if not 1 <= len(schema) <= COLUMNS_MAX:
         raise InvalidArgument(f"topic schema has {len(schema)} columns: a topic has from 1 to {COLUMNS_MAX}")
@@ -62,12 +61,9 @@ def check_topic_schema(schema: pa.Schema) -> None:
 
 
 def schema_to_bytes(schema: pa.Schema) -> bytes:
-    """Return a topic schema as an Arrow IPC schema message, without its metadata.
+    """Return a topic schema as an Arrow IPC schema message, without its metadata; raises as :func:`check_topic_schema`.
 
     Equal columns give equal bytes, regardless of their origin: a table, a Parquet file, or code.
-
-    Raises:
-        InvalidArgument: If a topic cannot have the columns, as :func:`check_topic_schema`.
     """
     check_topic_schema(schema)
     return bytes(memoryview(_without_metadata(schema).serialize()))
@@ -76,8 +72,7 @@ def schema_to_bytes(schema: pa.Schema) -> bytes:
 def schema_from_bytes(data: bytes | memoryview) -> pa.Schema:
     """Return the schema of :func:`schema_to_bytes`; the bytes may be untrusted.
 
-    Raises:
-        InvalidArgument: If it is not a schema message, or a topic cannot have the columns.
+    Raises InvalidArgument if it is not a schema message, or a topic cannot have the columns.
     """
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(data))

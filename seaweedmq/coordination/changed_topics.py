@@ -10,11 +10,7 @@ class ChangedTopics:
     """The topics that changed, gathered for a reader that processes only changes."""
 
     def __init__(self, readers: list["ChangedTopics"]) -> None:
-        """Create the reader and register it with the view.
-
-        Args:
-            readers: Readers that the view notifies; this one is removed by :meth:`close`.
-        """
+        """Register the reader with the view's ``readers``, from which :meth:`close` removes it."""
         self._names: dict[TopicName, None] = {}  # not a set: the order of the changes is deterministic
         self._some = asyncio.Event()
         self._readers = readers
@@ -26,10 +22,7 @@ class ChangedTopics:
         self._some.set()
 
     async def take(self) -> Sequence[TopicName]:
-        """Return the topics that changed since the last call, waiting for a change.
-
-        It may be empty after other changes.
-        """
+        """Wait for a change; return the topics that changed since the last call, none after other changes."""
         await self._some.wait()
         return self.take_now()
 

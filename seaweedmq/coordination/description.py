@@ -13,11 +13,7 @@ SEALED_PER_PAGE = 250
 
 
 def describe(view: ClusterView, name: TopicName, which: SegmentSelection = ALL) -> TopicDescription:
-    """Return the topic with the selected segments, sealed ones up to a page.
-
-    Raises:
-        NotFound: If there is no such topic.
-    """
+    """Return the topic with the selected segments, sealed ones up to a page, or raise NotFound."""
     topic = view.topics.get(name)
     if topic is None:
         raise NotFound(f"there is no topic {name}: see `seaweedmq topic list`")

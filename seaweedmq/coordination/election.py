@@ -83,16 +83,11 @@ class Election:
             await _wait(self._changed, max(0.0, self._session.remaining_s))
 
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
-        """Run ``MetaStore.transact`` if this broker still holds the lock.
+        """Run ``MetaStore.transact`` if this broker still holds the lock; return None if a compare failed.
 
-        The lease also identifies the lock, since a recovered etcd counts its revisions from 1.
-
-        Returns:
-            The revision of the transaction; None if another compare failed.
-
-        Raises:
-            Deposed: If this broker does not lead, or no longer.
-            Unavailable: If the outcome is unknown.
+        The result is the revision otherwise. The lease also identifies the lock, since a recovered etcd counts its
+        revisions from 1. Raises Deposed if this broker does not lead, or no longer, and Unavailable if the outcome is
+        unknown.
         """
         revision = self.revision
         if revision is None:

@@ -57,13 +57,10 @@ class _Connection:
 
 
 class EtcdMetaStore:
-    """A MetaStore on one or more etcd endpoints, ``"host:port,host:port"``.
+    """A MetaStore on one or more etcd endpoints, ``"host:port,host:port"`` (else InvalidArgument), for one event loop.
 
     ``timeout_s`` bounds one attempt. Reads, renewals and revocations are retried on the other endpoints, each at least
-    once. It must be used from one event loop.
-
-    Raises:
-        InvalidArgument: If an endpoint is not host:port.
+    once.
     """
 
     def __init__(self, endpoints: str, *, timeout_s: float = 2.0, rng: random.Random) -> None:
@@ -289,11 +286,7 @@ class _NeverSent(Unavailable):
 
 
 def parse_endpoints(text: str) -> tuple[str, ...]:
-    """Return the endpoints of ``"h:p,h:p"``, without a leading ``http://``.
-
-    Raises:
-        InvalidArgument: If a part is not host:port.
-    """
+    """Return the endpoints of ``"h:p,h:p"``, without a leading ``http://``; InvalidArgument if not host:port."""
     endpoints = tuple(part.strip().removeprefix("http://").rstrip("/") for part in text.split(","))
     for endpoint in endpoints:
         host, colon, port = endpoint.rpartition(":")
@@ -303,11 +296,9 @@ def parse_endpoints(text: str) -> tuple[str, ...]:
 
 
 async def _whole(answering: Awaitable[Any]) -> Any:
-    """Return a response of the key-value service.
+    """Return a response of the key-value service, or raise ValueError if it has no revision.
 
-    Raises:
-        ValueError: If it has no revision. It is not etcd's then: if empty, it would mean that the cluster has no
-            topics.
+    It is not etcd's then: if empty, it would mean that the cluster has no topics.
     """
     response = await answering
     if response.header.revision < 1:
@@ -320,32 +311,17 @@ def _entry(kv: Any) -> Entry:
 
 
 def _compares(compare: Compare) -> Sequence[Any]:
-    parts = []
-    if compare.create_revision is not None:
-        parts.append(
-            rpc.Compare(
-                target=rpc.Compare.CREATE,
-                result=rpc.Compare.EQUAL,
-                key=compare.key.encode(),
-                create_revision=compare.create_revision,
-            )
-        )
-    if compare.mod_revision is not None:
-        parts.append(
-            rpc.Compare(
-                target=rpc.Compare.MOD,
-                result=rpc.Compare.EQUAL,
-                key=compare.key.encode(),
-                mod_revision=compare.mod_revision,
-            )
-        )
-    if compare.lease is not None:
-        parts.append(
-            rpc.Compare(
-                target=rpc.Compare.LEASE, result=rpc.Compare.EQUAL, key=compare.key.encode(), lease=compare.lease
-            )
-        )
-    return parts
+    key, equal = compare.key.encode(), rpc.Compare.EQUAL
+    wanted = {
+        rpc.Compare.CREATE: {"create_revision": compare.create_revision},
+        rpc.Compare.MOD: {"mod_revision": compare.mod_revision},
+        rpc.Compare.LEASE: {"lease": compare.lease},
+    }
+    return [
+        rpc.Compare(target=target, result=equal, key=key, **field)
+        for target, field in wanted.items()
+        if None not in field.values()
+    ]
 
 
 def _change(change: Put | Delete) -> Any:

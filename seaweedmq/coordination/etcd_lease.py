@@ -17,11 +17,7 @@ _CHANNEL_OPTIONS = (
 
 
 class EtcdLeaseRenewal:
-    """The renewal of leases on one or more etcd endpoints, ``"host:port,host:port"``, from one thread.
-
-    Raises:
-        InvalidArgument: If an endpoint is not host:port.
-    """
+    """The renewal of leases on etcd endpoints, ``"host:port,host:port"`` (else InvalidArgument), from one thread."""
 
     def __init__(self, endpoints: str) -> None:
         self._endpoints = parse_endpoints(endpoints)
@@ -29,17 +25,9 @@ class EtcdLeaseRenewal:
         self._channel: Any = None
 
     def __call__(self, lease: int, timeout_s: float) -> float:
-        """Renew a lease, on the next endpoint if one does not answer.
+        """Renew a lease, on the next endpoint after ``timeout_s``; return the seconds it lasts, 0 if it is gone.
 
-        Args:
-            lease: Id of the lease.
-            timeout_s: Deadline of each endpoint, in seconds.
-
-        Returns:
-            The seconds that the lease now lasts; 0 if it is gone.
-
-        Raises:
-            Unavailable: If no endpoint answers in time.
+        Raises Unavailable if no endpoint answers in time.
         """
         reason = ""
         for _ in self._endpoints:

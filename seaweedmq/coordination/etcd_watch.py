@@ -46,16 +46,12 @@ def changes_of(response: Any) -> Iterator[Changes]:
 async def open_watch(
     stub: Any, prefix: str, from_revision: int, timeout_s: float, closed: asyncio.Event
 ) -> AsyncIterator[AsyncIterator[Any]]:
-    """Open a stream of watch responses, until ``closed`` is set.
+    """Open a stream of watch responses, until ``closed`` is set; it ends with an error, as it has no normal end.
 
-    The iterator ends with an error, as it has no normal end.
-
-    Raises:
-        Unavailable: If the server ends the stream, or is silent for ``PROBE_AFTER_S`` and then does not answer a probe
-            within ``timeout_s``.
-        OutOfRange: If ``from_revision`` is compacted, or above etcd's next one. Its data was restored then, and the
-            watch would be silent until etcd reaches that revision.
-        AioRpcError: If the call fails.
+    Raises Unavailable if the server ends the stream, or is silent for ``PROBE_AFTER_S`` and then does not answer a
+    probe within ``timeout_s``. Raises OutOfRange if ``from_revision`` is compacted, or above etcd's next one: its data
+    was restored then, and the watch would be silent until etcd reaches that revision. Raises AioRpcError if the call
+    fails.
     """
     start, end = prefix_range(prefix)
     create = rpc.WatchCreateRequest(key=start, range_end=end, start_revision=from_revision)

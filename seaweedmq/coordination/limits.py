@@ -19,11 +19,9 @@ LEASED = (keys.LEADER, keys.BROKERS, keys.ADDRESSES, keys.LEFT)
 
 
 def check_transaction(compares: Sequence[Compare], then: Sequence[Put | Delete]) -> None:
-    """Check a transaction against the limits of a default etcd.
+    """Raise InvalidArgument if a transaction is too large for a default etcd, or changes a key twice.
 
-    Raises:
-        InvalidArgument: If it has too many parts, is too large, or changes a key twice.
-        AssertionError: If a key of ``LEASED`` has no lease: its writer has lost the lease without noticing.
+    A key of ``LEASED`` without a lease is an AssertionError: its writer has lost the lease without noticing.
     """
     for what, count in (("compares", len(compares)), ("changes", len(then))):
         if count > TRANSACTION_OPS_MAX:

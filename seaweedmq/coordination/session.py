@@ -21,11 +21,8 @@ from seaweedmq.runtime.signal import Signal
 _log = logging.getLogger(__name__)
 
 ADDRESS_WAIT_EXTRA_S = 4.0
-"""Delay with which etcd may end a lease, beyond the TTL.
-
-It counts whole seconds and checks twice a second. An etcd that was killed gives every lease its TTL again, and the time
-of an election, a second, on top.
-"""
+"""Delay with which etcd may end a lease, beyond the TTL. It counts whole seconds and checks twice a second. An etcd
+that was killed gives every lease its TTL again, and the time of an election, a second, on top."""
 ADDRESS_WAITS_MAX = 3
 """Limit of such waits in all: a wait restarts when etcd was unreachable meanwhile."""
 REGISTER_ATTEMPTS = 3
@@ -57,15 +54,7 @@ class Session:
         clock_s: Callable[[], float] = loop_s,
         standby: Standby | None = None,
     ) -> None:
-        """Create the session.
-
-        Args:
-            store: Metadata store.
-            ttl_s: TTL of the lease, in seconds.
-            rng: Source of the backoff's jitter.
-            clock_s: Clock of the lease, in seconds.
-            standby: Renews the lease when the event loop does not.
-        """
+        """Create the session; ``rng`` is for the backoff's jitter, ``standby`` renews when the event loop does not."""
         self.lease = 0
         self.ttl_s = ttl_s
         self.deadline_s = 0.0
@@ -100,12 +89,9 @@ class Session:
         """Take a lease, keep it alive, and register the broker and its addresses under it.
 
         If another broker holds an address, wait for the end of its lease. The wait is up to TTL + 4 s since etcd was
-        last unreachable, and at most three times as long.
-
-        Raises:
-            AlreadyExists: If a living broker holds an address.
-            Unavailable: If the store is unreachable, or so slow that the lease ended meanwhile.
-            SeaweedMQError: If the store rejects the registration, with ResourceExhausted for lack of space.
+        last unreachable, and at most three times as long. Raises AlreadyExists if a living broker holds an address;
+        Unavailable if the store is unreachable, or so slow that the lease ended meanwhile; and the store's rejection of
+        the registration, such as ResourceExhausted for lack of space.
         """
         if self.lease:
             raise AssertionError("a session is opened once: make a new one")
@@ -133,10 +119,7 @@ class Session:
         await asyncio.sleep(max(0.0, self._opened_at + self.ttl_s - loop.time()))
 
     async def leave(self, broker_id: str) -> None:
-        """Record that this broker no longer acknowledges records.
-
-        Others then need not wait for its lease. Best effort.
-        """
+        """Record, best effort, that this broker no longer acknowledges records: none need wait for its lease."""
         if not self.lease:
             return
         try:
@@ -149,11 +132,9 @@ class Session:
             )
 
     async def update(self, info: BrokerInfo) -> None:
-        """Replace the registration under the lease. An ended one is not restored.
+        """Replace the registration under the lease; raise LeaseEnded if there is none: it is not restored.
 
-        Raises:
-            LeaseEnded: If nothing is registered under the lease any longer.
-            Unavailable: If the outcome is unknown.
+        Raises Unavailable if the outcome is unknown.
         """
         key, lease = broker_key(info.id), self.lease
         registered = Compare(key, lease=lease)

@@ -49,12 +49,10 @@ class LeaseStandby:
     """The standby thread of one broker. It guards one lease at a time."""
 
     def __init__(self, renew: Callable[[int, float], float], clock_s: Callable[[], float] = boot_s) -> None:
-        """Create the standby.
+        """Create the standby; ``clock_s`` is the clock of the lease.
 
-        Args:
-            renew: Renews a lease within some seconds, in a thread, and returns how long it lasts; 0 if it is gone.
-                Raises SeaweedMQError.
-            clock_s: Clock of the lease, in seconds.
+        In a thread, ``renew`` renews a lease within some seconds and returns how long it lasts, 0 if it is gone, or
+        raises SeaweedMQError.
         """
         self._renew = renew
         self._clock_s = clock_s

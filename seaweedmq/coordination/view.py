@@ -45,14 +45,10 @@ class ClusterView:
     def __init__(
         self, store: MetaStore, rng: random.Random, recognizes: Callable[[Snapshot, int, int], bool] = lambda *_: True
     ) -> None:
-        """Create the view.
+        """Create the view; ``recognizes`` decides whether to mirror a listing.
 
-        Args:
-            store: Metadata store.
-            rng: Source of the backoff's jitter.
-            recognizes: Decides whether to mirror a listing: an etcd that is lost or restored must not take segments
-                from brokers that serve them. It also gets the revision of the mirror, and the modification revision of
-                ``keys.CLUSTER_SEEN`` in it.
+        An etcd that is lost or restored must not take segments from brokers that serve them. ``recognizes`` also gets
+        the revision of the mirror, and the modification revision of ``keys.CLUSTER_SEEN`` in it.
         """
         self.revision = 0
         """Revision of the store that is mirrored; 0 before the first listing."""
@@ -98,10 +94,7 @@ class ClusterView:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Mirror the store until cancelled. Each failure is followed by another listing.
-
-        Pauses grow while watches fail at once.
-        """
+        """Mirror the store until cancelled, listing again after each failure; pauses grow if watches fail at once."""
         loop = asyncio.get_running_loop()
         pause_s = backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S)
         broken = 0
@@ -128,11 +121,7 @@ class ClusterView:
         await self.wait_revision(1)
 
     def broker_named(self, name: str) -> BrokerInfo:
-        """Return the broker with this id or address.
-
-        Raises:
-            NotFound: If there is none.
-        """
+        """Return the broker with this id or address, or raise NotFound."""
         for broker in self._brokers.values():
             if name in (broker.id, broker.address):
                 return broker
@@ -251,10 +240,7 @@ class ClusterView:
         self._announce(changes.revision)
 
     async def _replace(self, snapshot: Snapshot) -> None:
-        """Become the snapshot.
-
-        Only changed values are decoded, yielding to other tasks; then all are applied at once.
-        """
+        """Become the snapshot: decode changed values alone, yielding to other tasks, then apply all at once."""
         news: list[tuple[Entry, Value]] = []
         cluster = identity_in(snapshot)
         known: Mapping[str, int] = self._mod_revisions
@@ -282,13 +268,7 @@ class ClusterView:
         self._changed = asyncio.Event()
 
     def _learn(self, entry: Entry, value: Value, *, is_new: bool) -> None:
-        """Apply one value.
-
-        Args:
-            entry: Entry of the store.
-            value: Decoded value.
-            is_new: Whether it has just changed, and not at some time since the last listing.
-        """
+        """Apply one decoded value; ``is_new``: it has just changed, not at some time since the last listing."""
         self._mod_revisions[entry.key] = entry.mod_revision
         self.stale_registrations.pop(entry.key, None)
         match value:

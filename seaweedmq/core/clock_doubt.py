@@ -25,14 +25,10 @@ from seaweedmq.model.config import US_PER_S
 
 CLOCK_DOUBT_S = 3_600.0
 """Longest doubt. It is four times the quarter of an hour that a machine with a wrong clock may wait for NTP, and at
-least
-the largest allowed ``producer_idle_s``.
-"""
+least the largest allowed ``producer_idle_s``."""
 
 STEP_US = US_PER_S
-"""Least step of a wall clock, against the steady clock. Smaller changes are drift, which the confirmed time follows in
-such steps.
-"""
+"""Least step of a wall clock; smaller changes are drift, which the confirmed time follows in such steps."""
 READINGS_MAX = 64
 """Steps that a watch remembers. A clock that steps more often is confirmed as of the last remembered step."""
 
@@ -50,14 +46,10 @@ class WallWatch:
     def __init__(self) -> None:
         self._since: list[tuple[float, int]] = []
         """Lower bounds (steady seconds, microseconds): no reading since then was lower, as wall clock minus steady
-        clock. Both
-        rise from entry to entry.
-        """
+        clock. Both rise from entry to entry."""
         self._until: list[tuple[float, int]] = []
         """Upper bounds (steady seconds, microseconds): no reading since the previous entry was higher, and the last one
-        that was
-        as high is of that time. The times rise, the readings fall.
-        """
+        that was as high is of that time. The times rise, the readings fall."""
 
     def note(self, wall_us: int, steady_s: float) -> None:
         """Record a reading of both clocks. Steady time never falls from one call to the next."""
@@ -79,9 +71,7 @@ class WallWatch:
     def confirmed_us(self, steady_s: float, doubt_s: float) -> int:
         """Return a lower bound of the wall-clock time, microseconds; 0 if the clock was not watched for the doubt.
 
-        Args:
-            steady_s: Current steady time; the wall clock was read for :meth:`note` at the same time.
-            doubt_s: The doubt, at most ``CLOCK_DOUBT_S``.
+        The wall clock was read for :meth:`note` at ``steady_s``. ``doubt_s`` is at most ``CLOCK_DOUBT_S``.
         """
         confirmed = [ahead_us for since_s, ahead_us in self._since if since_s <= steady_s - doubt_s]
         return max(0, confirmed[-1] + round(steady_s * US_PER_S)) if confirmed else 0
@@ -89,12 +79,8 @@ class WallWatch:
     def span_us(self, steady_s: float) -> tuple[int, int]:
         """Return the earliest and the latest possible wall-clock time, microseconds.
 
-        They are the lowest and the highest reading of the longest doubt, carried forward steadily. A time that only one
-        of them
-        rejects may be right.
-
-        Args:
-            steady_s: Current steady time; the wall clock was read for :meth:`note` at the same time.
+        They are the lowest and the highest reading of the longest doubt, carried forward steadily, and ``steady_s`` is
+        the time of the last :meth:`note`. A time that only one of them rejects may be right.
         """
         steady_us = round(steady_s * US_PER_S)
         return self._since[0][1] + steady_us, self._until[0][1] + steady_us

@@ -72,10 +72,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """An action: wait for a change of the lock after ``revision``, up to ``until``.
-
-    Ends with LockFree, StoreUnavailable or Tick.
-    """
+    """An action: wait for a change of the lock after ``revision``: LockFree, StoreUnavailable, or Tick at ``until``."""
 
     revision: int
     until: float
@@ -106,10 +103,9 @@ class Campaign:
         """Creation revision of this broker's lock, None unless the broker holds it as far as it knows."""
 
     def handle(self, event: Event, now: float) -> Action:
-        """Process the outcome of the running action and return the next one. ``now`` is in seconds on any steady clock.
+        """Process the outcome of the running action and return the next one; ``now`` is in seconds on any steady clock.
 
-        Raises:
-            AssertionError: If the event cannot end the running action, which is a fault of the caller.
+        An event that cannot end the running action is a fault of the caller (AssertionError).
         """
         match self.action, event:
             case _, Ended():

@@ -206,10 +206,7 @@ class RequestScheduler:
                 self._settler = self._spawn(self._settle_all(), "replies in order")
 
     async def _settle_all(self) -> None:
-        """Await the replies in order.
-
-        With a task for each reply, every commit would wake all of them, only to wait for earlier replies.
-        """
+        """Await the replies in order: with a task for each, every commit would wake all, to wait for earlier ones."""
         try:
             while self._appended:
                 await self._answer(*self._appended.popleft())

@@ -87,10 +87,7 @@ async def _versions(request: Request) -> Reply:
 
 
 def versions_reply(request: Request) -> Reply:
-    """Return the supported APIs and versions.
-
-    A request in an unknown version gets the same list with UNSUPPORTED_VERSION, encoded in version 0.
-    """
+    """Return the supported APIs and versions, to an unknown version with UNSUPPORTED_VERSION in version 0's layout."""
     known = is_advertised(request.api, request.version)
     version = request.version if known else 0
     keys = [

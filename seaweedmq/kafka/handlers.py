@@ -47,9 +47,7 @@ class Handlers:
         runtime.spawn(coordinators.run(), "coordinators of Kafka groups")  # until the broker has left the cluster
         cluster.kafka_groups.answer = GroupAdmin(partitions, cluster, coordinators)
         self._cursors = Cursors(
-            runtime.spawn,
-            cursors_max=config.kafka_cursors_max,
-            rest_bytes_max=memory.reencode_bytes // 2,
+            runtime.spawn, cursors_max=config.kafka_cursors_max, rest_bytes_max=memory.reencode_bytes // 2
         )
         self.fetch_memory = FetchMemory(memory.fetch_bytes)
         reader = PartitionReader(self._cursors, Reencoder(memory.reencode_bytes // 2))

@@ -25,9 +25,8 @@ _IDS = itertools.count(1)
 def bind(host: str, port: int) -> socket.socket:
     """Bind a socket to an address without listening; ``getsockname`` has the chosen port if ``port`` is 0.
 
-    Raises:
-        AlreadyExists: If the port is taken.
-        InvalidArgument: If the host is not an address of this machine, or the process may not bind the port.
+    Raises AlreadyExists if the port is taken, and InvalidArgument if the host is not an address of this machine, or the
+    process may not bind the port.
     """
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
@@ -58,13 +57,10 @@ class KafkaServer:
         in_flight_bytes_max: int | None = None,
         turns: Turns | None = None,
     ) -> None:
-        """Create a server that does not listen yet.
+        """Create a server that does not listen yet, with ``handlers`` by API key.
 
-        Args:
-            handlers: Handlers by API key.
-            config: Limits of requests and connections.
-            in_flight_bytes_max: Bytes for requests and replies in memory; None: ``kafka_in_flight_bytes_max``.
-            turns: Scheduler of long requests; None: one on the clock of the machine.
+        ``in_flight_bytes_max`` is for requests and replies in memory; None: ``kafka_in_flight_bytes_max``. ``turns``
+        schedules long requests; None: on the clock of the machine.
         """
         self.limits = ConnectionLimits(
             request_bytes_max=config.kafka_request_bytes_max,
@@ -94,11 +90,7 @@ class KafkaServer:
         return len(self._tasks)
 
     async def start(self, bound: socket.socket) -> None:
-        """Listen on a socket from :func:`bind`, which the server owns from now on.
-
-        Raises:
-            AlreadyExists: If another process has begun to listen there since.
-        """
+        """Listen on a socket of :func:`bind`, now the server's; AlreadyExists if another process listens there."""
         host, port = bound.getsockname()[:2]
         loop = asyncio.get_running_loop()
         try:

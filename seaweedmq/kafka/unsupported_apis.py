@@ -39,11 +39,7 @@ class UnsupportedHandlers:
         }
 
     async def no_permissions(self, _: Request) -> Reply:
-        """Reject a request about ACLs: every client may do everything.
-
-        Raises:
-            KafkaError: Always, with SECURITY_DISABLED.
-        """
+        """Reject a request about ACLs with SECURITY_DISABLED: every client may do everything."""
         raise KafkaError(Code.SECURITY_DISABLED, "SeaweedMQ has no permissions: every client may do everything")
 
     async def no_quotas(self, _: Request) -> Reply:
@@ -57,12 +53,9 @@ class UnsupportedHandlers:
         )
 
     async def no_new_groups(self, _: Request) -> Reply:
-        """Reject a member of a KIP-848 group.
+        """Reject a member of a KIP-848 group with UNSUPPORTED_VERSION.
 
         The API is advertised because librdkafka otherwise waits without end and without a message.
-
-        Raises:
-            KafkaError: Always, with UNSUPPORTED_VERSION.
         """
         raise KafkaError(
             Code.UNSUPPORTED_VERSION, "SeaweedMQ does not support the new group protocol: set group.protocol=classic"
@@ -71,10 +64,8 @@ class UnsupportedHandlers:
     async def elect_leaders(self, request: Request) -> Reply:
         """Answer for each partition that no election is needed: the cluster's leader places every partition.
 
-        A request without partitions, for all of them, gets an empty result.
-
-        Raises:
-            KafkaError: If the type of election is unknown: INVALID_REQUEST.
+        A request without partitions, for all of them, gets an empty result, and one for an unknown type of election
+        INVALID_REQUEST.
         """
         await self._directory.nodes.ready()
         body = request.body

@@ -49,10 +49,7 @@ def _number(default: N, least: float, most: float, *, is_uniform: bool = False, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Settings of one broker process.
-
-    The defaults suit a small machine; ``--config FILE`` (TOML) changes them.
-    """
+    """Settings of one broker process. The defaults suit a small machine; ``--config FILE`` (TOML) changes them."""
 
     lease_ttl_s: float = _number(5.0, 1, HOUR_S)
     """Time to live of the etcd lease of the broker and of the leader lock; the broker renews it every half."""
@@ -60,8 +57,7 @@ class BrokerConfig:
     """Limit on the memory of the whole process; give each broker of a machine its part."""
     cache_age_s: float = _number(300.0, 0.1, WEEK_S)
     """Longest time that written frames stay in memory for subscribers that read a little later. The broker drops them
-    earlier if it needs the memory. Without this limit, a broker with little traffic would grow for hours.
-    """
+    earlier if it needs the memory. Without this limit, a broker with little traffic would grow for hours."""
     segment_buffer_bytes_max: int = _number(64 * MIB, KIB, TIB)
     """Accepted bytes of one segment that are not yet written. Beyond it the broker stops reading from publishers."""
     frame_bytes_max: int = _number(16 * MIB, KIB, GIB)
@@ -74,24 +70,21 @@ class BrokerConfig:
     """Approximate size of the chunks in which the broker reads files and sends frames to subscribers."""
     replica_timeout_s: float = _number(3.0, 0.1, HOUR_S)
     """Longest time without progress of a follower; then the segment continues without it. A follower that makes
-    progress in other segments has five times as long.
-    """
+    progress in other segments has five times as long."""
     log_roll_bytes: int = _number(128 * MIB, KIB, TIB)
     """Size at which the broker seals a log file. A sealed log file becomes a table."""
     log_roll_age_s: float = _number(60.0, 0.1, WEEK_S)
     """Age at which the broker seals a log file that is not empty."""
     partition_roll_age_s: float = _number(600.0, 0.1, WEEK_S)
     """``log_roll_age_s`` for topics with partitions. There may be thousands of partitions: at one minute, a hundred
-    with little traffic would make 144,000 files a day.
-    """
+    with little traffic would make 144,000 files a day."""
     flush_interval_s: float = _number(1.0, 0.01, HOUR_S)
     """Longest time from written to flushed in topics with durability ``replicated``."""
     log_grace_s: float = _number(600.0, 0.1, YEAR_S)
     """Time that a log file stays after its table is complete, and an expired file after retention chose it."""
     table_grace_s: float = _number(3_600.0, 0.1, YEAR_S)
     """Time that a table keeps its retained link, and takes space, after it left the live tables: expired, deleted
-    manually or replaced. A running query listed its files once and opens each of them later.
-    """
+    manually or replaced. A running query listed its files once and opens each of them later."""
     table_row_group_bytes: int = _number(16 * MIB, KIB, GIB)
     """Size of the row groups of a table."""
     conversion_backlog_bytes_max: int = _number(4096 * MIB, 1, TIB)
@@ -102,12 +95,10 @@ class BrokerConfig:
     """Time between two checks of the files for conversion, retention and deletion."""
     producer_retention_s: float = _number(86_400.0, 0, YEAR_S, is_uniform=True, outlasts_clients=True)
     """Time that etcd keeps the producer state of a sealed segment. It must exceed every publisher's
-    ``delivery_timeout_s``: a publisher that returns later cannot learn whether its last records were committed.
-    """
+    ``delivery_timeout_s``: a publisher that returns later cannot learn whether its last records were committed."""
     segment_retention_s: float = _number(86_400.0, 0, YEAR_S, is_uniform=True, outlasts_clients=True)
     """Time until a sealed segment without records is pruned, also if retention removed its records. It must exceed
-    every publisher's ``delivery_timeout_s``.
-    """
+    every publisher's ``delivery_timeout_s``."""
     load_report_interval_s: float = _number(1.0, 0.1, HOUR_S, is_uniform=True)
     """Time between two load reports to the leader."""
     load_short_s: float = _number(2.0, 0.1, HOUR_S, is_uniform=True)
@@ -116,8 +107,7 @@ class BrokerConfig:
     """Time constant of the long averages, which decide merges together with the short ones."""
     segment_target_bytes_per_s: float = _number(64_000_000.0, 1, TIB, is_uniform=True)
     """Target rate of one segment of a topic with ``scaling=auto`` that sets no target itself: about a tenth of the rate
-    of one broker process. The leader splits a segment at twice the target and merges neighbors far below it.
-    """
+    of one broker process. The leader splits a segment at twice the target and merges neighbors far below it."""
     segment_target_records_per_s: float = _number(1_000_000.0, 1, 1_000_000_000, is_uniform=True)
     """Target rate of records of one segment, as ``segment_target_bytes_per_s``."""
     balance_interval_s: float = _number(1.0, 0.1, HOUR_S, is_uniform=True)
@@ -130,12 +120,10 @@ class BrokerConfig:
     """Concurrent splits, merges and moves for balance in the whole cluster."""
     group_session_timeout_s: float = _number(6.0, 0.1, HOUR_S, is_uniform=True)
     """Time after which a member whose stream broke and did not return leaves its group. Below 5 s the timeout is half
-    of this value and 2.5 s more: a member may take that long to detect that its stream broke.
-    """
+    of this value and 2.5 s more: a member may take that long to detect that its stream broke."""
     group_revoke_timeout_s: float = _number(300.0, 0.1, DAY_S, is_uniform=True)
     """Time after which a member that does not release a revoked segment loses it. The handlers of a member may take
-    minutes.
-    """
+    minutes."""
     group_rebalance_delay_s: float = _number(0.2, 0.01, 60, is_uniform=True)
     """Time that a group collects joining and leaving members before one rebalance."""
     group_members_max: int = _number(1_000, 1, INT32_MAX, is_uniform=True)
@@ -144,36 +132,29 @@ class BrokerConfig:
     """Groups of the cluster."""
     producers_per_segment_max: int = _number(1_000, 1, PRODUCERS_MAX)
     """Producers of one segment that a broker remembers for duplicate detection although they can repeat nothing. Beyond
-    it the broker forgets the longest idle, but no producer whose stream is open or ended within ``producer_idle_s``.
-    """
+    it the broker forgets the longest idle, but no producer whose stream is open or ended within ``producer_idle_s``."""
     producer_idle_s: float = _number(900.0, 0, PRODUCER_IDLE_S_MAX, outlasts_clients=True)
     """Time that a producer may repeat frames after the end of its stream, or after the last frame of a Kafka producer.
-    It must exceed every client's ``delivery_timeout_s``, which is at most 600 s.
-    """
+    It must exceed every client's ``delivery_timeout_s``, which is at most 600 s."""
     producers_max: int = _number(100_000, 1, PRODUCERS_MAX)
-    """Producers that a broker remembers over all segments; it rejects a new one beyond it. Each takes about 1 KB,
-    and 17 bytes for each frame in flight above 16. The limit is lower where that exceeds an eighth of
-    ``memory_bytes_max``.
-    """
+    """Producers that a broker remembers over all segments; it rejects a new one beyond it. Each takes about 1 KB, and
+    17 bytes for each frame in flight above 16. The limit is lower where that exceeds an eighth of
+    ``memory_bytes_max``."""
     storage_free_bytes_min: int = _number(256 * MIB, 1, TIB)
     """Free space of the storage below which the broker rejects records, or a twentieth of a small storage. Reads and
-    deletions continue. Freeing space needs some itself: the broker writes tables before it deletes their log files.
-    """
+    deletions continue. Freeing space needs some itself: the broker writes tables before it deletes their log files."""
     open_segments_max: int = _number(4_000, 1, INT32_MAX, is_uniform=True)
-    """Open segments of one broker, as primary or follower. It limits creation and splits. The replacement of
-    a lost, drained or moved segment goes to another broker if possible, and is served in any case.
-    """
+    """Open segments of one broker, as primary or follower. It limits creation and splits. The replacement of a lost,
+    drained or moved segment goes to another broker if possible, and is served in any case."""
     file_readers_max: int = _number(1_000, 1, INT32_MAX)
     """Concurrent readers of files; further ones wait. The limit is lower if memory is short, and at most a sixteenth of
-    the files that the broker may open.
-    """
+    the files that the broker may open."""
     streams_max: int = _number(10_000, 1, INT32_MAX)
     """Concurrent streams. The limit is lower if memory is short: a stream takes 180 KiB."""
     connections_max: int = _number(10_000, 1, INT32_MAX)
     """Connections of native clients and other brokers; the broker closes further ones at once. This setting,
     ``kafka_connections_max`` and ``open_segments_max`` are each at most a quarter of the files that the broker may
-    open.
-    """
+    open."""
     rpc_timeout_s: float = _number(10.0, 0.1, HOUR_S)
     """Deadline of one unary call between brokers."""
     kafka_listen: str = ""
@@ -187,8 +168,7 @@ class BrokerConfig:
     kafka_in_flight_bytes_max: int = _number(64 * MIB, KAFKA_BYTES_MIN, INT32_MAX)
     """Bytes of unanswered requests and unsent replies over all Kafka connections. A quarter is guaranteed to
     connections, up to 16 KiB each. A quarter is reserved for the connection that has waited longest. A connection may
-    hold half of the free rest. Beyond the limit the broker reads no more requests.
-    """
+    hold half of the free rest. Beyond the limit the broker reads no more requests."""
     kafka_fetch_bytes_max: int = _number(64 * MIB, KAFKA_BYTES_MIN, INT32_MAX)
     """Bytes of all unsent replies to Fetch. The broker makes smaller replies when little is left."""
     kafka_requests_per_connection_max: int = _number(100, 1, INT32_MAX)
@@ -213,8 +193,7 @@ class BrokerConfig:
     """Whether the broker creates a topic that a Kafka client requests."""
     kafka_auto_create_per_minute_max: int = _number(100, 1, INT32_MAX)
     """Topics that a broker creates per minute on request of the Kafka clients of one address. It does not limit
-    CreateTopics.
-    """
+    CreateTopics."""
     kafka_internal_partitions: int = _number(8, 1, PARTITIONS_MAX)
     """Partitions of the internal topic of Kafka groups; fixed once that topic exists."""
 
@@ -241,8 +220,7 @@ class Setting:
     """Whether all brokers of a cluster need the same value."""
     outlasts_clients: bool = False
     """Whether operators must set more than ``DELIVERY_TIMEOUT_S_MAX``: how long brokers remember what publishers may
-    still repeat or query. Tests with faster clients set less.
-    """
+    still repeat or query. Tests with faster clients set less."""
 
     @property
     def is_number(self) -> bool:
@@ -264,11 +242,7 @@ class Setting:
         return isinstance(value, kinds) and not isinstance(value, bool) and value > 0
 
     def check(self, value: Any) -> None:
-        """Check that a number is within its range.
-
-        Raises:
-            InvalidArgument: If it is not.
-        """
+        """Raise InvalidArgument if a number is not within its range."""
         if self.is_number and not self.least <= value <= self.most:
             raise InvalidArgument(f"{self.name} is {value:,}: give from {self.least:,} to {self.most:,}")
 

@@ -10,10 +10,7 @@ from seaweedmq.model.topic import Topic, TopicName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSelection:
-    """The segments that a description includes.
-
-    Open segments come all at once; sealed ones, which may be many, in pages by id.
-    """
+    """The segments that a description includes: all open ones, and sealed ones, maybe many, in pages by id."""
 
     open: bool = True
     """Whether to include the open segments."""
@@ -47,14 +44,12 @@ class TopicDescription:
     """Broker id -> host:port of every live broker; any of them serves a sealed segment."""
     revision: int = 0
     """Revision of the topic's record, which changes with its open segments. The bits above the first 40 hold the
-    generation of the cluster, so it never falls, although a recovered etcd counts from 1.
-    """
+    generation of the cluster, so it never falls, although a recovered etcd counts from 1."""
     more_above: int | None = None
     """Highest id of this page of sealed segments, if more follow; None: the page is the last one."""
     frame_bytes_max: int = 0
     """Limit on one frame at the answering broker. 0: the call was not ``DescribeTopic``, or the broker's version does
-    not report it.
-    """
+    not report it."""
 
     @property
     def known_frame_bytes_max(self) -> int:
@@ -90,8 +85,7 @@ class UpdatedTopics:
     """Descriptions that are newer than the caller's."""
     unknown: tuple[int, ...] = ()
     """Uids of topics that the broker does not know, or knows no longer. The broker may lag; a call for such a topic
-    gets a certain answer.
-    """
+    gets a certain answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

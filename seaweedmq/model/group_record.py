@@ -17,8 +17,7 @@ class MemberRecord:
     client: str
     former: tuple[int, ...] = ()
     """Fenced incarnations of this id, the latest first, at most ``FORMER_INCARNATIONS_MAX``. A zombie that returns must
-    not fence its successor.
-    """
+    not fence its successor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,7 @@ class GroupRecord:
     owners: Mapping[int, SegmentOwner]
     crashes: Mapping[int, int]
     """Segment -> number of consecutive owners that were lost without a commit although there was something to read.
-    Segments without such a loss are missing.
-    """
+    Segments without such a loss are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

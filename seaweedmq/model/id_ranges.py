@@ -10,10 +10,7 @@ from seaweedmq.errors import InvalidArgument
 
 @dataclass(frozen=True, slots=True)
 class IdRanges:
-    """Ids in ``[lo, hi)`` of any of the ranges.
-
-    Invariant: the ranges ascend, none is empty, and none touches the next.
-    """
+    """Ids in ``[lo, hi)`` of any range. Invariant: the ranges ascend, none is empty, and none touches the next."""
 
     ranges: tuple[tuple[int, int], ...] = ()
 

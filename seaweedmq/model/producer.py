@@ -6,8 +6,7 @@ NO_PRODUCER: Final = 0
 """Producer id of frames without identity, whose repeats are not detected."""
 KAFKA_PRODUCERS: Final = range(1_000, 2**48)
 """Ids that Kafka's InitProducerId returns. Such a producer numbers its records once for a partition, not in each
-segment, and has no streams.
-"""
+segment, and has no streams."""
 NATIVE_PRODUCER_BIT: Final = 1 << 62
 """Bit of the ids that SeaweedMQ publishers choose, which keeps them apart from Kafka's."""
 KAFKA_SEQUENCES: Final = 2**31
@@ -20,9 +19,6 @@ def is_kafka_producer(producer_id: int) -> bool:
 
 
 def unwrapped(sequence: int, near: int) -> int:
-    """Return a Kafka sequence continued beyond its wrap-around: the value nearest to ``near``.
-
-    The result is negative if the sequence lies before the first one.
-    """
+    """Return the value nearest to ``near`` of a Kafka sequence that wraps around; negative before the first one."""
     half = KAFKA_SEQUENCES // 2
     return near + (sequence - near + half) % KAFKA_SEQUENCES - half

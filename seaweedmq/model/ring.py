@@ -20,10 +20,7 @@ def slot_of(key: bytes) -> int:
 
 @dataclass(frozen=True, slots=True, order=True)
 class KeyRange:
-    """A range of contiguous slots ``[lo, hi)``.
-
-    Invariant: 0 <= lo < hi <= 65536.
-    """
+    """A range of contiguous slots ``[lo, hi)``. Invariant: 0 <= lo < hi <= 65536."""
 
     lo: int
     hi: int
@@ -60,11 +57,7 @@ class KeyRange:
         return [KeyRange(lo, hi) for lo, hi in edges if lo < hi]
 
     def split(self, at: int) -> tuple["KeyRange", "KeyRange"]:
-        """Cut into ``[lo, at)`` and ``[at, hi)``.
-
-        Raises:
-            InvalidArgument: If ``at`` leaves one side empty.
-        """
+        """Cut into ``[lo, at)`` and ``[at, hi)``, or raise InvalidArgument if one side would be empty."""
         if not self.lo < at < self.hi:
             raise InvalidArgument(
                 f"cannot split [{self.lo}, {self.hi}) at slot {at}: choose a slot from {self.lo + 1} to {self.hi - 1}"
@@ -80,11 +73,7 @@ WHOLE_RING = KeyRange(0, RING_SLOTS_MAX)
 
 
 def even_ranges(ring: KeyRange, count: int) -> tuple[KeyRange, ...]:
-    """Cut a ring into ``count`` ranges whose widths differ by at most one slot.
-
-    Raises:
-        InvalidArgument: If ``count`` is not from 1 to the number of slots.
-    """
+    """Cut a ring into ranges, equal within one slot; InvalidArgument unless ``count`` is 1 to the number of slots."""
     if not 1 <= count <= ring.width:
         raise InvalidArgument(f"{count} segments asked for: a topic has 1 to {ring.width}, at most one per slot")
     edges = [ring.lo + ring.width * i // count for i in range(count + 1)]

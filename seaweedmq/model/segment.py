@@ -33,10 +33,7 @@ class SegmentId(NamedTuple):
 
 
 class ReplicaKey(NamedTuple):
-    """The name of one segment where an earlier topic of the same name may still be known.
-
-    Both topics have segments of the same ids.
-    """
+    """The name of one segment where an earlier topic of the same name, with the same ids, may still be known."""
 
     topic_uid: int
     segment: int
@@ -44,10 +41,7 @@ class ReplicaKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSequence:
-    """The end of a producer's stream: every sequence below ``next_sequence`` is committed.
-
-    Sequences count records.
-    """
+    """The end of a producer's stream: all sequences, which count records, below ``next_sequence`` are committed."""
 
     producer_id: int
     producer_epoch: int
@@ -74,10 +68,7 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A segment as recorded in etcd.
-
-    Its owners and its range never change: a change seals it and opens successors.
-    """
+    """A segment in etcd, whose owners and range never change: a change seals it and opens successors."""
 
     topic: TopicName
     id: int
@@ -95,20 +86,17 @@ class Segment:
     """First offset that does not belong to the segment; None while open. Readers ignore file content beyond it."""
     sequences: tuple[ProducerSequence, ...] = ()
     """Sealed producer sequences, the most recently active first; empty while open. Only etcd and brokers have them:
-    neither descriptions nor documents do.
-    """
+    neither descriptions nor documents do."""
     sequences_complete: bool = False
     """Whether ``sequences`` has every producer that may not have received all of its acknowledgements. Otherwise a
-    missing producer may have stored records: the log files show it.
-    """
+    missing producer may have stored records: the log files show it."""
     opened_us: int = 0
     """Wall clock of the leader that opened it, microseconds since 1970 UTC. A hint for cool-downs; 0: unknown."""
     sealed_us: int = 0
     """Wall clock of the leader that sealed it, microseconds since 1970 UTC; 0: open, or unknown."""
     problem: str = ""
     """Reason, with the file's name, why an open segment without live brokers cannot be recovered from its files; "" if
-    it can, or is sealed. At most ``PROBLEM_CHARS_MAX`` characters.
-    """
+    it can, or is sealed. At most ``PROBLEM_CHARS_MAX`` characters."""
 
     @property
     def key(self) -> SegmentId:

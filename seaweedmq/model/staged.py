@@ -29,10 +29,7 @@ class FinishedSegment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file of frames, back to back.
-
-    Publishing sets their producer, epoch and sequences.
-    """
+    """A file of frames, back to back; publishing sets their producer, epoch and sequences."""
 
     name: str
     """File name in the batch's folder."""
@@ -42,10 +39,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The definition of a batch.
-
-    It alone determines every later step, in any process and at each repeat of the publication.
-    """
+    """The definition of a batch, which alone determines each later step, in any process and at each repeat."""
 
     topic_uid: int
     batch: int

@@ -19,14 +19,9 @@ _WHY = "(names become folders and etcd keys, so that every file system and tool 
 
 
 def check_name(what: str, name: str) -> str:
-    """Return ``name`` if it is a legal name of a namespace or group.
+    """Return ``name`` if it is a legal name of a namespace or group, as ``what`` calls it in the error.
 
-    Args:
-        what: Kind of the name, for the error.
-        name: Name to check.
-
-    Raises:
-        InvalidArgument: If the name is empty or too long, or has a character that is not allowed.
+    Raises InvalidArgument if it is empty or too long, or has a character that is not allowed.
     """
     rule = f"use 1 to {NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ - and begin with a letter or digit {_WHY}"
     return _checked(what, name, _NAME, NAME_LENGTH_MAX, rule)
@@ -58,11 +53,7 @@ class TopicName:
 
     @classmethod
     def parse(cls, text: str) -> "TopicName":
-        """Parse ``namespace/name``.
-
-        Raises:
-            InvalidArgument: If the text is not two legal names with one slash between.
-        """
+        """Parse ``namespace/name``, or raise InvalidArgument if the text is not two legal names with one slash."""
         namespace, slash, name = text.partition("/")
         if not slash or "/" in name:
             raise InvalidArgument(f"topic {text[:200]!r} is not NAMESPACE/NAME: write it like shop/orders")
@@ -81,9 +72,8 @@ class Durability(StrEnum):
     """The condition on which a record is acknowledged."""
 
     REPLICATED = "replicated"
-    """Every replica holds the record and, on file storage, it is written; the flush follows within
-    ``flush_interval_s``.
-    """
+    """Every replica holds the record, which, on file storage, is written; the flush follows within
+    ``flush_interval_s``."""
     STORED = "stored"
     """The record is flushed."""
 
@@ -132,10 +122,7 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChange:
-    """Changes of ``topic alter``.
-
-    None leaves a setting as it is; 0 removes a retention limit or a target of the topic.
-    """
+    """Changes of ``topic alter``: None leaves a setting as it is; 0 removes a retention limit or a target."""
 
     partitions: int | None = None
     """New number of partitions; it can only grow."""
@@ -157,8 +144,7 @@ class Deletion:
     uid: int
     primaries: tuple[str, ...] = ()
     """Broker ids of the primaries of its open segments, which may acknowledge records until they learn of the deletion.
-    Also those of the coordinators of Kafka groups, which may commit offsets.
-    """
+    Also those of the coordinators of Kafka groups, which may commit offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,18 +183,15 @@ class Topic:
     """Schema that a plain topic adopts if it is empty. Until that is decided, brokers append no plain frame."""
     pruned: IdRanges = NO_IDS
     """Pruned segments: sealed long ago and without records. Files of them are not read, and no record of them may be
-    acknowledged. Clients do not receive the set: an id below ``next_segment`` without a description is pruned.
-    """
+    acknowledged. Clients do not receive the set: an id below ``next_segment`` without a description is pruned."""
     partitions: int | None = None
     """Number of partitions that publishers choose from, as in Kafka. The ring has one slot for each, and each is a
-    segment. None: keys spread over a ring of ``RING_SLOTS_MAX`` slots. It can only grow.
-    """
+    segment. None: keys spread over a ring of ``RING_SLOTS_MAX`` slots. It can only grow."""
     configs: Configs = ()
     """Settings by name without a field of their own. A topic keeps any name; ``settings`` has the effective values."""
     low_watermarks: tuple[int, ...] = ()
     """Offset of each partition below which records were deleted manually; missing partitions at the end have 0. Etcd
-    keeps them apart, see ``LowWatermarks``.
-    """
+    keeps them apart, see ``LowWatermarks``."""
 
     @property
     def ring(self) -> KeyRange:
@@ -226,10 +209,7 @@ class Topic:
         return (self.retention_s is not None or self.retention_bytes is not None) and self.settings.expires
 
     def low_watermark(self, slots: KeyRange) -> int:
-        """Return the offset below which the records of a segment of these slots were deleted manually.
-
-        It may exceed the segment's end.
-        """
+        """Return the offset, maybe beyond its end, below which a segment's records were deleted manually."""
         marks = self.low_watermarks
         return min(marks[slots.lo : slots.hi]) if slots.hi <= len(marks) else 0
 

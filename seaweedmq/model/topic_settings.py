@@ -56,8 +56,7 @@ class TopicSettings:
     """``segment.bytes``: size at which a log file is sealed, at most the broker's own limit."""
     log_kept_s: float | None = None
     """``local.retention.ms``: time that log files stay once they are in tables. Infinity: as long as the tables. None:
-    unset, or -2.
-    """
+    unset, or -2."""
     message_bytes_max: int | None = None
     """``max.message.bytes``: size of one Kafka record batch."""
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
@@ -84,8 +83,7 @@ def configs_of(values: Mapping[str, str]) -> Configs:
 def check_configs(configs: Configs, replicas: int) -> None:
     """Check the settings of a topic with ``replicas`` replicas.
 
-    Raises:
-        InvalidArgument: If a name, a value, their number, their total length or their order breaks a rule.
+    Raises InvalidArgument if a name, a value, their number, their total length or their order breaks a rule.
     """
     if len(configs) > CONFIGS_MAX:
         raise InvalidArgument(f"{len(configs)} settings by name: a topic has at most {CONFIGS_MAX}")
@@ -113,10 +111,7 @@ def check_configs(configs: Configs, replicas: int) -> None:
 
 @lru_cache(maxsize=1_024)
 def settings_of(configs: Configs) -> TopicSettings:
-    """Return the effective values.
-
-    A value that this version cannot read, since another version checked it, has no effect.
-    """
+    """Return the effective values; one that this version cannot read, checked by another version, has no effect."""
     acting: dict[str, Any] = {}
     for name, value in configs:
         if name in _PARSERS:

@@ -22,9 +22,7 @@ class Environment:
     """Wall clock, microseconds since 1970 UTC."""
     rng: random.Random = field(default_factory=random.Random)
     boot_s: Callable[[], float] = loop_s
-    """Monotonic seconds that include suspensions of the machine, during which leases end. The loop's clock may stop
-    then.
-    """
+    """Monotonic seconds that include suspensions of the machine, during which leases end and loops may stop."""
     resident_bytes: Callable[[], int] = lambda: 0
     """Resident memory of the process, bytes."""
     cpu_share: Callable[[], float] = lambda: 0.0

@@ -47,11 +47,7 @@ class LogReader(Protocol):
     """Random access to one file, log or table."""
 
     async def read(self, position: int, length: int) -> Frames:
-        """Return up to ``length`` bytes, fewer at the end of the file.
-
-        Raises:
-            NotFound: If the file was deleted.
-        """
+        """Return up to ``length`` bytes, fewer at the end of the file, or raise NotFound if the file was deleted."""
 
     async def close(self) -> None:
         """Close the file."""
@@ -110,8 +106,7 @@ class SegmentStore(Protocol):
         """Require the marker of this cluster from now on.
 
         While the root has no marker, or that of another cluster, every method except those for markers raises
-        StorageFailed,
-        changes nothing and returns no listing. So does an append that is in progress.
+        StorageFailed, changes nothing and returns no listing. So does an append that is in progress.
         """
 
     async def verify_root(self) -> None:
@@ -167,19 +162,12 @@ class SegmentStore(Protocol):
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
     ) -> LogWriter:
-        """Create a log file and write its preamble.
-
-        Raises:
-            AlreadyExists: If the file exists.
-        """
+        """Create a log file and write its preamble, or raise AlreadyExists."""
 
     async def put_log(self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes) -> None:
-        """Create a log file with a preamble alone.
+        """Create a log file with a preamble alone, or raise AlreadyExists.
 
         Its name appears only once its content is durable, and is durable itself on return.
-
-        Raises:
-            AlreadyExists: If the file exists.
         """
 
     async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
@@ -193,11 +181,7 @@ class SegmentStore(Protocol):
         ...
 
     async def open_input(self, file: SegmentFile) -> BlockingInput:
-        """Open a table, for a thread to read and then close.
-
-        Raises:
-            NotFound: If the table was deleted.
-        """
+        """Open a table, for a thread to read and then close, or raise NotFound if it was deleted."""
 
     async def sync_files(self, files: Sequence[SegmentFile]) -> None:
         """Fsync files of any writer, and their names. Missing files are ignored.
@@ -224,8 +208,7 @@ class SegmentStore(Protocol):
         """Mark durably and permanently that a segment's files will be trusted. A repeated call has no effect.
 
         Every ``is_fenced`` that begins after the return finds the fence. Conversely, a listing and reading of the files
-        after
-        the return sees everything that was written before an ``is_fenced`` that found no fence.
+        after the return sees everything that was written before an ``is_fenced`` that found no fence.
         """
 
     async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
@@ -259,11 +242,7 @@ class SegmentStore(Protocol):
         """Return the names of the topic's documents; none if it has no folder."""
 
     async def read_document(self, topic: TopicName, name: str) -> bytes:
-        """Return the content of one of the topic's documents.
-
-        Raises:
-            NotFound: If it does not exist.
-        """
+        """Return the content of one of the topic's documents, or raise NotFound."""
 
     async def used_segments(self, topic: TopicName) -> frozenset[int]:
         """Return the ids of all segments that left anything in the folder of a topic, or of others of its name.
@@ -289,21 +268,13 @@ class SegmentStore(Protocol):
         """Delete claims; missing ones are ignored."""
 
     async def create_journal(self, name: str) -> LogWriter:
-        """Create a journal of groups, an append-only file beside the topics.
-
-        Raises:
-            AlreadyExists: If the journal exists.
-        """
+        """Create a journal of groups, an append-only file beside the topics, or raise AlreadyExists."""
 
     async def list_journals(self) -> list[str]:
         """Return the names of all journals of groups, sorted."""
 
     async def read_journal(self, name: str) -> bytes:
-        """Return the written content of a journal.
-
-        Raises:
-            NotFound: If it does not exist.
-        """
+        """Return the written content of a journal, or raise NotFound."""
 
     async def delete_journals(self, names: Sequence[str]) -> None:
         """Delete journals; missing ones are ignored."""
@@ -312,8 +283,7 @@ class SegmentStore(Protocol):
         """Delete everything of segments that the topic's document calls pruned, fences included.
 
         Nothing of them is deleted if the document belongs to another topic of that name. Retained links of tables that
-        were
-        deleted at least ``kept_s`` ago are also deleted.
+        were deleted at least ``kept_s`` ago are also deleted.
 
         Args:
             topic: The topic.

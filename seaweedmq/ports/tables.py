@@ -16,8 +16,7 @@ class TableConverter(Protocol):
     async def reconcile(self, topic: Topic) -> bool:
         """Publish the topic's live tables for other programs after a deletion; a conversion does so by itself.
 
-        Returns:
-            False if that is impossible now, with the reason in the log of this process. Nothing depends on it.
+        Returns False if that is impossible now, with the reason in the log of this process. Nothing depends on it.
         """
 
     async def compact(

@@ -2,8 +2,7 @@
 
 Code that does not yield delays everything else on the loop: other clients, lease renewals, timers. A frozen process or
 a suspended machine does not count as a hold: the watchdog stopped as well, and no CPU time passed. If CPU time passed,
-a
-call of C code kept the interpreter's lock. That counts as a hold, but the call is unknown.
+a call of C code kept the interpreter's lock. That counts as a hold, but the call is unknown.
 """
 
 import asyncio

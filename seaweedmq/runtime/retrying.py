@@ -30,14 +30,10 @@ def retrying(
 ) -> AsyncRetrying:
     """Return attempts that continue until one succeeds, raises another error than ``on``, or ``stop`` holds.
 
-    The last error is then raised.
-
-    Args:
-        pause_s: Returns the seconds to wait after attempt number n, from 1: see :func:`backoff`.
-        on: Errors to retry, or a predicate of an error.
-        stop: See :func:`after_s`, :func:`after_attempts` and :func:`when`. By default attempts continue until
-            cancelled.
-        told: Called before each pause with the number of the attempt and its error.
+    The last error is then raised. ``pause_s`` returns the seconds to wait after attempt number n, from 1, see
+    :func:`backoff`; ``on`` has errors or is a predicate of an error. ``told`` gets the number of the attempt and its
+    error before each pause. By default attempts continue until cancelled; see :func:`after_s`, :func:`after_attempts`
+    and :func:`when` for ``stop``.
     """
     worth_it = (lambda error: isinstance(error, on)) if isinstance(on, (type, tuple)) else on
 

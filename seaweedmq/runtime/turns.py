@@ -19,9 +19,7 @@ TURN_S: Final = 0.00025
 """Longest time in seconds that work runs before it yields, if it checks the clock often enough."""
 ITERATIONS_BETWEEN: Final = 3
 """Iterations of the loop between two turns, for short requests alone. With none, a Kafka produce beside DeleteRecords
-of
-10,000 partitions took 4.0 ms at p99, with three 2.2 ms. An idle iteration takes about 10 us.
-"""
+of 10,000 partitions took 4.0 ms at p99, with three 2.2 ms. An idle iteration takes about 10 us."""
 
 
 class Turns:

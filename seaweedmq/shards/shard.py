@@ -105,13 +105,9 @@ class Shard(Generic[M, E]):
     def ask(self, event_of: Callable[[int], E], made_of: Callable[[Any], Any] = _itself) -> "asyncio.Future[Any]":
         """Handle a request and return a future of its reply, done already if no commit has to precede the reply.
 
-        Args:
-            event_of: Makes the event from the request's token.
-            made_of: Makes the result of the future from the state machine's reply.
-
-        Raises:
-            SeaweedMQError: The machine's ``loading_error`` if the shard is loading; the future never raises it.
-            StaleMetadata: If the shard is over. The future raises it if the shard ends before the reply counts.
+        ``event_of`` makes the event from the request's token, ``made_of`` the result from the state machine's reply.
+        Raises the machine's ``loading_error``, which the future never has, if the shard is loading, and StaleMetadata
+        if it is over; the future has that if the shard ends before the reply counts.
         """
         self._check_active()
         token = next(self._tokens)

@@ -57,14 +57,10 @@ class ShardLog:
         self._frame_bytes_max = frame_bytes_max
 
     async def load(self, start_offset: int | None = None) -> ShardContents:
-        """Read all records from an offset on, from memory or files, once all are committed. There is no deadline.
+        """Read all records from an offset (None: the earliest needed) on, once all are committed. There is no deadline.
 
-        Args:
-            start_offset: First offset to read; None: the earliest that is needed.
-
-        Raises:
-            StaleMetadata: If this broker no longer leads the partition.
-            SeaweedMQError: If a record cannot be read, or is not committed at the moment.
+        They are in memory or files. Raises StaleMetadata if this broker no longer leads the partition, and another
+        SeaweedMQError if a record cannot be read, or is not committed at the moment.
         """
         kept = ShardContents()
         position = await self._start() if start_offset is None else start_offset
@@ -76,8 +72,7 @@ class ShardLog:
     async def append(self, pairs: Sequence[Pair], at_us: int) -> int:
         """Append records without others in between; return the offset after the last, which is not committed yet.
 
-        Raises:
-            SeaweedMQError: If ``LocalPartition.append`` raises it; some of the records may be appended.
+        If ``LocalPartition.append`` raises an error, some of the records may be appended.
         """
         end = self.partition.end
         for frame in _frames_of(pairs, self.partition.partition, at_us, self._frame_bytes_max):

@@ -14,17 +14,12 @@ from seaweedmq.shards.shard_log import ShardContents, size_of
 AFTER_BYTES: Final = 16 * MIB
 """Bytes written since the last snapshot that make one due, or twice its size if that is more."""
 AFTER_S: Final = 600.0
-"""Seconds after which a snapshot is also due, if ``AFTER_S_SHARE`` of its size was written meanwhile.
-
-The log rolls by age at the same interval (``partition_roll_age_s``), so that a shard with few writes does not leave a
-file each time.
-"""
+"""Seconds after which a snapshot is also due, if ``AFTER_S_SHARE`` of its size was written meanwhile. The log rolls by
+age at the same interval (``partition_roll_age_s``), so that a shard with few writes does not leave a file each time."""
 AFTER_S_SHARE: Final = 1 / 8
 ROUND_BYTES: Final = 4 * KIB
 """Bytes that an append counts in addition to its records: the cost of reading one more frame, in bytes of large frames.
-
-It limits loading, during which the shard answers nothing, to about 4,000 frames, not the 100,000 that would fit.
-"""
+It limits loading, during which the shard answers nothing, to about 4,000 frames, not the 100,000 that would fit."""
 PIECE_BYTES: Final = 256 * KIB
 
 Source: TypeAlias = Callable[[], Iterable[Any]]
@@ -45,10 +40,8 @@ class Snapshots:
         """Size of the last snapshot, or the size it would have had."""
         self._began_at = 0.0
         self._mark: int | None = None
-        """The offset at which the current snapshot began; None: none is under way.
-
-        Nothing below it is needed once the whole snapshot is committed.
-        """
+        """The offset at which the current snapshot began; None: none is under way. Nothing below it is needed once the
+        whole snapshot is committed."""
         self._rest: Iterator[Any] = iter(())
         self._newer: set[bytes] = set()
         """Keys written since the current snapshot began."""

@@ -22,18 +22,10 @@ _LINE_ENDS: Final = re.compile(rb"\r\n|\r|\n")
 
 
 class RowCutter:
-    """A cutter that takes pieces of text and returns whole rows.
-
-    Linear in the length of a row, with one call of ``re`` per piece.
-    """
+    """A cutter that turns text into whole rows, linear in a row's length, with one call of ``re`` per piece."""
 
     def __init__(self, name: str, separator: bytes = b",") -> None:
-        """Create a cutter.
-
-        Args:
-            name: Name of the input, for errors.
-            separator: Separator of columns, one ASCII character.
-        """
+        """Create a cutter for the input ``name``, for errors, with a separator of one ASCII character."""
         self._name = name
         self._separator = re.escape(separator)
         self._break_by(_NEWLINE)
@@ -57,9 +49,8 @@ class RowCutter:
     def feed(self, piece: bytes) -> bytes:
         """Take a piece, and return the rows that are now whole.
 
-        Raises:
-            InvalidArgument: If text follows a closing quotation mark, or a row is longer than ``ROW_BYTES_MAX``; the
-                message has the line.
+        Raises InvalidArgument, with the line, if text follows a closing quotation mark, or a row is longer than
+        ``ROW_BYTES_MAX``.
         """
         self._rest.append(piece)
         self._rest_bytes += len(piece)
@@ -70,8 +61,7 @@ class RowCutter:
     def end(self) -> bytes:
         """Return the rows at the end of the input, the last of which needs no line break.
 
-        Raises:
-            InvalidArgument: If :meth:`feed` would raise it, or a quoted text is not closed.
+        Raises InvalidArgument as :meth:`feed`, or if a quoted text is not closed.
         """
         text = b"".join(self._rest)
         if not text:

@@ -44,19 +44,11 @@ _WIDER: Final = ((pa.int64(), _WIDE), (pa.int64(), pa.float64()), (pa.date32(), 
 def read(
     name: str, pieces: Iterable[bytes], schema: pa.Schema | None, types: Types | None, separator: str | None
 ) -> Iterator[pa.Table]:
-    """Yield tables of the rows of a text.
+    """Yield tables of the rows of the text ``name``, whose pieces may have any size.
 
-    Args:
-        name: Name of the text, for errors.
-        pieces: Pieces of the text, of any size.
-        schema: Schema of the topic, or None.
-        types: Type of each column if there is no schema, as :func:`infer` finds them; None infers them from the first
-            MiB.
-        separator: Separator of columns; None is a comma, and rejects a header that seems to have another.
-
-    Raises:
-        InvalidArgument: If the input is not CSV, or a value does not fit its type; the message names the line, the
-            column and the remedy.
+    Without a schema, ``types`` are those that :func:`infer` finds; None infers them from the first MiB. ``separator``
+    None is a comma, and rejects a header that seems to have another. Raises InvalidArgument, with the line, the column
+    and the remedy, if the input is not CSV, or a value does not fit its type.
     """
     reader: RowConverter | None = None
     guarded: frozenset[str] = frozenset()
@@ -78,8 +70,7 @@ def infer(
 ) -> Types:
     """Return the type of each column, inferred from all rows; ``at`` gets the size of each block in bytes.
 
-    Raises:
-        InvalidArgument: If the input is not CSV, as :func:`read`.
+    Raises InvalidArgument as :func:`read`.
     """
     found: list[Types] = []
     for text in blocks(name, pieces, separator, fill=True):
@@ -89,14 +80,7 @@ def infer(
 
 
 def verify(name: str, pieces: Iterable[bytes], separator: str | None) -> frozenset[str]:
-    """Verify that a text is CSV, with columns of any type.
-
-    Returns:
-        The columns with codes, which numbers would not preserve.
-
-    Raises:
-        InvalidArgument: If the input is not CSV, as :func:`read`.
-    """
+    """Verify, raising as :func:`read`, that a text is CSV; return the columns of codes that numbers would not keep."""
     codes: set[str] = set()
     for text in blocks(name, pieces, separator, fill=False):
         kinds = dict.fromkeys(text.names, pa.string())

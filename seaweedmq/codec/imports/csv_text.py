@@ -30,11 +30,7 @@ class CsvText:
 
 
 def separator_of(text: str) -> str:
-    """Parse the separator that a user gives.
-
-    Raises:
-        InvalidArgument: If it cannot stand between columns.
-    """
+    """Parse the separator that a user gives, or raise InvalidArgument if it cannot stand between columns."""
     mark = "\t" if text in ("\\t", "tab") else text
     if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0':
         raise InvalidArgument(f"separator {text!r:.40} is not one ASCII character: give one like ';' or 'tab'")
@@ -44,10 +40,8 @@ def separator_of(text: str) -> str:
 def blocks(name: str, pieces: Iterable[bytes], separator: str | None, *, fill: bool) -> Iterator[CsvText]:
     """Yield the rows of a text below its header, many at a time; nothing if there is only a header.
 
-    With ``fill``, the first block has at least a MiB of rows, if there are as many.
-
-    Raises:
-        InvalidArgument: If there is no header, if the text has another encoding, or as in ``RowCutter``.
+    With ``fill``, the first block has at least a MiB of rows, if there are as many. Raises InvalidArgument if there is
+    no header, if the text has another encoding, or as ``RowCutter``.
     """
     cutter = RowCutter(name, separator_or_comma(separator).encode())
     names: tuple[str, ...] | None = None

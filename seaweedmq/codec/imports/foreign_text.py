@@ -9,11 +9,7 @@ _WIDE = (b"\xff\xfe", b"\xfe\xff")
 
 
 def text_of(name: str, head: bytes) -> bytes:
-    """Return the first bytes of a text without a byte order mark.
-
-    Raises:
-        InvalidArgument: If the text is compressed, or UTF-16.
-    """
+    """Return the first bytes of a text without a byte order mark; InvalidArgument if it is compressed, or UTF-16."""
     for magic, (kind, command) in _PACKED.items():
         if head.startswith(magic):
             raise InvalidArgument(

@@ -25,14 +25,10 @@ _TIMESTAMPS: Final = struct.Struct(">qq")
 
 
 def batches_of(rows: pa.RecordBatch, base_offset: int, leader_epoch: int, bytes_max: int) -> list[bytes]:
-    """Return the rows as uncompressed batches of no producer, of at most ``bytes_max`` each or of one record.
+    """Return rows of consecutive offsets as uncompressed batches of no producer.
 
-    Args:
-        rows: Rows with ``_key, _timestamp, _headers, _value``, of consecutive offsets. Timestamps are rounded down to
-            milliseconds.
-        base_offset: Offset of the first row.
-        leader_epoch: Leader epoch of the batches.
-        bytes_max: Maximum bytes of a batch of several records.
+    A batch has at most ``bytes_max`` or one record. The columns are ``_key, _timestamp, _headers, _value``; timestamps
+    are rounded down to milliseconds.
     """
     return batches_of_rows(_rows_of(rows), base_offset, leader_epoch, bytes_max)
 

@@ -31,11 +31,7 @@ class Columns(NamedTuple):
 
 
 def unpacked_records(header: BatchHeader, data: Frames, bytes_max: int) -> memoryview:
-    """Return the unpacked records of exactly one batch.
-
-    Raises:
-        InvalidBatch: If they are not sound, or exceed ``bytes_max``.
-    """
+    """Return the unpacked records of exactly one batch; InvalidBatch if not sound, or more than ``bytes_max``."""
     return unpack(header.compression, data[HEADER_BYTES:], bytes_max)
 
 
@@ -51,8 +47,7 @@ def timestamps_of(header: BatchHeader, records: Records) -> Longs:
 def timestamps_between(header: BatchHeader, delta_min: int, delta_max: int) -> tuple[int, int]:
     """Return the lowest and highest timestamp in milliseconds of records with these lowest and highest deltas.
 
-    Raises:
-        InvalidBatch: If they exceed any calendar.
+    Raises InvalidBatch if they exceed any calendar.
     """
     if header.has_append_time:
         return header.max_timestamp_ms, header.max_timestamp_ms
@@ -63,11 +58,7 @@ def timestamps_between(header: BatchHeader, delta_min: int, delta_max: int) -> t
 
 
 def columns_of(data: Frames, *, unpacked_bytes_max: int) -> Columns:
-    """Return the columns of a batch.
-
-    Raises:
-        InvalidBatch: If they cannot be read; a batch that passed ``batch.check_batch`` can.
-    """
+    """Return the columns of a batch; InvalidBatch if unreadable, which none is that passed ``batch.check_batch``."""
     header = read_header(data)
     unpacked = unpacked_records(header, data, unpacked_bytes_max)
     buffer = pa.py_buffer(unpacked)

@@ -24,11 +24,7 @@ _BLOCK_LENGTH = struct.Struct(">i")
 
 
 def unpack(compression: int, data: Frames, bytes_max: int) -> memoryview:
-    """Return the records of a batch.
-
-    Raises:
-        InvalidBatch: If the codec is unknown, the data is damaged, or the records exceed ``bytes_max`` bytes.
-    """
+    """Return a batch's records; InvalidBatch for an unknown codec, damage, or more than ``bytes_max`` bytes."""
     if compression >= len(NAMES):
         raise InvalidBatch(
             BatchErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -49,11 +45,7 @@ def unpack(compression: int, data: Frames, bytes_max: int) -> memoryview:
 
 
 def check_readable(compression: int, data: Frames) -> None:
-    """Check, before the records of a batch are unpacked, that other clients can unpack them.
-
-    Raises:
-        InvalidBatch: If they cannot.
-    """
+    """Raise InvalidBatch, before the records of a batch are unpacked, if other clients cannot unpack them."""
     if compression == LZ4:
         try:
             check_frame(memoryview(data))

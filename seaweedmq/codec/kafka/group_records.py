@@ -155,9 +155,7 @@ def _string(text: str | None) -> bytes:
 def decode_record(key: bytes, value: bytes | None) -> ShardRecord | None:
     """Return the record of a key and value; None for other kinds, which a classic coordinator skips as Kafka's does.
 
-    Raises:
-        Corrupt: If the bytes do not match their version.
-        Unsupported: If a value has a later version.
+    Raises Corrupt if the bytes do not match their version, and Unsupported if a value has a later version.
     """
     reader = _Reader("key", key)
     version = reader.int16()

@@ -86,11 +86,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(data: Frames) -> BatchHeader:
-    """Return the header at the start of ``data``.
-
-    Raises:
-        InvalidBatch: If there are too few bytes, or the format is another one.
-    """
+    """Return the header at the start of ``data``; InvalidBatch for too few bytes, or another format."""
     if len(data) < HEADER_BYTES:
         raise InvalidBatch(
             BatchErrorCode.INVALID_RECORD,
@@ -106,11 +102,7 @@ def read_header(data: Frames) -> BatchHeader:
 
 
 def check_crc(header: BatchHeader, data: Frames) -> None:
-    """Verify the CRC of exactly one batch.
-
-    Raises:
-        InvalidBatch: If the batch is not the one that was sent.
-    """
+    """Raise InvalidBatch if exactly one batch is not, by its CRC, the one that was sent."""
     found = _crc_of(data)
     if found != header.crc:
         raise InvalidBatch(

@@ -24,8 +24,7 @@ _EMPTY_BLOCK_BYTES: Final = 1
 def check_frame(data: memoryview) -> None:
     """Check the structure of a frame; decompression checks its checksums and blocks.
 
-    Raises:
-        ValueError: If Java's client cannot read the frame, or if ``data`` holds anything except one frame.
+    Raises ValueError if Java's client cannot read the frame, or if ``data`` holds anything except one frame.
     """
     try:
         end = _end_of(data)

@@ -26,10 +26,8 @@ from seaweedmq.model.messages.frames import Frames
 HEADERS_MAX: Final = 1_048_576
 """Maximum number of headers of all records of a batch: two bytes can be a header, which costs its readers a hundred."""
 HEADERS_OF_RECORD_MAX: Final = 16_384
-"""Maximum number of headers of a record.
-
-Headers are found one after another: half a million, which 300 bytes can stand for, take half a second.
-"""
+"""Maximum number of headers of a record. Headers are found one after another: half a million, which 300 bytes can stand
+for, take half a second."""
 RECORD_BYTES_MIN: Final = 7
 """Minimum bytes of a record: length, attributes, two deltas, no key, no value, no headers."""
 BLOCK_RECORDS: Final = 8_192
@@ -66,10 +64,8 @@ class TooManyHeaders(ValueError):
 def find_records(data: Frames, count: int, record_headers_max: int = HEADERS_OF_RECORD_MAX) -> Iterator[Records]:
     """Return the ``count`` records of an unpacked batch, ``BLOCK_RECORDS`` at a time.
 
-    Raises:
-        TooManyHeaders: If a record has more than ``record_headers_max`` headers, or the batch more than
-            ``HEADERS_MAX``.
-        ValueError, IndexError: If the records break Kafka's format, or are not exactly all of ``data``.
+    Raises TooManyHeaders for a record of more than ``record_headers_max`` headers or a batch of more than
+    ``HEADERS_MAX``; ValueError or IndexError if the records break Kafka's format, or are not exactly all of ``data``.
     """
     if not 0 < count * RECORD_BYTES_MIN <= len(data):
         raise ValueError(f"{count} records do not fit into {len(data)} bytes")

@@ -19,9 +19,7 @@ _LAST_SHIFT: Final = 63
 def read_varint(data: Frames, at: int, bytes_max: int) -> tuple[int, int]:
     """Return the number at a position, and the position behind it.
 
-    Raises:
-        ValueError: If it has more than ``bytes_max`` bytes, or more than 64 bits.
-        IndexError: If the data ends inside it.
+    Raises ValueError beyond ``bytes_max`` bytes or 64 bits, and IndexError if the data ends inside it.
     """
     byte = data[at]
     if byte < 0x80:

@@ -22,13 +22,7 @@ from seaweedmq.codec.frame import (
     encode_header,
 )
 from seaweedmq.codec.payload import arrow, optional
-from seaweedmq.codec.payload.columns import (
-    PLAIN_SCHEMA,
-    TIMESTAMP,
-    full_batch,
-    full_schema,
-    payload_schema,
-)
+from seaweedmq.codec.payload.columns import PLAIN_SCHEMA, TIMESTAMP, full_batch, full_schema, payload_schema
 from seaweedmq.codec.timestamps import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.codec.topic_schema import check_topic_schema, schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
@@ -65,10 +59,8 @@ class Encoding:
     decode: Callable[[Frame, pa.Schema | None], pa.RecordBatch]
     """Decoder that returns exactly the columns of ``payload_schema(header.flags, ...)``, or raises Corrupt."""
     clip: Callable[[Frame, pa.RecordBatch, int], bytes]
-    """Function that returns the frame without its first N records, given the result of ``decode``.
-
-    The new frame may have another encoding. Its slots keep their bounds, but not their counts.
-    """
+    """Function that returns the frame without its first N records, given the result of ``decode``. The new frame may
+    have another encoding. Its slots keep their bounds, but not their counts."""
 
 
 ENCODINGS: Final[dict[int, Encoding]] = {
@@ -138,8 +130,7 @@ def encode_frame(
 def check_values(batch: pa.RecordBatch, flags: int, topic_schema: pa.Schema | None) -> None:
     """Check for values that brokers reject, in a batch with exactly the columns of ``payload_schema(flags, ...)``.
 
-    Raises:
-        InvalidArgument: If a non-nullable field has a null, or no table can hold a time; the message names the column.
+    Raises InvalidArgument, naming the column, if a non-nullable field has a null, or no table can hold a time.
     """
     arrow.check_values(batch, flags, topic_schema)
 
@@ -147,9 +138,8 @@ def check_values(batch: pa.RecordBatch, flags: int, topic_schema: pa.Schema | No
 def decode_frame(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:
     """Return the columns as stored, of a frame that a broker has accepted.
 
-    Raises:
-        Corrupt: If the payload does not match its header, though its checksum does.
-        Unsupported: If the encoding is unknown.
+    Raises Corrupt if the payload does not match its header, though its checksum does, or Unsupported if the encoding is
+    unknown.
     """
     header = frame.header
     batch = _encoding_of(header).decode(frame, topic_schema)
@@ -162,12 +152,7 @@ def decode_frame(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch
 
 
 def clip_frame(frame: Frame, start_offset: int, topic_schema: pa.Schema | None) -> bytes:
-    """Return a frame of the records from ``start_offset``, which lies inside the frame.
-
-    Raises:
-        Corrupt: If the payload does not match its header.
-        Unsupported: If the encoding is unknown.
-    """
+    """Return a frame of the records from ``start_offset``, inside the frame; raises as :func:`decode_frame`."""
     header = frame.header
     batch = decode_frame(frame, topic_schema if header.schema_version else None)
     return _encoding_of(header).clip(frame, batch, start_offset - header.base_offset)

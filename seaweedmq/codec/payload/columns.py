@@ -61,8 +61,7 @@ class Derived(Generic[T]):
 def payload_schema(flags: int, topic_schema: pa.Schema | None) -> pa.Schema:
     """Return the columns of a payload with these flags in a topic with this schema (None: plain topic).
 
-    Raises:
-        InvalidArgument: If flags are unknown, or the schema version does not match the topic.
+    Raises InvalidArgument if flags are unknown, or the schema version does not match the topic.
     """
     return _schemas.of(flags, topic_schema)
 

@@ -19,12 +19,7 @@ def marker_document(marker: StorageMarker) -> bytes:
 
 
 def marker_from_document(content: bytes) -> StorageMarker:
-    """Read ``cluster.json``.
-
-    Raises:
-        Corrupt: If it is not the JSON of a marker.
-        Unsupported: If a later version of SeaweedMQ wrote it.
-    """
+    """Read ``cluster.json``, or raise Corrupt or, for a later version, Unsupported."""
     fields = JsonFields("cluster.json", content)
     return StorageMarker(
         cluster_id=fields.text("cluster_id"),
@@ -40,11 +35,6 @@ def identity_to_json(identity: ClusterIdentity) -> bytes:
 
 
 def identity_from_json(data: bytes) -> ClusterIdentity:
-    """Read the value of the cluster's etcd key.
-
-    Raises:
-        Corrupt: If it is unreadable.
-        Unsupported: If a later version of SeaweedMQ wrote it.
-    """
+    """Read the value of the cluster's etcd key, or raise Corrupt or, for a later version, Unsupported."""
     fields = JsonFields("cluster", data)
     return ClusterIdentity(cluster_id=fields.text("cluster_id"), generation=fields.uint("generation"))

@@ -1,8 +1,9 @@
 """Conversion of ``topic.json`` and ``lineage.json``, a topic's metadata for readers without etcd.
 
-Both lie beside the topic's files, and the leader rewrites them. They repeat the values of ``codec.metadata``, formatted
-for people as well: ``topic.json`` spells the schema as ``columns``, and ``lineage.json`` has one segment per line,
-without the sequences of its producers. Readers ignore unknown fields, so that an older reader can read a newer cluster.
+Both lie beside the topic's files, and the leader rewrites them. They repeat the values of ``codec.state.metadata``,
+formatted for people as well: ``topic.json`` spells the schema as ``columns``, and ``lineage.json`` has one segment per
+line, without the sequences of its producers. Readers ignore unknown fields, so that an older reader can read a newer
+cluster.
 """
 
 import json
@@ -38,12 +39,7 @@ def topic_document(topic: Topic) -> bytes:
 
 
 def topic_from_document(content: bytes) -> Topic:
-    """Return the topic of ``topic.json``.
-
-    Raises:
-        Corrupt: If it is not the JSON of a topic.
-        Unsupported: If a later version wrote it.
-    """
+    """Return the topic of ``topic.json``, or raise Corrupt or, for a later version, Unsupported."""
     return topic_from_json(content)
 
 
@@ -64,9 +60,8 @@ def lineage_document(
 def lineage_from_document(content: bytes) -> tuple[TopicName, tuple[Segment, ...]]:
     """Return the topic's name and its segments by id from ``lineage.json``.
 
-    Raises:
-        Corrupt: If it is not the JSON of a lineage, or holds a segment of another topic.
-        Unsupported: If a later version wrote it.
+    Raises Corrupt if it is not the JSON of a lineage, or holds a segment of another topic; Unsupported for a later
+    version.
     """
     try:
         fields: Any = json.loads(content)

@@ -11,7 +11,7 @@ behind the first frame that is not whole and sound are a torn tail: nothing ther
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -73,9 +73,7 @@ def encode_journal_frame(frame: JournalFrame) -> bytes:
 def journal_frames(content: bytes) -> Iterator[JournalFrame]:
     """Yield the frames of a journal up to its torn tail, if it has one.
 
-    Raises:
-        Corrupt: If a frame is sound but not one of a journal.
-        Unsupported: If a newer version wrote it.
+    Raises Corrupt if a frame is sound but not one of a journal, and Unsupported for a newer version.
     """
     at = 0
     while at + _HEAD.size <= len(content):
@@ -90,8 +88,7 @@ def journal_frames(content: bytes) -> Iterator[JournalFrame]:
 def replayed(content: bytes) -> dict[str, bytes] | None:
     """Return the groups' keys with their final values; None if the journal's snapshot is not whole.
 
-    Raises:
-        Corrupt, Unsupported: If a frame is unreadable, as :func:`journal_frames`.
+    Raises as :func:`journal_frames`.
     """
     values: dict[str, bytes] = {}
     revisions: dict[str, int] = {}
@@ -109,11 +106,6 @@ def replayed(content: bytes) -> dict[str, bytes] | None:
                     values.pop(key, None)
                     revisions[key] = frame.revision
     return values if is_whole else None
-
-
-def snapshot_of(values: Mapping[str, bytes]) -> tuple[JournalChange, ...]:
-    """Return the changes of a snapshot."""
-    return tuple(JournalChange(key, value) for key, value in sorted(values.items()))
 
 
 def _fields(change: JournalChange) -> list[str]:

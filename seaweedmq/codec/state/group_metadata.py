@@ -1,4 +1,4 @@
-"""Conversion of the etcd values of groups, in the format of ``codec.metadata``. Readers ignore unknown fields.
+"""Conversion of the etcd values of groups, in the format of ``codec.state.metadata``. Readers ignore unknown fields.
 
 A group's record: ``start`` is [kind, value]; ``members`` id -> [incarnation, client, [former incarnations]]; ``owners``
 segment -> [member, generation, 0: owned, 1: revoking or 2: revoking and void]; ``crashes`` segment -> count. A
@@ -29,12 +29,7 @@ def group_to_json(record: GroupRecord) -> bytes:
 
 
 def group_from_json(data: bytes) -> GroupRecord:
-    """Return the group of an etcd value.
-
-    Raises:
-        Corrupt: If it is unreadable.
-        Unsupported: If a newer version wrote it.
-    """
+    """Return the group of an etcd value, or raise Corrupt or, for a newer version, Unsupported."""
     fields = JsonFields("group", data)
     record = GroupRecord(
         topic_uid=fields.uint("topic_uid"),
@@ -64,12 +59,7 @@ def committed_to_json(committed: CommittedOffset) -> bytes:
 
 
 def committed_from_json(data: bytes) -> CommittedOffset:
-    """Return the committed offset of an etcd value.
-
-    Raises:
-        Corrupt: If it is unreadable.
-        Unsupported: If a newer version wrote it.
-    """
+    """Return the committed offset of an etcd value; raises as :func:`group_from_json`."""
     fields = JsonFields("offset", data)
     return CommittedOffset(
         offset=fields.uint("offset"), deliveries=_counts(fields, "deliveries"), at_us=fields.uint("at_us")

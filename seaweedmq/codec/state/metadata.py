@@ -106,21 +106,14 @@ def low_watermarks_to_json(marks: LowWatermarks) -> bytes:
 def deletion_to_json(deletion: Deletion) -> bytes:
     """Return the etcd value of a deletion."""
     return to_json(
-        {
-            "v": METADATA_VERSION,
-            "name": str(deletion.name),
-            "uid": deletion.uid,
-            "primaries": list(deletion.primaries),
-        }
+        {"v": METADATA_VERSION, "name": str(deletion.name), "uid": deletion.uid, "primaries": list(deletion.primaries)}
     )
 
 
 def topic_from_json(data: bytes) -> Topic:
     """Return the topic of an etcd value or of ``topic.json``, which alone includes the topic's low watermarks.
 
-    Raises:
-        Corrupt: If it is unreadable.
-        Unsupported: If a newer version wrote it.
+    Like every function here that reads, it raises Corrupt, or Unsupported if a newer version wrote the value.
     """
     return topic_from_fields(JsonFields("topic", data))
 
@@ -150,12 +143,7 @@ def topic_from_fields(fields: JsonFields) -> Topic:
 
 
 def segment_from_json(data: bytes) -> Segment:
-    """Return the segment of an etcd value.
-
-    Raises:
-        Corrupt: If it is unreadable.
-        Unsupported: If a newer version wrote it.
-    """
+    """Return the segment of an etcd value."""
     return segment_from_fields(JsonFields("segment", data))
 
 
@@ -188,23 +176,13 @@ def segment_from_fields(fields: JsonFields) -> Segment:
 
 
 def low_watermarks_from_json(data: bytes) -> LowWatermarks:
-    """Return the low watermarks of an etcd value.
-
-    Raises:
-        Corrupt: If it is unreadable.
-        Unsupported: If a newer version wrote it.
-    """
+    """Return the low watermarks of an etcd value."""
     fields = JsonFields("low watermarks", data)
     return LowWatermarks(name=fields.topic_name("name"), uid=fields.uint("uid"), offsets=fields.uints("low_watermarks"))
 
 
 def deletion_from_json(data: bytes) -> Deletion:
-    """Return the deletion of an etcd value.
-
-    Raises:
-        Corrupt: If it is unreadable.
-        Unsupported: If a newer version wrote it.
-    """
+    """Return the deletion of an etcd value."""
     fields = JsonFields("deletion", data)
     return Deletion(
         name=fields.topic_name("name"), uid=fields.uint("uid"), primaries=fields.optional_texts("primaries")
@@ -212,12 +190,7 @@ def deletion_from_json(data: bytes) -> Deletion:
 
 
 def broker_from_json(data: bytes) -> BrokerInfo:
-    """Return the registration of an etcd value.
-
-    Raises:
-        Corrupt: If it is unreadable.
-        Unsupported: If a newer version wrote it.
-    """
+    """Return the registration of an etcd value."""
     fields = JsonFields("broker", data)
     return BrokerInfo(
         id=fields.text("id"),

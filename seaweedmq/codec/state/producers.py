@@ -26,9 +26,7 @@ def producers_to_json(topic_uid: int, segment: Segment) -> bytes:
 def with_producers(topic_uid: int, segment: Segment, content: bytes) -> Segment:
     """Return the segment with the producers of its document; unchanged if the document is of another segment.
 
-    Raises:
-        Corrupt: If the document is unreadable.
-        Unsupported: If a newer version wrote it.
+    Raises Corrupt if the document is unreadable, and Unsupported if a newer version wrote it.
     """
     fields = JsonFields("producers", content)
     mine = topic_uid, segment.id, segment.end_offset

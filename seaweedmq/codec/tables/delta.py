@@ -81,13 +81,9 @@ class Commit:
 def commit_info(
     *, operation: str, timestamp_ms: int, files: tuple[int, int, int], rows: tuple[int, int]
 ) -> dict[str, Any]:
-    """Return the information about a commit for people and ``table history``.
+    """Return the information about a commit at ``timestamp_ms``, wall clock, for people and ``table history``.
 
-    Args:
-        operation: Name of the operation.
-        timestamp_ms: Wall clock, in milliseconds since 1970 UTC.
-        files: Numbers of added files, removed files, and all files of the version.
-        rows: Numbers of rows in the added files, and in all files of the version.
+    ``files`` counts the added, the removed and all files of the version, ``rows`` those of added and of all files.
     """
     added, removed, total = files
     return {
@@ -167,13 +163,10 @@ def protocol_of(features: Iterable[str]) -> dict[str, Any]:
 
 
 def decode_commit(data: bytes, name: str) -> Commit:
-    """Return the commit of JSON lines, which other writers may have written as well; ignores what it does not know.
+    """Return the commit of the JSON lines of a file, which other writers may have written; ignores what is unknown.
 
-    ``name`` is the name of the file for errors.
-
-    Raises:
-        Corrupt: If the file is damaged.
-        Unsupported: If readers must support more than this build does.
+    ``name`` is the name of the file for errors. Raises Corrupt if the file is damaged, and Unsupported if readers must
+    support more than this build does.
     """
     adds: list[Add] = []
     removes: list[Remove] = []
@@ -203,11 +196,7 @@ def decode_commit(data: bytes, name: str) -> Commit:
 
 
 def add_of(action: Mapping[str, Any]) -> Add:
-    """Return the value of an ``add`` action.
-
-    Raises:
-        KeyError, TypeError, ValueError: If it is not one, or has a deletion vector.
-    """
+    """Return the value of an ``add`` action; KeyError, TypeError or ValueError if not, or for a deletion vector."""
     if action.get("deletionVector"):
         raise ValueError("it has deletion vectors, which SeaweedMQ does not write")
     return Add(
@@ -220,11 +209,7 @@ def add_of(action: Mapping[str, Any]) -> Add:
 
 
 def remove_of(action: Mapping[str, Any]) -> Remove:
-    """Return the value of a ``remove`` action.
-
-    Raises:
-        KeyError, TypeError, ValueError: If it is not one.
-    """
+    """Return the value of a ``remove`` action, or raise KeyError, TypeError or ValueError."""
     return Remove(
         path=str(action["path"]),
         size_bytes=int(action.get("size") or 0),
@@ -234,11 +219,7 @@ def remove_of(action: Mapping[str, Any]) -> Remove:
 
 
 def metadata_of(action: Mapping[str, Any]) -> LogMetadata:
-    """Return the value of a ``metaData`` action.
-
-    Raises:
-        KeyError, TypeError, ValueError: If it is not one.
-    """
+    """Return the value of a ``metaData`` action, or raise KeyError, TypeError or ValueError."""
     return LogMetadata(
         id=str(action["id"]),
         name=str(action.get("name") or ""),
@@ -249,11 +230,9 @@ def metadata_of(action: Mapping[str, Any]) -> LogMetadata:
 
 
 def features_of(action: Mapping[str, Any], name: str) -> frozenset[str]:
-    """Return the features that readers must support, from a ``protocol`` action.
+    """Return the features that readers must support, or raise Unsupported if this build does not support them.
 
-    Raises:
-        Unsupported: If this build does not support them.
-        KeyError, TypeError, ValueError: If it is not a ``protocol`` action.
+    Raises KeyError, TypeError or ValueError if it is not a ``protocol`` action.
     """
     features = frozenset(str(f) for f in action.get("readerFeatures") or ())
     if int(action["minReaderVersion"]) > READER_VERSION_MAX or features - {NTZ_FEATURE}:

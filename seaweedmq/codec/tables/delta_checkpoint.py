@@ -181,9 +181,7 @@ def _maps(values: Sequence[Mapping[str, str]]) -> pa.Array:
 def checkpoint_of(table: pa.Table, name: str) -> Checkpoint:
     """Return the checkpoint of a table, which other writers may have written as well.
 
-    Raises:
-        Corrupt: If it is damaged, or of another form.
-        Unsupported: If readers must support more than this build does.
+    Raises Corrupt if it is damaged, or of another form; Unsupported if readers must support more than this build does.
     """
     try:
         if "sidecar" in table.column_names and _of(table, "sidecar"):

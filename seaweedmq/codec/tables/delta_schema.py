@@ -65,11 +65,7 @@ def features_needed(schema: str) -> frozenset[str]:
 
 
 def columns_of(schema: str) -> list[str]:
-    """Return the names of the columns of a ``schemaString``.
-
-    Raises:
-        KeyError, TypeError, ValueError: If it is not one.
-    """
+    """Return the names of a ``schemaString``'s columns; KeyError, TypeError or ValueError if it is not one."""
     return [str(column["name"]) for column in json.loads(schema)["fields"]]
 
 
@@ -113,9 +109,5 @@ def _type_of(kind: pa.DataType) -> str | dict[str, Any]:
             "valueContainsNull": kind.item_field.nullable,
         }
     if _t.is_list(kind) or _t.is_large_list(kind) or _t.is_fixed_size_list(kind):
-        return {
-            "type": "array",
-            "elementType": _type_of(kind.value_type),
-            "containsNull": kind.value_field.nullable,
-        }
+        return {"type": "array", "elementType": _type_of(kind.value_type), "containsNull": kind.value_field.nullable}
     raise _LeftOut(f"{kind}: Delta has no such type")

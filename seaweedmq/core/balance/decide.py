@@ -20,13 +20,7 @@ def decide(
     """Return the changes to make now, the most urgent first: splits, moves for balance, merges, and holds.
 
     Segments that lost a replica are left to ``core.lineage.repair``. While there are any, nothing is moved or merged.
-
-    Args:
-        cluster: The open segments and the brokers.
-        loads: Traffic of the segments.
-        now_us: Wall clock, as in the segments' ``opened_us``.
-        settings: Thresholds and limits.
-        at_once: Whether to ignore cool-downs and the limit on the pace, for a rebalance that an operator requested.
+    ``at_once`` ignores cool-downs and the limit on the pace, for a rebalance that an operator requested.
     """
     if not cluster.usable.any():
         return []  # no target: segments stay where they are until a broker comes

@@ -80,15 +80,11 @@ class ClusterColumns:
     hi: Ints
     opened_us: Ints
     replicas: Ints
-    """(S, R) indices into ``brokers``, the primary first; -1 for an unregistered broker, and after the last
-    one.
-    """
+    """(S, R) indices into ``brokers``, the primary first; -1 for an unregistered broker, and after the last one."""
     replica_count: Ints
     """(S,) number of recorded replicas, including those on unregistered brokers."""
     changing: Bools
-    """(S,) whether the segment is being split, merged or moved: such segments are left alone and count against the
-    pace.
-    """
+    """(S,) whether the segment is being split, merged or moved, which leaves it alone and counts against the pace."""
 
     @classmethod
     def of(
@@ -101,15 +97,10 @@ class ClusterColumns:
         suspected: Container[str] = (),
         changing: Collection[SegmentId] = (),
     ) -> "ClusterColumns":
-        """Build the columns from the values of the metadata.
+        """Build the columns from the metadata and the open segments, in any order; those of other topics are left out.
 
-        Args:
-            topics: The topics.
-            segments: The open segments, in any order; those of other topics are left out.
-            brokers: Brokers whose lease lives, including draining ones.
-            settings: The cluster's target rates.
-            suspected: Ids of brokers that get nothing new, and whose segments are moved away.
-            changing: Segments that are being split, merged or moved now.
+        ``brokers`` have a living lease, draining ones included. ``suspected`` ones get nothing new and lose their
+        segments. ``changing`` are the segments that are being split, merged or moved now.
         """
         names = sorted(topics, key=attrgetter("name"))
         topic_of = _Index((_name_of(topic), at) for at, topic in enumerate(names))

@@ -11,18 +11,11 @@ from seaweedmq.core.balance.rate_words import bytes_per_s_in_words
 
 MERGE_BELOW = 0.5
 """Fraction of the target below which two segments are merged, for their sum by the short and by the long average. A
-split
-leaves at least twice as much, so only a real change of load undoes one.
-"""
+split leaves at least twice as much, so only a real change of load undoes one."""
 
 
 def plan_merges(plan: Plan, healthy: Bools) -> None:
-    """Plan merges of adjacent segments, the idlest first.
-
-    Args:
-        plan: The decision in the making.
-        healthy: (S,) whether all replicas of the segment are healthy.
-    """
+    """Plan merges of adjacent segments, the idlest first; ``healthy`` (S,) says if all replicas of a segment are."""
     cluster = plan.cluster
     fit = cluster.topic_auto[cluster.topic] & healthy & plan.may_move & ~plan.taken
     pressure = _pressure_of_pairs(cluster, plan.loads)

@@ -11,9 +11,7 @@ FOLLOWER_COST = 0.5
 """Cost of a follower, relative to 1 for the primary: it receives and holds frames, but serves no clients."""
 
 IDLE_COST = 0.002
-"""Cost of a segment without traffic, relative to 1 for one at its target. It spreads idle segments, and never matters
-beside real load.
-"""
+"""Cost of a segment without traffic, 1 at its target: spreads idle ones, never matters beside real load."""
 
 UNKNOWN_SHARE = 0.5
 """Assumed load, as a fraction of the target, of a segment whose load is unknown like that of its topic."""
@@ -23,10 +21,7 @@ CHANGES_AT_ONCE_MAX = 10_000
 
 
 class Plan:
-    """A decision in the making, for a cluster with at least one usable broker.
-
-    Costs are in units of a segment at the cluster's target.
-    """
+    """A decision in the making, for a cluster with a usable broker; costs count in segments at the target."""
 
     def __init__(
         self, cluster: ClusterColumns, loads: Loads, now_us: int, settings: BalancerSettings, *, at_once: bool
@@ -67,8 +62,7 @@ class Plan:
         self.usable_count = int(cluster.usable.sum())
         wanted = np.minimum(cluster.topic_replicas, self.usable_count)[cluster.topic]
         self.thin: Bools = cluster.replica_count < wanted
-        """(S,) whether the segment is under-replicated, since brokers were missing, and could have more replicas now.
-        """
+        """(S,) whether the segment is under-replicated for want of brokers, and could have more replicas now."""
         self.mean = float(self.costs[cluster.usable].mean())
 
     def costs_of(self, weight: Floats) -> Floats:

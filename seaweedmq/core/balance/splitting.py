@@ -21,8 +21,7 @@ UNFAIR_ABOVE = 2.0
 
 HOT_SHARE = 0.5
 """Fraction of a segment's load in one bucket that indicates a hot key rather than many keys. Cuts then go around the
-bucket, not through it, and each pair of cuts narrows it down by a factor of 16.
-"""
+bucket, not through it, and each pair of cuts narrows it down by a factor of 16."""
 
 EVEN_SHARE = 0.25
 """Fraction of the load beyond a cut beside a hot bucket above which the more even of its two edges is cut."""
@@ -39,10 +38,7 @@ HOLDS_MAX = 100
 def plan_splits(plan: Plan, healthy: Bools, pressure: Floats) -> list[Hold]:
     """Plan splits, the most loaded first, and return the segments that should be split but cannot be.
 
-    Args:
-        plan: The decision in the making.
-        healthy: (S,) whether all replicas of the segment are healthy.
-        pressure: (S,) short average as a multiple of the target.
+    ``healthy`` (S,) says if all replicas of a segment are; ``pressure`` (S,) is its short average over the target.
     """
     cluster = plan.cluster
     unfair = (pressure > 1) & (plan.short > UNFAIR_ABOVE * plan.mean) & (plan.usable_count > 1)
@@ -80,10 +76,7 @@ def pressure_of(cluster: ClusterColumns, loads: Loads) -> Floats:
 def split_slot(lo: int, hi: int, histogram: Sequence[float]) -> int | None:
     """Return the slot in ``(lo, hi)`` that halves the load; None if one slot has the load, so that no cut helps.
 
-    Args:
-        lo: First slot of the segment.
-        hi: Slot after the last one.
-        histogram: Load per sixteenth of ``[lo, hi)``, see ``codec.slots.histogram_of``; empty or zero if unknown.
+    ``histogram`` is the load per sixteenth of ``[lo, hi)``, see ``codec.slots.histogram_of``; empty or zero if unknown.
     """
     if hi - lo < 2:
         return None
@@ -166,6 +159,5 @@ def _split(plan: Plan, row: int, at: int, below: float, pressure: float) -> None
         placement[child] = cluster.ids(replicas)
     reason = f"{_too_much(plan, row, pressure)}: split at slot {at}, {below:.0%} below"
     plan.begin(
-        row,
-        Split(cluster.topics[cluster.topic[row]], int(cluster.id[row]), at, (placement[0], placement[1]), reason),
+        row, Split(cluster.topics[cluster.topic[row]], int(cluster.id[row]), at, (placement[0], placement[1]), reason)
     )

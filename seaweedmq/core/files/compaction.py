@@ -45,9 +45,7 @@ class TableMerge:
 
     tables: tuple[SegmentFile, ...]
     """Tables in order of offsets, each from the end of the one before. At least two, unless the low watermark lies in
-    the
-    first.
-    """
+    the first."""
     low_watermark: int = 0
     """Offset below which records are deleted and left out."""
 
@@ -100,8 +98,7 @@ def superseded(files: Iterable[SegmentFile], low_watermark: int = 0) -> list[Seg
     """Return the tables of one segment whose records are all in another one.
 
     They remain from a merge that was interrupted before it removed them, or from converters that did not see each
-    other.
-    Records below the low watermark do not count, except in tables that have no others.
+    other. Records below the low watermark do not count, except in tables that have no others.
     """
     found: list[SegmentFile] = []
     reached = 0
@@ -156,14 +153,7 @@ def merges(
     """Return the merges of one segment's files for tables of about ``target_bytes``, in order of offsets.
 
     A sequence of small tables is merged into as few tables as possible, of about equal size, so that they can be made
-    in
-    parallel.
-
-    Args:
-        files: The files of the segment.
-        target_bytes: Target size of a table.
-        kind_of: Returns the kind of a table. Tables of different kinds are not merged, and those of kind NotImplemented
-            are left alone.
+    in parallel. Tables of different ``kind_of`` are not merged, and those of kind NotImplemented are left alone.
     """
     found: list[TableMerge] = []
     for run in _runs(files, target_bytes / 2, kind_of):

@@ -38,14 +38,7 @@ class Waiting:
 
 
 def next_due(waiting: Iterable[Waiting], now_s: float, cpu_share: float, bounds: ConversionBounds) -> Waiting | None:
-    """Return the segment to convert now, the one that waits longest; None if conversion waits.
-
-    Args:
-        waiting: The segments with logs to convert.
-        now_s: Time on the clock of ``since_s``.
-        cpu_share: Share of one core that the broker uses.
-        bounds: Bounds of the wait on a busy broker.
-    """
+    """Return the segment to convert now, the one that waits longest; None if conversion waits for a busy broker."""
     backlog = sorted(waiting, key=lambda w: (w.since_s, w.topic, w.segment))
     if not backlog:
         return None

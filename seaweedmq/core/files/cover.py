@@ -20,13 +20,8 @@ def file_at(files: Iterable[SegmentFile], position: int, passed: Collection[str]
     """Return the file to read ``position`` from, None if no remaining file may hold it.
 
     A log is preferred: it holds the original bytes, while a table must be decoded and encoded again. Among logs, the
-    one
-    that begins closest below wins, among tables the one that reaches furthest.
-
-    Args:
-        files: The files of the segment.
-        position: The offset to read.
-        passed: Paths of logs that turned out not to hold the position: only the content of a log shows where it ends.
+    one that begins closest below wins, among tables the one that reaches furthest. ``passed`` has the paths of logs
+    that turned out not to hold the position: only the content of a log shows where it ends.
     """
     begun = [f for f in files if f.base_offset <= position and f.path not in passed]
     logs = (f for f in begun if f.kind is FileKind.LOG)
@@ -94,13 +89,10 @@ def uncovered(tables: Iterable[SegmentFile], start: int, end: int) -> Iterator[t
 def check_no_overlap(
     tables: Iterable[SegmentFile], base: int, end: int, replaced: Collection[SegmentFile] = ()
 ) -> None:
-    """Check that a new table of offsets ``[base, end)`` repeats no record of the segment's other tables.
+    """Raise Unavailable if a new table of offsets ``[base, end)`` repeats a record of the segment's other tables.
 
-    Tables that it was made from and replaces are exempt. Plain Parquet readers take every file in the table folder, and
-    would see such a record twice.
-
-    Raises:
-        Unavailable: If another converter was faster, or a table that is to be replaced was removed.
+    Another converter was faster then, or a ``replaced`` table was removed. Tables that it was made from and replaces
+    are exempt. Plain Parquet readers take every file in the table folder, and would see such a record twice.
     """
     missing = {table.path for table in replaced}
     for table in tables:

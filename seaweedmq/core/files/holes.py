@@ -16,13 +16,9 @@ from seaweedmq.model.topic import Topic, TopicName
 
 
 def first_needed(topic: Topic, segment: Segment, files: Iterable[SegmentFile], removed_below: int) -> int:
-    """Return the offset from which every committed record of the segment must exist.
+    """Return the offset from which every committed record of the segment must exist, at most its end.
 
-    Args:
-        topic: The topic of the segment, with its low watermarks.
-        segment: The segment; its end bounds the result.
-        files: All files of the segment. Those that begin at or above its end do not count.
-        removed_below: The offset below which retention recorded that it removed the segment's records; 0 for none.
+    Files that begin at or above the end do not count. ``removed_below`` is what retention recorded; 0 for nothing.
     """
     lowest = max(segment.start_offset, topic.low_watermark(segment.slots), removed_below)
     return first_kept(topic, files, lowest, segment.end_offset)
@@ -31,11 +27,8 @@ def first_needed(topic: Topic, segment: Segment, files: Iterable[SegmentFile], r
 def first_kept(topic: Topic, files: Iterable[SegmentFile], lowest: int, end: int | None) -> int:
     """Return the first offset of a segment from ``lowest`` on that retention kept.
 
-    Args:
-        topic: The topic of the segment.
-        files: All files of the segment. Those that begin at or above its end do not count.
-        lowest: The offset below which the segment never had records, or they are known to be removed.
-        end: The end of the segment; None while it is open.
+    Below ``lowest`` the segment never had records, or they are known to be removed. ``end`` is None while it is open;
+    files that begin at or above it do not count.
     """
     needed = lowest
     if topic.expires:
@@ -48,10 +41,8 @@ def first_kept(topic: Topic, files: Iterable[SegmentFile], lowest: int, end: int
 def removed_by(files: Iterable[SegmentFile], expired: Iterable[SegmentFile]) -> Mapping[int, int]:
     """Return the offset below which the deletion of some tables removes each segment's records, by segment id.
 
-    Args:
-        files: All files of the topic.
-        expired: Those of them to be deleted. Records that another table of the segment holds are not removed. Log files
-            remove nothing: each goes only once tables hold its records (``core.files.retention``).
+    Records that another table of the segment holds are not removed. Log files remove nothing: each goes only once
+    tables hold its records (``core.files.retention``).
     """
     going = {file.path for file in expired}
     tables: dict[int, list[SegmentFile]] = {}
@@ -70,12 +61,7 @@ def removed_by(files: Iterable[SegmentFile], expired: Iterable[SegmentFile]) -> 
 def missing_records(topic: Topic, segment: int, start: int, end: int, cut: SegmentFile | None = None) -> DataLoss:
     """Return the error for committed records ``[start, end)`` of a segment that are in no file.
 
-    Args:
-        topic: The topic of the segment.
-        segment: Id of the segment.
-        start: First missing offset.
-        end: Offset after the last missing one.
-        cut: The log file that ends where the gap begins, if any: it may have been truncated.
+    ``cut`` is the log file that ends where the gap begins, if any: it may have been truncated.
     """
     where = "" if cut is None else f"; {cut.path} ends before them, it may be truncated"
     return DataLoss(f"{loss_text(topic, segment, start, end)}{where}: {REMEDY}", start, end)

@@ -13,8 +13,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 TABLE_GRACE_S = 3_600.0
-"""Time for which superseded tables keep their retained link, which limits time travel: ``BrokerConfig.table_grace_s``.
-"""
+"""Time for which superseded tables keep their link, which limits time travel: ``BrokerConfig.table_grace_s``."""
 CHECKPOINT_COMMITS = 50
 """Most files of the log that a reader opens beside a checkpoint."""
 CHECKPOINT_BYTES = 4 * 1024 * 1024
@@ -184,14 +183,10 @@ def _not_within(spans: Sequence[TableSpan], others: Sequence[TableSpan]) -> Iter
 
 
 def is_checkpoint_due(commits: int, size_bytes: int, age_s: float, grace_s: float) -> bool:
-    """Whether to write a checkpoint, given the commits since the last one and their size.
+    """Whether to write a checkpoint, given the commits since the last one, their total size, and its age or the log's.
 
-    Args:
-        commits: Number of commits since the last checkpoint.
-        size_bytes: Total size of these commits.
-        age_s: Age of the last checkpoint, or of the log if there is none.
-        grace_s: Time for which versions are kept. Only versions before a checkpoint of that age are removed. Otherwise
-            a rarely written topic would keep up to ``CHECKPOINT_COMMITS`` versions that serve no reader.
+    Versions are kept for ``grace_s``, and only those before a checkpoint of that age are removed. Otherwise a rarely
+    written topic would keep up to ``CHECKPOINT_COMMITS`` versions that serve no reader.
     """
     if commits <= 0:
         return False
@@ -202,11 +197,7 @@ def oldest_needed(commits_us: Sequence[tuple[int, int]], checkpoints: Iterable[i
     """Return the version below which no file of the log is needed, 0 if all are.
 
     It is the last checkpoint from which every version can be read that was the newest one at ``horizon_us`` or later.
-
-    Args:
-        commits_us: Version and time of each commit, in order. A clock that was set back makes no commit younger.
-        checkpoints: Versions that have a checkpoint.
-        horizon_us: Time from which on versions must stay readable.
+    ``commits_us`` has version and time of each commit; a clock that was set back makes no commit younger.
     """
     times = accumulate((us for _, us in commits_us), max)
     current = max((v for (v, _), us in zip(commits_us, times, strict=True) if us <= horizon_us), default=0)

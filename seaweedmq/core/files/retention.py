@@ -35,19 +35,14 @@ class RetentionPolicy:
 
     log_grace_us: int
     log_retention_us: float = 0
-    """Time for which logs stay once they are in tables, if longer than the grace period, but no longer than their
-    tables.
-    """
+    """Time for which logs stay once in tables, if above the grace period, but no longer than their tables."""
     retention_us: int | None = None
     retention_bytes: int | None = None
     """Limit of the total size of the topic's tables."""
 
 
 def retention_policy(topic: Topic, config: BrokerConfig) -> RetentionPolicy:
-    """Return the limits for the topic's files.
-
-    Neither age nor size removes its tables unless its ``cleanup.policy`` deletes.
-    """
+    """Return the limits for the topic's files; tables go by age and size only if its ``cleanup.policy`` deletes."""
     kept_s = topic.settings.log_kept_s
     expires = topic.settings.expires
     return RetentionPolicy(
@@ -88,10 +83,8 @@ def log_end_bound(log: SegmentFile, files: Iterable[SegmentFile]) -> int | None:
     """Return the end of the offsets that ``log`` is needed for, None if only its content shows the end.
 
     A broker begins a file where its last one ended, or earlier when it rewrites frames after a failed fsync. So the
-    bound
-    is the base of the broker's next file. ``log`` may continue beyond it, to offsets that the next file has not
-    reached.
-    None marks the broker's newest file: it may be appended to, and recovery needs it.
+    bound is the base of the broker's next file. ``log`` may continue beyond it, to offsets that the next file has not
+    reached. None marks the broker's newest file: it may be appended to, and recovery needs it.
     """
     broker = broker_of(log.writer)
     later = (f.base_offset for f in files if f.kind is FileKind.LOG and broker_of(f.writer) == broker)
@@ -111,10 +104,7 @@ def _tables(files: Iterable[SegmentFile]) -> list[SegmentFile]:
 
 
 def _last_proven_base(files: Iterable[SegmentFile]) -> int:
-    """Return the base offset of the last log file that is proven complete, by its name or by its frames in a table.
-
-    The result is 0 if there is none.
-    """
+    """Return the base of the last log file proven complete, by its name or its frames in a table; 0 if none is."""
     tables_end = max((f.end_offset or 0 for f in _tables(files)), default=0)
     logs = (f for f in files if f.kind is FileKind.LOG)
     return max((f.base_offset for f in logs if f.base_offset < tables_end or is_synced(f)), default=0)
@@ -141,12 +131,10 @@ class Listed(NamedTuple):
 def confirmed_files(
     segments: Sequence[Listed], policy: RetentionPolicy, confirmed_us: Callable[[float], int]
 ) -> list[SegmentFile]:
-    """Return the files of one topic that may be deleted now, each period by the time that is confirmed for it.
+    """Return the files of one topic that may be deleted now, in the order of :func:`expired_files`.
 
-    Args:
-        segments: See :func:`expired_files`.
-        policy: Limits for the topic's files.
-        confirmed_us: Returns a lower bound of the current time, for files that are kept for a given number of seconds.
+    Each period counts by the time that is confirmed for it: ``confirmed_us`` returns a lower bound of the current time
+    for files that are kept for a given number of seconds.
     """
     periods_us = {policy.log_grace_us, policy.log_retention_us, policy.retention_us or 0}
     now_us = {period_us: confirmed_us(period_us / US_PER_S) for period_us in periods_us}
@@ -167,12 +155,8 @@ def confirmed_files(
 def expired_files(segments: Sequence[Listed], policy: RetentionPolicy, now_us: int) -> list[SegmentFile]:
     """Return the files of one topic that may be deleted now, in a safe order: logs before tables, tables by offset.
 
-    A table is deleted only after all tables before it in its segment.
-
-    Args:
-        segments: All segments that the topic has files of.
-        policy: Limits for the topic's files.
-        now_us: Time by the clock that dated the files.
+    A table is deleted only after all tables before it in its segment. ``segments`` are all that the topic has files of;
+    ``now_us`` is by the clock that dated the files.
     """
     twice = {table.path: table for segment in segments for table in superseded(segment.files, segment.low_watermark)}
     """Superseded tables by path. Their age and size do not matter, since others have their records. They go first."""
@@ -226,8 +210,7 @@ def stored_us(tables: Sequence[SegmentFile], now_us: int) -> list[int]:
     """Return the latest time at which each of a segment's tables, by offset, was stored. The times never fall.
 
     Tables were made in this order, although the clocks of their writers may disagree. So a table is as young as the
-    youngest
-    one before it. A table dated after ``now_us`` is at most as young as the next one that is not.
+    youngest one before it. A table dated after ``now_us`` is at most as young as the next one that is not.
     """
     ages: list[int] = []
     later = now_us
@@ -255,11 +238,8 @@ def _dated(segment: Listed, now_us: int) -> Listed:
 def _chosen_by_retention(ages: Sequence[tuple[int, int, SegmentFile]], policy: RetentionPolicy) -> dict[str, int]:
     """Return the time, perhaps in the future, at which retention selected each table, by path.
 
-    The size limit selects a table when a younger one raises the sum from the table on above the limit.
-
-    Args:
-        ages: For each table, the time when it was stored, the index of its segment, and the table.
-        policy: Limits for the topic's files.
+    The size limit selects a table when a younger one raises the sum from the table on above the limit. ``ages`` has
+    each table with the time when it was stored and the index of its segment.
     """
     chosen: dict[str, int] = {}
     if policy.retention_us is not None:
@@ -290,8 +270,5 @@ def _has_part_of(table: SegmentFile, other: SegmentFile) -> bool:
 
 
 def _reach(table: SegmentFile) -> tuple[int, int]:
-    """Return a sort key of a segment's tables.
-
-    Deleting any number of the first ones leaves no hole, even if some overlap.
-    """
+    """Return a table's sort key in its segment: deleting the first leaves no hole, even if some overlap."""
     return table.end_offset or 0, table.base_offset

@@ -24,9 +24,8 @@ class SnapshotPiece:
     """Offset after the last one; None for the end of what the log files hold."""
     files: tuple[SegmentFile, ...]
     """One table; or log files, the most promising first. Where one of them ends early, another may continue: the
-    writers of
-    a segment follow one another, and frames in several files are identical. Where none continues, the piece ends.
-    """
+    writers of a segment follow one another, and frames in several files are identical. Where none continues, the piece
+    ends."""
     complete: bool
     """Whether every offset up to ``end_offset`` is known to exist, so that finding fewer is damage."""
 
@@ -58,17 +57,7 @@ def plan_snapshot(
 ) -> tuple[SnapshotPiece, ...]:
     """Return the pieces of the segment's offsets in ``[start, end)``, as :func:`plan_offsets` does.
 
-    Args:
-        topic: The topic of the segment, with its low watermarks.
-        segment: The segment.
-        files: At least all files of the segment.
-        start: The first offset to read.
-        end: The offset after the last one; None for the end of the segment.
-        removed_below: The offset below which retention recorded that it removed the segment's records.
-        missing: Receives the ranges of lost offsets, so that the plan continues after them; None to raise.
-
-    Raises:
-        DataLoss: If offsets are in no file although nothing removed them.
+    ``end`` is None for the end of the segment, ``removed_below`` what retention recorded.
     """
     lowest = max(segment.start_offset, topic.low_watermark(segment.slots), removed_below)
     return plan_offsets(topic, segment.id, segment.end_offset, files, start, end, lowest=lowest, missing=missing)
@@ -89,28 +78,17 @@ def plan_offsets(
 
     Records that retention or a low watermark removed at the beginning are left out silently, and so is what files hold
     beyond the segment's end. A log file's name does not show its end. So a piece of logs ends where the next file
-    begins, and
-    the last one is unbounded. The last piece has the last two files: the end of the earlier one may have waited for its
-    fsync when the later one was begun, and after a power loss the segment ends there.
+    begins, and the last one is unbounded. The last piece has the last two files: the end of the earlier one may have
+    waited for its fsync when the later one was begun, and after a power loss the segment ends there.
 
-    Args:
-        topic: The topic of the segment.
-        segment: Id of the segment.
-        sealed_at: The end of the segment, or an offset up to which all its records exist; None if it is open.
-        files: At least all files of the segment.
-        start: The first offset to read.
-        end: The offset after the last one; None for the end of the segment.
-        lowest: The offset below which the segment never had records, or they are known to be removed.
-        missing: Receives the ranges of lost offsets, so that the plan continues after them; None to raise.
-
-    Raises:
-        DataLoss: If offsets are in no file although nothing removed them. The last file of an open segment is no
-            evidence.
+    ``sealed_at`` is the end of the segment, or an offset up to which all its records exist; None if it is open. ``end``
+    is None for the end of the segment. Below ``lowest`` the segment never had records, or they are known to be removed.
+    ``missing`` receives the ranges of lost offsets, so that the plan continues after them; with None DataLoss is raised
+    if offsets are in no file although nothing removed them. The last file of an open segment proves nothing.
     """
     limit = _least(end, sealed_at)
     mine = sorted(
-        (f for f in files if f.segment == segment and f.topic == topic.name),
-        key=lambda f: (f.base_offset, f.writer),
+        (f for f in files if f.segment == segment and f.topic == topic.name), key=lambda f: (f.base_offset, f.writer)
     )
     if sealed_at is not None:
         mine = [f for f in mine if f.base_offset < sealed_at]
@@ -132,11 +110,8 @@ def plan_offsets(
     position = needed
     begun: dict[str, SegmentFile] = {}
     """Logs that begin at or before ``position``. In an open segment only the last one of each writer, whose files
-    follow one
-    another. In a sealed one, an earlier log may continue beyond the next: after a failed fsync, the writer died before
-    it had
-    written its frames again.
-    """
+    follow one another. In a sealed one, an earlier log may continue beyond the next: after a failed fsync, the writer
+    died before it had written its frames again."""
     tables_begun = logs_begun = 0
     table: SegmentFile | None = None
     """The table that reaches furthest among those that begin at or before ``position``."""

@@ -13,10 +13,7 @@ from collections.abc import Collection, Mapping
 
 
 def assign(segments: Collection[int], members: Collection[str], owners: Mapping[int, str]) -> dict[int, str]:
-    """Return segment -> member for every segment; empty without members.
-
-    ``owners`` has the present owners; owners that are not members, and other segments, are ignored.
-    """
+    """Return segment -> member for every segment, keeping the present ``owners`` among them; empty without members."""
     if not members:
         return {}
     ordered = sorted(set(segments))

@@ -24,8 +24,7 @@ class GroupLimits:
     members_max: int
     detection_s: float
     """Longest time until both ends of a broken connection detect it. One end may detect it at once, the other only at
-    the end of this time.
-    """
+    the end of this time."""
 
     @property
     def trust_s(self) -> float:
@@ -34,18 +33,12 @@ class GroupLimits:
 
     @property
     def return_timeout_s(self) -> float:
-        """The longest time that a member without a stream may take to return.
-
-        By its end the member trusts nothing any longer, even if its session is short.
-        """
+        """The longest time for a member to return without a stream; by its end it trusts nothing any longer."""
         return max(self.session_timeout_s, self.detection_s + self.trust_s)
 
     @property
     def revoking_s(self) -> float:
-        """The longest time that a member may keep a revoked segment.
-
-        The member may be unreachable, so the bound of ``return_timeout_s`` applies.
-        """
+        """The longest time that a member, maybe unreachable, may keep a revoked segment: ``return_timeout_s``."""
         return max(self.revoke_timeout_s, self.detection_s + self.trust_s)
 
 
@@ -87,10 +80,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """A commit of the member.
-
-    ``at_us`` is the wall clock.
-    """
+    """A commit of the member; ``at_us`` is the wall clock."""
 
     stream: int
     commit: GroupCommit
@@ -119,10 +109,9 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """A reset of the group.
+    """A reset: ``offsets`` (segment -> offset) replaces all commits.
 
-    ``offsets`` (segment -> offset) replaces all commits. Other segments begin at ``start``, or at the earliest from
-    ``horizon`` up.
+    Other segments begin at ``start``, or at the earliest from ``horizon`` up.
     """
 
     start: Start

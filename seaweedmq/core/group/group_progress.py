@@ -40,9 +40,9 @@ class GroupProgress:
             self._ends[segment] = max(end, self._ends.get(segment, 0))
 
     def end(self, segment: int) -> int:
-        """Return the first offset that no commit may exceed.
+        """Return the first offset that no commit may exceed: the end if sealed, else a known committed end.
 
-        It is the end of a sealed segment. Of an open one it is the known committed end, which may be too low.
+        The latter may be too low.
         """
         known = self.segments.get(segment)
         if known is not None and known.end_offset is not None:

@@ -129,10 +129,7 @@ class GroupStateMachine:
         return min((t for t in (self.loses_at, self._assign_at) if t is not None), default=None)
 
     def handle(self, event: Event, now: float) -> Outcome:
-        """Handle one event and return its outcome.
-
-        ``now`` is in seconds on a steady clock.
-        """
+        """Handle one event and return its outcome; ``now`` is in seconds on a steady clock."""
         match event:
             case Opened():
                 self._open(event, now)
@@ -374,9 +371,7 @@ class GroupStateMachine:
 
     def _collect(self) -> Outcome:
         outcome = Outcome(
-            record=self.record if self._dirty else None,
-            committed=self._committed,
-            replies=tuple(self._replies),
+            record=self.record if self._dirty else None, committed=self._committed, replies=tuple(self._replies)
         )
         self._dirty, self._committed, self._replies = False, {}, []
         return outcome

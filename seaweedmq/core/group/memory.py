@@ -45,11 +45,7 @@ class GroupMemory:
         assert self.used >= 0
 
     def check(self, more_bytes: int, what: str) -> None:
-        """Check that ``what`` fits.
-
-        Raises:
-            ResourceExhausted: If the total would exceed the limit.
-        """
+        """Raise ResourceExhausted, about ``what``, if the total would exceed the limit."""
         if more_bytes > 0 and self.used + more_bytes > self.bytes_max:
             raise ResourceExhausted(
                 f"{what} is rejected: the groups of the leader hold {self.used:,} of {self.bytes_max:,} bytes: delete "
@@ -58,10 +54,7 @@ class GroupMemory:
 
 
 class GroupSize:
-    """Bytes of one served group.
-
-    Invariant: they are counted in ``memory`` from the start to ``close``.
-    """
+    """Bytes of one served group. Invariant: they are counted in ``memory`` from the start to ``close``."""
 
     def __init__(self, memory: GroupMemory, record: GroupRecord, committed: Mapping[int, CommittedOffset]) -> None:
         self._memory = memory
@@ -89,19 +82,11 @@ class GroupSize:
         self._memory.count(more)
 
     def check_member(self) -> None:
-        """Check that another member fits.
-
-        Raises:
-            ResourceExhausted: If it does not.
-        """
+        """Raise ResourceExhausted if no other member fits."""
         self._memory.check(MEMBER_BYTES, "another member")
 
     def check_commit(self, commit: GroupCommit) -> None:
-        """Check that a commit fits; one that adds nothing always does.
-
-        Raises:
-            ResourceExhausted: If it does not.
-        """
+        """Raise ResourceExhausted if a commit does not fit; one that adds nothing always does."""
         more = sum(
             COMMITTED_BYTES + len(one.deliveries) * DELIVERY_BYTES - self._committed_bytes.get(one.segment, 0)
             for one in commit.positions

@@ -18,14 +18,7 @@ def too_many_members(members_max: int) -> ResourceExhausted:
 
 
 def reject_commit(member: str, position: Position, owner: SegmentOwner | None, end_offset: int) -> str | None:
-    """Return the reason why a member may not commit a position; None if it may.
-
-    Args:
-        member: The member.
-        position: Its position.
-        owner: Owner of the segment.
-        end_offset: First offset that no commit in the segment may exceed.
-    """
+    """Return the reason why a member may not commit a position, at most ``end_offset``; None if it may."""
     if owner is None or owner.member != member:
         return f"segment {position.segment} no longer belongs to {member}: stop reading it"
     if owner.generation != position.generation:

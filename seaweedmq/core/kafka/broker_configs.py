@@ -80,13 +80,7 @@ _FETCH_BYTES = (
 def describe_broker(
     config: BrokerConfig, known: Mapping[str, str | int | None], fetch_bytes_max: int
 ) -> list[Described]:
-    """Return all configs of a broker, by name.
-
-    Args:
-        config: Its settings.
-        known: Further facts of the broker, such as its addresses.
-        fetch_bytes_max: Largest reply to Fetch, in bytes.
-    """
+    """Return all configs of a broker, by name; ``known`` has further facts, such as its addresses."""
     described = [
         _described(name, kind, _text(value(config)), _text(value(_USUAL)), about)
         for name, (kind, value, about) in _AS_IN_KAFKA.items()
@@ -117,13 +111,7 @@ def _described(name: str, kind: ConfigType, value: str, usual: str | None, about
     if usual is not None and source is not ConfigSource.DEFAULT_CONFIG:
         synonyms.append(Synonym(name, usual, ConfigSource.DEFAULT_CONFIG))
     return Described(
-        name=name,
-        value=value,
-        source=source,
-        type=kind,
-        documentation=about,
-        read_only=True,
-        synonyms=tuple(synonyms),
+        name=name, value=value, source=source, type=kind, documentation=about, read_only=True, synonyms=tuple(synonyms)
     )
 
 

@@ -78,10 +78,7 @@ _CONFIGS = (
         _ineffective("follower.replication.throttled.replicas", LIST, "", "*", form=THROTTLED_REPLICAS),
         "Replicas whose replication is throttled on followers.",
     ),
-    (
-        _ineffective("index.interval.bytes", INT, "4096", "log.*", low=0),
-        "Bytes between entries of the offset index.",
-    ),
+    (_ineffective("index.interval.bytes", INT, "4096", "log.*", low=0), "Bytes between entries of the offset index."),
     (
         _ineffective("leader.replication.throttled.replicas", LIST, "", "*", form=THROTTLED_REPLICAS),
         "Replicas whose replication is throttled on leaders.",
@@ -126,14 +123,8 @@ _CONFIGS = (
         Config(MIN_INSYNC_REPLICAS, INT, "1", "*", low=1),
         "A partition with fewer replicas rejects batches with acks=all. At most the topic's replicas.",
     ),
-    (
-        _ineffective("preallocate", BOOLEAN, "false", "log.*"),
-        "Whether files get their space before they are written.",
-    ),
-    (
-        _ineffective("remote.log.copy.disable", BOOLEAN, "false", "*"),
-        "Whether copying to remote storage has stopped.",
-    ),
+    (_ineffective("preallocate", BOOLEAN, "false", "log.*"), "Whether files get their space before they are written."),
+    (_ineffective("remote.log.copy.disable", BOOLEAN, "false", "*"), "Whether copying to remote storage has stopped."),
     (
         _ineffective("remote.log.delete.on.disable", BOOLEAN, "false", "*"),
         "Whether disabling remote storage deletes its content.",
@@ -146,10 +137,7 @@ _CONFIGS = (
         Config(RETENTION_BYTES, LONG, "-1", "log.*", low=-1),
         "Size of a partition above which the oldest records go; -1: no limit. Counted over all partitions.",
     ),
-    (
-        Config(RETENTION_MS, LONG, "-1", "log.*", low=-1),
-        "Time that records are kept; -1: no limit. 0 counts as 1.",
-    ),
+    (Config(RETENTION_MS, LONG, "-1", "log.*", low=-1), "Time that records are kept; -1: no limit. 0 counts as 1."),
     (
         Config(SEGMENT_BYTES, INT, "1073741824", "log.*", low=1 << 20),
         "Size at which a log file is sealed and becomes a table, up to the brokers' log_roll_bytes.",

@@ -75,11 +75,7 @@ class Config:
         return self.about if self.acts else f"{self.about} Kept and shown, without effect in SeaweedMQ."
 
     def parsed(self, value: str | None) -> str:
-        """Return the text of a value as it is kept.
-
-        Raises:
-            InvalidConfig: If the config does not allow the value.
-        """
+        """Return the text of a value as it is kept, or raise InvalidConfig if the config does not allow it."""
         if value is None:
             raise InvalidConfig(f"config {self.name} has no value: give one, or delete the config for its default")
         if len(value) > VALUE_LENGTH_MAX:

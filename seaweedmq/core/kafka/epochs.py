@@ -20,15 +20,9 @@ class EpochEnd(NamedTuple):
 def end_of_epoch(lineage: Sequence[Segment], high_watermark: int, epoch: int) -> EpochEnd:
     """Return the end of the largest epoch that is not above the requested one.
 
-    It follows Kafka's ``LeaderEpochFileCache.endOffsetFor``.
-
-    Args:
-        lineage: Segments of a partition, the oldest first, the open one last.
-        high_watermark: High watermark of the open segment, which is the end that consumers see.
-        epoch: Requested epoch.
-
-    Returns:
-        The end; ``NO_EPOCH`` and ``NO_OFFSET`` if the epoch is negative or above the present one.
+    It follows Kafka's ``LeaderEpochFileCache.endOffsetFor``, and is ``NO_EPOCH`` and ``NO_OFFSET`` if the epoch is
+    negative or above the present one. ``lineage`` has the segments of a partition, the oldest first, the open one last,
+    whose high watermark is the end that consumers see.
     """
     current = lineage[-1]
     if epoch > current.id or epoch < 0:

@@ -13,12 +13,9 @@ SESSIONS_MAX = 1_000
 """Sessions of one broker. Beyond it the least recently used one is closed, if unused for ``UNUSED_S``."""
 UNUSED_S = 120.0
 """Shortest unused time of a closed session, in seconds, as Kafka's ``min.incremental.fetch.session.eviction.ms``.
-Without one to close, a consumer fetches without a session.
-"""
+Without one to close, a consumer fetches without a session."""
 PARTITIONS_MAX = 200_000
-"""Partitions of all sessions of one broker, some 400 bytes each. A consumer that requests more than are left fetches
-without a session.
-"""
+"""Partitions of all sessions of a broker, 400 bytes each; a consumer that requests more gets no session."""
 FINAL_EPOCH = -1
 FIRST_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
@@ -45,10 +42,7 @@ class SentPartition(NamedTuple):
 
 
 class SessionProblem(Enum):
-    """The reason why a whole request is rejected.
-
-    The consumer then begins a new session.
-    """
+    """The reason why a whole request is rejected, after which the consumer begins a new session."""
 
     UNKNOWN = "there is no such fetch session: begin a new one"
     EPOCH = "the request is not the next one of the fetch session: begin a new one"
@@ -92,10 +86,7 @@ class Exchange:
         return NO_SESSION if self._session is None else self._session.id
 
     def settle(self, key: PartitionKey, sent: SentPartition, *, has_records: bool, has_error: bool) -> bool:
-        """Return whether the reply must include the partition.
-
-        Its state then counts as sent.
-        """
+        """Return whether the reply must include the partition, whose state then counts as sent."""
         session = self._session
         if session is None:
             return True
@@ -110,10 +101,7 @@ class Exchange:
 
 
 class FetchSessions:
-    """The sessions of one broker.
-
-    ``new_id`` returns random positive numbers of 31 bits.
-    """
+    """The sessions of one broker; ``new_id`` returns random positive numbers of 31 bits."""
 
     def __init__(
         self, new_id: Callable[[], int], limit: int = SESSIONS_MAX, partitions_max: int = PARTITIONS_MAX
@@ -137,18 +125,11 @@ class FetchSessions:
         *,
         by_id: bool = False,
     ) -> Exchange:
-        """Resolve a request to all requested partitions, also those of its session.
+        """Resolve a request to all requested partitions, also those of its session (0: none).
 
-        Args:
-            session_id: Session of the request; 0 for none.
-            epoch: Epoch of the request; 0 opens a session, -1 closes it.
-            wanted: Partitions that the request names; the caller must not change it afterwards.
-            forgotten: Partitions to remove from the session.
-            now: Seconds on a steady clock.
-            by_id: Whether the request names topics by their ids.
-
-        Raises:
-            SessionRefused: If its session does not exist, expects another epoch, or names topics in the other way.
+        Epoch 0 opens a session, -1 closes it. The caller must not change ``wanted`` afterwards. ``by_id``: the request
+        names topics by their ids. Raises SessionRefused if the session does not exist, expects another epoch, or names
+        topics in the other way.
         """
         if epoch in (FINAL_EPOCH, FIRST_EPOCH):
             self._close(session_id)

@@ -27,14 +27,10 @@ class IdBlock:
 
 
 def next_block(counter: int | None, claimed: Collection[int] = ()) -> range:
-    """Return the block to reserve; the counter must then be set to its end.
+    """Return the block to reserve, to whose end the counter must then be set, or raise ResourceExhausted.
 
-    Args:
-        counter: First id that the counter has not reserved; None: it was never used.
-        claimed: First ids of the blocks that claims in the storage reserve. The counter may have been set back.
-
-    Raises:
-        ResourceExhausted: If no ids are left.
+    ``counter`` is the first id that it has not reserved, None if it was never used. It may have been set back, so the
+    blocks that claims in the storage reserve, named by their first ids, are skipped.
     """
     first = KAFKA_PRODUCERS.start if counter is None else counter
     if claimed:

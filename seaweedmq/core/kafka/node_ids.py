@@ -13,17 +13,9 @@ def with_nodes(
 ) -> NodeTable:
     """Return the table with a node id for each of ``addresses``; unchanged if it has them all.
 
-    Beyond ``NODES_MAX`` it drops the lowest ids whose addresses are not ``live``.
-
-    Args:
-        table: Table in etcd.
-        addresses: Addresses that need an id.
-        live: Addresses whose ids stay.
-        claimed: Ids that claims in the storage reserve, with their addresses. A restored or new table does not contain
-            them. An address gets its claimed id back.
-
-    Raises:
-        ResourceExhausted: If too many addresses are live, or all ids are used up.
+    Beyond ``NODES_MAX`` it drops the lowest ids whose addresses are not ``live``. An address gets back the id that a
+    claim in the storage reserves for it, which a restored or new table does not contain. Raises ResourceExhausted if
+    too many addresses are live, or all ids are used up.
     """
     new = sorted(set(addresses) - table.ids.keys())
     if not new:

@@ -18,15 +18,11 @@ REJECTED_MAX = 100_000
 """Remembered rejections. Only recent ones matter: a client soon repeats a rejected frame."""
 REJECTED_S = 60.0
 """Longest time in which a client repeats a rejected frame. librdkafka and Java's client wait at most a second between
-attempts, and frames in flight behind it arrive within their request timeouts of 30 s.
-"""
+attempts, and frames in flight behind it arrive within their request timeouts of 30 s."""
 
 
 class RejectedSequences:
-    """The first rejected frame by connection, partition and producer.
-
-    It is remembered until it, or an earlier one, is repeated.
-    """
+    """The first rejected frame by connection, partition and producer, until it, or an earlier one, is repeated."""
 
     def __init__(self, refused_max: int = REJECTED_MAX) -> None:
         self._refused: OrderedDict[Hashable, tuple[int, int, float]] = OrderedDict()
@@ -37,10 +33,7 @@ class RejectedSequences:
         return len(self._refused)
 
     def is_behind(self, who: Hashable, producer_epoch: int, first_sequence: int, now: float) -> bool:
-        """Whether an earlier frame was rejected and not repeated.
-
-        The frame is then not a beginning.
-        """
+        """Whether an earlier frame was rejected and not repeated, so that this one is not a beginning."""
         refused = self._refused.get(who)
         if refused is None:
             return False
@@ -51,10 +44,7 @@ class RejectedSequences:
         return False
 
     def refuse(self, who: Hashable, producer_epoch: int, first_sequence: int, now: float) -> None:
-        """Remember a rejected frame that is behind no other, and that its client will repeat.
-
-        Beyond the limit the earliest rejection is forgotten.
-        """
+        """Remember a rejected frame that is behind no other and will be repeated; at the limit the earliest goes."""
         self._refused[who] = producer_epoch, first_sequence, now
         if len(self._refused) > self._refused_max:
             self._refused.popitem(last=False)

@@ -64,11 +64,7 @@ class Alteration:
 
 
 def config_named(name: str) -> Config:
-    """Return the config of this name.
-
-    Raises:
-        InvalidConfig: If there is no such config.
-    """
+    """Return the config of this name, or raise InvalidConfig."""
     config = TOPIC_CONFIGS.get(name)
     if config is None:
         raise InvalidConfig(f"there is no topic config {name[:100]!r}: use a name of Apache Kafka 4.1 or seaweedmq.*")
@@ -76,14 +72,9 @@ def config_named(name: str) -> Config:
 
 
 def parse_configs(configs: Mapping[str, str | None], *, replicas: int) -> dict[str, str]:
-    """Return the configs as they are kept.
+    """Return the configs of a client, where None means no value, as a topic keeps them.
 
-    Args:
-        configs: Values from a client. None means no value.
-        replicas: Replicas of the topic.
-
-    Raises:
-        InvalidConfig: If a name is unknown, a value is not allowed, or two values contradict each other.
+    Raises InvalidConfig if a name is unknown, a value is not allowed, or two values contradict each other.
     """
     parsed = {name: config_named(name).parsed(value) for name, value in configs.items()}
     _check_together(parsed, replicas)
@@ -132,13 +123,7 @@ def spec_of(name: TopicName, *, partitions: int, replicas: int, configs: Mapping
 
 
 def change_of(topic: Topic, configs: Mapping[str, str], *, partitions: int | None = None) -> TopicChange:
-    """Return the change that makes these parsed configs all the set configs of the topic.
-
-    Args:
-        topic: The topic.
-        configs: All configs after the change.
-        partitions: New number of partitions; the limit per partition is multiplied by it.
-    """
+    """Return the change to these parsed configs alone; the limit per partition is multiplied by ``partitions``."""
     count = partitions or partitions_of(topic)
     return TopicChange(
         partitions=partitions,
@@ -190,11 +175,7 @@ def configs_of(topic: Topic | TopicSpec) -> dict[str, str]:
 
 
 def altered_configs(topic: Topic, steps: Sequence[Alteration]) -> dict[str, str]:
-    """Return the set configs of a topic after these steps.
-
-    Raises:
-        InvalidConfig: If a step is not allowed, or names a config twice.
-    """
+    """Return a topic's set configs after these steps; raise InvalidConfig if one is illegal, or two name one config."""
     configs = configs_of(topic)
     times = Counter(step.name for step in steps)
     if twice := sorted(name for name, named in times.items() if named > 1):

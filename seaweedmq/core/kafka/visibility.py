@@ -14,12 +14,7 @@ from seaweedmq.model.topic import Scaling, Topic
 
 
 def shown_slots(topic: Topic, segments: Iterable[Segment]) -> tuple[KeyRange, ...] | None:
-    """Return the slots of each partition, by number; None if Kafka clients can see no partitions.
-
-    Args:
-        topic: The topic.
-        segments: All known segments of the topic, open or not.
-    """
+    """Return the slots of each partition, by number, from all known segments, open or not; None if Kafka sees none."""
     if topic.partitions is not None:
         return even_ranges(topic.ring, topic.partitions)
     return _ranges(topic) if topic.scaling is Scaling.FIXED and _is_uncut(topic, segments) else None

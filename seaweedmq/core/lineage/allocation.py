@@ -10,8 +10,7 @@ from seaweedmq.errors import InvalidArgument
 
 SEGMENT_COST = 0.02
 """Cost of one idle segment, in shares of a core. It spreads segments that carry no traffic yet. It is a bias, not a
-measurement, and only has to be above zero and below any real load.
-"""
+measurement, and only has to be above zero and below any real load."""
 
 RATE_COST_BYTES = 500_000_000
 """Bytes per second that fill one core: the publish rate measured for one broker process (see benchmarks/)."""
@@ -61,24 +60,12 @@ def place(
 ) -> list[tuple[str, ...]]:
     """Choose the replicas (the primary first) of each of ``segments`` new segments.
 
-    Each segment goes to the brokers of ``wish`` that are candidates, and to the cheapest others. Its expected cost is
-    added before the next one is placed. Brokers without room come last, wished for or not, and get a segment only if
-    the
-    others do not suffice.
-
+    Each segment goes to the brokers of ``wish`` (the primary first) that are candidates, and to the cheapest others.
+    Its expected cost is added before the next one is placed; ``tie`` returns a random number, which orders brokers of
+    equal cost. Brokers without room come last, wished for or not, and get a segment only if the others do not suffice.
     Without a wish, the primary is the chosen broker that leads the fewest of these segments. With as many replicas as
-    brokers, each broker gets every segment, and the cheapest one would lead them all.
-
-    Args:
-        candidates: The live brokers.
-        segments: Number of segments.
-        replicas: Replicas of each segment.
-        tie: Returns a random number, which orders brokers of equal cost.
-        wish: Preferred brokers, the primary first.
-        cost: Expected cost of each segment.
-
-    Raises:
-        InvalidArgument: If there are fewer brokers than replicas.
+    brokers, each broker gets every segment, and the cheapest one would lead them all. Raises InvalidArgument if there
+    are fewer brokers than replicas.
     """
     costs = {c.broker: c.cost for c in candidates}
     if not 1 <= replicas <= len(costs):

@@ -44,14 +44,10 @@ class FrontierDiff:
 
 
 def between(lineage: LineageGraph, start: Frontier, end: Frontier) -> FrontierDiff:
-    """Return the ranges between two frontiers.
+    """Return the ranges between two frontiers, or raise Unavailable if the lineage is older than the frontiers.
 
     A segment whose ``start`` lies beyond its ``end`` contributes nothing: a repeated first batch may get another
-    beginning
-    than the first time, and continues from the same end.
-
-    Raises:
-        Unavailable: If the lineage is older than the frontiers.
+    beginning than the first time, and continues from the same end.
     """
     passed, before_end = lineage.ancestors(start), lineage.ancestors(end)
     is_stale = max(end, default=-1) > max(lineage.segments, default=-1)  # ids rise: the frontier names a newer segment

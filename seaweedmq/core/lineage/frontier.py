@@ -24,9 +24,7 @@ Frontier: TypeAlias = Mapping[int, int]
 """Next offset to read, by segment id."""
 SERIAL_RECORDS_MAX = 100_000
 """Most records on both sides of a split or a merge that one task reads, so that a key's records stay in order. Beyond
-it
-the batch ends there, and the next batch reads the successors with a task for each segment.
-"""
+it the batch ends there, and the next batch reads the successors with a task for each segment."""
 
 
 class BatchLimit(Protocol):
@@ -94,10 +92,7 @@ class LineageGraph:
         return found
 
     def is_end(self, segment: int, offset: int) -> bool:
-        """Whether a segment holds nothing at or after an offset.
-
-        A pruned segment is judged by its successors, which begin at its end or later.
-        """
+        """Whether a segment, or if pruned its successors from its end on, holds nothing at or after an offset."""
         known = self.segments.get(segment)
         if known is not None:
             return known.end_offset is not None and offset >= known.end_offset
@@ -114,13 +109,10 @@ class FrontierWalk:
     def __init__(
         self, lineage: LineageGraph, frontier: Frontier, ends: Mapping[int, int], serial_max: int | None = None
     ) -> None:
-        """Begin a batch at a frontier.
+        """Begin a batch at the frontier after the previous one.
 
-        Args:
-            lineage: The topic's segments.
-            frontier: The frontier after the previous batch.
-            ends: Offset up to which each open segment can be read. The metadata have the ends of sealed ones.
-            serial_max: See ``SERIAL_RECORDS_MAX``. None: a batch ends at no split and no merge.
+        ``ends`` has the offset up to which each open segment can be read; the metadata have the ends of sealed ones.
+        ``serial_max`` is ``SERIAL_RECORDS_MAX``; with None a batch ends at no split and no merge.
         """
         self._lineage = lineage
         self._ends = ends
@@ -132,8 +124,7 @@ class FrontierWalk:
             if segment in lineage.segments or self._is_awaited(segment, frontier)
         }
         self._part_of: dict[int, int] = {}
-        """Link from a segment towards the representative of those that one task reads together, which links to itself.
-        """
+        """Link from a segment towards the representative of those read together, which links to itself."""
         self._records: dict[int, int] = {}
         """Number of records of each group, by its representative."""
         self._counted: set[int] = set()
@@ -149,10 +140,7 @@ class FrontierWalk:
         return max(end, self.offsets[segment])
 
     def due(self) -> list[int]:
-        """Return the segments that can be read, those with the largest backlog first.
-
-        No segment starves: a backlog that waits grows.
-        """
+        """Return the segments that can be read, the largest backlog first: one that waits grows, so none starves."""
         backlog = {s: self.end_of(s) - offset for s, offset in self.offsets.items()}
         return sorted((s for s, records in backlog.items() if records > 0), key=lambda s: (-backlog[s], s))
 
@@ -237,17 +225,10 @@ def advanced(
     limit: BatchLimit | None = None,
     serial_max: int | None = SERIAL_RECORDS_MAX,
 ) -> dict[int, int]:
-    """Return the frontier after the next batch.
+    """Return the frontier after the next batch, see :class:`FrontierWalk`; an end before the frontier is ignored.
 
     Segments get equal shares of the limit, and the share that one does not need goes to the others. If there is nothing
     to read, the frontier is the same, except for segments that were begun since.
-
-    Args:
-        lineage: The topic's segments.
-        frontier: The frontier after the previous batch.
-        ends: See :class:`FrontierWalk`. An end before the frontier is ignored.
-        limit: Limit of the batch; None for no limit.
-        serial_max: See ``SERIAL_RECORDS_MAX``. None: a batch ends at no split and no merge.
     """
     walk = FrontierWalk(lineage, frontier, ends, serial_max)
     if limit is None:
@@ -273,12 +254,9 @@ def everything(lineage: LineageGraph, frontier: Frontier, ends: Mapping[int, int
 
 
 def beginning(lineage: LineageGraph, earliest: Mapping[int, int], skipped: Iterable[int] = ()) -> dict[int, int]:
-    """Return the frontier of a new reader: every segment without a predecessor, except the skipped ones.
+    """Return the frontier of a new reader: every segment without a predecessor, except the skipped and their ancestors.
 
-    Args:
-        lineage: The topic's segments.
-        earliest: First available offset of segments that no longer begin at their start offset.
-        skipped: Segments that the reader skips together with their ancestors.
+    ``earliest`` has the first available offset of segments that no longer begin at their start offset.
     """
     passed = set(skipped)
     passed |= lineage.ancestors(passed)
@@ -299,18 +277,10 @@ def beginning(lineage: LineageGraph, earliest: Mapping[int, int], skipped: Itera
 def beginning_at(
     lineage: LineageGraph, earliest: Mapping[int, int], named: Mapping[int, int], skipped: Iterable[int] = ()
 ) -> dict[int, int]:
-    """Return the frontier of a reader that begins at given offsets of some segments.
+    """Return the frontier of a reader that begins at the ``named`` offsets of some segments; see :func:`beginning`.
 
-    It begins at the start of every segment that neither precedes nor follows a named one.
-
-    Args:
-        lineage: The topic's segments.
-        earliest: See :func:`beginning`.
-        named: Offset to begin at, by segment id.
-        skipped: See :func:`beginning`.
-
-    Raises:
-        InvalidArgument: If one named segment precedes another one.
+    It begins at the start of every segment that neither precedes nor follows a named one. Raises InvalidArgument if one
+    named segment precedes another one.
     """
     before = lineage.ancestors(named)
     for segment in sorted(before & named.keys()):

@@ -12,19 +12,15 @@ class LineageWalk:
     """The progress of one reader through the lineage.
 
     A segment is *due* once all its predecessors are finished and it was not begun yet. Segments before the start count
-    as
-    finished, and so do pruned ones. Invariant: a segment is in at most one of waiting, begun and finished. The cost of
-    the
-    walk is proportional to the segments learned and finished, not to all segments.
+    as finished, and so do pruned ones. Invariant: a segment is in at most one of waiting, begun and finished. The cost
+    of the walk is proportional to the segments learned and finished, not to all segments.
     """
 
     def __init__(self, segments: Iterable[Segment], skipped: Iterable[int] = (), horizon: int = 0) -> None:
-        """Begin a walk.
+        """Begin a walk over all segments that exist at the start and that the reader wants.
 
-        Args:
-            segments: All segments that exist at the start and that the reader wants.
-            skipped: Those of ``segments`` that lie before the reader's start.
-            horizon: Id below which segments that are not in ``segments`` also lie before the start.
+        Before the reader's start lie the ``skipped`` ones, and those below the id ``horizon`` that are not in
+        ``segments``.
         """
         self._horizon = horizon
         self._waiting: dict[int, Segment] = {}
@@ -51,10 +47,7 @@ class LineageWalk:
                     self._heirs.setdefault(predecessor, set()).add(number)
 
     def missing(self) -> set[int]:
-        """Return predecessors of waiting segments that were never learned nor reported as pruned.
-
-        Without them the order is unknown.
-        """
+        """Return predecessors, never learned nor pruned, without which the order of waiting segments is unknown."""
         return self._heirs.keys() - self._waiting.keys() - self._begun
 
     def due(self) -> list[Segment]:

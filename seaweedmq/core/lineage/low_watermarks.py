@@ -13,8 +13,7 @@ from seaweedmq.model.topic import Topic
 def check_deletion(topic: Topic, before: Mapping[int, int]) -> None:
     """Check that a topic's records can be deleted below these offsets, by partition.
 
-    Raises:
-        InvalidArgument: If the topic has no partitions, or lacks one of these, or an offset is negative.
+    Raises InvalidArgument if the topic has no partitions, or lacks one of these, or an offset is negative.
     """
     if topic.partitions is None:
         raise InvalidArgument(
@@ -31,17 +30,10 @@ def check_deletion(topic: Topic, before: Mapping[int, int]) -> None:
 
 
 def raised(topic: Topic, before: Mapping[int, int], high_watermarks: Mapping[int, int]) -> tuple[int, ...]:
-    """Return the low watermarks of the topic, by partition, after the deletion below the given offsets.
+    """Return the low watermarks of the topic, by partition, after the deletion below the offsets ``before``.
 
-    Args:
-        topic: The topic.
-        before: Offset below which records are deleted, by partition.
-        high_watermarks: High watermark of each partition whose primary is known.
-
-    Raises:
-        InvalidArgument: See :func:`check_deletion`.
-        Unavailable: If the high watermark of a partition is unknown.
-        OutOfRange: If an offset is above the high watermark.
+    ``high_watermarks`` has the partitions whose primary is known. Raises InvalidArgument as :func:`check_deletion`,
+    Unavailable if the high watermark of a partition is unknown, and OutOfRange if an offset is above it.
     """
     check_deletion(topic, before)
     marks = dict(enumerate(topic.low_watermarks))

@@ -28,15 +28,10 @@ READ_MAX = 16
 def predecessor_chain(
     segment: Segment, known: Mapping[int, Segment], sealed_for_s: Callable[[Segment], float], within_s: float
 ) -> Iterator[Segment]:
-    """Yield the sealed ancestors of a segment, the nearest first.
+    """Yield the sealed ancestors of a segment, the nearest first, that are sealed for at most ``within_s``.
 
-    The chain ends at a segment with several predecessors: Kafka's partitions never merge.
-
-    Args:
-        segment: The open segment.
-        known: The topic's segments by id.
-        sealed_for_s: Returns the time for which the broker has known, by its steady clock, that a segment is sealed.
-        within_s: Time after the seal beyond which producers repeat nothing of a segment.
+    Later, producers repeat nothing of a segment; ``sealed_for_s`` is by the broker's steady clock. The chain ends at a
+    segment with several predecessors: Kafka's partitions never merge.
     """
     for _ in range(GENERATIONS_MAX):
         if len(segment.predecessors) != 1:

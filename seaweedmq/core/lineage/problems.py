@@ -21,12 +21,7 @@ def retry_pause_s(attempts: int) -> float:
 
 
 def problem_of(segment: Segment, error: Exception) -> str:
-    """Return a readable reason why a segment cannot be recovered, at most ``PROBLEM_CHARS_MAX`` characters long.
-
-    Args:
-        segment: The segment.
-        error: The error of the recovery, whose text names the file.
-    """
+    """Return why a segment cannot be recovered, at most ``PROBLEM_CHARS_MAX`` long; the error's text names the file."""
     before = f"{segment} cannot be recovered: "
     behind = f"; repair or restore its files, recovery is retried within {RETRY_MOST_S:g} s"
     reason, room = str(error), PROBLEM_CHARS_MAX - len(before) - len(behind)

@@ -16,12 +16,7 @@ RECORDED_MAX = 64
 
 
 def provenance(segment: Segment, known: Mapping[int, Segment]) -> tuple[Segment, ...]:
-    """Return the segment, then the segments of the transitions that led to it, the nearest first.
-
-    Args:
-        segment: The segment of the log file.
-        known: Segments of its topic by id, as in the current metadata.
-    """
+    """Return the segment of the log file, then those of the transitions that led to it, the nearest first."""
     found = {segment.id: segment}
     generation = [segment]
     while generation:

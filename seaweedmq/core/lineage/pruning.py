@@ -14,8 +14,7 @@ from seaweedmq.model.topic import Topic
 
 PRUNED_RANGES_MAX = 20_000
 """Limit of the ranges of pruned ids in a topic's record, which stays far below etcd's 1.5 MiB with them. There is at
-most one range more than there are ranges of remaining segments.
-"""
+most one range more than there are ranges of remaining segments."""
 
 
 def sealed_at_us(segment: Segment, known: Mapping[int, Segment]) -> int | None:
@@ -35,13 +34,8 @@ def is_older(
 ) -> Callable[[Segment], bool]:
     """Return a predicate whether a segment was sealed at least a period ago, by its timestamp or by a steady clock.
 
-    The steady clock is needed because the timestamp of a clock that was ahead is useless for days.
-
-    Args:
-        known: Segments of the topic by id.
-        before_us: Time one period ago, by a confirmed clock.
-        sealed_for_s: Returns the time for which a segment has been known to be sealed, by a steady clock.
-        period_s: The period.
+    ``before_us`` is the time one period ago, by a confirmed clock. The steady clock of ``sealed_for_s`` is needed
+    because the timestamp of a clock that was ahead is useless for days.
     """
 
     def test(segment: Segment) -> bool:
@@ -74,17 +68,10 @@ def prunable(
     is_old: Callable[[Segment], bool],
     count_max: int,
 ) -> list[Segment]:
-    """Return the segments of a topic that can be pruned now, by id.
+    """Return at most ``count_max`` segments of a topic that can be pruned now, by id.
 
     They are old enough (:func:`is_older`), without files, and without predecessors that stay. Fewer are returned if the
     topic's record could not hold all ranges of pruned ids.
-
-    Args:
-        topic: The topic.
-        known: Its segments by id.
-        without_files: Ids of the segments that have no files.
-        is_old: Tells whether a segment was sealed long enough ago.
-        count_max: Most segments to return.
     """
     going: dict[int, Segment] = {}
     runs = len(topic.pruned.ranges)

@@ -18,8 +18,7 @@ from seaweedmq.model.topic import Topic
 
 SPARE_IDS = 1_000
 """Number of ids that each recovery skips before its first new one: lost segments may have had them, and clients may
-know those ids. The next recovery skips as many more, since the new segments may have stored nothing either.
-"""
+know those ids. The next recovery skips as many more, since the new segments may have stored nothing either."""
 NO_BROKER = "recovered"
 """Replica of a segment whose brokers are unknown. No broker has this id, so the leader replaces the segment."""
 
@@ -54,11 +53,7 @@ def latest_topic(document: Topic, other: Topic | None) -> Topic:
 
 
 def merged(topic: Topic, records: Iterable[Segment]) -> dict[int, Segment]:
-    """Return the best record of each segment by id, without the pruned ones.
-
-    Raises:
-        Corrupt: If two records of one segment contradict each other.
-    """
+    """Return the best record of each unpruned segment by id, or raise Corrupt if two records contradict each other."""
     best: dict[int, Segment] = {}
     for record in records:
         if record.id in topic.pruned:
@@ -103,14 +98,10 @@ def first_new_id(topic: Topic, records: Mapping[int, Segment], files: Collection
 def reconstruct(
     topic: Topic, records: Mapping[int, Segment], *, ends: Mapping[int, int], first_new: int, now_us: int
 ) -> Reconstructed:
-    """Return the topic with a lineage whose open segments partition its ring.
+    """Return the topic with a lineage, of :func:`merged` records, whose open segments partition its ring.
 
-    Args:
-        topic: The topic's latest record.
-        records: See :func:`merged`.
-        ends: End offsets, according to their files, of the segments that :func:`unsealed` returns.
-        first_new: Id of the first new segment; ``next_segment`` rises to it in any case.
-        now_us: Wall clock, for new segments.
+    ``ends`` has the end offsets, according to the files, of the segments that :func:`unsealed` returns. New segments
+    begin at id ``first_new``, to which ``next_segment`` rises in any case.
     """
     topic = _with_all_partitions(topic, records)
     bounds = unsealed(topic, records)
@@ -163,9 +154,9 @@ def _with_all_partitions(topic: Topic, records: Mapping[int, Segment]) -> Topic:
 
 
 def _chains(topic: Topic, records: Mapping[int, Segment]) -> list[tuple[list[int], KeyRange]]:
-    """Return the ids that cover each range of slots, ascending.
+    """Return the ids that cover each range of slots, ascending; a partition's range is its slot.
 
-    The ranges are in order, and no segment's bound lies within one. The range of a partition is its slot.
+    The ranges are in order, and no segment's bound lies within one.
     """
     ring = _with_all_partitions(topic, records).ring
     if topic.partitions is not None:
@@ -201,11 +192,7 @@ def _sealed(segment: Segment, end_offset: int, now_us: int) -> Segment:
 
 
 def _new_segments(
-    topic: Topic,
-    known: Mapping[int, Segment],
-    chains: Sequence[tuple[list[int], KeyRange]],
-    first: int,
-    now_us: int,
+    topic: Topic, known: Mapping[int, Segment], chains: Sequence[tuple[list[int], KeyRange]], first: int, now_us: int
 ) -> list[Segment]:
     """Return segments for the slots without an open one. Adjacent slots of one predecessor share one."""
     gaps: list[tuple[int | None, KeyRange]] = []

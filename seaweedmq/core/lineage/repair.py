@@ -15,9 +15,7 @@ class Repair:
     reason: str
     """Reason of the repair, as readable text."""
     healthy_replicas: tuple[str, ...]
-    """Healthy replicas, in their order. They also serve the successor, to move as little as possible, and the first one
-    is its primary.
-    """
+    """Healthy replicas, in order: they also serve the successor, to move little, the first as its primary."""
 
 
 def repairs(
@@ -28,18 +26,11 @@ def repairs(
     suspected: Collection[str],
     broken: Collection[SegmentId],
 ) -> list[Repair]:
-    """Return the segments to replace, the most urgent first.
+    """Return the open segments to replace, the most urgent first.
 
     The order is: segments without a live primary; segments that lost a follower or whose replicas lost each other;
-    segments
-    on draining brokers.
-
-    Args:
-        segments: The open segments.
-        live: Ids of the registered brokers.
-        draining: Ids of the brokers that are being drained.
-        suspected: Ids of the brokers that may have failed.
-        broken: Segments whose replicas lost each other, or that were sealed and have no successor.
+    segments on draining brokers. ``broken`` are those whose replicas lost each other, or that were sealed and have no
+    successor; ``suspected`` brokers may have failed.
     """
     found: list[tuple[int, Repair]] = []
     for segment in segments:
@@ -61,12 +52,7 @@ def repairs(
 def reinforcements(segments: Iterable[Segment], topics: Mapping[TopicName, Topic], available: int) -> list[Repair]:
     """Return the segments that were opened when brokers were missing and could have more replicas now.
 
-    Each is readable and writable, so one repair at a time is enough.
-
-    Args:
-        segments: The open segments.
-        topics: The topics of the segments, by name.
-        available: Number of brokers that accept new segments.
+    Each is readable and writable, so one repair at a time is enough. ``available`` brokers accept new segments.
     """
     return [
         Repair(segment=segment, reason="a replica was missing", healthy_replicas=segment.replicas)

@@ -11,23 +11,12 @@ from seaweedmq.model.segment import Segment
 
 
 def live_replicas(segment: Segment, live: Collection[str]) -> int:
-    """Count the live replicas of a segment.
-
-    Args:
-        segment: The segment.
-        live: Ids of the registered brokers.
-    """
+    """Count the replicas of a segment on registered brokers."""
     return sum(replica in live for replica in segment.replicas)
 
 
 def under_replicated(segments: Iterable[Segment], wanted: int, live: Collection[str]) -> Counter[int]:
-    """Count the under-replicated segments of one topic by their number of live replicas.
-
-    Args:
-        segments: Segments of the topic; sealed ones do not count, since files hold their records.
-        wanted: Number of replicas that the topic requests.
-        live: Ids of the registered brokers.
-    """
+    """Count one topic's open segments below ``wanted`` replicas by their live replicas; files hold sealed records."""
     counts = Counter(live_replicas(segment, live) for segment in segments if segment.is_open)
     return Counter({there: count for there, count in counts.items() if there < wanted})
 

@@ -29,11 +29,7 @@ def check_width(segment: Segment) -> None:
 
 
 def halves(segment: Segment, at: int) -> tuple[KeyRange, KeyRange]:
-    """Return the ranges ``[lo, at)`` and ``[at, hi)``.
-
-    Raises:
-        InvalidArgument: If one of them would be empty.
-    """
+    """Return the ranges ``[lo, at)`` and ``[at, hi)``, or raise InvalidArgument if one would be empty."""
     check_width(segment)
     slots = segment.slots
     if not slots.lo < at < slots.hi:
@@ -44,11 +40,7 @@ def halves(segment: Segment, at: int) -> tuple[KeyRange, KeyRange]:
 
 
 def neighbours(first: Segment, second: Segment) -> tuple[Segment, Segment]:
-    """Return the two segments in the order of the ring.
-
-    Raises:
-        InvalidArgument: If they are not adjacent.
-    """
+    """Return the two segments in the order of the ring, or raise InvalidArgument if they are not adjacent."""
     if first.id == second.id:
         raise InvalidArgument(f"{first} cannot be merged with itself: name two adjacent segments")
     lower, upper = sorted((first, second), key=lambda s: s.slots)

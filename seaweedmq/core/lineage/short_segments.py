@@ -39,13 +39,9 @@ class ShortSegments:
         find: Callable[[SegmentId], Segment | None],
         busy: Container[SegmentId],
     ) -> Repair | None:
-        """Return the repair of the first segment that could have more replicas, None if there is none.
+        """Return the repair of the first segment, not ``busy``, that could have more replicas; None if there is none.
 
-        Args:
-            available: Number of brokers that accept new segments.
-            topics: The topics of the segments, by name.
-            find: Returns an open segment; None if it is closed.
-            busy: Segments to skip now.
+        ``available`` brokers accept new segments. ``find`` returns an open segment, None if it is closed.
         """
         if available > self._available:
             self._unseen.update(self._settled)

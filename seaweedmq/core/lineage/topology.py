@@ -22,8 +22,7 @@ TARGET_MIN = 1.0
 """Lowest target rate of a segment, per second: below it the averages are noise."""
 SEALED_SEQUENCES_MAX = 4_000
 """Limit of the sequences in a sealed segment's record, at most 55 bytes each: a merge, which writes two records, stays
-far below etcd's 1.5 MiB per request. The log files have the remaining sequences.
-"""
+far below etcd's 1.5 MiB per request. The log files have the remaining sequences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +84,7 @@ def new_topic(
 ) -> MetadataChange:
     """Return the topic and its first segments, one for each entry of ``placement``, which divide the ring evenly.
 
-    Args:
-        spec: The settings.
-        uid: Unique id of the topic.
-        now_us: Wall clock.
-        placement: Replicas of each segment.
-        first_id: Id of the first segment; lower ids are taken.
+    Ids below ``first_id`` are taken.
     """
     check_spec(spec)
     durability = spec.durability or (Durability.STORED if spec.replicas == 1 else Durability.REPLICATED)
@@ -120,8 +114,7 @@ def with_partitions(
 ) -> MetadataChange:
     """Return the topic with more partitions, each an open segment from offset 0, one for each entry of ``placement``.
 
-    Raises:
-        InvalidArgument: If the topic has no partitions, or already has more, or would have too many.
+    Raises InvalidArgument if the topic has no partitions, or already has more, or would have too many.
     """
     check_more_partitions(topic, partitions)
     before = topic.partitions or 0
@@ -218,10 +211,8 @@ def succeed(
     """Seal adjacent segments, in the order of the ring, and open a successor for each of ``ranges``.
 
     The ranges cover the slots of the predecessors. A successor begins at the largest end of the predecessors whose
-    slots it
-    shares, so that offsets rise along every key's path. It also begins at or above the low watermark: if deleted
-    records
-    were lost before they were flushed, later records are not among the deleted ones.
+    slots it shares, so that offsets rise along every key's path. It also begins at or above the low watermark: if
+    deleted records were lost before they were flushed, later records are not among the deleted ones.
     """
     for predecessor in predecessors:
         assert predecessor.segment.is_open, f"{predecessor.segment} is already sealed"

@@ -18,7 +18,7 @@ OUT, ACKED, NEW, WAITING, DEAD_LETTER = range(5)
 - ACKED: acknowledged.
 - NEW: never delivered.
 - WAITING: to be redelivered here or by the segment's next owner.
-- GIVEN_UP: a dead letter, on its way to the dead-letter topic.
+- DEAD_LETTER: a dead letter, on its way to the dead-letter topic.
 
 See ``core.member.record_dispatch`` for the transitions.
 """
@@ -36,10 +36,7 @@ def offsets_of(offsets: npt.NDArray[np.int64]) -> Offsets:
 
 
 class RowSpan(Generic[R]):
-    """Consecutive rows that arrived together.
-
-    Invariants: ``len(states) == end - first``; exactly the rows from ``new_at`` on are NEW.
-    """
+    """Rows that arrived together. Invariants: ``len(states) == end - first``; exactly those from ``new_at`` are NEW."""
 
     __slots__ = ("end", "first", "new_at", "rows", "size_bytes", "states")
 

@@ -52,10 +52,7 @@ class CommitQueue:
         self._under_way = {}
 
     def lost(self) -> None:
-        """Queue unanswered positions again after the loss of the stream.
-
-        The next stream numbers its commits from 1 again.
-        """
+        """Queue unanswered positions again: the stream is lost, and the next one numbers its commits from 1 again."""
         self._wanted = self._under_way | self._wanted
         self._under_way = {}
         self._number = 0

@@ -36,10 +36,7 @@ class Instructions(Generic[R, M]):
 
 
 class Holdings(Generic[R, M]):
-    """The held segments of one member.
-
-    Only the loop's thread may use it, with the caller's lock, except for ``commits``, which needs no lock.
-    """
+    """The held segments of a member, for the loop's thread with the caller's lock; ``commits`` needs none."""
 
     def __init__(self, dispatch: RecordDispatch[R, M]) -> None:
         self._dispatch = dispatch

@@ -28,9 +28,7 @@ class _Line:
 class KeyOrder:
     """The waiting records of one segment, by key.
 
-    Args:
-        one_at_a_time: Whether a key's next record waits until the last one is settled. Otherwise it waits only for
-            rejected ones.
+    With ``one_at_a_time``, a key's next record waits until the last one is settled, else only for rejected ones.
     """
 
     def __init__(self, one_at_a_time: bool) -> None:
@@ -38,8 +36,7 @@ class KeyOrder:
         self._lines: dict[bytes, _Line] = {}
         self._heads: list[tuple[float, int, bytes | None]] = []
         """Heap of (due, offset, key): the head of every line without a record in flight, and rejected records without a
-        key. It may have stale entries, whose record no longer heads its line.
-        """
+        key. It may have stale entries, whose record no longer heads its line."""
         self._keyless: dict[int, float] = {}
         """Due time of rejected records without a key, by offset."""
 

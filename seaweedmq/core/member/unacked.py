@@ -7,10 +7,7 @@ from seaweedmq.core.member.held_segment import HeldSegment
 
 
 class Unacked:
-    """A counter that overestimates, and counts exactly only at the limit: an exact count visits every held frame.
-
-    Invariant: the count is never too low.
-    """
+    """A counter never too low, and exact only at the limit: an exact count visits every held frame."""
 
     def __init__(self, assigned: Mapping[int, HeldSegment[Any, Any]], records_max: int, bytes_max: int) -> None:
         self._assigned = assigned

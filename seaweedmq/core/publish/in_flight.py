@@ -45,11 +45,7 @@ class InFlight:
         self.size_bytes += frame.size_bytes
 
     def acked(self, ack: FrameAck) -> None:
-        """Remove the first frame, which is acknowledged.
-
-        Raises:
-            ProtocolViolation: If the acknowledgement is for another frame.
-        """
+        """Remove the first frame, which is acknowledged, or raise ProtocolViolation if it is another frame's ack."""
         first = self._frames[0] if self._frames else None
         if first is None or (first.first_sequence, first.record_count) != (ack.first_sequence, ack.record_count):
             expected = (

@@ -21,12 +21,9 @@ class _SlotRange(NamedTuple):
 
 
 class Routes:
-    """Slot ranges and the segment that takes each. Invariant: they partition the ring.
+    """Slot ranges and the segment that takes each. Invariant: they partition the ring (else Unavailable).
 
     A slot range may be narrower than its segment's: after a merge the two sides are handed over one by one.
-
-    Raises:
-        Unavailable: If the slot ranges do not cover the ring.
     """
 
     def __init__(self, ring: KeyRange, stretches: Iterable[tuple[KeyRange, int]]) -> None:
@@ -41,11 +38,7 @@ class Routes:
 
     @classmethod
     def to_open(cls, ring: KeyRange, segments: Iterable[Segment]) -> "Routes":
-        """Make the routes to the open segments.
-
-        Raises:
-            Unavailable: If they do not partition the ring, which is transient.
-        """
+        """Make the routes to the open segments; Unavailable, which is transient, if they do not partition the ring."""
         return cls(ring, ((s.slots, s.id) for s in segments if s.is_open))
 
     @property
@@ -76,20 +69,16 @@ class Routes:
     def grow(self, ring: KeyRange, segments: Iterable[Segment]) -> "Routes":
         """Return these routes extended to a larger ring, whose new slots go to the open segments there.
 
-        Raises:
-            Unavailable: If the segments do not cover the new slots.
+        Raises Unavailable if these do not cover the new slots.
         """
         more = [(s.slots, s.id) for s in segments if s.is_open and s.slots.lo >= self.ring.hi]
         return Routes(ring, [*self._slot_ranges, *more])
 
     def replace(self, sealed: int, successors: Iterable[Segment]) -> "Routes":
-        """Return these routes with the slot ranges of ``sealed`` given to its successors.
+        """Return these routes with the slot ranges of ``sealed`` given to its successors, or raise Unavailable.
 
-        Slots of several successors go to the newest: after a merge the other side may have moved on already, while
-        this side still has an older segment for the same slots.
-
-        Raises:
-            Unavailable: If the successors do not cover the slot ranges.
+        The successors must cover the slot ranges. Slots of several successors go to the newest: after a merge the other
+        side may have moved on already, while this side still has an older segment for the same slots.
         """
         heirs = sorted(successors, key=lambda successor: successor.id, reverse=True)
         stretches: list[tuple[KeyRange, int]] = []
@@ -107,10 +96,7 @@ class Routes:
 
 
 class Trail:
-    """The segments that one publisher has left, with their successors.
-
-    The publisher may meet them again through an older segment that it still uses.
-    """
+    """The segments that one publisher left, with their successors: it may meet them again through an older segment."""
 
     def __init__(self) -> None:
         self._successors: dict[int, tuple[int, ...]] = {}

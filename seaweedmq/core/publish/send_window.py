@@ -31,9 +31,7 @@ from seaweedmq.model.segment import Segment
 class SendWindow:
     """The unacknowledged frames of one producer in one segment, and the limits of the broker.
 
-    Args:
-        segment: The segment.
-        renumber: Returns the bytes of a frame with another first sequence.
+    ``renumber`` returns the bytes of a frame with another first sequence.
     """
 
     def __init__(self, segment: Segment, renumber: Callable[[Frames, int], Frames]) -> None:
@@ -95,16 +93,10 @@ class SendWindow:
         self.waiting_bytes += len(frame.data)
 
     def expire(self, now: float) -> tuple[list[FrameFailed], bool]:
-        """Fail overdue frames at the head of the queue.
+        """Fail overdue frames at the head of the queue; return them, and whether a stream was open and is lost now.
 
-        An overdue frame behind one that is not overdue waits for it: sequences leave only in order.
-
-        Args:
-            now: The loop's time in seconds.
-
-        Returns:
-            The failed frames, and whether a stream was open, which is lost now: only a new one closes the gap they
-            leave, whether they were in flight or not.
+        An overdue frame behind one that is not overdue waits for it: sequences leave only in order. Only a new stream
+        closes the gap that the failed frames leave, whether they were in flight or not.
         """
         if not self._frames or self._frames[0].promise.deadline_s > now:
             return [], False
@@ -128,18 +120,13 @@ class SendWindow:
     # --- events of the stream --------------------------------------------------------------------------------------
 
     def opened(self, ready: PublishReady) -> list[FrameRerouted]:
-        """Handle an open stream, on which all unacknowledged frames are sent again.
+        """Handle an open stream, on which all unacknowledged frames are sent again; return those to be routed again.
 
         If the broker's next sequence is below the queue, because frames in front of it expired or were rejected, the
-        segment holds none of the queue, which is renumbered from the broker's next sequence.
-
-        Returns:
-            The frames to be routed again: all from the first one on that exceeds the broker's limit and is not held
-            by the segment already.
-
-        Raises:
-            ProtocolViolation: If the broker has more sequences than were sent.
-            Corrupt: If the segment lost acknowledged records.
+        segment holds none of the queue, which is renumbered from the broker's next sequence. Routed again are all
+        frames from the first one on that exceeds the broker's limit and is not held by the segment already. Raises
+        ProtocolViolation if the broker has more sequences than were sent, and Corrupt if the segment lost acknowledged
+        records.
         """
         self.lost()
         loss = self._loss(ready)
@@ -177,11 +164,7 @@ class SendWindow:
         return taken
 
     def acked(self, ack: FrameAck) -> FrameAcked:
-        """Handle the acknowledgement of the first frame in flight.
-
-        Raises:
-            ProtocolViolation: If it is for another frame.
-        """
+        """Handle the acknowledgement of the first frame in flight; raise ProtocolViolation if it is another frame's."""
         self._in_flight.acked(ack)
         first = self._frames.popleft()
         self._acknowledged = first.end_sequence
@@ -223,10 +206,7 @@ class SendWindow:
         )
 
     def sealed(self, sealed: PublishSealed) -> list[FrameOutcome]:
-        """Handle the seal of the segment: committed frames are acknowledged, and all others rerouted.
-
-        The others fail if the segment lost acknowledged records.
-        """
+        """Handle the seal: committed frames are acknowledged, the others rerouted, or failed if records were lost."""
         loss = self._loss(sealed)
         bases = {(ack.first_sequence, ack.record_count): ack.base_offset for ack in sealed.recent}
         left: list[FrameOutcome] = []

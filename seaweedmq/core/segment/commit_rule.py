@@ -82,13 +82,9 @@ def commit_rule(
 ) -> list[CommitAction]:
     """Return the actions to perform after progress of the log.
 
-    Args:
-        log: The offsets of the segment's log.
-        lease_alive: Whether the lease lives, read after the durable step: a broker that was frozen between the two must
-            not acknowledge what its successor may lack.
-        stuck: Whether the segment cannot commit without the lease.
-        follower_lost: Whether a follower is lost, so that frames wait for the segment's replacement.
-        looking: Whether a fence check is running.
+    ``lease_alive`` is read after the durable step: a broker that was frozen between the two must not acknowledge what
+    its successor may lack. ``stuck``: the segment cannot commit without the lease. ``follower_lost``: frames wait for
+    the segment's replacement. ``looking``: a fence check is running.
     """
     actions: list[CommitAction] = []
     if lease_alive:

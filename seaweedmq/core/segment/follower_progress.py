@@ -21,10 +21,8 @@ class FollowerProgress:
     def is_abandoned(self, timeout_began_s: float, waited_s: float, timeout_s: float) -> bool:
         """Whether the primary gives the follower up in a segment where it has made no progress.
 
-        Args:
-            timeout_began_s: Start of the timeout that ends now, by the event loop's clock.
-            waited_s: Time since the follower last added frames of the segment.
-            timeout_s: Longest time without any progress.
+        The timeout, the longest time without any progress, began at ``timeout_began_s`` of the event loop's clock and
+        ends now; ``waited_s`` is the time since the follower last added frames of the segment.
         """
         # Half a timeout less: the timer of the last timeout may fire a moment early.
         return self.answered_s <= timeout_began_s or waited_s > (PATIENCE - 0.5) * timeout_s

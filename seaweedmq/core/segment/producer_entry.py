@@ -14,9 +14,9 @@ from seaweedmq.model.segment import ProducerState
 
 
 class ProducerEntry:
-    """The entry of one producer in a ``ProducerTable``.
+    """The entry of a producer in a ``ProducerTable``.
 
-    Invariant: without frames, nothing was stored since the entry was created.
+    Invariant: without frames, nothing was stored since its creation.
     """
 
     __slots__ = ("begun", "epoch", "frames", "next_sequence", "streams")
@@ -31,8 +31,7 @@ class ProducerEntry:
         self.next_sequence = next_sequence
         self.begun = begun
         """First sequence of a Kafka producer that was unknown when it began here: whether lower sequences were stored
-        is unknown. None if this table or another one knew the producer before.
-        """
+        is unknown. None if this table or another one knew the producer before."""
         self.frames = RecentFrames()
 
     @property
@@ -60,10 +59,7 @@ class ProducerEntry:
     # --- Kafka producers ----------------------------------------------------------------------------------------------
 
     def find_kafka_repeat(self, producer_id: int, producer_epoch: int, sequence: int, count: int) -> FrameAck | None:
-        """Find a repeated frame as ``ProducerTable.find_repeat`` does, by Kafka's rules.
-
-        Requires that ``check_epoch`` passed.
-        """
+        """Find a repeated frame as ``ProducerTable.find_repeat``, by Kafka's rules; needs ``check_epoch`` first."""
         if self.epoch < producer_epoch:
             if sequence:
                 raise OutOfOrderSequence(
@@ -88,10 +84,7 @@ class ProducerEntry:
         )
 
     def may_be_older(self, producer_epoch: int, sequence: int, count: int, frames_max: int) -> bool:
-        """Whether an ancestor segment may know the offset of a frame of a Kafka producer.
-
-        The frame lies just below the remembered ones.
-        """
+        """Whether a Kafka frame lies just below the remembered ones, so that an ancestor may know its offset."""
         if self.epoch != producer_epoch or self.begun is not None or len(self.frames) >= frames_max:
             return False
         return self._is_below(unwrapped(sequence, self.next_sequence), count)
@@ -100,11 +93,9 @@ class ProducerEntry:
         return at + count <= self.oldest and (self.begun is None or at >= self.begun)
 
     def put_before(self, older: Sequence[FrameAck], frames_max: int) -> None:
-        """Remember frames that a Kafka producer stored in an earlier segment.
+        """Remember at most ``frames_max`` frames in all, with those that a Kafka producer stored in an earlier segment.
 
-        Args:
-            older: The frames, the oldest first. Those that do not join the remembered ones without a gap are ignored.
-            frames_max: Limit of the frames remembered in all.
+        Of ``older`` frames, the oldest first, those that do not join the remembered ones without a gap are ignored.
         """
         oldest = self.oldest
         joining: list[FrameAck] = []

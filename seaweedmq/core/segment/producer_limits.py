@@ -26,12 +26,8 @@ class ProducerLimits:
     idle_s: float
     """Time after the end of its stream during which a producer may still repeat frames."""
     frames: int
-    """Frames remembered per producer.
-
-    Invariant: not below the number of frames that the primary allows in flight, so that every frame that a client may
-    still
-    repeat finds its acknowledgement.
-    """
+    """Frames remembered per producer. Invariant: not below the number of frames that the primary allows in flight, so
+    that every frame that a client may still repeat finds its acknowledgement."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> "ProducerLimits":
@@ -44,10 +40,7 @@ class ProducerLimits:
 
     @classmethod
     def none(cls) -> "ProducerLimits":
-        """Return no limits, for readers of a log: the log itself is bounded.
-
-        Frames are limited as at the broker that allows most.
-        """
+        """Return no limits, for a bounded log's readers; frames are limited as at the broker that allows most."""
         return cls(producers=sys.maxsize, idle_s=math.inf, frames=STREAM_IN_FLIGHT_FRAMES_MAX)
 
 
@@ -87,11 +80,7 @@ class ProducerPool:
         assert self.used >= 0
 
     def check_room(self, now: float) -> None:
-        """Make room for one more producer, dropping those that can no longer repeat anything if necessary.
-
-        Raises:
-            ResourceExhausted: If the broker remembers as many producers as it may.
-        """
+        """Make room for one more producer by dropping those that can repeat nothing; else ResourceExhausted."""
         if self.used < self.limit:
             return
         for table in self._tables:

@@ -24,8 +24,7 @@ from seaweedmq.model.segment import ProducerSequence, ProducerState
 
 SNAPSHOT_FRAMES_MAX = 16_384
 """Limit of the frames in a snapshot, the same number per producer. Frames only restore the offsets of lost
-acknowledgements; the next sequence of each producer is known without them.
-"""
+acknowledgements; the next sequence of each producer is known without them."""
 
 
 class ProducerTable:
@@ -42,14 +41,12 @@ class ProducerTable:
         self._pool = pool
         self.floor = 0
         """Offset below which frames are flushed. Frames at or above it are remembered however many they are, since a
-        snapshot for a file that begins there must be able to leave them out.
-        """
+        snapshot for a file that begins there must be able to leave them out."""
         self._producers: OrderedDict[int, ProducerEntry] = OrderedDict()
         """Entry of each producer, the longest idle first."""
         self._idle: OrderedDict[int, float] = OrderedDict()
         """Idle since, of each producer without a stream, the longest idle first; for a Kafka producer the time of its
-        last frame.
-        """
+        last frame."""
         if pool is not None:
             pool.join(self)
         for state in states:
@@ -61,10 +58,7 @@ class ProducerTable:
     # --- primary ------------------------------------------------------------------------------------------------------
 
     def is_new_epoch(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether this epoch is new and frames of an earlier epoch of the producer are remembered.
-
-        Call it before :meth:`open`, which begins the epoch.
-        """
+        """Whether this epoch is new and an earlier one has frames here; ask before :meth:`open` begins it."""
         known = self._producers.get(producer_id)
         return known is not None and known.epoch < producer_epoch and len(known.frames) > 0
 
@@ -161,34 +155,21 @@ class ProducerTable:
         return producer_id in self._producers
 
     def may_be_older(self, producer_id: int, producer_epoch: int, first_sequence: int, count: int) -> bool:
-        """Whether a frame precedes the remembered ones of its Kafka producer.
-
-        If so, an ancestor segment may know its offset.
-        """
+        """Whether a Kafka frame precedes the remembered ones, so that an ancestor may know its offset."""
         known = self._producers.get(producer_id)
         if known is None or not _is_kafkas(producer_id, known):
             return False
         return known.may_be_older(producer_epoch, first_sequence, count, self._limits.frames)
 
     def adopt(self, state: ProducerState, now: float) -> None:
-        """Continue from the state that an ancestor segment holds of a producer that is unknown here.
-
-        Raises:
-            ResourceExhausted: If the broker remembers as many producers as it may.
-        """
+        """Continue from an ancestor's state of a producer unknown here; ResourceExhausted if there are too many."""
         assert state.producer_id not in self._producers, f"{state} is known here"
         self._check_room(now)
         self._restore(state)
         self._note_idle(state.producer_id, now)
 
     def put_before(self, producer_id: int, producer_epoch: int, older: Sequence[FrameAck]) -> None:
-        """Remember frames that an ancestor segment holds of a producer.
-
-        Args:
-            producer_id: Id of the producer.
-            producer_epoch: Epoch of the frames.
-            older: The frames, the oldest first. Those that do not join the remembered ones without a gap are ignored.
-        """
+        """Remember a producer's frames in an ancestor, as :meth:`ProducerEntry.put_before`."""
         known = self._producers.get(producer_id)
         if known is not None and known.epoch == producer_epoch and _is_kafkas(producer_id, known):
             known.put_before(older, self._limits.frames)
@@ -227,8 +208,7 @@ class ProducerTable:
         """Return all states, the longest idle first: a new table given them equals this one.
 
         With ``below``, return the states as they were when the log ended at that offset. A frame that is not written
-        yet must
-        not count as stored in the file that begins there, or a crash would lose it silently.
+        yet must not count as stored in the file that begins there, or a crash would lose it silently.
         """
         share = min(self._limits.frames, SNAPSHOT_FRAMES_MAX // max(1, len(self._producers)))
         states: list[ProducerState] = []

@@ -11,10 +11,7 @@ SLACK_FRAMES = 64
 
 
 class RecentFrames:
-    """Contiguous frames, the oldest first.
-
-    A frame ends where the next one begins. The owner knows where the last one ends.
-    """
+    """Contiguous frames, the oldest first, each ending where the next begins; the owner knows the last one's end."""
 
     __slots__ = ("_bases", "_firsts", "_start")
 
@@ -58,20 +55,14 @@ class RecentFrames:
         self._start = start
 
     def find(self, first_sequence: int, next_sequence: int) -> FrameAck | None:
-        """Return the frame that begins at ``first_sequence``, None if there is none.
-
-        ``next_sequence`` is the end of the last frame.
-        """
+        """Return the frame that begins at ``first_sequence``, or None; the last one ends at ``next_sequence``."""
         index = bisect_left(self._firsts, first_sequence, self._start)
         if index == len(self._firsts) or self._firsts[index] != first_sequence:
             return None
         return self._ack(index, next_sequence)
 
     def end_below(self, offset: int, next_sequence: int) -> int:
-        """Return the sequence at which the frames below ``offset`` end.
-
-        ``next_sequence`` is the end of the last frame.
-        """
+        """Return the sequence at which the frames below ``offset`` end; the last one ends at ``next_sequence``."""
         cut = bisect_left(self._bases, offset, self._start)
         return self._firsts[cut] if cut < len(self._firsts) else next_sequence
 

@@ -38,9 +38,7 @@ class Replica:
         self.held_bytes = 0
         self._entries: deque[LogEntry] = deque()
         self._producers = ProducerTable(limits, pool)
-        """Producer state. A replica sees frames, not streams: a producer without a frame for ``idle_s`` can repeat
-        none.
-        """
+        """Producer state: it sees frames, not streams, and a producer without one for ``idle_s`` repeats none."""
         self._producers.floor = start_offset
 
     def check_epoch(self, epoch: int) -> None:
@@ -54,12 +52,7 @@ class Replica:
     def append(
         self, epoch: int, producer_id: int, producer_epoch: int, first_sequence: int, entry: LogEntry, now: float
     ) -> None:
-        """Hold the next frame.
-
-        Raises:
-            Fenced: If the replica no longer follows the sender's epoch.
-            ProtocolViolation: If the frame does not begin where the log ends.
-        """
+        """Hold the next frame: raise Fenced for an old epoch, ProtocolViolation if the log ends elsewhere."""
         self.check_epoch(epoch)
         if entry.base_offset != self.end:
             raise ProtocolViolation(
@@ -75,9 +68,7 @@ class Replica:
     def on_progress(self, epoch: int, committed: int, flushed: int) -> int:
         """Record the primary's progress and drop what is flushed; return the bytes freed.
 
-        Raises:
-            Fenced: If the replica no longer follows the sender's epoch.
-            ProtocolViolation: If the primary reports impossible offsets.
+        Raises Fenced if the epoch is no longer followed, ProtocolViolation if the offsets are impossible.
         """
         self.check_epoch(epoch)
         if not self.flushed <= flushed <= self.end or not self.committed <= committed <= self.end:
@@ -94,13 +85,10 @@ class Replica:
         return freed
 
     def fence(self, epoch: int) -> int:
-        """Reject every epoch below ``epoch`` from now on, and return the end of the log.
+        """Reject every epoch below ``epoch`` from now on, repeatably, and return the end of the log.
 
-        A repeated call has no effect.
-
-        Raises:
-            Deposed: If a newer epoch already fenced the replica: the caller no longer leads.
-            InvalidArgument: If the replica follows this epoch.
+        Raises Deposed if a newer epoch fenced the replica: the caller no longer leads; InvalidArgument if it follows
+        this one.
         """
         if epoch < self.epoch:
             raise Deposed(f"{self.name}: cannot fence with epoch {epoch}: epoch {self.epoch} is newer")

@@ -41,8 +41,8 @@ def seal_candidates(segment: Segment, live: Container[str]) -> SealCandidates:
 
 
 def longest_first(ends: Mapping[str, int | None]) -> Sequence[tuple[str, int | None]]:
-    """Order fenced followers for the write-out: the longest log first, those without a log last.
+    """Order fenced followers for the write-out: the longest log first, which spares publishers most repeats; None last.
 
-    Each log holds all acknowledged records. The longest one spares publishers the most repeats.
+    Each log holds all acknowledged records.
     """
     return sorted(ends.items(), key=lambda item: (-1 if item[1] is None else item[1], item[0]), reverse=True)

@@ -175,8 +175,7 @@ class SegmentLifecycle:
         """Record the loss of a follower.
 
         While the lease lives, the leader learns of the loss and publishers soon continue in the successor. The frames
-        that
-        the follower held are flushed at once: the page cache of this machine may be their only copy.
+        that the follower held are flushed at once: the page cache of this machine may be their only copy.
         """
         self._move(Event.FOLLOWER_LOST)
         if self.stage not in COMMITTING:
@@ -188,11 +187,7 @@ class SegmentLifecycle:
         return CommitFlushedOnly(), RequestFsync()
 
     def fence_checked(self, *, fenced: bool) -> Sequence[Action]:
-        """Record the result of a fence check.
-
-        Args:
-            fenced: Whether the storage shows a fence.
-        """
+        """Record the result of a fence check: whether the storage shows a fence."""
         flushed, self._checked_up_to = self._checked_up_to, None
         if self.stage not in COMMITTING:
             return ()

@@ -22,8 +22,7 @@ from seaweedmq.model.topic import Durability
 
 ENTRY_OVERHEAD_BYTES = 768
 """Memory that Python adds to a frame: 727 bytes measured, with numbers, views and list entries. Without this constant,
-a flood of frames of one record each would take three times the permitted memory.
-"""
+a flood of frames of one record each would take three times the permitted memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +63,7 @@ class SegmentLog:
         self.durability = durability
         self.thin = thin
         """Whether the segment is under-replicated: the page cache of one machine is not a second copy, so that nothing
-        is committed before it is flushed.
-        """
+        is committed before it is flushed."""
         self._followers = followers
         self.producers = producers
         self.producers.floor = start_offset
@@ -134,11 +132,9 @@ class SegmentLog:
         return self.producers.snapshot(below=offset)
 
     def entries_from(self, offset: int, bytes_max: int) -> list[LogEntry]:
-        """Return the entries from ``offset`` on, committed or not, for a follower.
+        """Return entries from ``offset`` on, committed or not, for a follower: up to ``bytes_max``, or one.
 
-        Args:
-            offset: Base offset of an entry, or the end of the log.
-            bytes_max: Limit of the total size; a single larger entry is returned alone.
+        ``offset`` is the base of an entry, or the end of the log.
         """
         found: list[LogEntry] = []
         size = 0

@@ -7,13 +7,7 @@ from typing import Any
 
 from seaweedmq.core.kafka.broker_configs import describe_broker
 from seaweedmq.core.kafka.config_values import ConfigMisnamed, ConfigSource, Described
-from seaweedmq.core.kafka.topic_configs import (
-    Alteration,
-    altered_configs,
-    change_of,
-    describe_configs,
-    parse_configs,
-)
+from seaweedmq.core.kafka.topic_configs import Alteration, altered_configs, change_of, describe_configs, parse_configs
 from seaweedmq.errors import SeaweedMQError, unraised
 from seaweedmq.kafka.admin.changes import TopicChanges, by_key, for_each
 from seaweedmq.kafka.admin.topics import admin_code
@@ -205,11 +199,7 @@ class ConfigHandlers:
         raise _has_none(kind, name)
 
     async def list_config_resources(self, request: Request) -> Reply:
-        """Return the resources of the requested types.
-
-        Raises:
-            KafkaError: If a type is unknown: UNSUPPORTED_VERSION.
-        """
+        """Return the resources of the requested types, or raise KafkaError UNSUPPORTED_VERSION for an unknown type."""
         await self._directory.nodes.ready()
         wanted: Collection[int] = (ResourceKind.CLIENT_METRICS,)
         if request.version >= ALL_KINDS_FROM:

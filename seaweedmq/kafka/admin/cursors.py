@@ -55,12 +55,9 @@ class Cursors:
         cursors_max: int,
         rest_bytes_max: int,
     ) -> None:
-        """Create an empty set that closes the longest idle cursors above its limits.
+        """Create an empty set that closes the longest idle cursors above its limits, each by a task of ``spawn``.
 
-        Args:
-            spawn: Runs the closing of a cursor as a named task.
-            cursors_max: Maximum number of idle cursors.
-            rest_bytes_max: Maximum ``rest_bytes`` of all idle cursors together.
+        ``rest_bytes_max`` limits the ``rest_bytes`` of all idle cursors together.
         """
         self._spawn = spawn
         self._cursors_max = cursors_max

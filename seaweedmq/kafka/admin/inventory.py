@@ -40,14 +40,9 @@ class InventoryHandlers:
         broker_id: Callable[[], str],
         producers: Callable[[TopicName, int], Sequence[ProducerState]],
     ) -> None:
-        """Create the handlers.
+        """Create the handlers; ``producers`` returns the producers of the open segment with a slot.
 
-        Args:
-            directory: Topics that Kafka clients see.
-            store: Storage that lists the files.
-            broker_id: Returns the id of this broker.
-            producers: Returns the producers of the open segment with a slot. It raises NotFound, StaleMetadata or
-                Unavailable if this broker is not the primary.
+        It raises NotFound, StaleMetadata or Unavailable if this broker is not the primary.
         """
         self._directory = directory
         self._store = store

@@ -186,10 +186,7 @@ class TopicHandlers:
         )
 
     def _replicas_of(self, name: str, assignments: Sequence[Sequence[int]]) -> int:
-        """Return the number of replicas of each partition.
-
-        The named brokers only have to be registered: the cluster places the replicas by load.
-        """
+        """Return the replicas of each partition; the named brokers must be registered, but placement is by load."""
         counts = {len(brokers) for brokers in assignments}
         if len(counts) != 1 or 0 in counts or any(len(set(brokers)) < len(brokers) for brokers in assignments):
             raise KafkaError(

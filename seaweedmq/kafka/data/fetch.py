@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from seaweedmq.broker.local import LocalPartition
-from seaweedmq.core.kafka.fetch_budget import FetchBudget
+from seaweedmq.core.kafka.epochs import NO_EPOCH
+from seaweedmq.core.kafka.fetch_budget import FetchBudget, FetchWait
 from seaweedmq.core.kafka.fetch_session import (
     Exchange,
     FetchSessions,
@@ -18,11 +19,10 @@ from seaweedmq.core.kafka.fetch_session import (
     SessionProblem,
     SessionRejected,
 )
-from seaweedmq.core.kafka.fetch_wait import FetchWait
 from seaweedmq.errors import OutOfRange, SeaweedMQError, Unavailable, unraised
 from seaweedmq.kafka.data.fetch_memory import REPLY_BYTES_MAX, FetchMemory, ReplyMemory
 from seaweedmq.kafka.data.partition_reader import Batches, PartitionReader
-from seaweedmq.kafka.metadata.partition_lookup import NO_EPOCH, LeaderHint, PartitionLookup, endpoints, key_of
+from seaweedmq.kafka.metadata.partition_lookup import LeaderHint, PartitionLookup, endpoints, key_of
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, code_of
@@ -79,8 +79,7 @@ class Fetched:
     def ends_wait(self) -> bool:
         """Whether the partition has an error that ends the wait.
 
-        A partition that does not exist does not end it: else a consumer with a deleted partition would send requests
-        without a pause.
+        That a partition does not exist does not: a consumer with a deleted one would send requests without a pause.
         """
         return self.error is not None and code_of(self.error, place=ErrorScope.FETCH) not in _MISSING
 
@@ -164,11 +163,7 @@ class FetchHandlers:
         return self._sessions.begin(body.session_id, body.session_epoch, wanted, forgotten, now, by_id=by_id)
 
     async def _wait(
-        self,
-        request: Request,
-        fetched: dict[PartitionKey, Fetched],
-        wait: FetchWait[PartitionKey],
-        deadline: float,
+        self, request: Request, fetched: dict[PartitionKey, Fetched], wait: FetchWait[PartitionKey], deadline: float
     ) -> None:
         """Wait until the reply has enough records or is due."""
         poll = _Poll(request, fetched, wait)
@@ -261,10 +256,7 @@ class _Poll:
 
     @property
     def is_over(self) -> bool:
-        """Whether the reply is due.
-
-        It is due for an error, enough records, another reply behind it, or if no partition can get any records.
-        """
+        """Whether the reply is due: by an error, enough records, another reply behind, or no records to wait for."""
         return self._request.holds_up or self._wait.is_enough or not self._listening or bool(self._failed)
 
     async def changed(self) -> None:

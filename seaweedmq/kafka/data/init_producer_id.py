@@ -25,10 +25,9 @@ class InitProducerIdHandlers:
     async def init_producer_id(self, request: Request) -> Reply:
         """Return a new producer id with epoch 0.
 
-        Raises:
-            KafkaError: If the request has a transactional id, or only one of id and epoch (INVALID_REQUEST); or if no
-                id is available at the moment (COORDINATOR_LOAD_IN_PROGRESS).
-            SeaweedMQError: If ``ProducerIds.next`` raises an error that a retry does not remedy.
+        Raises KafkaError for a transactional id, or only one of id and epoch (INVALID_REQUEST), or if no id is
+        available at the moment (COORDINATOR_LOAD_IN_PROGRESS). Other errors of ``ProducerIds.next`` are not remedied by
+        a retry.
         """
         transactional = request.body.transactional_id
         if transactional is not None:

@@ -33,21 +33,15 @@ class PartitionReader:
     async def read(
         self, partition: LocalPartition, offset: int, bytes_max: int, share: FetchBudget, memory: ReplyMemory
     ) -> Batches:
-        """Read committed batches from the one that contains ``offset``.
+        """Read up to ``bytes_max`` of committed batches from the one that contains ``offset``.
 
-        Args:
-            partition: Partition to read.
-            offset: Offset of the first record.
-            bytes_max: Maximum bytes of this partition; the first batch of a reply may be larger.
-            share: Bytes that are left for the whole reply.
-            memory: Memory of the reply, for which a large first batch waits.
+        The whole reply has ``share`` bytes left. Its first batch may be larger than that, and waits for ``memory``
+        then. The records before a loss or an unreadable record are returned.
 
         Raises:
             OutOfRange: If the record at ``offset`` was deleted.
             StaleMetadata: If this broker no longer leads the partition.
-            NotFound: If the partition was deleted.
-            DataLoss: If the first record is lost; the records before a later loss are returned.
-            Corrupt: If the first record is unreadable; the records before a later one are returned.
+            NotFound: If the partition was deleted. DataLoss, Corrupt: If the first record is lost or unreadable.
             StorageFailed: If the storage fails.
         """
         found = _Filling(offset, share, share.of(bytes_max), memory)

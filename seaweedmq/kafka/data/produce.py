@@ -47,22 +47,15 @@ BY_ID_FROM = 13
 TIMEOUT_S_MAX = 300.0
 """Maximum wait of a Produce, in seconds; a client may request less."""
 MEMORY_S_MIN = 1.0
-"""Minimum wait for memory for a batch, in seconds.
-
-``timeout_ms`` is the client's limit for other replicas, and may be 0. In Apache Kafka, the leader's own work does not
-count against it.
-"""
+"""Minimum wait for memory for a batch, in seconds. ``timeout_ms`` is the client's limit for other replicas, and may be
+0. In Apache Kafka, the leader's own work does not count against it."""
 ALONE_S_MIN = 30.0
-"""Minimum wait for the commit of a batch without followers, in seconds.
-
-The batch is already appended, and after an error clients would repeat it.
-"""
+"""Minimum wait for the commit of a batch without followers, in seconds. The batch is already appended, and after an
+error clients would repeat it."""
 QUICK_BYTES, QUICK_RECORDS = 2 * MIB, 2_500
-"""Size up to which an uncompressed batch is checked on the event loop, in one or two milliseconds.
-
-Others are checked in a thread, so that no client waits for the decompression of another one's batch. The thread doubles
-the cost of the check (for 1 MB of 1 KB records, a quarter of the broker's whole cost).
-"""
+"""Size up to which an uncompressed batch is checked on the event loop, in one or two milliseconds. Others are checked
+in a thread, so that no client waits for the decompression of another one's batch. The thread doubles the cost of the
+check (for 1 MB of 1 KB records, a quarter of the broker's whole cost)."""
 QUICK_HEADERS = 1_000
 """Maximum headers of a record that is checked on the event loop: each takes a microsecond."""
 MESSAGE_BYTES_MAX = 1_048_588
@@ -81,10 +74,8 @@ _RESENT = frozenset(
         Code.KAFKA_STORAGE_ERROR,
     }
 )
-"""Errors after which clients send the same batch again.
-
-After any other error the batch is lost, and the client continues with the next one.
-"""
+"""Errors after which clients send the same batch again. After any other error the batch is lost, and the client
+continues with the next one."""
 
 
 class _Appended(NamedTuple):

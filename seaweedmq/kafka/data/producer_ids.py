@@ -7,7 +7,7 @@ So each block is also claimed in the storage, and a new block is never below a c
 import asyncio
 import random
 
-from seaweedmq.codec.state.kafka_producers import id_counter_from_json, id_counter_to_json
+from seaweedmq.codec.state.kafka import id_counter_from_json, id_counter_to_json
 from seaweedmq.codec.state.keys import KAFKA_PRODUCER_IDS
 from seaweedmq.core.kafka.id_blocks import IdBlock, next_block
 from seaweedmq.errors import AlreadyExists, Conflict, StorageFailed, Unavailable
@@ -18,10 +18,8 @@ from seaweedmq.runtime.retrying import after_s, backoff, retrying
 RETRY_FIRST_S, RETRY_MOST_S = 0.02, 0.5
 BLOCK_TIMEOUT_S = 5.0
 CLAIMS_KEPT = 8
-"""Number of the highest claims that are kept.
-
-A claim below them took so long that an earlier claim of its block may already be deleted.
-"""
+"""Number of the highest claims that are kept. A claim below them took so long that an earlier claim of its block may
+already be deleted."""
 
 
 class ProducerIds:
@@ -35,14 +33,10 @@ class ProducerIds:
         self._refilling = asyncio.Lock()
 
     async def next(self) -> int:
-        """Return an id that no producer has.
+        """Return an id that no producer has, or raise ResourceExhausted if all are used up.
 
-        Raises:
-            Unavailable: If etcd or the storage is unreachable, or other brokers took every block for
-                ``BLOCK_TIMEOUT_S``.
-            ResourceExhausted: If all ids are used up.
-            Corrupt: If the counter is unreadable.
-            Unsupported: If the counter has a newer format.
+        Raises Unavailable if etcd or the storage is unreachable, or other brokers took every block for
+        ``BLOCK_TIMEOUT_S``, and Corrupt or Unsupported if the counter is unreadable or has a newer format.
         """
         while (given := self._block.take()) is None:
             async with self._refilling:
@@ -69,11 +63,7 @@ class ProducerIds:
         return block
 
     async def _claim(self, first: int) -> None:
-        """Claim a block in the storage.
-
-        Raises:
-            Conflict: If it is claimed, or its claim may have been deleted already.
-        """
+        """Claim a block in the storage, or raise Conflict if its claim exists, or may have been deleted already."""
         try:
             await self._store.create_claim(ClaimKind.PRODUCER_IDS, first, b"")
         except AlreadyExists as error:

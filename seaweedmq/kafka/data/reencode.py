@@ -39,11 +39,8 @@ class Reencoder:
     async def batches(self, topic_uid: int, segment: int, frame: Frame) -> tuple[bytes, ...]:
         """Return the records of a frame without columns as batches with the same offsets, the segment as leader epoch.
 
-        Raises:
-            KafkaError: If the frame has columns. After its code consumers do not retry: that would be silent and
-                without end.
-            Corrupt: If ``decode_frame`` raises it.
-            Unsupported: If ``decode_frame`` raises it.
+        For columns it raises a KafkaError after whose code consumers do not retry: that would be silent and without
+        end. Raises Corrupt and Unsupported as ``decode_frame``.
         """
         header = frame.header
         if header.schema_version:

@@ -278,11 +278,7 @@ class ClassicGroupHandlers:
 
 
 def _named(group: str) -> str:
-    """Return the group id of a request of a member.
-
-    Raises:
-        KafkaError: If it is empty: INVALID_GROUP_ID.
-    """
+    """Return the group id of a member's request, or raise KafkaError INVALID_GROUP_ID if it is empty."""
     if not group:
         raise KafkaError(Code.INVALID_GROUP_ID, "group id is empty: set group.id")
     return group
@@ -291,8 +287,7 @@ def _named(group: str) -> str:
 def _check_texts(body: Any) -> None:
     """Check the lengths of texts that the group's record stores.
 
-    Raises:
-        KafkaError: If one is too long: INVALID_REQUEST for the instance id, else INCONSISTENT_GROUP_PROTOCOL.
+    Raises KafkaError if one is too long: INVALID_REQUEST for the instance id, else INCONSISTENT_GROUP_PROTOCOL.
     """
     if body.group_instance_id is not None and not 1 <= len(body.group_instance_id) <= NAME_LENGTH_MAX:
         raise KafkaError(Code.INVALID_REQUEST, f"group.instance.id must have 1 to {NAME_LENGTH_MAX} characters")

@@ -18,14 +18,7 @@ from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
-from seaweedmq.kafka.wire.messages import (
-    API,
-    Handler,
-    OffsetDeleteResponse,
-    OffsetFetchResponse,
-    Reply,
-    Request,
-)
+from seaweedmq.kafka.wire.messages import API, Handler, OffsetDeleteResponse, OffsetFetchResponse, Reply, Request
 from seaweedmq.kafka.wire.replies.group_replies import TopicErrors, commit_reply
 from seaweedmq.model.kafka.groups import OffsetValue
 from seaweedmq.runtime.turns import Turn, at_once, in_turns
@@ -35,11 +28,9 @@ NOT_SETTLED_IN, NOT_SETTLED_FROM = 7, 9
 """Versions of OffsetFetch, see ``CommittedOffsetsHandlers.fetch``."""
 NO_OFFSET = -1
 RETRY_OFFSET = -1_000
-"""Committed offset in a reply for a partition that is not settled.
-
-librdkafka uses the offset in spite of the error if its assignment changed meanwhile. At -1 it starts at
-``auto.offset.reset``; at this value, its own ``RD_KAFKA_OFFSET_STORED``, it retries.
-"""
+"""Committed offset in a reply for a partition that is not settled. librdkafka uses the offset in spite of the error if
+its assignment changed meanwhile. At -1 it starts at ``auto.offset.reset``; at this value, its own
+``RD_KAFKA_OFFSET_STORED``, it retries."""
 ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS})
 AT_ONCE = 20
 """Maximum number of partitions in one event: each costs about 60 us to commit."""
@@ -51,10 +42,7 @@ TopicOffsets: TypeAlias = tuple[str, Sequence[tuple[int, OffsetValue | None]]]
 
 
 class CommittedOffsetsHandlers:
-    """Handlers of requests about committed offsets.
-
-    As in Kafka, the group with an empty name also has offsets: very old consumers use it.
-    """
+    """Handlers of requests about committed offsets, also of the group without a name: very old consumers use it."""
 
     def __init__(self, coordinators: Coordinators, directory: TopicDirectory) -> None:
         self._coordinators = coordinators
@@ -62,11 +50,7 @@ class CommittedOffsetsHandlers:
 
     def handlers(self) -> dict[int, Handler]:
         """Return the handlers by API key."""
-        return {
-            API.OFFSET_COMMIT: self.commit,
-            API.OFFSET_FETCH: self.fetch,
-            API.OFFSET_DELETE: self.delete,
-        }
+        return {API.OFFSET_COMMIT: self.commit, API.OFFSET_FETCH: self.fetch, API.OFFSET_DELETE: self.delete}
 
     # --- commit -------------------------------------------------------------------------------------------------------
 
@@ -227,11 +211,7 @@ class CommittedOffsetsHandlers:
     # --- delete -------------------------------------------------------------------------------------------------------
 
     async def delete(self, request: Request) -> Reply:
-        """Handle OffsetDelete.
-
-        Raises:
-            KafkaError: If the group id is empty: INVALID_GROUP_ID.
-        """
+        """Handle OffsetDelete; raise KafkaError INVALID_GROUP_ID if the group id is empty."""
         body = request.body
         if not body.group_id:
             raise KafkaError(Code.INVALID_GROUP_ID, "group id is empty: name the group whose offsets to delete")

@@ -89,12 +89,9 @@ class Coordinators:
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def shard_of(self, group: str) -> GroupCoordinator:
-        """Return the coordinator of a group.
+        """Return the coordinator of a group, or raise StaleMetadata if another broker has it.
 
-        Raises:
-            StaleMetadata: If another broker has it.
-            Unavailable: If no broker has it at the moment, or the files of its partition are damaged; the message
-                names the damage.
+        Raises Unavailable if no broker has it now, or its partition's files are damaged, as the message says.
         """
         topic = self._cluster.view.topics.get(self.topic_name)
         if topic is None:
@@ -119,13 +116,10 @@ class Coordinators:
         """Return the id of the broker that has, or is about to load, the coordinator of a group.
 
         The call creates the internal topic if it is missing. Clients query as soon as a coordinator is unreachable,
-        before the metadata shows it, and retry the broker they get for a while (librdkafka for a second). So the
-        call first probes the primary; if it is unreachable, the call waits for another one.
-
-        Raises:
-            Unavailable: If there is no coordinator at the moment, the files of its partition are damaged (the message
-                names the damage), or the topic cannot be created in time.
-            SeaweedMQError: If the topic cannot be created.
+        before the metadata shows it, and retry the broker they get for a while (librdkafka for a second). So the call
+        first probes the primary; if it is unreachable, the call waits for another one. Raises Unavailable if there is
+        no coordinator now, the files of its partition are damaged, as the message says, or the topic cannot be created
+        in time; and the error of its creation.
         """
         view = self._cluster.view
         topic = view.topics.get(self.topic_name) or await self._ensure_topic()

@@ -52,8 +52,7 @@ class FindCoordinatorHandlers:
             )
         if key_type != OF_GROUPS:
             raise KafkaError(
-                Code.INVALID_REQUEST,
-                f"key type {key_type} is unknown: only groups ({OF_GROUPS}) have coordinators",
+                Code.INVALID_REQUEST, f"key type {key_type} is unknown: only groups ({OF_GROUPS}) have coordinators"
             )
         broker = await self._coordinators.broker_of(group)
         await self._nodes.ready()

@@ -43,10 +43,7 @@ SEARCHES_AT_ONCE: Final = 16
 
 
 class GroupAdmin:
-    """A callable that handles admin calls about Kafka groups: ``await admin(DescribeKafkaGroup("billing"))``.
-
-    It raises the errors that ``model.calls`` lists for each call.
-    """
+    """A callable for admin calls about Kafka groups: ``await admin(DescribeKafkaGroup("billing"))`` and its errors."""
 
     def __init__(self, partitions: PartitionAccess, cluster: ClusterAccess, coordinators: Coordinators) -> None:
         self._partitions = partitions

@@ -13,7 +13,7 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.metadata.nodes import NO_NODE, Nodes
 from seaweedmq.kafka.metadata.reachability import is_reachable
 from seaweedmq.kafka.metadata.topic_creation import TopicCreator
-from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDirectory
+from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, PartitionInfo, TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import (
@@ -66,9 +66,8 @@ class MetadataHandlers:
     async def metadata(self, request: Request) -> Reply:
         """Return the brokers and the requested topics, or all; create unknown topics if the request allows it.
 
-        Raises:
-            KafkaError: If a topic is named by its id before version ``IDS_FROM``, or by neither name nor id.
-            SeaweedMQError: As ``Nodes.ready``.
+        Raises as ``Nodes.ready``, and KafkaError if a topic is named by its id before version ``IDS_FROM``, or not at
+        all.
         """
         body = request.body
         await self._nodes.ready()
@@ -154,27 +153,14 @@ class MetadataHandlers:
             topic_id=topic.id.hex(),
             is_internal=topic.is_internal,
             partitions=[
-                MetadataResponse.MetadataResponseTopic.MetadataResponsePartition(
-                    error_code=partition.error,
-                    partition_index=partition.number,
-                    leader_id=partition.leader,
-                    leader_epoch=partition.leader_epoch,
-                    replica_nodes=list(partition.replicas),
-                    isr_nodes=list(partition.isr),
-                    offline_replicas=list(partition.offline),
-                )
+                MetadataResponse.MetadataResponseTopic.MetadataResponsePartition(**_fields_of(partition))
                 for partition in topic.partitions()
             ],
             authorized_operations=set(TOPIC_OPERATIONS) if body.include_topic_authorized_operations else None,
         )
 
     async def describe_cluster(self, request: Request) -> Reply:
-        """Return the live brokers.
-
-        Raises:
-            KafkaError: If the request is for endpoints other than brokers.
-            SeaweedMQError: As ``Nodes.ready``.
-        """
+        """Return the live brokers, raising as ``Nodes.ready``, or KafkaError for endpoints other than brokers."""
         if request.body.endpoint_type != BROKERS:
             known = request.body.endpoint_type == CONTROLLERS
             raise KafkaError(
@@ -203,9 +189,7 @@ class MetadataHandlers:
     async def describe_topic_partitions(self, request: Request) -> Reply:
         """Return a page of topics by name, of all topics if the request names none; create none.
 
-        Raises:
-            KafkaError: If the cursor has a negative partition, or a topic that the request does not name.
-            SeaweedMQError: As ``Nodes.ready``.
+        Raises as ``Nodes.ready``, and KafkaError if the cursor has a negative partition or a topic not in the request.
         """
         await self._nodes.ready()
         body = request.body
@@ -262,15 +246,7 @@ class MetadataHandlers:
             is_internal=topic.is_internal,
             partitions=[
                 response.DescribeTopicPartitionsResponsePartition(
-                    error_code=partition.error,
-                    partition_index=partition.number,
-                    leader_id=partition.leader,
-                    leader_epoch=partition.leader_epoch,
-                    replica_nodes=list(partition.replicas),
-                    isr_nodes=list(partition.isr),
-                    eligible_leader_replicas=[],
-                    last_known_elr=[],
-                    offline_replicas=list(partition.offline),
+                    **_fields_of(partition), eligible_leader_replicas=[], last_known_elr=[]
                 )
                 for partition in map(topic.partition, range(begin, end))
             ],
@@ -300,6 +276,18 @@ async def _in_turns(topics: Iterable[Any], turn: Turn) -> list[Any]:
         made.append(topic)
         await turn.pause()
     return made
+
+
+def _fields_of(partition: PartitionInfo) -> dict[str, Any]:
+    return {
+        "error_code": partition.error,
+        "partition_index": partition.number,
+        "leader_id": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": list(partition.replicas),
+        "isr_nodes": list(partition.isr),
+        "offline_replicas": list(partition.offline),
+    }
 
 
 def _no_topic(name: str | None, topic_id: bytes | None, code: int) -> Any:

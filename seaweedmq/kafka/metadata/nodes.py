@@ -17,7 +17,7 @@ from itertools import chain, count, islice
 
 from xxhash import xxh3_128_intdigest
 
-from seaweedmq.codec.state.kafka_nodes import node_table_from_json, node_table_to_json
+from seaweedmq.codec.state.kafka import node_table_from_json, node_table_to_json
 from seaweedmq.codec.state.keys import KAFKA_NODES
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.kafka.node_ids import with_nodes
@@ -52,10 +52,8 @@ class Nodes:
         self._own_address = own_address
         self._table = NodeTable(cluster_id="")
         self._last_addresses: dict[str, str] = {}
-        """Broker id -> its Kafka address, including unregistered brokers, which partitions still name as replicas.
-
-        The order is that of the last registration, the earliest first.
-        """
+        """Broker id -> its Kafka address, including unregistered brokers, which partitions still name as replicas. The
+        order is that of the last registration, the earliest first."""
         self._noted = -1
         """The view's count of changes when ``_last_addresses`` was updated."""
         self._made_of: tuple[int, NodeTable] | None = None
@@ -75,9 +73,8 @@ class Nodes:
     async def ready(self) -> None:
         """Assign a number to every registered broker; return at once if all have one.
 
-        Raises:
-            SeaweedMQError: If no node is known, and etcd refuses, its table of nodes is unreadable, or the storage
-                fails while a number is missing.
+        Raises SeaweedMQError if no node is known, and etcd refuses, its table of nodes is unreadable, or the storage
+        fails while a number is missing.
         """
         self._note()
         if self._table.cluster_id and not self._unnumbered():
@@ -124,14 +121,10 @@ class Nodes:
         return number in self._live
 
     def absent_replicas(self, needed: int, taken: Collection[int]) -> list[int]:
-        """Choose the numbers that stand for missing replicas of a partition.
+        """Choose ``needed`` numbers, none of ``taken``, that stand for missing replicas of a partition.
 
         The order is: nodes that left last, other unregistered ones from the highest number down, registered ones,
         unassigned numbers. Clients treat a number without a broker as a broker that is down.
-
-        Args:
-            needed: Number of missing replicas.
-            taken: Numbers of the replicas that the partition has.
         """
         self._by_broker()
         free = (number for number in chain(self._stand_ins, count(self._table.next_id)) if number not in taken)
@@ -205,8 +198,7 @@ class Nodes:
     async def _with_claimed(self, found: NodeTable, addresses: Collection[str]) -> NodeTable:
         """Return the table with a number for each address, after claiming the new numbers in the storage.
 
-        Raises:
-            Conflict: If another broker claimed one of them meanwhile.
+        Raises Conflict if another broker claimed one of them meanwhile.
         """
         kind = ClaimKind.NODE_IDS
         claimed = {n: content.decode(errors="replace") for n, content in (await self._store.read_claims(kind)).items()}
@@ -222,10 +214,7 @@ class Nodes:
         return wanted
 
     def _new_cluster_id(self) -> str:
-        """Return the id for a cluster without a table of nodes.
-
-        It is derived from the cluster's id, so that a recovery of etcd does not change it.
-        """
+        """Return an id for a cluster without a table of nodes, derived from its id: a recovery of etcd keeps it."""
         cluster = self._view.cluster
         known = 0 if cluster is None else xxh3_128_intdigest(cluster.cluster_id.encode())
         number = (known or self._env.rng.getrandbits(8 * CLUSTER_ID_BYTES)).to_bytes(CLUSTER_ID_BYTES, "big")

@@ -5,15 +5,14 @@ from typing import Any, NamedTuple
 
 from seaweedmq.broker.local import LocalPartition
 from seaweedmq.broker.ports import PartitionAccess
+from seaweedmq.core.kafka.epochs import NO_EPOCH
+from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID
 from seaweedmq.errors import Corrupt, SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.fields import Endpoint
 from seaweedmq.model.kafka.nodes import Node
-
-NO_EPOCH = -1
-NO_TOPIC_ID = bytes(16)
 
 
 class LeaderHint(NamedTuple):
@@ -31,26 +30,14 @@ class PartitionLookup:
         self._directory = directory
 
     def topic(self, name_or_id: str | bytes) -> PartitionedTopic:
-        """Return a topic by its name or its id.
-
-        Raises:
-            KafkaError: If there is no such topic.
-        """
+        """Return a topic by its name or its id, or raise KafkaError if there is none."""
         return self._directory.find(name_or_id)
 
     def led(self, topic: PartitionedTopic, partition: int, leader_epoch: int = NO_EPOCH) -> LocalPartition:
-        """Return a partition that this broker leads.
+        """Return a partition that this broker leads, at the client's ``leader_epoch`` (-1: any).
 
-        Args:
-            topic: Topic of the partition.
-            partition: Number of the partition, from 0.
-            leader_epoch: Leader epoch that the client knows; -1: it names none.
-
-        Raises:
-            KafkaError: If there is no such partition, the epoch differs, or the files of the partition are damaged, so
-                that no broker can lead it.
-            StaleMetadata: If another broker leads the partition.
-            Unavailable: If no broker leads it.
+        Raises KafkaError if there is no such partition, the epoch differs, or its files are damaged, so that no broker
+        can lead it; StaleMetadata if another broker leads it, and Unavailable if none does.
         """
         slot = topic.slot(partition)
         if leader_epoch != NO_EPOCH:

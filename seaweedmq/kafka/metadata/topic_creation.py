@@ -112,10 +112,9 @@ class TopicCreator:
             log.warning("topic not created for a Kafka client: %s: %s", name, reason)
 
     def _missing(self, name: str, failures: dict[str, SeaweedMQError]) -> TopicSpec | None:
-        """Return the topic to create for a name, or None if there is none to create.
+        """Return the topic to create for a name; None if it is taken, an internal topic's, or impossible.
 
-        None is returned for a name that is taken, that is an internal topic's, or that no new topic can have. The
-        error of the last is added to ``failures``.
+        The error of the last is added to ``failures``.
         """
         if name in INTERNAL_TOPICS:
             return None

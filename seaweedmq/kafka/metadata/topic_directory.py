@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.kafka import visibility
+from seaweedmq.core.kafka.epochs import NO_EPOCH
 from seaweedmq.core.kafka.topic_ids import topic_id_of, uid_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.kafka.metadata.nodes import NO_NODE, Nodes
@@ -17,8 +18,6 @@ from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
-
-NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +81,7 @@ class PartitionedTopic:
         return len(self._layout.slots)
 
     def slot(self, partition: int) -> int:
-        """Return the first slot of a partition, by which the broker identifies it.
-
-        Raises:
-            KafkaError: If the topic has no such partition.
-        """
+        """Return the first slot of a partition, its name at the broker, or raise KafkaError if there is none."""
         return self._layout.slots[self._checked(partition)].lo
 
     def segment(self, partition: int) -> Segment | None:
@@ -154,8 +149,7 @@ class TopicDirectory:
     def find(self, name_or_id: str | bytes) -> PartitionedTopic:
         """Return a visible topic by its name or by its id of 16 bytes.
 
-        Raises:
-            KafkaError: If there is no such topic, or it is hidden: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
+        Raises KafkaError if there is none, or it is hidden: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
         """
         if self._found_at != self.view.changes:
             self._found_at = self.view.changes
@@ -170,24 +164,17 @@ class TopicDirectory:
         return shown
 
     def topic_name(self, name: str) -> TopicName:
-        """Return the SeaweedMQ name of a Kafka topic.
-
-        Raises:
-            KafkaError: If no topic can have the name: INVALID_TOPIC_EXCEPTION.
-        """
+        """Return the SeaweedMQ name of a Kafka topic, or raise KafkaError INVALID_TOPIC_EXCEPTION."""
         try:
             return TopicName(self.namespace, name)
         except InvalidArgument as error:
             raise KafkaError(Code.INVALID_TOPIC_EXCEPTION, str(error)) from error
 
     def new_name(self, name: str) -> TopicName:
-        """Return the SeaweedMQ name of a Kafka topic that exists or may be created.
+        """Return the SeaweedMQ name of a Kafka topic that exists or may be created, else INVALID_TOPIC_EXCEPTION.
 
         As in Apache Kafka, a new name must differ from all others in more than dots and underscores: Kafka's metrics
         have one name for both.
-
-        Raises:
-            KafkaError: If no topic can have the name, or no new one: INVALID_TOPIC_EXCEPTION.
         """
         made = self.topic_name(name)
         if made in self.view.topics:

@@ -30,19 +30,14 @@ class TopicIds:
         return None if found is None else topic_id_of(found.uid)
 
     async def current(self, topic: str) -> bytes | None:
-        """Return the id of a topic in etcd; None if there is no such topic.
-
-        Raises:
-            SeaweedMQError: If etcd is unreachable.
-        """
+        """Return the id of a topic in etcd, None if there is none, or raise the error of an unreachable etcd."""
         entry = await self._meta.get(keys.topic_key(TopicName(self._namespace, topic)))
         return None if entry is None else topic_id_of(topic_from_json(entry.value).uid)
 
     async def without_deleted(self, offsets: Mapping[Partition, OffsetValue]) -> Mapping[Partition, OffsetValue]:
-        """Return the offsets without those of deleted topics; query etcd only for topics whose ids differ in the view.
+        """Return the offsets without those of deleted topics; raises as :meth:`current`.
 
-        Raises:
-            SeaweedMQError: If etcd is unreachable.
+        It queries etcd only for topics whose ids differ in the view.
         """
         doubtful = {topic for (topic, _), value in offsets.items() if value.topic_id not in (None, self.known(topic))}
         if not doubtful:

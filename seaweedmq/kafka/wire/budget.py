@@ -112,18 +112,14 @@ class Share:
     def take(self, size: int, *, is_guaranteed: bool = True) -> bool:
         """Take ``size`` bytes and return True, or wait for them and return False; then ``granted`` is called later.
 
-        Args:
-            size: Bytes to take.
-            is_guaranteed: Whether guaranteed bytes may serve; False for an amount that may turn out far larger.
+        ``is_guaranteed`` is False for an amount that may turn out far larger: guaranteed bytes do not serve it.
         """
         return self._memory.take(self, size, is_guaranteed)
 
     def force(self, size: int, *, is_reserved: bool = False) -> None:
         """Take ``size`` bytes that are in use already, even if none are free.
 
-        Args:
-            size: Bytes to take.
-            is_reserved: Whether they belong to the request that the reserved part serves.
+        With ``is_reserved`` they belong to the request that the reserved part serves.
         """
         self._memory.force(self, size, is_reserved)
 
@@ -132,10 +128,7 @@ class Share:
         self._memory.give(self, size)
 
     def end_request(self) -> bool:
-        """Note that a request is complete; return whether the reserved part serves it.
-
-        If so, the reserved part serves no other request until :meth:`release`.
-        """
+        """Note that a request is complete; return if the reserved part serves it, alone until :meth:`release`."""
         return self._memory.end_request(self)
 
     def release(self) -> None:
@@ -151,13 +144,9 @@ class Share:
         self._memory.close(self)
 
     def press(self, now: float, *, may_hurry: bool) -> int:
-        """Close the owner if its client is too slow, or hurry requests that wait for events; return the freed bytes.
+        """Close the owner if its client is too slow, or, if ``may_hurry``, answer requests that wait for events early.
 
-        Guaranteed bytes are not counted as freed.
-
-        Args:
-            now: Time by the clock of the loop, in seconds.
-            may_hurry: Whether requests that wait for events may be answered early.
+        Returns the freed bytes, without guaranteed ones.
         """
         if self.owner is None:
             return 0

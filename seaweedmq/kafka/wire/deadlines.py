@@ -10,11 +10,8 @@ from seaweedmq.kafka.wire.interfaces import ConnectionLimits
 from seaweedmq.kafka.wire.messages import nothing
 
 HALF_CLOSED_S = 5.0
-"""Seconds for the replies to a client that closed its half of the connection.
-
-The time is extended by as much whenever the client read some bytes in it: the socket does not distinguish such a client
-from one that is unreachable.
-"""
+"""Seconds for the replies to a client that closed its half of the connection. The time is extended by as much whenever
+the client read some bytes in it: the socket does not distinguish such a client from one that is unreachable."""
 
 
 class Due(Enum):

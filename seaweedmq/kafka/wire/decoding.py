@@ -24,15 +24,7 @@ TAGS_MAX = 1_000
 STRING_BYTES_MAX = 32_767
 """The maximum length in the older of the two forms; Apache Kafka applies it to both."""
 
-_FORMATS = {
-    "int8": "b",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "int64": "q",
-    "float64": "d",
-    "bool": "?",
-}
+_FORMATS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d", "bool": "?"}
 _SIZES = {"uuid": 16}
 _NO_UUID = UUID(int=0)
 
@@ -74,16 +66,11 @@ def decode_few(message: Any, version: int, data: memoryview) -> tuple[Any, int] 
 
 
 def decoding(message: Any, version: int, data: memoryview, elements_max: int = ELEMENTS_MAX) -> Steps[tuple[Any, int]]:
-    """Decode a message of a kafka-python class in steps; ``records`` are views of the bytes, not copies.
+    """Decode a message of a kafka-python class in steps, and count its elements; ``records`` are views, not copies.
 
     As in Apache Kafka, bytes behind the message are ignored, which kafka-go and librdkafka send, and invalid UTF-8 is
-    read as replacement characters.
-
-    Returns:
-        The message, and its number of elements.
-
-    Raises:
-        Malformed: If the bytes are not such a message, or if it has too many elements.
+    read as replacement characters. Raises Malformed if the bytes are not such a message, or if it has too many
+    elements.
     """
     cursor = MessageCursor(data, elements_max)
     found = yield from _all_of(_message(message, version), cursor)
@@ -103,11 +90,7 @@ def text_of(data: memoryview) -> str:
 
 
 def skip_tags(data: memoryview, position: int) -> int:
-    """Return the end of the tagged fields that begin at ``position``.
-
-    Raises:
-        Malformed: If they are truncated.
-    """
+    """Return the end of the tagged fields that begin at ``position``, or raise Malformed if they are truncated."""
     cursor = MessageCursor(data)
     cursor.position = position
     _tags({})(cursor, None)

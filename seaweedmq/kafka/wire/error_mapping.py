@@ -60,10 +60,7 @@ _ELSEWHERE = {
 _CODES: Mapping[type[BaseException], tuple[Code, Mapping[ErrorScope, Code]]] = {
     StaleMetadata: (Code.NOT_LEADER_OR_FOLLOWER, _ELSEWHERE),
     Deposed: (Code.NOT_LEADER_OR_FOLLOWER, _ELSEWHERE),
-    Unavailable: (
-        Code.NOT_LEADER_OR_FOLLOWER,
-        {**_ELSEWHERE, ErrorScope.COORDINATOR: Code.COORDINATOR_NOT_AVAILABLE},
-    ),
+    Unavailable: (Code.NOT_LEADER_OR_FOLLOWER, {**_ELSEWHERE, ErrorScope.COORDINATOR: Code.COORDINATOR_NOT_AVAILABLE}),
     NotFound: (Code.UNKNOWN_TOPIC_OR_PARTITION, {ErrorScope.COORDINATOR: Code.GROUP_ID_NOT_FOUND}),
     AlreadyExists: (Code.TOPIC_ALREADY_EXISTS, {}),
     OutOfRange: (Code.OFFSET_OUT_OF_RANGE, {}),

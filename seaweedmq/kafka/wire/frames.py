@@ -23,10 +23,8 @@ LENGTH_BYTES = 4
 HEAD_BYTES_MIN = _REQUEST_HEAD.size
 """Minimum size of a request header, without the length and the client id."""
 ADMIN_ELEMENTS_MAX = 10_000
-"""Maximum elements of a Produce, or of a request about topics, groups or configs.
-
-Each costs about 100 us, and some requests are one event of a group's state.
-"""
+"""Maximum elements of a Produce, or of a request about topics, groups or configs. Each costs about 100 us, and some
+requests are one event of a group's state."""
 LEAVING_MAX = 2_000
 _ELEMENTS_MAX: Mapping[int, int] = {
     API.FETCH: ELEMENTS_MAX,

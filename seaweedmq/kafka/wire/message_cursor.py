@@ -6,10 +6,8 @@ from typing import Any
 from seaweedmq.errors import ProtocolViolation
 
 ELEMENTS_MAX = 100_000
-"""Default limit of the elements of all arrays and tagged fields of a request.
-
-Each element takes time, and most become objects: some hundred bytes for as few as one received byte.
-"""
+"""Default limit of the elements of all arrays and tagged fields of a request. Each element takes time, and most become
+objects: some hundred bytes for as few as one received byte."""
 ELEMENTS_A_STEP = 20
 """Elements of a long message that are decoded in one step: each takes up to about 10 us."""
 VARINT_BYTES_MAX = 5

@@ -141,9 +141,7 @@ class API(IntEnum):
 
 PATIENT = frozenset({API.FETCH, API.PRODUCE})
 """APIs of which a client may have many requests in flight: a later one does not make the broker answer the first early.
-
-Requests of other APIs are urgent: the client waits for the reply before it continues.
-"""
+Requests of other APIs are urgent: the client waits for the reply before it continues."""
 
 
 def not_pressed(now: float, held_bytes: int) -> bool:
@@ -162,10 +160,8 @@ class Line:
         self.grown = Signal()
         """Signal that fires when ``urgent`` grows."""
         self.press: Callable[[float, int], bool] = not_pressed
-        """Callback that closes the connection if its client reads too slowly, and returns whether it did.
-
-        Its arguments are the time, and the bytes of Fetch replies for which others wait.
-        """
+        """Callback that closes the connection if its client reads too slowly, and returns whether it did. Its arguments
+        are the time, and the bytes of Fetch replies for which others wait."""
 
     def join(self, api: int) -> None:
         """Count a received request."""
@@ -233,10 +229,8 @@ class EncodedReply:
 Reply: TypeAlias = Any
 """One of ``REPLIES`` in any version (the encoder sets it), an ``EncodedReply``, or None for no reply."""
 Handler: TypeAlias = Callable[[Request], Awaitable[Reply]]
-"""A handler of the requests of one API.
-
-That of ``API.PRODUCE`` returns an awaitable of the reply once all batches are appended: see ``kafka.dispatch``.
-"""
+"""A handler of the requests of one API. That of ``API.PRODUCE`` returns an awaitable of the reply once all batches are
+appended: see ``kafka.dispatch``."""
 
 _MESSAGES: Mapping[int, tuple[Any, Any]] = {
     API.PRODUCE: (ProduceRequest, ProduceResponse),

@@ -16,16 +16,7 @@ SLOT_BYTES = 512
 class ReplySlot:
     """The slot of a request's reply among those of its connection. Every slot is filled exactly once."""
 
-    __slots__ = (
-        "_queue",
-        "buffers",
-        "held_bytes",
-        "is_filled",
-        "is_large",
-        "is_reserved",
-        "sent",
-        "settled_bytes",
-    )
+    __slots__ = ("_queue", "buffers", "held_bytes", "is_filled", "is_large", "is_reserved", "sent", "settled_bytes")
 
     def __init__(self, queue: "ReplyQueue") -> None:
         self._queue = queue

@@ -12,10 +12,8 @@ DIRECT_BYTES_MIN = 64 * 1024
 STEP_BYTES = 8 * 1024
 """Bytes of a request that are admitted before they have arrived."""
 GROWTH = 4
-"""Maximum ratio of admitted to received bytes above ``STEP_BYTES``.
-
-So a client holds memory for bytes that it has sent, not for the length that it has announced.
-"""
+"""Maximum ratio of admitted to received bytes above ``STEP_BYTES``. So a client holds memory for bytes that it has
+sent, not for the length that it has announced."""
 _LENGTH = struct.Struct(">i")
 _OTHER_PROTOCOLS = (
     (b"GET ", "HTTP"),

@@ -69,10 +69,8 @@ QUERIES = frozenset(
         API.ELECT_LEADERS,
     }
 )
-"""APIs of which the listener begins one request per iteration of the event loop.
-
-Many clients that repeat them then delay each other, not clients that move records or send heartbeats.
-"""
+"""APIs of which the listener begins one request per iteration of the event loop. Many clients that repeat them then
+delay each other, not clients that move records or send heartbeats."""
 
 
 class RequestReader:

@@ -60,11 +60,9 @@ ADVERTISED: Mapping[API, Versions] = {
     API.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0),
 }
 PRODUCE_LOWEST = 3
-"""Lowest accepted version of Produce: lower ones have record formats from before Kafka 0.11.
-
-Requests in lower versions get UNSUPPORTED_VERSION. These versions are advertised nevertheless: librdkafka derives the
-broker's features from them (KAFKA-18659).
-"""
+"""Lowest accepted version of Produce: lower ones have record formats from before Kafka 0.11. Requests in lower versions
+get UNSUPPORTED_VERSION. These versions are advertised nevertheless: librdkafka derives the broker's features from them
+(KAFKA-18659)."""
 
 
 def is_advertised(api: int, version: int) -> bool:

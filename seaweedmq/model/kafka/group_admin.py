@@ -86,8 +86,7 @@ class KafkaGroupDescription:
 GROUPS = "__consumer_offsets"
 """Name of the topic with the records of Kafka groups."""
 INTERNAL_TOPICS = frozenset({GROUPS, "__transaction_state"})
-"""Names of Kafka's own topics. A key's partition number locates its records, so these topics never get more partitions.
-"""
+"""Names of Kafka's own topics; a key's partition locates its records, so these get no more partitions."""
 
 
 def groups_topic(namespace: str) -> TopicName:

@@ -66,10 +66,7 @@ class MemberValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupValue:
-    """A complete generation.
-
-    Without members, the group is empty.
-    """
+    """A complete generation, without members if the group is empty."""
 
     generation: int
     protocol_type: str | None
@@ -95,8 +92,7 @@ class OffsetValue:
     """Wall clock of the expiry that an old client requested. None: the coordinator's retention applies."""
     topic_id: bytes | None = None
     """Id of the topic, 16 bytes, which distinguishes it from an earlier one of its name. None: written by an earlier
-    release, or by a Kafka before 4.1.
-    """
+    release, or by a Kafka before 4.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +131,7 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedMember:
-    """A member, for display.
-
-    ``metadata`` is empty unless the group is stable.
-    """
+    """A member, for display; ``metadata`` is empty unless the group is stable."""
 
     id: str
     instance: str | None
@@ -150,10 +143,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
-    """A group, for display.
-
-    ``state`` is ``DEAD`` for a group that does not exist.
-    """
+    """A group, for display; ``state`` is ``DEAD`` for a group that does not exist."""
 
     group: str
     state: GroupState

@@ -10,10 +10,7 @@ NODE_ID_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTable:
-    """The permanent node id of each address.
-
-    Clients keep connections and metadata by it.
-    """
+    """The permanent node id of each address, by which clients keep connections and metadata."""
 
     cluster_id: str
     """22 characters of URL-safe base64, in Kafka's format."""

@@ -38,12 +38,7 @@ class Call(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic(Call[TopicDescription]):
-    """Create a topic.
-
-    Raises:
-        InvalidArgument: If the spec breaks a rule, or there is no room.
-        AlreadyExists: If there is such a topic.
-    """
+    """Create a topic, or raise AlreadyExists, or InvalidArgument if the spec breaks a rule or there is no room."""
 
     spec: TopicSpec
 
@@ -62,8 +57,7 @@ class CreateTopics(Call[tuple[TopicDescription, ...]]):
 class AlterTopic(Call[TopicDescription]):
     """Change the settings of a topic; an empty change returns the topic as the leader knows it.
 
-    Raises:
-        StaleMetadata: If the topic has changed since ``revision``; it stays as it is.
+    Raises StaleMetadata if the topic, which then stays as it is, has changed since ``revision``.
     """
 
     name: TopicName
@@ -108,11 +102,7 @@ class ListTopics(Call[tuple[Topic, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class DescribeTopic(Call[TopicDescription]):
-    """Describe a topic and the selected segments, of many sealed ones one page.
-
-    Raises:
-        NotFound: If there is no such topic.
-    """
+    """Describe a topic and the selected segments, of many sealed ones one page, or raise NotFound."""
 
     name: TopicName
     which: SegmentSelection = ALL
@@ -135,10 +125,7 @@ class AwaitTopics(Call[UpdatedTopics]):
 
 @dataclass(frozen=True, slots=True)
 class AdoptSchema(Call[TopicDescription]):
-    """Give an empty topic the schema of its first table.
-
-    The same schema again is not an error.
-    """
+    """Give an empty topic the schema of its first table; the same schema again is not an error."""
 
     name: TopicName
     schema: bytes
@@ -170,10 +157,7 @@ class DrainBroker(Call[None]):
 
 @dataclass(frozen=True, slots=True)
 class SplitSegment(Call[TopicDescription]):
-    """Split a segment at slot ``at``, the first of the upper part.
-
-    None: the slot that halves its load.
-    """
+    """Split a segment at slot ``at``, the first of the upper part; None: the slot that halves its load."""
 
     name: TopicName
     segment: int
@@ -221,24 +205,16 @@ class ListGroups(Call[tuple[GroupSummary, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroup(Call[GroupDescription]):
-    """Describe the members, owners, committed offsets and lag of a group.
-
-    Raises:
-        NotFound: If there is no such group.
-    """
+    """Describe the members, owners, committed offsets and lag of a group, or raise NotFound."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResetGroup(Call[GroupDescription]):
-    """Reset a group to read the topic from ``start``.
+    """Reset a group to read the topic from ``start``, or raise NotFound.
 
-    With ``force``, members of the group also continue from there.
-
-    Raises:
-        NotFound: If there is no such group.
-        InvalidArgument: If the group has members and ``force`` is not set.
+    Members make it raise InvalidArgument unless ``force`` is set: then they also continue from there.
     """
 
     group: str
@@ -249,12 +225,7 @@ class ResetGroup(Call[GroupDescription]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup(Call[None]):
-    """Delete a group and all its offsets.
-
-    Raises:
-        NotFound: If there is no such group.
-        InvalidArgument: If the group has members and ``force`` is not set.
-    """
+    """Delete a group and all its offsets, or raise NotFound, or InvalidArgument for members without ``force``."""
 
     group: str
     force: bool = False
@@ -262,31 +233,21 @@ class DeleteGroup(Call[None]):
 
 @dataclass(frozen=True, slots=True)
 class ListKafkaGroups(Call[tuple[KafkaGroupSummary, ...]]):
-    """List the Kafka groups by id.
-
-    Raises:
-        Unavailable: If a coordinator does not answer.
-    """
+    """List the Kafka groups by id, or raise Unavailable if a coordinator does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeKafkaGroup(Call[KafkaGroupDescription]):
-    """Describe the members, assignments, committed offsets and lag of a Kafka group.
-
-    Raises:
-        NotFound: If there is no such group.
-    """
+    """Describe the members, assignments, committed offsets and lag of a Kafka group, or raise NotFound."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResetKafkaGroup(Call[KafkaGroupDescription]):
-    """Reset a Kafka group to read the topic from ``start``.
+    """Reset a Kafka group to read the topic from ``start``, or raise NotFound.
 
-    Raises:
-        NotFound: If there is no such group.
-        InvalidArgument: If the group has members: these keep their own positions.
+    Raises InvalidArgument if the group has members: these keep their own positions.
     """
 
     group: str
@@ -296,12 +257,7 @@ class ResetKafkaGroup(Call[KafkaGroupDescription]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteKafkaGroup(Call[None]):
-    """Delete a Kafka group and all its offsets.
-
-    Raises:
-        NotFound: If there is no such group.
-        InvalidArgument: If the group has members.
-    """
+    """Delete a Kafka group and all its offsets, or raise NotFound, or InvalidArgument if it has members."""
 
     group: str
 
@@ -353,12 +309,9 @@ class Seal(Call[SealedLog]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteProgress(Call[None]):
-    """Report the progress of a primary, whose followers may drop flushed frames.
+    """Report the progress of a primary, whose followers may drop flushed frames, or raise Fenced if the epoch is over.
 
     It is not part of the replicate stream. There it would wait behind frames that wait for the memory it frees.
-
-    Raises:
-        Fenced: If the epoch is over.
     """
 
     ref: SegmentRef
@@ -374,8 +327,7 @@ SUSPICIONS_AT_ONCE_MAX = 1_000
 class ReportSuspicions(Call[None]):
     """Report that replicas of these segments cannot reach a broker; the leader decides whether to seal.
 
-    Raises:
-        NotFound: If none of them is open at its epoch.
+    Raises NotFound if none of them is open at its epoch.
     """
 
     refs: tuple[SegmentRef, ...]
@@ -388,10 +340,7 @@ class ReportSuspicions(Call[None]):
 class ReportEmptied(Call[None]):
     """Report sealed segments without files; the leader prunes those that were sealed long ago.
 
-    Brokers repeat the report as long as the segments are known.
-
-    Raises:
-        NotFound: If the topic was deleted.
+    Brokers repeat the report as long as the segments are known. Raises NotFound if the topic was deleted.
     """
 
     topic: TopicName

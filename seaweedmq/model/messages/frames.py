@@ -12,8 +12,7 @@ from seaweedmq.model.config import KIB
 
 PROTOCOL_VERSION = 3
 """Protocol version of clients and brokers; a broker rejects another one. It is raised when one of the two would
-misunderstand the other.
-"""
+misunderstand the other."""
 
 
 SMALL_MESSAGE_BYTES = 64 * KIB
@@ -30,8 +29,7 @@ PIECE_BYTES = 1024 * KIB
 
 SENT_PIECE_BYTES = 256 * KIB
 """Payload bytes in one message of a large frame, as this version sends it. Python and gRPC each copy a message in one
-step and block the event loop: a message of ``PIECE_BYTES`` takes up to 2 ms in new memory.
-"""
+step and block the event loop: a message of ``PIECE_BYTES`` takes up to 2 ms in new memory."""
 
 
 Frames: TypeAlias = bytes | memoryview
@@ -40,9 +38,6 @@ Frames: TypeAlias = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class FrameHead:
-    """The header of a frame whose payload follows in pieces.
-
-    The pieces follow before anything else, each alone in a message of frames.
-    """
+    """The header of a frame whose payload follows at once, in pieces, each alone in a message of frames."""
 
     header: bytes

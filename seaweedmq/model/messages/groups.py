@@ -33,8 +33,7 @@ class GroupOpen:
     """Host and process, for display."""
     held: Mapping[int, int]
     """Segment -> generation of the segments that this incarnation still reads; empty at first. A revoked segment that
-    is missing counts as released: the report may have been lost with the last stream.
-    """
+    is missing counts as released: the report may have been lost with the last stream."""
     topic_uid: int = 0
     """Uid of the topic that the member means; 0: any topic of this name."""
 
@@ -49,8 +48,7 @@ class Position:
     offset: int
     deliveries: Mapping[int, int]
     """Offset -> number of deliveries of records at or above ``offset`` that were delivered and rejected before. Sparse,
-    at most ``DELIVERIES_KEPT_MAX``.
-    """
+    at most ``DELIVERIES_KEPT_MAX``."""
 
 
 DELIVERIES_KEPT_MAX = 1_000
@@ -59,10 +57,7 @@ DELIVERIES_KEPT_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class GroupCommit:
-    """A commit of positions.
-
-    The reply is :class:`GroupCommitted` with the same number once the commit is in etcd, or the end of the stream.
-    """
+    """A commit, answered once in etcd by :class:`GroupCommitted` of the same number, or the stream's end."""
 
     number: int
     """Number of the commit, which rises in a stream from 1."""
@@ -71,10 +66,7 @@ class GroupCommit:
 
 @dataclass(frozen=True, slots=True)
 class GroupReleased:
-    """Released segments: segment -> generation of the ownership.
-
-    The member reads them no longer, and has committed all that it will.
-    """
+    """Released segments: segment -> generation of the ownership, whose last commit the member has sent."""
 
     segments: Mapping[int, int]
 
@@ -115,8 +107,7 @@ class GroupAssignment:
     owned: tuple[Ownership, ...]
     trust_s: float | None = None
     """Seconds for which the member may trust the assignment without hearing from the coordinator; other members get its
-    segments only later. None: the coordinator does not set it.
-    """
+    segments only later. None: the coordinator does not set it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +117,12 @@ class GroupCommitted:
     number: int
     refused: Mapping[int, str]
     """Segment -> reason of its rejection: it belongs to another generation now, or the offset lies beyond the end. The
-    rest is committed.
-    """
+    rest is committed."""
 
 
 GroupReply: TypeAlias = GroupAssignment | GroupCommitted
 """Message of the coordinator. The stream ends with Fenced if another incarnation joined under the same id, or the group
-removed the member.
-"""
+removed the member."""
 
 # --- administration -------------------------------------------------------------------------------------------------
 
@@ -161,8 +150,7 @@ class SegmentLag:
     """High watermark of an open segment, end of a sealed one."""
     lag_records: int
     """Records that publishers have committed and the group has not. Without a commit it counts from the segment's
-    start, although a group that began later will not read all of it.
-    """
+    start, although a group that began later will not read all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,7 @@ class PublishOpen:
     producer_epoch: int
     first_sequence: int = 0
     """Lowest sequence that the producer may repeat: those below are acknowledged or failed. A broker that does not know
-    the producer begins here.
-    """
+    the producer begins here."""
     topic_uid: int = 0
     """Uid of the topic that the client means; 0: any topic of this name."""
 
@@ -50,8 +49,7 @@ class PublishReady:
     """Bytes of frames in one message; a larger frame is sent as ``FrameHead`` and pieces."""
     is_new_epoch: bool = False
     """Whether the broker remembers only an earlier epoch of the producer: it has stored nothing of this epoch.
-    Otherwise ``next_sequence`` may repeat the client's own ``first_sequence``.
-    """
+    Otherwise ``next_sequence`` may repeat the client's own ``first_sequence``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +80,7 @@ class PublishAck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishSealed:
-    """The last message of a stream whose segment is sealed.
-
-    The client sends frames that were not committed to the successors.
-    """
+    """The last message of a stream whose segment is sealed; what was not committed goes to the successors."""
 
     end_offset: int
     next_sequence: int

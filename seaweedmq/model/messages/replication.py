@@ -14,10 +14,7 @@ from seaweedmq.model.topic import Topic, TopicName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRef:
-    """A segment at an epoch.
-
-    A follower rejects a primary that names an older epoch than it knows with Fenced.
-    """
+    """A segment at an epoch; a follower that knows a newer epoch rejects the primary with Fenced."""
 
     topic: TopicName
     topic_uid: int
@@ -29,10 +26,7 @@ class SegmentRef:
     def of(cls, topic: Topic, segment: Segment, epoch: int | None = None) -> "SegmentRef":
         """Return the reference of a segment, at its own epoch if none is given."""
         return cls(
-            topic=topic.name,
-            topic_uid=topic.uid,
-            segment=segment.id,
-            epoch=segment.epoch if epoch is None else epoch,
+            topic=topic.name, topic_uid=topic.uid, segment=segment.id, epoch=segment.epoch if epoch is None else epoch
         )
 
     @property

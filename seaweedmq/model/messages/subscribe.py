@@ -23,10 +23,7 @@ class StartKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A subscriber's start.
-
-    ``value`` is the offset, or microseconds since 1970 UTC; 0 for the other kinds.
-    """
+    """A subscriber's start; ``value`` is the offset, microseconds since 1970 UTC, or 0 for the other kinds."""
 
     kind: StartKind
     value: int = 0
@@ -50,12 +47,10 @@ class SubscribeOpen:
     """Uid of the topic that the client means; 0: any topic of this name."""
     skip_missing: bool = False
     """Whether the broker continues behind lost records and reports their offsets with ``SubscribeSkipped``. Otherwise
-    the stream ends with ``DataLoss`` there.
-    """
+    the stream ends with ``DataLoss`` there."""
     takes_pieces: bool = False
     """Whether the broker sends a large frame as ``FrameHead`` and then its payload in pieces, each in a message of
-    frames. Otherwise it sends every frame whole.
-    """
+    frames. Otherwise it sends every frame whole."""
 
 
 @dataclass(frozen=True, slots=True)

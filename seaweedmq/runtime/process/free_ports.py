@@ -18,14 +18,10 @@ class ReservedPort:
     """A port that is reserved until ``close``, or until this object is garbage; a context manager."""
 
     def __init__(self, port: int = 0, *, is_shared: bool = True) -> None:
-        """Reserve ``port``, or any free one for 0.
+        """Reserve ``port``, or any free one for 0, which no other process shares.
 
-        Args:
-            port: The port; 0 for any free one.
-            is_shared: Whether another process may have reserved the same ``port``. Port 0 never shares one.
-
-        Raises:
-            OSError: If a socket listens on the port, or the port must not be used.
+        With ``is_shared`` another process may have reserved it. Raises OSError if a socket listens there, or the port
+        must not be used.
         """
         bound = socket.socket()
         self._release = weakref.finalize(self, bound.close)
@@ -58,11 +54,7 @@ class ReservedPort:
 
 
 def free_ports(count: int) -> int:
-    """Reserve ``count`` adjacent ports until this process ends.
-
-    Returns:
-        The first of them.
-    """
+    """Reserve ``count`` adjacent ports until this process ends, and return the first."""
     while True:
         ports = [ReservedPort()]
         try:

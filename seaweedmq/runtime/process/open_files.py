@@ -22,14 +22,7 @@ def files_max() -> int | None:
 
 
 def within_open_files(setting: str, wanted: int, limit: int | None, part: int = PART) -> int:
-    """Return ``wanted``, or less if that exceeds its share of the ``limit``, and log a reduction.
-
-    Args:
-        setting: Name of the setting.
-        wanted: Value of the setting.
-        limit: Result of :func:`files_max`.
-        part: Divisor of the limit that gives the share.
-    """
+    """Return the ``wanted`` value of a setting, or less, which is logged, if it exceeds ``1/part`` of ``limit``."""
     if limit is None or wanted * part <= limit:
         return wanted
     allowed = max(1, limit // part)

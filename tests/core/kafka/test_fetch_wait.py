@@ -1,6 +1,6 @@
 """A long poll ends when the readable bytes reach the requested minimum, or the maximum of a reply."""
 
-from seaweedmq.core.kafka.fetch_wait import FetchWait
+from seaweedmq.core.kafka.fetch_budget import FetchWait
 
 
 def test_the_bytes_of_all_partitions_count_each_as_it_was_counted_last() -> None:

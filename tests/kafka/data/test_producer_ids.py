@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from seaweedmq.codec.state.kafka_producers import id_counter_from_json, id_counter_to_json
+from seaweedmq.codec.state.kafka import id_counter_from_json, id_counter_to_json
 from seaweedmq.codec.state.keys import KAFKA_PRODUCER_IDS
 from seaweedmq.core.kafka.id_blocks import BLOCK_IDS
 from seaweedmq.errors import Corrupt, StorageFailed, Unavailable

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from seaweedmq.codec.state.kafka_nodes import node_table_from_json, node_table_to_json
+from seaweedmq.codec.state.kafka import node_table_from_json, node_table_to_json
 from seaweedmq.codec.state.keys import BROKERS, KAFKA_NODES
 from seaweedmq.core.kafka.node_ids import with_nodes
 from seaweedmq.errors import Corrupt, ResourceExhausted, StorageFailed, Unavailable

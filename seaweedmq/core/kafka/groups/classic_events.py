@@ -76,10 +76,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """A SyncGroup request.
-
-    ``protocol_type`` and ``protocol``: from v5.
-    """
+    """A SyncGroup request; ``protocol_type`` and ``protocol`` are set from v5 on."""
 
     token: int
     group: str
@@ -193,10 +190,7 @@ class Timer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The deadline of a timer.
-
-    ``member`` is empty unless the timer belongs to one.
-    """
+    """The deadline of a timer; ``member`` is empty unless the timer belongs to one."""
 
     timer: Timer
     member: str = ""
@@ -223,10 +217,7 @@ class SubscribedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinReply:
-    """The reply to JoinGroup.
-
-    With an error, all fields but ``member`` keep their defaults.
-    """
+    """The reply to JoinGroup; with an error, all fields but ``member`` keep their defaults."""
 
     token: int
     error: GroupError = GroupError.NONE
@@ -261,10 +252,7 @@ class HeartbeatReply:
 
 @dataclass(frozen=True, slots=True)
 class LeaveReply:
-    """The reply to LeaveGroup.
-
-    ``members`` has the result of each, in the order of the request; it is empty if ``error`` is set.
-    """
+    """The reply to LeaveGroup: each member's result, in the order of the request; none if ``error`` is set."""
 
     token: int
     error: GroupError = GroupError.NONE
@@ -273,10 +261,7 @@ class LeaveReply:
 
 @dataclass(frozen=True, slots=True)
 class CommitReply:
-    """The reply to OffsetCommit.
-
-    ``errors`` has one entry per partition, in the order of the request.
-    """
+    """The reply to OffsetCommit: an error per partition, in the order of the request."""
 
     token: int
     errors: tuple[GroupError, ...]
@@ -284,10 +269,7 @@ class CommitReply:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsReply:
-    """The reply to OffsetDelete.
-
-    ``errors`` has one entry per partition, in the order of the request; it is empty if ``error`` is set.
-    """
+    """The reply to OffsetDelete: an error per partition, in the order of the request; none if ``error`` is set."""
 
     token: int
     error: GroupError = GroupError.NONE
@@ -320,10 +302,7 @@ class GroupOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOutcome:
-    """The records to append, and the replies to send afterwards.
-
-    ``records`` keep their order. They may be cut into several frames: no rule relies on atomicity.
-    """
+    """The records to append in order, in any number of frames (nothing relies on atomicity), then the replies."""
 
     records: tuple[ShardRecord, ...] = ()
     replies: tuple[Reply, ...] = ()

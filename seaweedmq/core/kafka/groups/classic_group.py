@@ -58,10 +58,7 @@ from seaweedmq.model.kafka.groups import (
 
 
 class ClassicGroup:
-    """One group.
-
-    ``value`` is the last written value, if the group is taken over.
-    """
+    """One group; ``value`` is the last written value, if the group is taken over."""
 
     def __init__(self, name: str, limits: CoordinatorLimits, now: float, value: GroupValue | None = None) -> None:
         self.name = name
@@ -135,10 +132,7 @@ class ClassicGroup:
         return topic in topics if topics is not None else self.protocol_type == CONSUMER
 
     def handle(self, event: GroupEvent, now: float, at_ms: int) -> GroupOutcome:
-        """Handle one event.
-
-        ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock.
-        """
+        """Handle one event; ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock."""
         self._rebalance.now, self._rebalance.at_ms = now, at_ms
         match event:
             case Join():
@@ -158,10 +152,7 @@ class ClassicGroup:
         return self._rebalance.collect()
 
     def take_over(self, now: float, at_ms: int) -> GroupOutcome:
-        """Begin the sessions of a loaded group.
-
-        A group with too many members rebalances, and not all of them may join again.
-        """
+        """Begin the sessions of a loaded group, which rebalances if it has too many members: not all may join again."""
         self._rebalance.now, self._rebalance.at_ms = now, at_ms
         for member in self._members:
             self._rebalance.watch(member)
@@ -170,10 +161,7 @@ class ClassicGroup:
         return self._rebalance.collect()
 
     def die(self) -> GroupOutcome:
-        """Delete the group, which must be empty.
-
-        Pending ids lose their validity.
-        """
+        """Delete the group, which must be empty; pending ids lose their validity."""
         for member in tuple(self._members.pending):
             self._members.forget_pending(member)
             self._rebalance.unwatch(member)
@@ -254,10 +242,7 @@ class ClassicGroup:
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def commit_error(self, commit: CommitOffsets) -> GroupError:
-        """Return the error of a commit, ``NONE`` if allowed.
-
-        A member may commit in its generation; any client may while the group is empty.
-        """
+        """Return the error of a commit: a member may commit in its generation, any client while the group is empty."""
         if self.state is DEAD:
             return GroupError.COORDINATOR_NOT_AVAILABLE
         if commit.generation < 0 and self.state is EMPTY:

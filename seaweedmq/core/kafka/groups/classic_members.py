@@ -146,10 +146,7 @@ class Members:
         self._count(member, 1)
 
     def remove(self, member: Member) -> None:
-        """Remove a member whose waiting requests have their replies.
-
-        If it led, the longest member leads.
-        """
+        """Remove a member whose waiting requests have their replies; if it led, the longest member leads."""
         del self._by_id[member.id]
         if member.instance is not None:
             del self._by_instance[member.instance]
@@ -189,11 +186,7 @@ class Members:
         member.assignment = assignment
 
     def elect(self) -> bool:
-        """Elect a leader that joined, the present one if it did.
-
-        Returns:
-            Whether there is one.
-        """
+        """Elect a leader that joined, the present one if it did, and return whether there is one."""
         leader = self._by_id.get(self.leader or "")
         if leader is None or leader.joining is None:
             joined = next((member for member in self if member.joining is not None), None)
@@ -228,10 +221,7 @@ class Members:
     # --- protocols ----------------------------------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a client with these protocols may be a member.
-
-        A group without members accepts any.
-        """
+        """Whether a client with these protocols may be a member; a group without members accepts any."""
         if not self._by_id:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:

@@ -52,10 +52,7 @@ NOTHING = GroupOutcome()
 
 
 class ClassicRebalance:
-    """State of a group and the outcome of the current event.
-
-    ``now`` and ``at_ms`` are the time of the event.
-    """
+    """State of a group and the outcome of the current event, whose time is ``now`` and ``at_ms``."""
 
     def __init__(self, limits: CoordinatorLimits, now: float, value: GroupValue | None) -> None:
         self.limits = limits
@@ -137,10 +134,7 @@ class ClassicRebalance:
         self.join(member, token)
 
     def remove(self, member: Member, error: GroupError = GroupError.UNKNOWN_MEMBER_ID) -> None:
-        """Remove a member and end its waiting requests with an error.
-
-        The caller must continue the rebalance of the other members.
-        """
+        """Remove a member, ending its requests with an error; the caller continues the rebalance of the others."""
         self.fail_waiting(member, error)
         self.members.remove(member)
         self.unwatch(member.id)
@@ -259,10 +253,7 @@ class ClassicRebalance:
             self.watch(member)
 
     def assign(self, assignments: Mapping[str, bytes]) -> None:
-        """Apply the leader's assignment.
-
-        A member that it omits gets an empty one; entries of non-members are ignored.
-        """
+        """Apply the leader's assignment: a member that it omits gets an empty one; non-members are ignored."""
         if sum(len(assignments.get(member.id, b"")) for member in self.members) > self._assignable_bytes:
             self._withdraw(GroupError.UNKNOWN_SERVER_ERROR)
             self.rebalance()

@@ -41,10 +41,7 @@ class CommittedOffsets:
         return self._by_topic.get(topic, {}).get(number)
 
     def select(self, partitions: Collection[Partition] | None) -> Mapping[Partition, OffsetValue]:
-        """Return the offsets of these partitions or (None) of all.
-
-        Partitions without an offset are left out.
-        """
+        """Return the committed offsets of these partitions, or (None) of all."""
         if partitions is None:
             return {(topic, number): value for topic, number, value in self._items()}
         found = {partition: self.get(partition) for partition in partitions}
@@ -82,17 +79,9 @@ class CommittedOffsets:
     def commit(
         self, commit: CommitOffsets, now: float, at_ms: int, limits: CoordinatorLimits, has_room: Callable[[int], bool]
     ) -> tuple[tuple[GroupError, ...], list[OffsetRecord]]:
-        """Accept or reject each offset by itself.
+        """Accept or reject each offset by itself; return the errors, in order, and the accepted ones' records.
 
-        Args:
-            commit: Offsets to commit.
-            now: Seconds on the steady clock.
-            at_ms: Wall clock.
-            limits: Limits of the coordinator.
-            has_room: Whether all offsets together may grow by a number of bytes.
-
-        Returns:
-            The error of each offset, in order, and the records of the accepted ones.
+        ``has_room`` tells whether all offsets together may grow by a number of bytes.
         """
         errors, records = [], []
         before_bytes = self.size_bytes
@@ -128,10 +117,7 @@ class CommittedOffsets:
     # --- removal ------------------------------------------------------------------------------------------------------
 
     def delete(self, delete: DeleteOffsets, group: ClassicGroup) -> tuple[tuple[GroupError, ...], list[OffsetRecord]]:
-        """Remove offsets of topics that no member reads.
-
-        Removing an offset that does not exist succeeds.
-        """
+        """Remove offsets of topics that no member reads; removing one that does not exist succeeds."""
         errors, records = [], []
         for topic, number in delete.partitions:
             if group.subscribes(topic):
@@ -142,10 +128,7 @@ class CommittedOffsets:
         return tuple(errors), records
 
     def drop_topics(self, topics: Mapping[str, bytes | None]) -> list[OffsetRecord]:
-        """Remove offsets of deleted topics.
-
-        An offset stays if it has the id of the topic that has the name now.
-        """
+        """Remove offsets of deleted topics, except those with the id of the topic that has the name now."""
         return self._drop(
             [
                 (topic, number)
@@ -166,14 +149,7 @@ class CommittedOffsets:
         return self.drop_topics(dict.fromkeys(self._by_topic))
 
     def expire(self, group: ClassicGroup, now: float, confirmed_ms: int, retention_ms: int) -> list[OffsetRecord]:
-        """Remove expired offsets of topics that no member may be reading.
-
-        Args:
-            group: The group of the offsets.
-            now: Seconds on the steady clock.
-            confirmed_ms: Confirmed wall-clock time: the present time or earlier.
-            retention_ms: Retention of the coordinator.
-        """
+        """Remove expired offsets of topics that no member may be reading, by a wall clock that may lag."""
         return self._drop(
             [
                 (topic, number)
@@ -203,10 +179,7 @@ def growth_bytes(topic: str, metadata: str, before: OffsetValue | None) -> int:
 
 
 def deletion_error(group: ClassicGroup) -> GroupError:
-    """Return the error of deleting offsets of a group, ``NONE`` if allowed.
-
-    The group must be empty, or its members must name the topics that they read.
-    """
+    """Return the error of deleting offsets of a group, which must be empty or name the topics that its members read."""
     if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER:
         return GroupError.NONE
     return GroupError.NON_EMPTY_GROUP
@@ -215,18 +188,10 @@ def deletion_error(group: ClassicGroup) -> GroupError:
 def is_expired(
     group: ClassicGroup, value: OffsetValue, taken_s: float | None, now: float, confirmed_ms: int, retention_ms: int
 ) -> bool:
-    """Whether an offset has passed its retention.
+    """Whether an offset has passed its retention, by the confirmed wall clock and, if known, by the steady clock.
 
-    It counts from the time since which the group is empty. It counts from the commit if no member ever joined, or the
-    members read other topics.
-
-    Args:
-        group: The group of the offset.
-        value: The offset.
-        taken_s: Steady time of the commit; None: under an earlier coordinator.
-        now: Seconds on the steady clock.
-        confirmed_ms: Confirmed wall-clock time, see :meth:`CommittedOffsets.expire`.
-        retention_ms: Retention of the coordinator.
+    It counts from the time since which the group is empty, or from the commit if no member ever joined, or the members
+    read other topics. ``taken_s`` is None for a commit under an earlier coordinator.
     """
     since_ms, since_s = value.commit_ms, taken_s
     if group.protocol_type is not None:

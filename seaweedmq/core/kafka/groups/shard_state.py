@@ -22,7 +22,6 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 
 from seaweedmq.core.clock_doubt import WallWatch, doubt_s
-from seaweedmq.core.kafka.error_replies import group_error_reply, growth_bytes
 from seaweedmq.core.kafka.groups.classic_events import (
     CommitOffsets,
     CommitReply,
@@ -32,19 +31,24 @@ from seaweedmq.core.kafka.groups.classic_events import (
     DeleteOffsetsReply,
     GroupOutcome,
     Heartbeat,
+    HeartbeatReply,
     Join,
+    JoinReply,
     Leave,
+    LeaveReply,
     Partition,
     RemoveGroup,
     Reply,
     ShardEvent,
     ShardOutcome,
     Sync,
+    SyncReply,
     Tick,
     TimerFired,
     TopicsDeleted,
 )
 from seaweedmq.core.kafka.groups.classic_group import ClassicGroup
+from seaweedmq.core.kafka.groups.classic_members import protocols_bytes
 from seaweedmq.core.kafka.groups.committed_offsets import CommittedOffsets, deletion_error
 from seaweedmq.core.kafka.groups.deadlines import Deadlines
 from seaweedmq.core.kafka.groups.state_memory import StateMemory
@@ -96,10 +100,7 @@ def _empty_bytes(group: str) -> int:
 
 
 class GroupShard:
-    """The coordinator's state of one shard.
-
-    ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock.
-    """
+    """The coordinator's state of one shard; ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock."""
 
     def __init__(self, limits: CoordinatorLimits, memory: StateMemory) -> None:
         """Create an empty shard. ``memory`` is the account of all shards of the broker."""
@@ -146,10 +147,7 @@ class GroupShard:
         self._check_at = now + self._limits.offsets_check_ms / 1_000
 
     def snapshot(self) -> Iterator[ShardRecord]:
-        """Yield the records that restore this state.
-
-        The caller must not change the shard meanwhile.
-        """
+        """Yield the records that restore this state, which the caller must not change meanwhile."""
         for name, entry in self._entries.items():
             if entry.group.written is not None:
                 yield GroupMetadataRecord(name, entry.group.written)
@@ -172,10 +170,7 @@ class GroupShard:
         return entry.group.described() if entry is not None else DescribedGroup(group=group, state=GroupState.DEAD)
 
     def offsets(self, group: str, partitions: Collection[Partition] | None = None) -> Mapping[Partition, OffsetValue]:
-        """Return the committed offsets of these partitions or (None) of all.
-
-        Partitions without an offset are left out.
-        """
+        """Return the committed offsets of these partitions, or (None) of all."""
         entry = self._entries.get(group)
         return entry.committed.select(partitions) if entry is not None else {}
 
@@ -212,7 +207,7 @@ class GroupShard:
     def _member_speaks(self, event: Join | Sync | Heartbeat | Leave, now: float, at_ms: int) -> None:
         error = self._group_error(event)
         if error is not GroupError.NONE:
-            self._replies.append(group_error_reply(event, error))
+            self._replies.append(_error_reply(event, error))
             return
         entry = self._entry(event.group)
         self._take(entry, entry.group.handle(event, now, at_ms))
@@ -224,7 +219,7 @@ class GroupShard:
         entry = self._entries.get(event.group)
         if entry is None and not (isinstance(event, Join) and not event.member):
             return GroupError.UNKNOWN_MEMBER_ID
-        more_bytes = growth_bytes(event, entry.group if entry is not None else None)
+        more_bytes = _growth_bytes(event, entry.group if entry is not None else None)
         return GroupError.NONE if self._has_room(event.group, more_bytes) else GroupError.POLICY_VIOLATION
 
     def _commit(self, commit: CommitOffsets, now: float, at_ms: int) -> tuple[GroupError, ...]:
@@ -351,3 +346,31 @@ class GroupShard:
 
     def _is_too_long(self, group: str) -> bool:
         return len(group.encode()) > self._limits.group_id_bytes_max
+
+
+def _error_reply(event: Join | Sync | Heartbeat | Leave, error: GroupError) -> Reply:
+    """Return the error as the reply to this request."""
+    match event:
+        case Join():
+            return JoinReply(token=event.token, member=event.member, error=error)
+        case Sync():
+            return SyncReply(token=event.token, error=error)
+        case Heartbeat():
+            return HeartbeatReply(event.token, error)
+        case Leave():
+            if error is GroupError.UNKNOWN_MEMBER_ID:  # a missing group has no member: one error for each
+                return LeaveReply(event.token, members=tuple((leaving, error) for leaving in event.members))
+            return LeaveReply(event.token, error)
+
+
+def _growth_bytes(event: Join | Sync | Heartbeat | Leave, group: ClassicGroup | None) -> int:
+    """Return the largest growth of the group in bytes; zero or less if the request repeats an earlier one."""
+    match event:
+        case Join():
+            return protocols_bytes(event.protocols) - (
+                group.protocols_bytes_of(event.member) if group is not None else 0
+            )
+        case Sync() if event.assignments:
+            before_bytes = group.assigned_bytes if group is not None else 0
+            return sum(map(len, event.assignments.values())) - before_bytes
+    return 0

@@ -2,10 +2,7 @@
 
 
 class StateMemory:
-    """Bytes that the shards of one broker hold together.
-
-    Loaded state counts even above the limit.
-    """
+    """Bytes that the shards of one broker hold together; loaded state counts even above the limit."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max

@@ -4,10 +4,9 @@ import struct
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Decode the topics of Kafka's ``ConsumerProtocolSubscription``: int16 version, then an array of strings.
+    """Decode the topics of Kafka's ``ConsumerProtocolSubscription``; None if the bytes are not one.
 
-    Returns:
-        The topics; None if the bytes are not a subscription.
+    The format is an int16 version, then an array of strings.
     """
     try:
         _version, count = struct.unpack_from(">hi", metadata)

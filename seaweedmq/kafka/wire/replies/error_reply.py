@@ -37,10 +37,8 @@ _NAMES: Mapping[str, Sequence[str]] = {
     "resource_type": ("resource_type",),
     "resource_name": ("resource_name",),
 }
-"""Field that identifies a part of a reply -> its names in requests.
-
-If the request has bare numbers or strings instead of objects, these are the value.
-"""
+"""Field that identifies a part of a reply -> its names in requests. If the request has bare numbers or strings instead
+of objects, these are the value."""
 _NOTHING = -1
 _UNKNOWN = frozenset(
     {
@@ -131,7 +129,7 @@ def _asked(name: str, asked: Any) -> Sequence[Any]:
     if asked is None or isinstance(asked, int | str):
         return ()
     for one in _ASKED.get(name, ()):
-        if one in asked.fields and (found := _get(asked, one)):
+        if one in asked.fields and (found := getattr(asked, one)):
             return list(found)
     return ()
 
@@ -141,10 +139,6 @@ def _named(field: Any, version: int, asked: Any) -> Any:
         return asked
     for one in _NAMES[field.name]:
         if asked is not None and one in asked.fields:
-            found = _get(asked, one)
+            found = getattr(asked, one)
             return field.default if found is None and not field.nullable_for_version_q(version) else found
     return field.default
-
-
-def _get(message: Any, name: str) -> Any:
-    return getattr(message, name)
