@@ -17,15 +17,7 @@ from seaweedmq.storage.store.files import open_store
 
 
 def find(place: TopicLocation, *, ends: bool) -> TopicSource:
-    """List the files of a topic, and query the brokers if there are some.
-
-    With ``ends``, brokers also report the end offsets of segments.
-
-    Raises:
-        InvalidArgument: If the storage does not exist, or is not the brokers' storage.
-        NotFound: If no such topic exists.
-        Unavailable: If no broker answers.
-    """
+    """List the files of a topic, and query the brokers if there are some; with ``ends`` also for ends of segments."""
     root = None if place.storage is None else open_store(place.storage).root
     if place.bootstrap is None:
         if root is None:
@@ -80,12 +72,7 @@ def broker_reader(place: TopicLocation, *, fail_on_data_loss: bool) -> BrokerRea
 
 
 def chosen_columns(topic: Topic, shown: ColumnOptions) -> tuple[Column, ...]:
-    """Return the columns of the result.
-
-    Raises:
-        InvalidArgument: If a chosen column does not exist.
-        Unsupported: If a column has a type that Spark lacks.
-    """
+    """Return the columns of the result."""
     columns = columns_of(topic, shown.columns, include_headers=shown.include_headers)
     spark_schema(columns)
     return columns

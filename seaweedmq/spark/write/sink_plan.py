@@ -57,11 +57,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def connected(options: SinkOptions) -> AsyncIterator[Cluster]:
-    """Yield a connected cluster.
-
-    Raises:
-        Unavailable: If no broker answers in time; the message names each with its reason.
-    """
+    """Yield a connected cluster."""
     cluster = Cluster(options.bootstrap, grpc_dialer(), system_environment(), ClientConfig())
     try:
         await cluster.connect()
@@ -71,17 +67,7 @@ async def connected(options: SinkOptions) -> AsyncIterator[Cluster]:
 
 
 async def plan_sink(options: SinkOptions, given: pa.Schema) -> SinkPlan:
-    """Check the topic, and give it the DataFrame's schema if it is to adopt one.
-
-    Args:
-        options: Options of the write.
-        given: Columns of the DataFrame.
-
-    Raises:
-        InvalidArgument: If the columns do not fit the topic, or the storage is not the cluster's.
-        NotFound: If no such topic exists.
-        Unavailable: If no broker answers.
-    """
+    """Check the topic, and give it the DataFrame's schema if it is to adopt one."""
     async with connected(options) as cluster:
         described = await cluster.describe(options.topic, OPEN)
         frame_bytes_max = described.known_frame_bytes_max
@@ -102,11 +88,7 @@ async def plan_sink(options: SinkOptions, given: pa.Schema) -> SinkPlan:
 
 
 async def check_storage(options: SinkOptions, described: TopicDescription) -> Path:
-    """Return the root of the storage, after checking that it is the topic's.
-
-    Raises:
-        InvalidArgument: If the storage is another cluster's or does not exist.
-    """
+    """Return the root of the storage; InvalidArgument if it is another cluster's or does not exist."""
     root = open_store(options.storage).root
     if not root.is_dir():
         raise InvalidArgument(f"storage {root} is not a directory: give the root that the brokers use")
