@@ -42,12 +42,7 @@ _GROUP_ONLY = frozenset(field.name for field in fields(GroupOptions)) - {"group"
 
 
 def _check_options(group: str | None, options: Mapping[str, Any]) -> None:
-    """Check the options of a subscriber.
-
-    Raises:
-        TypeError: If no subscriber has the option.
-        InvalidArgument: If the option needs a group.
-    """
+    """Raise TypeError for an option that no subscriber has, InvalidArgument for one that needs a group."""
     for name in options.keys() - _OPTIONS - _GROUP_ONLY:
         raise TypeError(f"Client.subscriber() got an unexpected keyword argument {name!r}")
     for name in _GROUP_ONLY & options.keys() if group is None else ():
@@ -92,11 +87,8 @@ class Client:
     ) -> None:
         """Make a client of a connected cluster.
 
-        Args:
-            cluster: The cluster.
-            config: The client's limits and intervals.
-            post: Schedules a function in the loop. Threads may send records only if they may call it. Default: the
-                running loop's ``call_soon``.
+        ``post`` schedules a function in the loop, by default the running loop's ``call_soon``. Threads may send records
+        only if they may call it.
         """
         self._closing = Closing()
         self._process = os.getpid()
@@ -121,13 +113,7 @@ class Client:
         config: ClientConfig,
         post: Callable[[Callable[[], None]], object] | None = None,
     ) -> "Client":
-        """Connect to a cluster.
-
-        Raises:
-            Unavailable: If no bootstrap broker answers within ``connect_timeout_s``, or all refuse the connection for
-                ``connect_refused_s``.
-            InvalidArgument: If a bootstrap address is not ``host:port``.
-        """
+        """Connect to a cluster; raises as ``seaweedmq.connect``."""
         try:
             cluster = Cluster(parse_bootstrap(bootstrap), dialer, env, config)
             await cluster.connect()
@@ -284,11 +270,7 @@ class Client:
         return await self._keep(subscriber)
 
     async def _keep(self, opened: U) -> U:
-        """Register ``opened``, so that it is closed with the client.
-
-        Raises:
-            Closed: If the client was closed meanwhile.
-        """
+        """Register ``opened``, so that it is closed with the client; Closed if the client was closed meanwhile."""
         if self._closing.has_begun:
             await opened.close()
             self._check_open()

@@ -12,23 +12,12 @@ N = TypeVar("N", int, float)
 
 
 def topic_name(topic: "str | TopicName") -> TopicName:
-    """Return ``topic`` as a ``TopicName``.
-
-    Args:
-        topic: ``"namespace/name"``, or a name that is returned unchanged.
-
-    Raises:
-        InvalidArgument: If the text is not two valid names with one slash between.
-    """
+    """Return the name of a topic, which is a ``TopicName`` or ``"namespace/name"``."""
     return topic if isinstance(topic, TopicName) else TopicName.parse(topic)
 
 
 def durability_of(value: "str | Durability | None") -> Durability | None:
-    """Return ``value`` as a ``Durability``.
-
-    Raises:
-        InvalidArgument: If it is unknown.
-    """
+    """Return ``value`` as a ``Durability``."""
     if value is None:
         return None
     try:
@@ -38,11 +27,7 @@ def durability_of(value: "str | Durability | None") -> Durability | None:
 
 
 def scaling_of(value: "str | Scaling | None") -> Scaling | None:
-    """Return ``value`` as a ``Scaling``.
-
-    Raises:
-        InvalidArgument: If it is unknown.
-    """
+    """Return ``value`` as a ``Scaling``."""
     if value is None:
         return None
     try:
@@ -52,20 +37,12 @@ def scaling_of(value: "str | Scaling | None") -> Scaling | None:
 
 
 def retention_s_of(value: "float | timedelta | None") -> float | None:
-    """Return a retention in seconds.
-
-    Raises:
-        InvalidArgument: If it does not fit.
-    """
+    """Return a retention in seconds."""
     return checked_limit("retention", value.total_seconds() if isinstance(value, timedelta) else value)
 
 
 def checked_limit(name: str, value: N | None) -> N | None:
-    """Return ``value`` if it fits the 64 bits of the wire format.
-
-    Raises:
-        InvalidArgument: If it does not fit. The message names the argument.
-    """
+    """Return ``value``; InvalidArgument, with the argument's name, if it exceeds the 64 bits of the wire format."""
     if value is not None and not -LIMIT_MAX <= value <= LIMIT_MAX:
         raise InvalidArgument(f"{name} is not a number up to {LIMIT_MAX}: use a smaller number")
     return value

@@ -181,10 +181,7 @@ class BatchPromise:
         return self._condition
 
     def waiters(self, future: Future[Receipt], position: int) -> list[Any]:
-        """Return the list of waiters, which ``concurrent.futures.wait`` and ``as_completed`` change.
-
-        They hold the condition meanwhile.
-        """
+        """Return the list of waiters, which ``concurrent.futures.wait`` changes while it holds the condition."""
         if self.is_settled(position):
             # A waiter may wait for other futures also, and must not get this one twice.
             return self._told.setdefault(position, [])

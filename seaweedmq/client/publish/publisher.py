@@ -104,11 +104,7 @@ class Publisher:
         return f"publisher of {self._topic} ({records} records not acknowledged)"
 
     async def start(self) -> None:
-        """Query the topic's segments and begin to work.
-
-        Raises:
-            NotFound: If the topic does not exist.
-        """
+        """Query the topic's segments and begin to work."""
         description = await self._view.description(True)
         self._report(self._outbox.begin(description.topic.ring, description.segments))
         self._tasks.spawn(self._pump(), "publisher pump")
@@ -185,11 +181,7 @@ class Publisher:
             raise error
 
     async def _until_settled(self, timeout_s: float | None) -> None:
-        """Wait until everything sent so far has an outcome.
-
-        Raises:
-            DeadlineExceeded: If it has not after ``timeout_s``.
-        """
+        """Wait until everything sent so far has an outcome; DeadlineExceeded if it has not after ``timeout_s``."""
         self.buffer.cut()
         pending: set[Work] = {*self._unsettled, *self.buffer.waiting_work()}
         if pending:
@@ -251,11 +243,7 @@ class Publisher:
     # --- for the synchronous API -----------------------------------------------------------------------------------
 
     async def prepare(self, table: pa.Table | pa.RecordBatch, key: str | None, timestamp: str | None) -> TableJob:
-        """Convert a table to the topic's columns. Arguments as in :meth:`send_table`.
-
-        Raises:
-            InvalidArgument: If a column does not fit.
-        """
+        """Convert a table to the topic's columns. Arguments as in :meth:`send_table`."""
         self._cluster.check_loop()
         table = as_table(table)
         description = await self._view.description(False)
@@ -316,11 +304,7 @@ class Publisher:
             work.promise.settle_from(put_out, error)
 
     async def _until_room(self, deadline_s: float) -> None:
-        """Wait for room in the outbox.
-
-        Raises:
-            DeadlineExceeded: If there is none before ``deadline_s``.
-        """
+        """Wait for room in the outbox; DeadlineExceeded if there is none before ``deadline_s``."""
         try:
             async with asyncio.timeout_at(deadline_s):
                 while self._outbox.is_crowded:

@@ -168,11 +168,7 @@ class Message(_Fields):
 
 
 def delay_s(delay: "float | timedelta") -> float:
-    """Convert a delay to seconds.
-
-    Raises:
-        InvalidArgument: If it is not a finite number or timedelta from 0 up.
-    """
+    """Convert a delay to seconds; InvalidArgument unless it is a finite number or timedelta from 0 up."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
         raise InvalidArgument(f"delay={delay!r:.100} is not allowed: use seconds from 0 up, or a timedelta")
@@ -237,11 +233,7 @@ def columns_of(schema: pa.Schema | None, has_partitions: bool) -> list[str]:
 
 
 def check_columns(columns: Sequence[str] | None, schema: pa.Schema | None, has_partitions: bool) -> None:
-    """Check that all names are columns of the topic.
-
-    Raises:
-        InvalidArgument: If one is not.
-    """
+    """Check that all names are columns of the topic."""
     known = columns_of(schema, has_partitions)
     for name in columns or ():
         if name not in known:
@@ -252,12 +244,8 @@ def record_batch_of(arrived: FetchedRows, columns: Sequence[str] | None = None) 
     """Convert rows to a batch, without copying the stored columns.
 
     The columns are ``_segment``, ``_partition`` for a topic with partitions, ``_offset``, ``_timestamp``, ``_key``,
-    ``_headers``, and ``_value`` or the topic's columns.
-
-    Args:
-        arrived: The rows.
-        columns: The columns to select. Default: all. A missing one is null: a topic with a schema may have plain
-            records.
+    ``_headers``, and ``_value`` or the topic's columns; or those named. A missing one is null: a topic with a schema
+    may have plain records.
     """
     batch, flags = arrived.batch, arrived.flags
     count = batch.num_rows
@@ -293,11 +281,7 @@ def record_batch_of(arrived: FetchedRows, columns: Sequence[str] | None = None) 
 
 
 def rows_of(batch: pa.RecordBatch | pa.Table) -> list[tuple[int, Offsets]]:
-    """Return the segments of a delivered batch, or of any rows of it, with the offsets.
-
-    Raises:
-        InvalidArgument: If it has no columns ``_segment`` and ``_offset``.
-    """
+    """Return the segments, with the offsets, of any rows of a batch; InvalidArgument without these two columns."""
     if not isinstance(batch, pa.RecordBatch | pa.Table) or not {"_segment", "_offset"} <= set(batch.schema.names):
         raise InvalidArgument(
             "ack and nack need a message, or a delivered batch with its columns _segment and _offset: "

@@ -66,12 +66,7 @@ class Subscriber(TopicReader):
         """The segments of partitions added since, which the walk does not know yet."""
 
     async def open(self) -> None:
-        """Find the segments and begin to read.
-
-        Raises:
-            NotFound: If the topic does not exist.
-            InvalidArgument: If a column is unknown.
-        """
+        """Find the segments and begin to read."""
         latest = self._start.kind is StartKind.LATEST
         description = await (self.description(True) if latest else self._view.whole())
         check_columns(self._columns, self.schema, self.has_partitions)
@@ -237,11 +232,7 @@ class Subscriber(TopicReader):
                         wanted |= self._walk.finished(opened)
 
     async def _successors(self, segments: Iterable[int]) -> set[int]:
-        """Return the successors of segments.
-
-        Raises:
-            Unavailable: If one of the segments is not sealed yet.
-        """
+        """Return the successors of segments; Unavailable if one of the segments is not sealed yet."""
         numbers = frozenset(segments)
         description = await self.description(True, numbers)
         found = [segment for segment in description.segments if segment.id in numbers]

@@ -49,7 +49,7 @@ class BrokerEnds:
         self._away_until_s: float | None = None
 
     def high_watermarks(self) -> Mapping[int, int]:
-        """Return the first uncommitted offset of each open segment whose primary answers; Unavailable without brokers."""
+        """Return the first uncommitted offset of each open segment whose primary answers."""
         if self._client is None:
             import seaweedmq
 
