@@ -109,27 +109,13 @@ class TopicAdmin:
         partitions: int | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> list[TopicDescription]:
-        """Create several topics with the same settings.
+        """Create several topics with the same settings, those of :meth:`create_topic`.
 
-        Each call to the cluster creates up to 250 topics, all or none. If a later call fails, the topics of the
-        earlier calls exist.
-
-        Args:
-            names: The topics, each ``namespace/name``.
-            segments: See :meth:`create_topic`, also for the arguments below.
-            replicas: See there.
-            durability: See there.
-            scaling: See there.
-            schema: See there.
-            retention: See there.
-            retention_bytes: See there.
-            target_bytes_per_s: See there.
-            target_records_per_s: See there.
-            partitions: See there.
-            configs: See there.
+        Each call to the cluster creates up to 250 topics, all or none. If a later call fails, the topics of the earlier
+        calls exist.
 
         Returns:
-            The topics, in the order of ``names``.
+            The topics, in the order of ``names``, each ``namespace/name``.
 
         Raises:
             AlreadyExists: If a name is taken.

@@ -37,23 +37,9 @@ class BatchPromise:
     """
 
     __slots__ = (
-        "_base",
-        "_callbacks",
-        "_condition",
-        "_errors",
-        "_offsets",
-        "_on_settled",
-        "_reported",
-        "_segment",
-        "_segments",
-        "_told",
-        "_unreported",
-        "_waiters",
-        "count",
-        "deadline_s",
-        "loop_thread",
-        "pending",
-    )
+        "_base", "_callbacks", "_condition", "_errors", "_offsets", "_on_settled", "_reported", "_segment", "_segments",
+        "_told", "_unreported", "_waiters", "count", "deadline_s", "loop_thread", "pending",
+    )  # fmt: skip
 
     def __init__(self, deadline_s: float, on_settled: Callable[[], None], loop_thread: int = NO_THREAD) -> None:
         self.deadline_s = deadline_s

@@ -123,16 +123,8 @@ class Publisher:
     ) -> RecordFuture:
         """Send a record, and return the future of its receipt. Waits while ``buffer_bytes_max`` is reached.
 
-        Args:
-            value: The value.
-            key: The key. Records of one key stay in order; a record without a key goes to any segment.
-            headers: Names with bytes or None, as a mapping, or as pairs, which may repeat a name.
-            timestamp: A datetime with a time zone, or microseconds since 1970. Default: now.
-
-        Raises:
-            InvalidArgument: If an argument has the wrong type, the topic has a schema (use ``send_table``), or this is
-                not the client's event loop.
-            Closed: If the publisher is closed.
+        Arguments and errors are those of :meth:`seaweedmq.Publisher.send`, except ``timeout``. InvalidArgument is also
+        raised in another event loop than the client's.
         """
         self._cluster.check_loop()
         while True:
@@ -144,20 +136,9 @@ class Publisher:
     async def send_table(
         self, table: pa.Table | pa.RecordBatch, key: str | None = None, timestamp: str | None = None
     ) -> TableFuture:
-        """Publish every row of a table, and return the future of a ``TableReceipt``. No row becomes a Python object.
+        """Publish every row of a table, and return the future of a ``TableReceipt``. Waits like :meth:`send`.
 
-        The topic's schema determines the table's columns. A topic without a schema takes tables of ``_value`` and
-        optionally ``_key``, ``_timestamp`` and ``_headers``. An empty topic adopts the schema of any other table.
-        Waits while ``buffer_bytes_max`` is reached.
-
-        Args:
-            table: The rows.
-            key: The column of the keys: text (as UTF-8), bytes, or integers (as decimal text). Default: ``_key``.
-            timestamp: The column of the timestamps; UTC if it has no time zone. Default: ``_timestamp``.
-
-        Raises:
-            InvalidArgument: If a column does not fit. The message names it.
-            Closed: If the publisher is closed.
+        Arguments and errors are those of :meth:`seaweedmq.Publisher.send_table`, except ``timeout``.
         """
         job = await self.prepare(table, key, timestamp)
         while not self.buffer.add_table(job):

@@ -28,20 +28,7 @@ FETCHED_BYTES = 4 * 1024 * 1024
 
 
 class Subscriber(TopicReader):
-    """A subscriber to one topic. One task takes from it at a time.
-
-    ``Client.subscriber`` takes these options:
-
-    - ``start``: ``"earliest"`` reads all records that retention has not removed, ``"latest"`` those committed from now
-      on. An int reads every record at or above that offset, in every segment. A datetime with a time zone reads, in
-      every segment, the first record with at least that timestamp and all that follow it. Default: ``"latest"``.
-    - ``limit``: The number of records after which iteration ends. Default: unlimited.
-    - ``stop_at``: ``"latest"`` ends iteration when all records committed at the time of opening were delivered.
-    - ``timeout``: The time without records after which iteration ends, in seconds. Default: unlimited.
-    - ``columns``: The columns of the batches. Default: all.
-    - ``on_missing``: ``"fail"`` raises ``DataLoss`` where records are lost. ``"skip"`` continues after them, with a
-      warning and an entry in ``skipped``. Default: ``"fail"``.
-    """
+    """A subscriber to one topic. One task takes from it at a time. :meth:`Client.subscriber` has the options."""
 
     def __init__(
         self,
