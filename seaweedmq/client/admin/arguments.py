@@ -1,14 +1,16 @@
 """Checked arguments of administration."""
 
 from datetime import timedelta
+from enum import StrEnum
 from typing import TypeVar
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.topic import Durability, Scaling, TopicName
+from seaweedmq.model.topic import TopicName
 
 LIMIT_MAX = (1 << 63) - 1
 """Largest limit in bytes, seconds or records per second that a call can carry."""
 N = TypeVar("N", int, float)
+E = TypeVar("E", bound=StrEnum)
 
 
 def topic_name(topic: "str | TopicName") -> TopicName:
@@ -16,24 +18,12 @@ def topic_name(topic: "str | TopicName") -> TopicName:
     return topic if isinstance(topic, TopicName) else TopicName.parse(topic)
 
 
-def durability_of(value: "str | Durability | None") -> Durability | None:
-    """Return ``value`` as a ``Durability``."""
-    if value is None:
-        return None
+def member_of(kind: type[E], value: "str | E | None") -> E | None:
+    """Return the member of an enum that ``value`` is or names; None for None."""
     try:
-        return Durability(value)
+        return None if value is None else kind(value)
     except ValueError:
-        raise InvalidArgument(f"durability {value!r} is unknown: use replicated or stored") from None
-
-
-def scaling_of(value: "str | Scaling | None") -> Scaling | None:
-    """Return ``value`` as a ``Scaling``."""
-    if value is None:
-        return None
-    try:
-        return Scaling(value)
-    except ValueError:
-        raise InvalidArgument(f"scaling {value!r} is unknown: use auto or fixed") from None
+        raise InvalidArgument(f"{kind.__name__.lower()} {value!r} is unknown: use {' or '.join(kind)}") from None
 
 
 def retention_s_of(value: "float | timedelta | None") -> float | None:

@@ -204,27 +204,25 @@ class MessageRun:
 
 def _fields(arrived: FetchedRows, offsets: Iterator[int]) -> Iterator[tuple[Any, ...]]:
     """Yield the values of ``_Fields`` for every row. Columns are converted to Python at once."""
-    batch, flags = arrived.batch, arrived.flags
-    at = 0
-    keys: Any = repeat(None)
-    timestamps: Any = repeat(arrived.timestamp)
-    headers: Any = repeat(None)
-    if flags & FLAG_KEY:
-        keys = batch.column(at).to_pylist()
-        at += 1
-    if flags & FLAG_TIMESTAMP:
-        timestamps = batch.column(at).view(pa.int64()).to_pylist()
-        at += 1
-    if flags & FLAG_HEADERS:
-        headers = batch.column(at).to_pylist()
-        at += 1
-    if flags >> SCHEMA_VERSION_SHIFT:
+    batch = arrived.batch
+    (key, timestamp, header), at = _leading_columns(arrived)
+    keys: Any = repeat(None) if key is None else key.to_pylist()
+    timestamps: Any = repeat(arrived.timestamp) if timestamp is None else timestamp.view(pa.int64()).to_pylist()
+    headers: Any = repeat(None) if header is None else header.to_pylist()
+    if arrived.flags >> SCHEMA_VERSION_SHIFT:
         names = batch.schema.names[at:]
         columns = [python_values(batch.column(i)) for i in range(at, batch.num_columns)]
         values: Any = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     else:
         values = batch.column(at).to_pylist()
     return zip(repeat(arrived.origin), offsets, timestamps, keys, values, headers, strict=False)
+
+
+def _leading_columns(arrived: FetchedRows) -> tuple[list[pa.Array | None], int]:
+    """Return the columns ``_key``, ``_timestamp`` and ``_headers``, None for those missing, and the number present."""
+    stored = iter(arrived.batch.columns)
+    found = [next(stored) if arrived.flags & flag else None for flag in (FLAG_KEY, FLAG_TIMESTAMP, FLAG_HEADERS)]
+    return found, sum(column is not None for column in found)
 
 
 def columns_of(schema: pa.Schema | None, has_partitions: bool) -> list[str]:
@@ -247,26 +245,18 @@ def record_batch_of(arrived: FetchedRows, columns: Sequence[str] | None = None) 
     ``_headers``, and ``_value`` or the topic's columns; or those named. A missing one is null: a topic with a schema
     may have plain records.
     """
-    batch, flags = arrived.batch, arrived.flags
+    batch = arrived.batch
     count = batch.num_rows
     first = arrived.first_offset
-    at = 0
     origin = arrived.origin
     place = [origin.segment] if origin.partition is None else [origin.segment, origin.partition]
     places = [array_of(np.full(count, number, dtype=np.int32), pa.int32()) for number in place]
     offset = array_of(np.arange(first, first + count, dtype=np.int64), pa.int64())
-    key = _nulls(_KEY.type, count)
-    headers = _nulls(_HEADERS.type, count)
-    timestamp: pa.Array | None = None
-    if flags & FLAG_KEY:
-        key = batch.column(at)
-        at += 1
-    if flags & FLAG_TIMESTAMP:
-        timestamp = batch.column(at)
-        at += 1
-    if flags & FLAG_HEADERS:
-        headers = batch.column(at)
-        at += 1
+    (key, timestamp, headers), at = _leading_columns(arrived)
+    if key is None:
+        key = _nulls(_KEY.type, count)
+    if headers is None:
+        headers = _nulls(_HEADERS.type, count)
     if timestamp is None:
         timestamp = array_of(np.full(count, arrived.timestamp, dtype=np.int64), TIMESTAMP)
     arrays = [*places, offset, timestamp, key, headers, *batch.columns[at:]]

@@ -1,45 +1,27 @@
 """Encoding of the messages of the Data service: publish and subscribe streams."""
 
+from seaweedmq.model.messages import publish, subscribe
 from seaweedmq.model.messages.frames import FrameHead
-from seaweedmq.model.messages.publish import (
-    PublishAck,
-    PublishFrames,
-    PublishOpen,
-    PublishReady,
-    PublishReply,
-    PublishRequest,
-    PublishSealed,
-)
-from seaweedmq.model.messages.subscribe import (
-    SubscribeCredit,
-    SubscribeEnd,
-    SubscribeFrames,
-    SubscribeOpen,
-    SubscribeReady,
-    SubscribeReply,
-    SubscribeRequest,
-    SubscribeSkipped,
-)
 from seaweedmq.rpc.messages.oneof import OneofCodec, RequestCodec
 from seaweedmq.rpc.v1 import data_pb2
 
-_PUBLISH_REQUEST = RequestCodec[PublishRequest](
-    data_pb2.PublishRequest, {"open": PublishOpen, "frames": PublishFrames, "head": FrameHead}
+_PUBLISH_REQUEST = RequestCodec[publish.PublishRequest](
+    data_pb2.PublishRequest, {"open": publish.PublishOpen, "frames": publish.PublishFrames, "head": FrameHead}
 )
-_PUBLISH_REPLY = OneofCodec[PublishReply](
-    data_pb2.PublishReply, {"ready": PublishReady, "ack": PublishAck, "sealed": PublishSealed}
+_PUBLISH_REPLY = OneofCodec[publish.PublishReply](
+    data_pb2.PublishReply, {"ready": publish.PublishReady, "ack": publish.PublishAck, "sealed": publish.PublishSealed}
 )
-_SUBSCRIBE_REQUEST = RequestCodec[SubscribeRequest](
-    data_pb2.SubscribeRequest, {"open": SubscribeOpen, "credit": SubscribeCredit}
+_SUBSCRIBE_REQUEST = RequestCodec[subscribe.SubscribeRequest](
+    data_pb2.SubscribeRequest, {"open": subscribe.SubscribeOpen, "credit": subscribe.SubscribeCredit}
 )
-_SUBSCRIBE_REPLY = OneofCodec[SubscribeReply](
+_SUBSCRIBE_REPLY = OneofCodec[subscribe.SubscribeReply](
     data_pb2.SubscribeReply,
     {
-        "ready": SubscribeReady,
-        "frames": SubscribeFrames,
+        "ready": subscribe.SubscribeReady,
+        "frames": subscribe.SubscribeFrames,
         "head": FrameHead,
-        "skipped": SubscribeSkipped,
-        "end": SubscribeEnd,
+        "skipped": subscribe.SubscribeSkipped,
+        "end": subscribe.SubscribeEnd,
     },
 )
 
