@@ -1,4 +1,4 @@
-"""Options that every command has, and parsers of their values."""
+"""Options that every command has, and parsers of their values; they raise typer.BadParameter for any other text."""
 
 import functools
 import inspect

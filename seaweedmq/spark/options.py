@@ -159,7 +159,7 @@ def check_names(given: Mapping[str, str], face: SparkApi | None = None) -> dict[
 
 
 def parse_place(named: Mapping[str, str]) -> TopicLocation:
-    """Return the location of a topic from checked options."""
+    """Return the location of a topic from checked options; InvalidArgument if one is missing."""
     wanted = ("topic",) if named.get("bootstrap") else ("storage", "topic")
     for name in wanted:
         if not named.get(name):
@@ -237,7 +237,7 @@ def parse_shown(named: Mapping[str, str]) -> ColumnOptions:
 
 
 def parse_bool(named: Mapping[str, str], option: str, *, default: bool) -> bool:
-    """Parse ``true`` or ``false``, case-insensitive."""
+    """Parse ``true`` or ``false``, case-insensitive; InvalidArgument for anything else."""
     text = named.get(option, str(default)).strip().lower()
     if text not in ("true", "false"):
         raise InvalidArgument(f"option {option!r} is {text[:100]!r}: give true or false")
@@ -245,7 +245,7 @@ def parse_bool(named: Mapping[str, str], option: str, *, default: bool) -> bool:
 
 
 def parse_count(named: Mapping[str, str], option: str) -> int | None:
-    """Parse a whole number from 1; None if the option is not given."""
+    """Parse a whole number from 1; None if the option is not given, InvalidArgument for anything else."""
     text = named.get(option)
     if text is None:
         return None

@@ -17,7 +17,10 @@ from seaweedmq.storage.store.files import open_store
 
 
 def find(place: TopicLocation, *, ends: bool) -> TopicSource:
-    """List the files of a topic, and query the brokers if there are some; with ``ends`` also for ends of segments."""
+    """List the files of a topic, and query the brokers if there are some; with ``ends`` also for ends of segments.
+
+    InvalidArgument is raised if the storage does not exist, or is not the brokers'; Unavailable if no broker answers.
+    """
     root = None if place.storage is None else open_store(place.storage).root
     if place.bootstrap is None:
         if root is None:
@@ -72,7 +75,7 @@ def broker_reader(place: TopicLocation, *, fail_on_data_loss: bool) -> BrokerRea
 
 
 def chosen_columns(topic: Topic, shown: ColumnOptions) -> tuple[Column, ...]:
-    """Return the columns of the result."""
+    """Return the columns of the result; InvalidArgument for an unknown one, Unsupported for a type that Spark lacks."""
     columns = columns_of(topic, shown.columns, include_headers=shown.include_headers)
     spark_schema(columns)
     return columns

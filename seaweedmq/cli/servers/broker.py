@@ -54,7 +54,8 @@ async def run_broker(
 ) -> None:
     """Serve until cancelled; an etcd that does not answer a read within ``etcd_timeout_s`` ends it with Unavailable.
 
-    An etcd out of space answers, and the broker waits to register.
+    An etcd out of space answers, and the broker waits to register. StorageFailed is raised if the storage cannot be
+    written, AlreadyExists if the port or the address is taken.
     """
     config = within_its_files(config)
     keep_memory(heap_bytes(config))  # freed but retained memory is part of the bound

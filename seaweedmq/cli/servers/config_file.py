@@ -1,4 +1,4 @@
-"""Reader of broker settings from a TOML file."""
+"""Reader of broker settings from a TOML file; an unknown setting or a wrong value is an InvalidArgument."""
 
 import tomllib
 from pathlib import Path

@@ -90,7 +90,9 @@ async def local_cluster(
     """Start etcd (unless one is named) and brokers on the ports from ``port``, and stop them at the end.
 
     If its own etcd has lost data that the storage has, the cluster recovers it; brokers serve nothing before that.
-    Conflict is raised if it cannot, or if a named etcd is lost or behind the storage.
+    Conflict is raised if it cannot, or if a named etcd is lost or behind the storage; AlreadyExists if a port or the
+    data folder is in use; Unavailable if a process ended while starting, or the brokers did not find each other in
+    time; InvalidArgument if etcd and storage belong to different clusters, or the port ranges overlap.
 
     Args:
         brokers: Number of brokers.

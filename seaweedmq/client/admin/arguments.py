@@ -14,7 +14,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def topic_name(topic: "str | TopicName") -> TopicName:
-    """Return the name of a topic, which is a ``TopicName`` or ``"namespace/name"``."""
+    """Return the name of a topic, given as one or as ``"namespace/name"``; InvalidArgument for any other text."""
     return topic if isinstance(topic, TopicName) else TopicName.parse(topic)
 
 

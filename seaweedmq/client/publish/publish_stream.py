@@ -32,7 +32,10 @@ and other brokers report that, or that nothing is new, by themselves."""
 
 
 class FrameSource(Protocol):
-    """A source of one segment's frames, and the receiver of its broker's replies."""
+    """A source of one segment's frames, and the receiver of its broker's replies.
+
+    An error that it raises ends the stream.
+    """
 
     @property
     def producer(self) -> tuple[int, int]:

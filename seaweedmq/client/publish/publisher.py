@@ -104,7 +104,7 @@ class Publisher:
         return f"publisher of {self._topic} ({records} records not acknowledged)"
 
     async def start(self) -> None:
-        """Query the topic's segments and begin to work."""
+        """Query the topic's segments and begin to work; NotFound if the topic does not exist."""
         description = await self._view.description(True)
         self._report(self._outbox.begin(description.topic.ring, description.segments))
         self._tasks.spawn(self._pump(), "publisher pump")

@@ -231,7 +231,7 @@ def columns_of(schema: pa.Schema | None, has_partitions: bool) -> list[str]:
 
 
 def check_columns(columns: Sequence[str] | None, schema: pa.Schema | None, has_partitions: bool) -> None:
-    """Check that all names are columns of the topic."""
+    """Raise InvalidArgument unless all names are columns of the topic."""
     known = columns_of(schema, has_partitions)
     for name in columns or ():
         if name not in known:

@@ -53,7 +53,7 @@ class Subscriber(TopicReader):
         """The segments of partitions added since, which the walk does not know yet."""
 
     async def open(self) -> None:
-        """Find the segments and begin to read."""
+        """Find the segments and begin to read; raises as ``Client.subscriber``."""
         latest = self._start.kind is StartKind.LATEST
         description = await (self.description(True) if latest else self._view.whole())
         check_columns(self._columns, self.schema, self.has_partitions)

@@ -74,7 +74,7 @@ def write_envelope(sections: Iterable[Section]) -> bytes:
 
 
 def read_envelope(data: bytes) -> list[Section]:
-    """Decode an envelope to its sections, in order; large messages are views of ``data``."""
+    """Decode an envelope, or raise InvalidArgument or Unsupported; large messages are views of ``data``."""
     found: list[Section] = []
     at, end = 0, len(data)
     view = memoryview(data)

@@ -27,7 +27,7 @@ def frontier_of(offset: Mapping[str, Any], topic: Topic, root: Path) -> dict[int
     """Return the frontier of an offset, the inverse of :func:`offset_of`.
 
     NotFound is raised if the checkpoint belongs to another topic, or to a deleted one of this name; InvalidArgument if
-    it belongs to another source.
+    it belongs to another source, Unsupported if a later version wrote it.
     """
     version, uid, segments = offset.get("v"), offset.get("uid"), offset.get("segments")
     if type(version) is int and version > VERSION:

@@ -67,7 +67,10 @@ async def connected(options: SinkOptions) -> AsyncIterator[Cluster]:
 
 
 async def plan_sink(options: SinkOptions, given: pa.Schema) -> SinkPlan:
-    """Check the topic, and give it the DataFrame's schema if it is to adopt one."""
+    """Check the topic, and give it the DataFrame's schema if it is to adopt one.
+
+    InvalidArgument is raised if the columns do not fit the topic, or the storage is not the cluster's.
+    """
     async with connected(options) as cluster:
         described = await cluster.describe(options.topic, OPEN)
         frame_bytes_max = described.known_frame_bytes_max

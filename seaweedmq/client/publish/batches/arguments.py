@@ -20,7 +20,7 @@ def as_bytes(what: str, value: object) -> bytes:
 
 
 def as_headers(headers: Headers | None) -> tuple[HeaderPairs | None, int]:
-    """Copy headers, and return the copy and its size in a frame, in bytes."""
+    """Copy headers, and return the copy and its size in a frame, in bytes; InvalidArgument for a wrong type or name."""
     if headers is None:
         return None, 0
     size = 0

@@ -66,7 +66,7 @@ def is_plain(schema: pa.Schema) -> bool:
 
 
 def as_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
-    """Return a table or record batch as a table; InvalidArgument if it repeats a column name."""
+    """Return a table or record batch as a table; InvalidArgument if it is neither, or repeats a column name."""
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     if not isinstance(table, pa.Table):
@@ -81,7 +81,10 @@ def as_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
 
 
 def schema_to_adopt(table: pa.Table) -> pa.Schema:
-    """Return the topic schema for a first table: its columns, with dictionaries decoded, without metadata."""
+    """Return the topic schema for a first table: its columns, with dictionaries decoded, without metadata.
+
+    InvalidArgument is raised if a column has an unknown time zone.
+    """
     fields = []
     for field in table.schema:
         if field.name in _PLAIN:
