@@ -28,7 +28,7 @@ class FrameAssembler:
     def add(self, reply: SubscribeReply) -> SubscribeReady | SubscribeFrames | SubscribeSkipped | SubscribeEnd | None:
         """Return the reply, or the frame that it completes; None while parts of a frame are missing.
 
-        Corrupt, Truncated or Unsupported is raised for a head that is no header of a frame, and ProtocolViolation if it
+        Corrupt, Truncated or Unsupported is raised for a damaged head of a frame, and ProtocolViolation if it
         is not followed by the payload of its frame.
         """
         if isinstance(reply, FrameHead):

@@ -43,7 +43,7 @@ class Unary(Generic[Q, R]):
             raise InvalidArgument(f"{self.name} was not sent, {error}: correct the value") from error
 
     def decode_request(self, data: bytes) -> Q:
-        """Decode a call; InvalidArgument if the bytes are no such request, Unsupported if it needs a newer protocol."""
+        """Decode a call; InvalidArgument if the bytes are not one, Unsupported if it needs a newer protocol."""
         return self.call_converter.read(types.parse(self.request, data))
 
     def encode_reply(self, value: R) -> bytes:
