@@ -28,7 +28,7 @@ class OneofCodec(Generic[V]):
         self._writers: dict[type[Any], tuple[str, Callable[[Any], Any]]] = {}
         self._readers: dict[str, Callable[[Any], Any]] = {}
         for name, kind in kinds.items():
-            content = message.DESCRIPTOR.fields_by_name[name].message_type
+            content: Any = message.DESCRIPTOR.fields_by_name[name].message_type
             if content is None:
                 self._writers[kind], self._readers[name] = (name, attrgetter(fields(kind)[0].name)), kind
             else:
