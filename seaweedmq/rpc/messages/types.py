@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.kafka.group_admin import TopicPartition
-from seaweedmq.model.messages.subscribe import Start, StartKind
+from seaweedmq.model.messages.subscribe import StartKind
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.model.topic_settings import Configs, configs_of
@@ -78,7 +78,6 @@ register(
     ),
 )
 
-START = converter_of(Start, types_pb2.Start)
 TOPIC = converter_of(Topic, types_pb2.Topic, without=("adopting", "pruned"))
 SEGMENT = converter_of(Segment, types_pb2.Segment, without=("sequences", "sequences_complete"), given=("topic",))
 """Its messages have no topic, since a segment travels inside its topic's description."""
