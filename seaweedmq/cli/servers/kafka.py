@@ -1,6 +1,7 @@
 """Kafka listener of a broker; its packages are loaded only if it is configured."""
 
 from contextlib import AsyncExitStack
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ PACKAGES = ("aiokafka", "cramjam", "google_crc32c", "kafka")
 
 
 def check_kafka(config: BrokerConfig) -> None:
-    """Check that the packages are installed, and that others can dial the configured addresses."""
+    """Check that others can dial the configured addresses, and load the packages of the Kafka listener."""
     if not config.kafka_listen:
         return
     listen = parse_address(config.kafka_listen)
@@ -28,6 +29,9 @@ def check_kafka(config: BrokerConfig) -> None:
             f"{listen} is not an address that Kafka clients can dial: name one with --kafka-advertise HOST:PORT"
         )
     check_packages()
+    # Half a second from a cold disk, for which the event loop would stand still later.
+    import_module("seaweedmq.kafka.gateway")
+    import_module("seaweedmq.kafka.handlers")
 
 
 def check_packages() -> None:
