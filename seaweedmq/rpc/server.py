@@ -5,7 +5,10 @@ import itertools
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+)
 from typing import Any, Final, TypeVar
 
 import grpc

@@ -17,9 +17,14 @@ from seaweedmq.storage.store.files import open_store
 
 
 def find(place: TopicLocation, *, ends: bool) -> TopicSource:
-    """List the files of a topic, and query the brokers if there are some; with ``ends`` also for ends of segments.
+    """List the files of a topic, and query the brokers if there are some.
 
-    InvalidArgument is raised if the storage does not exist, or is not the brokers'; Unavailable if no broker answers.
+    With ``ends``, brokers also report the end offsets of segments.
+
+    Raises:
+        InvalidArgument: If the storage does not exist, or is not the brokers' storage.
+        NotFound: If no such topic exists.
+        Unavailable: If no broker answers.
     """
     root = None if place.storage is None else open_store(place.storage).root
     if place.bootstrap is None:

@@ -239,7 +239,12 @@ def export(
 
 
 def _topic_folder(storage: str, topic: str) -> Path:
-    """Return the root of the storage, checked with the topic before Spark is started in vain."""
+    """Return the root of the storage, checked before Spark is started in vain.
+
+    Raises:
+        InvalidArgument: If the storage is not a directory.
+        NotFound: If no such topic exists.
+    """
     root = open_store(storage).root
     if not root.is_dir():
         raise InvalidArgument(f"storage {root} is not a directory: give the root that the brokers use")

@@ -63,7 +63,10 @@ def _end(segment: Segment, ends: Mapping[int, int]) -> int:
 
 
 def _earliest(root: Path, topic: Topic, lineage: LineageGraph) -> tuple[dict[int, int], set[int]]:
-    """Return the first offsets of segments from which records were removed, and the segments without any left."""
+    """Return the first offsets of segments from which records were removed, and the segments without any left.
+
+    Retention or manual deletion removed them.
+    """
     begin: dict[int, int] = {}
     for file in list_files(root, topic.name, lineage.segments) if topic.expires else ():
         begin[file.segment] = min(file.base_offset, begin.get(file.segment, file.base_offset))

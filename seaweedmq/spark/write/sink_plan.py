@@ -91,7 +91,11 @@ async def plan_sink(options: SinkOptions, given: pa.Schema) -> SinkPlan:
 
 
 async def check_storage(options: SinkOptions, described: TopicDescription) -> Path:
-    """Return the root of the storage; InvalidArgument if it is another cluster's or does not exist."""
+    """Return the root of the storage, after checking that it is the topic's.
+
+    Raises:
+        InvalidArgument: If the storage is another cluster's or does not exist.
+    """
     root = open_store(options.storage).root
     if not root.is_dir():
         raise InvalidArgument(f"storage {root} is not a directory: give the root that the brokers use")
