@@ -58,16 +58,7 @@ def connect(
 ) -> Opening[Client]:
     """Connect to a cluster through any of its brokers; ``await`` the result, or use it in ``async with``.
 
-    Args:
-        bootstrap: ``host:port[,host:port]`` or a sequence of ``host:port``, tried in random order.
-        config: Limits and timeouts of the client; the defaults of :class:`ClientConfig` if None.
-        dialer: The network; gRPC if None. A simulation passes its own.
-        env: The clocks and the randomness; the system's if None. A simulation passes its own.
-
-    Raises:
-        InvalidArgument: If an address is not ``host:port``.
-        Unavailable: If no broker answers within ``connect_timeout_s``, or all addresses refuse connections for
-            ``connect_refused_s``. The message names every address with its error.
+    Arguments and errors are those of :func:`seaweedmq.connect`.
     """
 
     async def open_client() -> Client:

@@ -9,10 +9,7 @@ import sys
 
 
 def run() -> None:
-    """Run the command.
-
-    The exit status is 0 for success, 1 for an error with one line on stderr, 2 for wrong usage, 130 for an interrupt.
-    """
+    """Run the command; exit with 0 for success, 1 for one line of error, 2 for wrong usage, 130 for an interrupt."""
     _occupy_closed_streams()
     # gRPC logs every lost connection; the log of this process reports what it means.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

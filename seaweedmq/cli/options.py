@@ -1,11 +1,13 @@
-"""Options that every command has, and parsers of their values."""
+"""Options that every command has, and parsers of their values; they raise typer.BadParameter for any other text."""
 
+import functools
+import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Concatenate, Literal, ParamSpec
 
 import typer
 
@@ -13,6 +15,7 @@ import seaweedmq
 from seaweedmq.cli.output import Output
 from seaweedmq.model.topic import TopicName
 
+P = ParamSpec("P")
 DEFAULT_BOOTSTRAP = "127.0.0.1:17777"
 
 BootstrapOption = Annotated[
@@ -29,6 +32,12 @@ OutputOption = Annotated[
 ]
 WatchOption = Annotated[bool, typer.Option("--watch", help="Refresh every second until Ctrl-C.")]
 TopicArgument = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Name the topic.", show_default=False)]
+SeparatorOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHARACTER", help="Set the separator of CSV columns, like ';' or tab (comma).", show_default=False
+    ),
+]
 
 
 class OnMissing(StrEnum):
@@ -50,23 +59,40 @@ class Common:
     bootstrap: str
     output: Output
 
-    @classmethod
-    def of(cls, context: typer.Context, bootstrap: str | None, output: Output | None) -> "Common":
-        """Return the options given to the command, or else those before its name."""
-        before = context.find_root().obj
-        return cls(bootstrap or before.bootstrap, output or before.output)
-
     def connect(self) -> "seaweedmq.Client":
         """Return a client of the cluster; raises Unavailable if no broker answers."""
         return seaweedmq.connect(self.bootstrap)
 
 
-def checked_topic(text: str) -> str:
-    """Check a topic name before a connection is opened.
+def common_options(command: Callable[Concatenate[Common, P], None]) -> Callable[..., None]:
+    """Add the options that every command has; the command gets them as its first argument."""
+    return _with_options(command, bootstrap=BootstrapOption, output=OutputOption)
 
-    Raises:
-        InvalidArgument: If it is not NAMESPACE/NAME.
-    """
+
+def output_option(command: Callable[Concatenate[Common, P], None]) -> Callable[..., None]:
+    """Add the common options without ``--bootstrap``, for a command that needs no broker."""
+    return _with_options(command, output=OutputOption)
+
+
+def _with_options(command: Callable[..., None], **added: Any) -> Callable[..., None]:
+    @functools.wraps(command)
+    def run(
+        context: typer.Context, *, bootstrap: str | None = None, output: Output | None = None, **arguments: Any
+    ) -> None:
+        before = context.find_root().obj
+        command(Common(bootstrap or before.bootstrap, output or before.output), **arguments)
+
+    signature = inspect.signature(command)
+    common, *own = signature.parameters.values()
+    options = [common.replace(name=name, annotation=kind, default=None) for name, kind in added.items()]
+    parameters = [common.replace(name="context", annotation=typer.Context), *own, *options]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def checked_topic(text: str) -> str:
+    """Return a topic name, checked before a connection is opened."""
     return str(TopicName.parse(text))
 
 
@@ -74,11 +100,7 @@ _DURATION_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_80
 
 
 def duration_s(text: str) -> float:
-    """Parse a duration into seconds: ``90s``, ``15m``, ``12h``, ``7d``, ``2w``, seconds, or ``none`` (0: no limit).
-
-    Raises:
-        typer.BadParameter: If the text is anything else.
-    """
+    """Parse a duration into seconds: ``90s``, ``15m``, ``12h``, ``7d``, ``2w``, seconds, or ``none`` (0: no limit)."""
     if text == "none":
         return 0.0
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)?", text, re.ASCII)
@@ -91,11 +113,7 @@ _SIZE_BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "T
 
 
 def size_bytes(text: str) -> int:
-    """Parse a size into bytes: ``1000000``, ``64MiB``, ``10GiB``, or ``none`` (0: no limit).
-
-    Raises:
-        typer.BadParameter: If the text is anything else.
-    """
+    """Parse a size into bytes: ``1000000``, ``64MiB``, ``10GiB``, or ``none`` (0: no limit)."""
     if text == "none":
         return 0
     match = re.fullmatch(r"(\d+)(B|KiB|MiB|GiB|TiB)?", text, re.ASCII)
@@ -105,11 +123,7 @@ def size_bytes(text: str) -> int:
 
 
 def records_per_s(text: str) -> float:
-    """Parse a rate in records per second, like ``5000``, or ``none`` (0: the cluster's setting).
-
-    Raises:
-        typer.BadParameter: If the text is anything else.
-    """
+    """Parse a rate in records per second, like ``5000``, or ``none`` (0: the cluster's setting)."""
     if text == "none":
         return 0.0
     if re.fullmatch(r"\d+(?:\.\d+)?", text, re.ASCII) is None:
@@ -118,11 +132,7 @@ def records_per_s(text: str) -> float:
 
 
 def changed_configs(before: Mapping[str, str], changes: Iterable[str]) -> dict[str, str]:
-    """Return settings by name after changes: ``NAME=VALUE`` sets one, and ``NAME=`` removes it.
-
-    Raises:
-        typer.BadParameter: If a change is anything else.
-    """
+    """Return settings by name after changes: ``NAME=VALUE`` sets one, and ``NAME=`` removes it."""
     configs = dict(before)
     for change in changes:
         name, equals, value = change.partition("=")
@@ -136,11 +146,7 @@ def changed_configs(before: Mapping[str, str], changes: Iterable[str]) -> dict[s
 
 
 def parse_start(text: str) -> Literal["earliest", "latest"] | int | datetime:
-    """Parse ``earliest``, ``latest``, ``offset:N`` or ``time:ISO8601``; a time without zone is UTC.
-
-    Raises:
-        typer.BadParameter: If the text is anything else.
-    """
+    """Parse ``earliest``, ``latest``, ``offset:N`` or ``time:ISO8601``; a time without zone is UTC."""
     kind, _, value = text.partition(":")
     if text == "earliest":
         return "earliest"

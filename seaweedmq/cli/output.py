@@ -34,14 +34,11 @@ class Output(StrEnum):
 
 
 def write(data: bytes) -> None:
-    """Write all of ``data`` to stdout, past the buffer of this process.
+    """Write all of ``data`` to stdout, past the buffer of this process; OSError if stdout takes no more.
 
     When it returns, the data is in the file or pipe of stdout. Otherwise it leaves no rest that the interpreter would
     write at its exit, where a failure has no effect and a full pipe blocks. A closed reader ends the program quietly:
     it has what it wanted.
-
-    Raises:
-        OSError: If stdout takes no more, such as a full disk.
     """
     try:
         sys.stdout.flush()
@@ -161,12 +158,7 @@ def fail(message: str, *, status: int = EXIT_FAILED) -> NoReturn:
 
 @contextmanager
 def progress(unit: str, *, shown: bool | None = None) -> Iterator["Bars"]:
-    """Show progress bars on stderr during a block, if stderr is a terminal.
-
-    Args:
-        unit: Unit of the counts behind the bars.
-        shown: Whether to show the bars; None decides by stderr.
-    """
+    """Show progress bars with counts in ``unit`` on stderr during a block; by default, if stderr is a terminal."""
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def spark_session(master: str, name: str) -> "Iterator[SparkSession]":
-    """Yield a session in this process.
+    """Yield a session in this process; Unsupported, with the remedy, if PySpark or Java is missing or too old.
 
-    Raises:
-        Unsupported: If PySpark or Java is missing or too old; the message has the remedy.
-        SeaweedMQError: If Spark fails in the block; the message is one sentence.
+    A failure of Spark in the block becomes a SeaweedMQError of one sentence.
     """
     from seaweedmq.spark import requirements  # importing it already fails without PySpark, or with an old one
 
@@ -59,10 +57,7 @@ def spark_session(master: str, name: str) -> "Iterator[SparkSession]":
 
 @contextlib.contextmanager
 def _stderr_into(said: IO[bytes]) -> Iterator[None]:
-    """Redirect the standard error of child processes started in a block.
-
-    The JVM prints notices about its log and its modules.
-    """
+    """Redirect the standard error of child processes started in a block: the JVM prints notices there."""
     if os.environ.get("SEAWEEDMQ_DEBUG"):
         yield
         return

@@ -7,12 +7,7 @@ from typing import Any
 
 
 class BackgroundTasks:
-    """The tasks of one owner, in one event loop.
-
-    Args:
-        owner: The owner, as the end of the tasks' names.
-        on_failed: Called with the name and the error of a task that failed.
-    """
+    """The tasks of one owner, in one event loop; ``on_failed`` gets the name and the error of a task that failed."""
 
     def __init__(self, owner: str, on_failed: Callable[[str, BaseException], None]) -> None:
         self._owner = owner

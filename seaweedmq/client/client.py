@@ -8,17 +8,17 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar, overload
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from seaweedmq.client.admin.admin import Admin
 from seaweedmq.client.admin.arguments import topic_name
 from seaweedmq.client.closing import Closing
 from seaweedmq.client.cluster.cluster import Cluster, parse_bootstrap
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.group.options import MAX_UNACKED, GroupOptions
+from seaweedmq.client.group.options import GroupOptions
 from seaweedmq.client.group.subscriber import GroupSubscriber
+from seaweedmq.client.opener import Opener
 from seaweedmq.client.publish.publisher import Publisher
-from seaweedmq.client.start import StartAt
 from seaweedmq.client.subscribe.options import OnMissing, ReadOptions
 from seaweedmq.client.subscribe.range_reader import RangeReader
 from seaweedmq.client.subscribe.subscriber import Subscriber
@@ -42,12 +42,7 @@ _GROUP_ONLY = frozenset(field.name for field in fields(GroupOptions)) - {"group"
 
 
 def _check_options(group: str | None, options: Mapping[str, Any]) -> None:
-    """Check the options of a subscriber.
-
-    Raises:
-        TypeError: If no subscriber has the option.
-        InvalidArgument: If the option needs a group.
-    """
+    """Raise TypeError for an option that no subscriber has, InvalidArgument for one that needs a group."""
     for name in options.keys() - _OPTIONS - _GROUP_ONLY:
         raise TypeError(f"Client.subscriber() got an unexpected keyword argument {name!r}")
     for name in _GROUP_ONLY & options.keys() if group is None else ():
@@ -78,7 +73,7 @@ class Opening(Generic[T]):
             await self._opened.close()
 
 
-class Client:
+class Client(Opener[Opening[Publisher], Opening[Subscriber], Opening[GroupSubscriber]]):
     """An asyncio client, made by ``seaweedmq.aio.connect``.
 
     Any number of tasks of one event loop may use it. ``admin`` is the administration of the cluster.
@@ -92,11 +87,8 @@ class Client:
     ) -> None:
         """Make a client of a connected cluster.
 
-        Args:
-            cluster: The cluster.
-            config: The client's limits and intervals.
-            post: Schedules a function in the loop. Threads may send records only if they may call it. Default: the
-                running loop's ``call_soon``.
+        ``post`` schedules a function in the loop, by default the running loop's ``call_soon``. Threads may send records
+        only if they may call it.
         """
         self._closing = Closing()
         self._process = os.getpid()
@@ -121,13 +113,7 @@ class Client:
         config: ClientConfig,
         post: Callable[[Callable[[], None]], object] | None = None,
     ) -> "Client":
-        """Connect to a cluster.
-
-        Raises:
-            Unavailable: If no bootstrap broker answers within ``connect_timeout_s``, or all refuse the connection for
-                ``connect_refused_s``.
-            InvalidArgument: If a bootstrap address is not ``host:port``.
-        """
+        """Connect to a cluster; raises as ``seaweedmq.connect``."""
         try:
             cluster = Cluster(parse_bootstrap(bootstrap), dialer, env, config)
             await cluster.connect()
@@ -136,36 +122,8 @@ class Client:
             raise
         return cls(cluster, config, post)
 
-    def publisher(
-        self,
-        topic: str | TopicName,
-        *,
-        linger_s: float | None = None,
-        batch_bytes: int | None = None,
-        buffer_bytes_max: int | None = None,
-        delivery_timeout_s: float | None = None,
-    ) -> Opening[Publisher]:
-        """Return a publisher to one topic; ``await`` or ``async with`` opens it.
-
-        Args:
-            topic: The topic, ``namespace/name``.
-            linger_s: See :class:`ClientConfig`, also for the options below. Default: the client's value.
-            batch_bytes: See there.
-            buffer_bytes_max: See there.
-            delivery_timeout_s: See there.
-
-        Raises:
-            InvalidArgument: If the name or an option is invalid.
-
-        Opening it raises ``NotFound`` if the topic does not exist.
-        """
-        given = {
-            "linger_s": linger_s,
-            "batch_bytes": batch_bytes,
-            "buffer_bytes_max": buffer_bytes_max,
-            "delivery_timeout_s": delivery_timeout_s,
-        }
-        config = replace(self._config, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+    def _publisher(self, topic: str | TopicName, options: dict[str, Any]) -> Opening[Publisher]:
+        config = replace(self._config, **options)
         name = topic_name(topic)
 
         async def open_publisher() -> Publisher:
@@ -176,69 +134,9 @@ class Client:
 
         return Opening(open_publisher)
 
-    @overload
-    def subscriber(
-        self,
-        topic: str | TopicName,
-        *,
-        group: None = None,
-        start: StartAt = "latest",
-        limit: int | None = None,
-        stop_at: Literal["latest"] | None = None,
-        timeout: float | None = None,
-        columns: Sequence[str] | None = None,
-        on_missing: OnMissing = "fail",
-    ) -> Opening[Subscriber]: ...
-
-    @overload
-    def subscriber(
-        self,
-        topic: str | TopicName,
-        *,
-        group: str,
-        start: StartAt = "latest",
-        member: str | None = None,
-        auto_ack: bool = False,
-        max_deliveries: int | None = None,
-        dead_letter: str | TopicName | None = None,
-        max_unacked: int = MAX_UNACKED,
-        limit: int | None = None,
-        stop_at: Literal["latest"] | None = None,
-        timeout: float | None = None,
-        columns: Sequence[str] | None = None,
-        on_missing: OnMissing = "fail",
-    ) -> Opening[GroupSubscriber]: ...
-
-    @overload
-    def subscriber(
-        self,
-        topic: str | TopicName,
-        *,
-        group: str | None,
-        start: StartAt = "latest",
-        limit: int | None = None,
-        stop_at: Literal["latest"] | None = None,
-        timeout: float | None = None,
-        columns: Sequence[str] | None = None,
-        on_missing: OnMissing = "fail",
-    ) -> Opening[Subscriber] | Opening[GroupSubscriber]: ...
-
-    def subscriber(
-        self, topic: str | TopicName, *, group: str | None = None, **options: Any
+    def _subscriber(
+        self, topic: str | TopicName, group: str | None, options: dict[str, Any]
     ) -> Opening[Subscriber] | Opening[GroupSubscriber]:
-        """Return a subscriber to one topic; ``await`` or ``async with`` opens it.
-
-        Args:
-            topic: The topic, ``namespace/name``.
-            group: The group to join. Without a group the subscriber reads the whole topic itself.
-            **options: See :class:`Subscriber` and, with a group, :class:`GroupSubscriber`.
-
-        Raises:
-            InvalidArgument: If a name or an option is invalid, or an option needs a group.
-            TypeError: If the option does not exist.
-
-        Opening it raises ``NotFound`` if the topic does not exist.
-        """
         name = topic_name(topic)
         _check_options(group, options)
         reading = {name: options.pop(name) for name in _OPTIONS & options.keys()}
@@ -284,11 +182,7 @@ class Client:
         return await self._keep(subscriber)
 
     async def _keep(self, opened: U) -> U:
-        """Register ``opened``, so that it is closed with the client.
-
-        Raises:
-            Closed: If the client was closed meanwhile.
-        """
+        """Register ``opened``, so that it is closed with the client; Closed if the client was closed meanwhile."""
         if self._closing.has_begun:
             await opened.close()
             self._check_open()
@@ -304,6 +198,8 @@ class Client:
         Raises:
             SeaweedMQError: If a delivery failed and no earlier call reported it: the first such failure. Everything
                 is closed nevertheless.
+            InvalidArgument: In another event loop, or in a callback or a coroutine handler of the synchronous client,
+                whose thread would wait for itself.
         """
         if not self._closing.is_reported:
             self._cluster.check_loop()

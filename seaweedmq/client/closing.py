@@ -32,15 +32,7 @@ class Closing:
         return self._is_reported
 
     async def once(self, close: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        """Begin the closing unless it has begun, and await its end.
-
-        Args:
-            close: The coroutine function that closes.
-            name: The name of its task.
-
-        Raises:
-            BaseException: If ``close`` raised it and no earlier call did.
-        """
+        """Begin the closing unless it has begun, in a task with this name, and await its end."""
         if self._is_reported:
             return
         if self._task is None:

@@ -11,10 +11,7 @@ from seaweedmq.runtime.retrying import retrying as again
 
 
 def retrying(config: ClientConfig, rng: random.Random, stop: Callable[[], bool]) -> AsyncRetrying:
-    """Return attempts until one succeeds, one fails permanently, or ``stop()`` holds.
-
-    The last attempt's error is raised.
-    """
+    """Return attempts until one succeeds, one fails permanently, or ``stop()`` holds; the last error is raised."""
     return again(pauses(config, rng), stop=when(stop))
 
 

@@ -15,11 +15,7 @@ Timestamp: TypeAlias = datetime | int
 
 
 def start_of(start: StartAt) -> Start:
-    """Convert a start position.
-
-    Raises:
-        InvalidArgument: If it is not ``"earliest"``, ``"latest"``, an offset, or a datetime with a time zone.
-    """
+    """Convert a start position; InvalidArgument if it is not a ``StartAt``."""
     if start == "earliest":
         return EARLIEST
     if start == "latest":
@@ -32,11 +28,7 @@ def start_of(start: StartAt) -> Start:
 
 
 def to_us(timestamp: Timestamp) -> int:
-    """Convert a timestamp to microseconds since 1970 UTC.
-
-    Raises:
-        InvalidArgument: If it is a datetime without a time zone, outside the years 1 to 9999, or of another type.
-    """
+    """Convert a timestamp to microseconds since 1970 UTC; InvalidArgument without time zone, or out of range."""
     if isinstance(timestamp, datetime):
         if timestamp.tzinfo is None:
             raise InvalidArgument(f"timestamp {timestamp.isoformat()} has no time zone: add one, such as tzinfo=UTC")

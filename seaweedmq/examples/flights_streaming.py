@@ -37,11 +37,8 @@ class Places(NamedTuple):
 def delays_by_hour(flights: DataFrame, weather: DataFrame) -> DataFrame:
     """Return the delays by airport and hour with the weather, null if not observed.
 
-    The columns are ``origin``, ``hour``, ``flights``, ``departed``, ``mean_delay`` (minutes) and the weather's.
-
-    Args:
-        flights: Stream with the columns of ``nyc.flights``.
-        weather: Static table as ``nyc.weather``.
+    ``flights`` is a stream with the columns of ``nyc.flights``, ``weather`` a static table as ``nyc.weather``. The
+    columns are ``origin``, ``hour``, ``flights``, ``departed``, ``mean_delay`` (minutes) and the weather's.
     """
     scheduled = f.col("time_hour") + f.make_dt_interval(mins="minute")
     timed = flights.withColumn("scheduled", scheduled).withWatermark("scheduled", LATE)
@@ -55,14 +52,7 @@ def delays_by_hour(flights: DataFrame, weather: DataFrame) -> DataFrame:
 def start(
     spark: SparkSession, places: Places, *, until_done: bool = False, records_per_trigger: int | None = None
 ) -> StreamingQuery:
-    """Start the query.
-
-    Args:
-        spark: Session that runs the query.
-        places: Topics, storage and checkpoint.
-        until_done: Whether to stop after all existing records; otherwise the query waits for more.
-        records_per_trigger: Maximum number of records in a batch; None leaves it to the source.
-    """
+    """Start the query; ``until_done`` stops it after all existing records, otherwise it waits for more."""
     source = spark.readStream.format("seaweedmq").option("startingOffsets", "earliest")
     source = source.options(storage=places.storage, bootstrap=places.bootstrap, topic=places.source)
     if records_per_trigger is not None:

@@ -53,9 +53,8 @@ def read_csv(path: Path, columns: list[str] | None = None) -> pa.Table:
 def flights(first_day: int = 1, days: int = 365) -> pa.Table:
     """Return the flights of a number of days of the year, in order of days.
 
-    Returns:
-        The columns of the CSV, integers as int64, ``time_hour`` (scheduled departure, in UTC, without its minutes) as
-            ``timestamp[us, UTC]``.
+    The columns are those of the CSV, integers as int64, ``time_hour`` (scheduled departure, in UTC, without its
+    minutes) as ``timestamp[us, UTC]``.
     """
     table = _timed(read_csv(flights_path()))
     day = np.datetime64("2013-01-01", "D") + (first_day - 1)
@@ -68,25 +67,17 @@ def flights(first_day: int = 1, days: int = 365) -> pa.Table:
 
 
 def weather() -> pa.Table:
-    """Return a row for every airport and observed hour.
-
-    The columns are ``origin``, ``hour`` (``timestamp[us, UTC]``) and ``WEATHER``.
-    """
+    """Return ``origin``, ``hour`` (``timestamp[us, UTC]``) and ``WEATHER`` for every airport and observed hour."""
     table = _timed(read_csv(_data("weather.csv"), ["origin", "time_hour", *WEATHER]))
     return table.rename_columns(["origin", "hour", *WEATHER])
 
 
 def delays_by_hour(of: pa.Table) -> pa.Table:
-    """Return the expected result of ``flights_streaming``, computed without Spark.
+    """Return the expected result of ``flights_streaming``, computed without Spark from flights as of ``flights``.
 
-    It has a row for every airport and hour with scheduled flights.
-
-    Args:
-        of: Flights as of ``flights``.
-
-    Returns:
-        ``origin``, ``hour``, ``flights``, ``departed`` (all but the cancelled flights), ``mean_delay`` (minutes, null
-            if none departed) and ``WEATHER``, null where it was not observed; sorted by hour and origin.
+    It has a row for every airport and hour with scheduled flights, sorted by hour and origin: ``origin``, ``hour``,
+    ``flights``, ``departed`` (all but the cancelled flights), ``mean_delay`` (minutes, null if none departed) and
+    ``WEATHER``, null where it was not observed.
     """
     grouped = of.group_by(["origin", "time_hour"]).aggregate(
         [([], "count_all"), ("dep_delay", "count"), ("dep_delay", "mean")]

@@ -21,17 +21,7 @@ TIMEOUT_S = 120.0
 
 
 def publish(bootstrap: str, topic: str, flights: pa.Table, replicas: int = 1) -> None:
-    """Publish a table to a topic, which is created with the table's columns if it does not exist.
-
-    Args:
-        bootstrap: Addresses of brokers, ``host:port[,host:port]``.
-        topic: Name of the topic.
-        flights: Table with a column ``origin``, which becomes the key.
-        replicas: Number of replicas of a new topic.
-
-    Raises:
-        SeaweedMQError: If not everything is acknowledged; the message has the reason.
-    """
+    """Publish a table with the key ``origin`` to a topic, which is created with its columns unless it exists."""
     make_topic(bootstrap, topic, flights.schema, replicas)
     with seaweedmq.connect(bootstrap) as client, client.publisher(topic) as publisher:
         publisher.send_table(flights, key="origin")

@@ -24,11 +24,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Parse ``host:port``, ``[v6]:port``, ``:port`` or ``port``; the default host is 127.0.0.1.
-
-    Raises:
-        InvalidArgument: If the text has none of these forms, or the port is above 65,535.
-    """
+    """Parse ``host:port``, ``[v6]:port``, ``:port`` (of 127.0.0.1) or ``port``; InvalidArgument if it is none."""
     host, _, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
@@ -44,11 +40,9 @@ def parse_address(text: str) -> Address:
 
 
 async def check_free(address: Address) -> None:
-    """Bind the port with a plain socket: gRPC reports neither the cause of a failure nor a partial bind.
+    """Raise AlreadyExists if a port is in use, InvalidArgument if this process cannot bind the address.
 
-    Raises:
-        InvalidArgument: If the process cannot bind the address.
-        AlreadyExists: If the port is in use.
+    Binds a plain socket: gRPC reports neither the cause of a failure nor a partial bind.
     """
     try:
         found = await asyncio.get_running_loop().getaddrinfo(

@@ -43,13 +43,7 @@ class CallBatcher:
         together: Callable[[bytes, float], Awaitable[bytes]],
         address: str,
     ) -> None:
-        """Create a batcher; nothing is sent yet.
-
-        Args:
-            alone: Makes one call, with its deadline in seconds.
-            together: Makes the call ``Together``, with its deadline in seconds.
-            address: Address of the broker, for error messages.
-        """
+        """Create a batcher; ``alone`` and ``together`` make the calls, with a deadline in seconds."""
         self._alone = alone
         self._together = together
         self._address = address
@@ -144,18 +138,9 @@ def _outcome(part: types_pb2.TogetherReply.Part) -> bytes | SeaweedMQError | Non
 async def answer(
     data: bytes, methods: Callable[[str], Unary[Any, Any] | None], call: Callable[[Call[Any]], Awaitable[Any]]
 ) -> bytes:
-    """Serve the call ``Together`` on the broker: execute all parts concurrently.
+    """Execute the parts of a ``Together`` request concurrently; return once all are done or its patience ends.
 
-    Args:
-        data: Encoded request.
-        methods: Returns the method of a name, or None if it is unknown.
-        call: Executes one call.
-
-    Returns:
-        The encoded reply, once all parts are done or the request's patience ends.
-
-    Raises:
-        InvalidArgument: If there are more than 256 parts.
+    ``methods`` returns the method of a name, None if it is unknown; ``call`` executes one call.
     """
     request = types.parse(types_pb2.TogetherRequest, data)
     if len(request.parts) > PARTS_MAX:
@@ -176,12 +161,8 @@ async def answer(
             await asyncio.wait(late)
     reply = types_pb2.TogetherReply()
     for task in tasks:
-        reply.parts.append(_later() if task.cancelled() else task.result())
+        reply.parts.append(types_pb2.TogetherReply.Part(later=True) if task.cancelled() else task.result())
     return reply.SerializeToString()
-
-
-def _later() -> types_pb2.TogetherReply.Part:
-    return types_pb2.TogetherReply.Part(later=True)
 
 
 async def _answer_one(

@@ -52,11 +52,7 @@ class Peer:
         self._lifecycle.is_closed, self._lifecycle.is_replaced = True, replaced
 
     async def unary(self, method: str, callable_: Any, request: bytes, timeout_s: float) -> bytes:
-        """Make a call with one request and one reply within a deadline.
-
-        Raises:
-            SeaweedMQError: If the broker or the transport reports an error, or the connection is closed.
-        """
+        """Make a call with one request and one reply within a deadline."""
         self._check_open(method)
         try:
             reply: bytes = await callable_(request, timeout=timeout_s, metadata=self._metadata)

@@ -49,10 +49,7 @@ MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
 
 
 class GrpcDialer:
-    """A dialer with one connection per address, opened at the first call and reopened after a loss.
-
-    It belongs to one event loop.
-    """
+    """A dialer for one event loop: one connection per address, opened at the first call and reopened after a loss."""
 
     def __init__(
         self,
@@ -61,16 +58,12 @@ class GrpcDialer:
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         protocol_version: int = PROTOCOL_VERSION,
     ) -> None:
-        """Create a dialer without connections.
+        """Create a dialer without connections; InvalidArgument in a process forked from one that ever connected.
 
         Args:
             timeout_s: Deadline of a unary call in seconds; streams have none.
             message_bytes_max: Largest message accepted from a broker, in bytes.
             protocol_version: Protocol version sent with every call.
-
-        Raises:
-            InvalidArgument: If this process was forked from one that had connected, even if that had closed all
-                dialers.
         """
         global _has_connected
         if _inherited_from is not None:
@@ -91,12 +84,7 @@ class GrpcDialer:
         self._closed = False
 
     def dial(self, address: str) -> BrokerApi:
-        """Return the broker at ``host:port``; an unreachable broker shows only at the first call.
-
-        Raises:
-            InvalidArgument: If ``address`` is not ``host:port``.
-            Closed: If the dialer is closed.
-        """
+        """Return the broker at ``host:port``; an unreachable broker shows only at the first call."""
         if self._closed:
             raise Closed(f"cannot dial {address}, the client is closed: create a new one")
         broker = self._brokers.get(address)

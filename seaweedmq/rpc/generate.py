@@ -25,9 +25,6 @@ def generate() -> dict[str, str]:
 
     The protocol's path is ``seaweedmq/v1``, as users of other languages expect. The Python stubs are in
     ``seaweedmq.rpc.v1``, so this function rewrites the imports between them.
-
-    Raises:
-        SystemExit: If protoc fails; its message is on stderr.
     """
     sources = sorted(str(path.relative_to(_PROTO)) for path in _PROTO.glob("seaweedmq/v1/*.proto"))
     with tempfile.TemporaryDirectory() as folder:

@@ -5,42 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from seaweedmq.model.description import AwaitedTopic, SegmentSelection
-from seaweedmq.model.messages.calls import (
-    AdoptSchema,
-    AlterTopic,
-    AwaitTopics,
-    Call,
-    CreateTopic,
-    CreateTopics,
-    DeleteGroup,
-    DeleteKafkaGroup,
-    DeleteTopic,
-    DescribeGroup,
-    DescribeKafkaGroup,
-    DescribeTopic,
-    DrainBroker,
-    Fence,
-    GetClusterStatus,
-    ListGroups,
-    ListKafkaGroups,
-    ListTopics,
-    LocalStats,
-    LogEnds,
-    MergeSegments,
-    MoveSegment,
-    NoteProgress,
-    RaiseLowWatermark,
-    Rebalance,
-    ReportEmptied,
-    ReportSuspicions,
-    ResetGroup,
-    ResetKafkaGroup,
-    Seal,
-    SealSegment,
-    SplitSegment,
-    TopicStats,
-    WriteOut,
-)
+from seaweedmq.model.messages import calls
 from seaweedmq.model.messages.replication import SealedLog
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc.messages.converter import Converter, converter_of, register
@@ -66,7 +31,7 @@ def _write_sealed(sealed: SealedLog) -> cluster_pb2.SealedLog:
     return _SEALED.write(sealed)
 
 
-def _write_describe(call: DescribeTopic) -> admin_pb2.DescribeTopicRequest:
+def _write_describe(call: calls.DescribeTopic) -> admin_pb2.DescribeTopicRequest:
     which = call.which
     above = which.sealed_above
     return admin_pb2.DescribeTopicRequest(
@@ -79,71 +44,75 @@ def _write_describe(call: DescribeTopic) -> admin_pb2.DescribeTopicRequest:
     )
 
 
-def _read_describe(message: admin_pb2.DescribeTopicRequest) -> DescribeTopic:
+def _read_describe(message: admin_pb2.DescribeTopicRequest) -> calls.DescribeTopic:
     above = message.sealed_above if message.HasField("sealed_above") else -1
     which = SegmentSelection(
         open=not message.without_open,
         sealed_above=None if message.without_sealed else above,
         ids=tuple(message.segments),
     )
-    return DescribeTopic(TopicName.parse(message.name), which, message.topic_uid)
+    return calls.DescribeTopic(TopicName.parse(message.name), which, message.topic_uid)
 
 
-def _write_await(call: AwaitTopics) -> admin_pb2.AwaitTopicsRequest:
+def _write_await(call: calls.AwaitTopics) -> admin_pb2.AwaitTopicsRequest:
     return admin_pb2.AwaitTopicsRequest(
         topics=map(_AWAITED.write, call.topics), patience_ms=round(1_000 * call.patience_s)
     )
 
 
-def _read_await(message: admin_pb2.AwaitTopicsRequest) -> AwaitTopics:
-    return AwaitTopics(tuple(map(_AWAITED.read, message.topics)), message.patience_ms / 1_000)
+def _read_await(message: admin_pb2.AwaitTopicsRequest) -> calls.AwaitTopics:
+    return calls.AwaitTopics(tuple(map(_AWAITED.read, message.topics)), message.patience_ms / 1_000)
 
 
 register(SealedLog, Converter(_write_sealed, _SEALED.read))
-register(DescribeTopic, Converter(_write_describe, _read_describe))
-register(AwaitTopics, Converter(_write_await, _read_await))
+register(calls.DescribeTopic, Converter(_write_describe, _read_describe))
+register(calls.AwaitTopics, Converter(_write_await, _read_await))
 
 _admin = partial(unary, ADMIN_SERVICE)
 _cluster = partial(unary, CLUSTER_SERVICE)
 _ADMIN: tuple[Unary[Any, Any], ...] = (
-    _admin(CreateTopic),
-    _admin(CreateTopics, timeout_s=CREATE_TIMEOUT_S),
-    _admin(AlterTopic),
-    _admin(DeleteTopic),
-    _admin(RaiseLowWatermark),
-    _admin(ListTopics),
-    _admin(DescribeTopic),
-    _admin(AwaitTopics),
-    _admin(AdoptSchema),
-    _admin(TopicStats),
-    _admin(GetClusterStatus, "ClusterStatus"),
-    _admin(DrainBroker, timeout_s=PACED_TIMEOUT_S),
-    _admin(SplitSegment, timeout_s=CHANGE_TIMEOUT_S),
-    _admin(MergeSegments, timeout_s=CHANGE_TIMEOUT_S),
-    _admin(SealSegment, timeout_s=CHANGE_TIMEOUT_S),
-    _admin(MoveSegment, timeout_s=CHANGE_TIMEOUT_S),
-    _admin(Rebalance, timeout_s=PACED_TIMEOUT_S),
-    _admin(ListGroups),
-    _admin(DescribeGroup),
-    _admin(ResetGroup),
-    _admin(DeleteGroup),
-    _admin(ListKafkaGroups),
-    _admin(DescribeKafkaGroup),
-    _admin(ResetKafkaGroup),
-    _admin(DeleteKafkaGroup),
+    _admin(calls.CreateTopic),
+    _admin(calls.CreateTopics, timeout_s=CREATE_TIMEOUT_S),
+    _admin(calls.AlterTopic),
+    _admin(calls.DeleteTopic),
+    _admin(calls.RaiseLowWatermark),
+    _admin(calls.ListTopics),
+    _admin(calls.DescribeTopic),
+    _admin(calls.AwaitTopics),
+    _admin(calls.AdoptSchema),
+    _admin(calls.TopicStats),
+    _admin(calls.GetClusterStatus, "ClusterStatus"),
+    _admin(calls.DrainBroker, timeout_s=PACED_TIMEOUT_S),
+    _admin(calls.SplitSegment, timeout_s=CHANGE_TIMEOUT_S),
+    _admin(calls.MergeSegments, timeout_s=CHANGE_TIMEOUT_S),
+    _admin(calls.SealSegment, timeout_s=CHANGE_TIMEOUT_S),
+    _admin(calls.MoveSegment, timeout_s=CHANGE_TIMEOUT_S),
+    _admin(calls.Rebalance, timeout_s=PACED_TIMEOUT_S),
+    _admin(calls.ListGroups),
+    _admin(calls.DescribeGroup),
+    _admin(calls.ResetGroup),
+    _admin(calls.DeleteGroup),
+    _admin(calls.ListKafkaGroups),
+    _admin(calls.DescribeKafkaGroup),
+    _admin(calls.ResetKafkaGroup),
+    _admin(calls.DeleteKafkaGroup),
 )
 _CLUSTER: tuple[Unary[Any, Any], ...] = (
-    _cluster(LocalStats),
-    _cluster(LogEnds),
-    _cluster(NoteProgress),
-    _cluster(Fence),
-    _cluster(WriteOut),
-    _cluster(Seal),
-    _cluster(ReportSuspicions, "Suspect"),
-    _cluster(ReportEmptied),
+    _cluster(calls.LocalStats),
+    _cluster(calls.LogEnds),
+    _cluster(calls.NoteProgress),
+    _cluster(calls.Fence),
+    _cluster(calls.WriteOut),
+    _cluster(calls.Seal),
+    _cluster(calls.ReportSuspicions, "Suspect"),
+    _cluster(calls.ReportEmptied),
 )
 
-METHODS: Final[Mapping[type[Call[Any]], Unary[Any, Any]]] = {method.call: method for method in (*_ADMIN, *_CLUSTER)}
+METHODS: Final[Mapping[type[calls.Call[Any]], Unary[Any, Any]]] = {
+    method.call: method for method in (*_ADMIN, *_CLUSTER)
+}
 
-TOGETHER: Final[frozenset[type[Call[Any]]]] = frozenset({DescribeTopic, *(method.call for method in _CLUSTER)})
+TOGETHER: Final[frozenset[type[calls.Call[Any]]]] = frozenset(
+    {calls.DescribeTopic, *(method.call for method in _CLUSTER)}
+)
 """Repeatable calls that travel together with others of their service: see ``rpc.call_batcher``."""

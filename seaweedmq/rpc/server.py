@@ -89,17 +89,8 @@ async def serve(
 ) -> RpcServer:
     """Serve ``api`` at ``listen`` (``host:port``; without a host 127.0.0.1, with port 0 any free one).
 
-    Args:
-        api: Broker to serve.
-        listen: Address to listen on.
-        config: Settings of the broker; limits of connections and streams.
-        memory: Source of the memory of every stream; None: streams reserve none.
-        readiness: Readiness that the health service reports; None: the broker is always ready.
-        protocol_version: Only version of the protocol that the server accepts.
-
-    Raises:
-        InvalidArgument: If ``listen`` is not an address of this machine, or the process may not use it.
-        AlreadyExists: If the port is in use.
+    Streams reserve ``memory`` if it is given. Without ``readiness``, the health service reports that the broker is
+    ready. Raises AlreadyExists and InvalidArgument as :func:`check_free`.
     """
     address = parse_address(listen)
     await check_free(address)
@@ -122,10 +113,7 @@ async def serve(
 
 
 class _Handlers:
-    """The handlers of all calls, one coroutine per call.
-
-    They pull requests only as fast as the api takes them, so that flow control reaches the client.
-    """
+    """The handlers of all calls. They pull requests only as fast as the api takes them, for flow control of clients."""
 
     def __init__(self, api: BrokerApi, admission: StreamAdmission, protocol_version: int) -> None:
         self._api = api

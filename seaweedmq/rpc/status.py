@@ -63,14 +63,7 @@ def to_status(error: SeaweedMQError) -> tuple[grpc.StatusCode, str, tuple[tuple[
 
 
 def from_status(error: grpc.aio.AioRpcError, *, method: str, address: str, timeout_s: float | None) -> SeaweedMQError:
-    """Return the error that a broker raised, or the error that describes a failure of the transport.
-
-    Args:
-        error: Failure of the call.
-        method: Name of the method, for the message.
-        address: Address of the broker, for the message.
-        timeout_s: Deadline of the call in seconds; None for a stream.
-    """
+    """Return the error that a broker raised, or the error that describes a failure of the transport."""
     details = error.details() or ""
     trailing: Iterable[tuple[str, str | bytes]] = error.trailing_metadata() or ()  # type: ignore[assignment]
     kind = next((value for key, value in trailing if key == ERROR_KEY), None)

@@ -24,23 +24,14 @@ class StreamMemory(Protocol):
         """Reserve memory for the life of a stream of channels; the value is the bytes that clients may send ahead."""
 
     def lent(self) -> AbstractAsyncContextManager[None]:
-        """Reserve memory for the life of one stream, and wait for it for a limited time.
-
-        Raises:
-            ResourceExhausted: If no memory is free in time.
-        """
+        """Reserve memory for the life of one stream; ResourceExhausted if none is free in time."""
 
 
 class StreamAdmission:
     """The admission of one server's streams."""
 
     def __init__(self, streams_max: int, memory: StreamMemory | None) -> None:
-        """Create the admission.
-
-        Args:
-            streams_max: Limit of open streams.
-            memory: Source of the memory of every stream; None: streams reserve none.
-        """
+        """Create the admission; without ``memory``, streams reserve none."""
         self._streams_max = streams_max
         self._memory = memory
         self._streams = 0
@@ -52,11 +43,7 @@ class StreamAdmission:
 
     @asynccontextmanager
     async def count(self) -> AsyncIterator[None]:
-        """Count a stream.
-
-        Raises:
-            ResourceExhausted: If the server has as many streams as its limit.
-        """
+        """Count a stream; ResourceExhausted if the server has as many as its limit."""
         if self._streams >= self._streams_max:
             error = ResourceExhausted(
                 f"this broker serves {self._streams} streams, its limit: close some, use more brokers, "
@@ -72,12 +59,9 @@ class StreamAdmission:
 
     @asynccontextmanager
     async def admit(self) -> AsyncIterator[None]:
-        """Count a stream and reserve its memory.
+        """Count a stream and reserve its memory; ResourceExhausted if either fails.
 
-        Streams between brokers reserve none: waiting streams may depend on them.
-
-        Raises:
-            ResourceExhausted: If the server has as many streams as its limit, or no memory is free in time.
+        Streams between brokers are only counted: waiting streams may depend on them.
         """
         async with self.count(), AsyncExitStack() as held:
             if self._memory:

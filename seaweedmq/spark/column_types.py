@@ -33,11 +33,7 @@ _DECIMAL_DIGITS_MAX = 38
 
 
 def spark_schema(columns: Sequence[Column]) -> StructType:
-    """Return the schema that ``DataSource.schema`` reports.
-
-    Raises:
-        Unsupported: If a column has a type that Spark lacks.
-    """
+    """Return the schema that ``DataSource.schema`` reports."""
     return StructType([StructField(c.name, spark_type(c), c.nullable) for c in columns])
 
 
@@ -47,11 +43,7 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 def spark_type(column: Column) -> DataType:
-    """Return a column's type in Spark.
-
-    Raises:
-        Unsupported: If Spark lacks the type.
-    """
+    """Return a column's type in Spark; Unsupported if Spark lacks it."""
     return _spark_type(column.stored, column.name)
 
 

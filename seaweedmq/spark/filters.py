@@ -39,14 +39,8 @@ def narrowed(window: ReadWindow, filters: Iterable[Filter], names: Mapping[str, 
         bounds = _bounds(found)
         if bounds is None:
             continue
-        if what == "offset":
-            window = replace(window, offsets=window.offsets.narrow(*bounds))
-        elif what == "timestamp":
-            window = replace(window, timestamps=window.timestamps.narrow(*bounds))
-        elif what == "partition":
-            window = replace(window, partitions=window.partitions.narrow(*bounds))
-        else:
-            window = replace(window, segments=window.segments.narrow(*bounds))
+        name = f"{what}s"
+        window = replace(window, **{name: getattr(window, name).narrow(*bounds)})
     return window
 
 

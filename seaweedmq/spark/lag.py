@@ -61,10 +61,7 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark is n
         """Do nothing: the last known lag still holds."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Drop the lag of a query without a name.
-
-        A named query keeps its last lag for later inspection; an id is useless by then.
-        """
+        """Drop the lag of a query without a name; a named one keeps its last lag for later inspection."""
         self.behind.pop(str(event.id), None)
 
 

@@ -42,32 +42,20 @@ class LiveTopic:
 def ask(bootstrap: str, topic: TopicName) -> LiveTopic:
     """Return all segments of a topic and the end offset of each.
 
-    Raises:
-        NotFound: If no such topic exists.
-        Unavailable: If for 30 seconds no broker answers, or the end offset of a segment stays unknown.
+    Unavailable is raised if for 30 seconds no broker answers, or the end offset of a segment stays unknown.
     """
     return _with_client(bootstrap, lambda client: _ask(client, topic))
 
 
 def describe(bootstrap: str, topic: TopicName) -> TopicDescription:
-    """Return the topic and all its segments.
-
-    Raises:
-        NotFound: If no such topic exists.
-        Unavailable: If no broker answers.
-    """
+    """Return the topic and all its segments."""
     return _with_client(bootstrap, lambda client: client.admin.describe_topic(topic))
 
 
 def offsets_at(bootstrap: str, topic: TopicName, times: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-    """Return the first offset of each segment at or after a time.
+    """Return the first offset of each segment at or after a time, or its end offset if all records are older.
 
-    ``times`` maps a segment to (microseconds since 1970, end offset). A segment whose records are all older gets its
-    end offset.
-
-    Raises:
-        NotFound: If no such topic exists.
-        Unavailable: If no broker answers.
+    ``times`` maps a segment to (microseconds since 1970, end offset).
     """
     ranges = {number: (Start(StartKind.TIME, us), end) for number, (us, end) in times.items()}
 
@@ -83,19 +71,7 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the committed records of ``[start, end)`` in order, with the columns that subscribers get.
 
-    Args:
-        bootstrap: Addresses of brokers.
-        topic: Name of the topic.
-        segment: Id of the segment.
-        start: First offset; None begins at the earliest retained one.
-        end: Offset after the last record.
-        on_missing: Handling of missing records, as in ``Client.read_ranges``.
-
-    Raises:
-        OutOfRange: If retention removed records of the range.
-        DataLoss: If records are lost and ``on_missing`` is not "skip".
-        NotFound: If the topic or the segment does not exist.
-        Unavailable: If no broker serves the segment.
+    Without ``start`` it begins at the earliest retained offset. Raises as ``RangeReader.batches``.
     """
     begin = EARLIEST if start is None else Start(StartKind.OFFSET, start)
 

@@ -51,17 +51,7 @@ _PARQUET_OPTIONS = {
 
 
 def read_native(spark: SparkSession, given: dict[str, str]) -> DataFrame:
-    """Return the DataFrame for checked and complete options of a batch read.
-
-    Raises:
-        InvalidArgument: If an option breaks its rule, or the storage does not exist.
-        NotFound: If no such topic exists.
-        Unsupported: If a column has a type that Spark lacks.
-        OutOfRange: If requested offsets were removed or do not exist.
-        Corrupt: If a file is damaged.
-        StorageFailed: If a file cannot be read.
-        Unavailable: If no broker answers.
-    """
+    """Return the DataFrame for checked and complete options of a batch read; raises as ``seaweedmq.spark.read``."""
     options = parse_options(given)
     if options.window.ranges is not None:
         raise InvalidArgument(f"option {RANGES!r} is internal: give startingOffsets and endingOffsets")

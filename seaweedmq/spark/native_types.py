@@ -9,14 +9,11 @@ _t = pa.types
 
 
 def foreign_part(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type, or the nested part, that Spark reads differently from Parquet or not at all.
+    """Return the type, or the nested part, that Spark reads differently from Parquet or not at all; None without one.
 
     Spark does not read half floats, times of day, nanoseconds, and structs with fields that differ in letter case
     alone. It reads durations differently, as the bare integers that they are in Parquet, unless they count microseconds
     as Spark does.
-
-    Returns:
-        The type; None if Spark reads it the same.
     """
     if _t.is_float16(kind) or _t.is_time(kind):
         return kind

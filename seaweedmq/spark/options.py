@@ -132,10 +132,8 @@ class SparkOptions:
 def check_names(given: Mapping[str, str], face: SparkApi | None = None) -> dict[str, str]:
     """Return the options with the names of ``OPTIONS``; given names are case-insensitive, as in Spark.
 
-    ``face`` is the API that is called; None accepts the options of all, since it is not known yet.
-
-    Raises:
-        InvalidArgument: If an option is unknown, which suggests the nearest name, or if this API does not take it.
+    ``face`` is the API that is called; None accepts the options of all, since it is not known yet. The InvalidArgument
+    of an unknown option suggests the nearest name.
     """
     named: dict[str, str] = {}
     folded_names = {name.lower() for name in given}
@@ -161,11 +159,7 @@ def check_names(given: Mapping[str, str], face: SparkApi | None = None) -> dict[
 
 
 def parse_place(named: Mapping[str, str]) -> TopicLocation:
-    """Return the location of a topic from checked options.
-
-    Raises:
-        InvalidArgument: If an option is missing, or the topic's name is invalid.
-    """
+    """Return the location of a topic from checked options; InvalidArgument if one is missing."""
     wanted = ("topic",) if named.get("bootstrap") else ("storage", "topic")
     for name in wanted:
         if not named.get(name):
@@ -182,11 +176,7 @@ def parse_place(named: Mapping[str, str]) -> TopicLocation:
 
 
 def parse_options(given: Mapping[str, str]) -> SparkOptions:
-    """Parse the options of a batch read.
-
-    Raises:
-        InvalidArgument: If an option is unknown or missing, or a value breaks its rule.
-    """
+    """Parse the options of a batch read; InvalidArgument if one is unknown or missing, or a value breaks its rule."""
     named = check_names(given, SparkApi.BATCH)
     place = parse_place(named)
     for offsets, times in (
@@ -238,11 +228,7 @@ def parse_options(given: Mapping[str, str]) -> SparkOptions:
 
 
 def parse_shown(named: Mapping[str, str]) -> ColumnOptions:
-    """Parse the choice of columns from checked options.
-
-    Raises:
-        InvalidArgument: If a value breaks its rule.
-    """
+    """Parse the choice of columns from checked options."""
     columns = parse_columns(named.get("columns"))
     include_headers = parse_bool(named, "includeHeaders", default=True)
     if not include_headers and columns is not None and "headers" in map(str.lower, columns):
@@ -251,11 +237,7 @@ def parse_shown(named: Mapping[str, str]) -> ColumnOptions:
 
 
 def parse_bool(named: Mapping[str, str], option: str, *, default: bool) -> bool:
-    """Parse ``true`` or ``false``, case-insensitive.
-
-    Raises:
-        InvalidArgument: If the value is neither.
-    """
+    """Parse ``true`` or ``false``, case-insensitive; InvalidArgument for anything else."""
     text = named.get(option, str(default)).strip().lower()
     if text not in ("true", "false"):
         raise InvalidArgument(f"option {option!r} is {text[:100]!r}: give true or false")
@@ -263,11 +245,7 @@ def parse_bool(named: Mapping[str, str], option: str, *, default: bool) -> bool:
 
 
 def parse_count(named: Mapping[str, str], option: str) -> int | None:
-    """Parse a whole number from 1; None if the option is not given.
-
-    Raises:
-        InvalidArgument: If the value is not such a number.
-    """
+    """Parse a whole number from 1; None if the option is not given, InvalidArgument for anything else."""
     text = named.get(option)
     if text is None:
         return None
@@ -278,11 +256,7 @@ def parse_count(named: Mapping[str, str], option: str) -> int | None:
 
 
 def parse_columns(text: str | None) -> tuple[str, ...] | None:
-    """Parse column names, separated by commas or as a JSON list; None for all.
-
-    Raises:
-        InvalidArgument: If a name is empty or occurs twice.
-    """
+    """Parse column names, separated by commas or as a JSON list, none empty or repeated; None for all."""
     if text is None:
         return None
     names = _listed(text) or tuple(name.strip() for name in text.split(","))

@@ -13,11 +13,7 @@ _INSTALL = "pip install 'seaweedmq[spark]'"
 
 
 def check_pyspark() -> None:
-    """Raise unless PySpark 4.1 or newer is installed.
-
-    Raises:
-        Unsupported: If PySpark is missing or older than 4.1.
-    """
+    """Raise Unsupported unless PySpark 4.1 or newer is installed."""
     try:
         found = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
@@ -28,11 +24,7 @@ def check_pyspark() -> None:
 
 
 def check_java() -> None:
-    """Raise unless Java is installed, before a session is created: Spark needs it, and pip does not bring it.
-
-    Raises:
-        Unsupported: If there is no ``java``.
-    """
+    """Raise Unsupported without ``java``, before a session is created: Spark needs it, and pip does not bring it."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else "java"  # noqa: PTH118 - what Spark's scripts do
     if shutil.which(java) is None:

@@ -80,12 +80,7 @@ def broker_reader(place: TopicLocation, *, fail_on_data_loss: bool) -> BrokerRea
 
 
 def chosen_columns(topic: Topic, shown: ColumnOptions) -> tuple[Column, ...]:
-    """Return the columns of the result.
-
-    Raises:
-        InvalidArgument: If a chosen column does not exist.
-        Unsupported: If a column has a type that Spark lacks.
-    """
+    """Return the columns of the result; InvalidArgument for an unknown one, Unsupported for a type that Spark lacks."""
     columns = columns_of(topic, shown.columns, include_headers=shown.include_headers)
     spark_schema(columns)
     return columns

@@ -7,7 +7,7 @@ import typer
 
 from seaweedmq.cli.fields import broker_fields, cluster_fields, decision_fields
 from seaweedmq.cli.live import watch
-from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, WatchOption
+from seaweedmq.cli.options import Common, WatchOption, common_options, output_option
 from seaweedmq.cli.output import Output, fail, note, say, show_done, show_fields, show_json, show_rows
 from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.config import BrokerConfig
@@ -39,14 +39,9 @@ DECISION_COLUMNS = ["at", "kind", "topic", "segments", "reason"]
 
 
 @app.command()
-def status(
-    context: typer.Context,
-    watching: WatchOption = False,
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
-) -> None:
+@common_options
+def status(common: Common, watching: WatchOption = False) -> None:
     """Show the cluster, its brokers and the leader's last decisions."""
-    common = Common.of(context, bootstrap, output)
     if watching:
         with common.connect() as client:
             watch.cluster(client.admin, common.output)
@@ -66,30 +61,28 @@ def status(
 
 
 @app.command()
-def brokers(context: typer.Context, bootstrap: BootstrapOption = None, output: OutputOption = None) -> None:
+@common_options
+def brokers(common: Common) -> None:
     """List the brokers and their load."""
-    common = Common.of(context, bootstrap, output)
     show_rows([broker_fields(broker) for broker in _status(common).brokers], COLUMNS, common.output)
 
 
 @app.command()
-def leader(context: typer.Context, bootstrap: BootstrapOption = None, output: OutputOption = None) -> None:
+@common_options
+def leader(common: Common) -> None:
     """Show which broker leads."""
-    common = Common.of(context, bootstrap, output)
     found = _status(common)
     address = next((b.info.address for b in found.brokers if b.info.id == found.leader), None)
     show_fields({"leader": found.leader, "address": address}, common.output)
 
 
 @app.command()
+@common_options
 def drain(
-    context: typer.Context,
+    common: Common,
     broker: Annotated[str, typer.Argument(metavar="BROKER", help="Name the broker by its id or HOST:PORT.")],
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Move every segment away from a broker, so that it can be stopped."""
-    common = Common.of(context, bootstrap, output)
     with common.connect() as client:
         client.admin.drain(broker)
     done = f"drained {broker}: it holds no segments and gets no new ones until it is restarted"
@@ -97,17 +90,18 @@ def drain(
 
 
 @app.command()
-def rebalance(context: typer.Context, bootstrap: BootstrapOption = None, output: OutputOption = None) -> None:
+@common_options
+def rebalance(common: Common) -> None:
     """Split, merge and move segments now instead of at the balancer's next turn."""
-    common = Common.of(context, bootstrap, output)
     with common.connect() as client:
         rows = [decision_fields(decision) for decision in client.admin.rebalance()]
     show_rows(rows, DECISION_COLUMNS, common.output, empty="nothing to do: the cluster is balanced")
 
 
 @app.command()
+@output_option
 def recover(
-    context: typer.Context,
+    common: Common,
     storage: Annotated[
         str,
         typer.Option(metavar="URI", help="Set the storage of the cluster: a path or file:///path.", show_default=False),
@@ -123,14 +117,12 @@ def recover(
         ),
     ] = LEASE_TTL_S,
     etcd_timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Set the seconds to wait for etcd.")] = 30,
-    output: OutputOption = None,
 ) -> None:
     """Rebuild a lost or restored etcd from the storage: print the plan, and carry it out with --apply.
 
     Brokers that reject calls for that reason may run meanwhile, and serve by themselves afterwards. A second run has
     nothing to do; repeat a run that was interrupted.
     """
-    common = Common.of(context, None, output)
     # Lazy import: commands that only query brokers need no client of etcd.
     from seaweedmq.cli.plans import TOPIC_COLUMNS, plan_fields, plan_lines, plan_row
     from seaweedmq.cli.servers.recovery import run_recovery

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from seaweedmq.cli.fields import group_fields, kafka_group_fields, kafka_summary_fields, summary_fields
-from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, checked_topic, parse_start
+from seaweedmq.cli.options import Common, TopicArgument, checked_topic, common_options, parse_start
 from seaweedmq.cli.output import Output, note, say, show_done, show_fields, show_json, show_rows
 from seaweedmq.client.blocking.client import Client
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
@@ -36,9 +36,9 @@ KAFKA_OFFSET_COLUMNS = ["topic", "partition", "owner", "committed", "end_offset"
 
 
 @app.command("list")
-def list_(context: typer.Context, bootstrap: BootstrapOption = None, output: OutputOption = None) -> None:
+@common_options
+def list_(common: Common) -> None:
     """List the groups: those of subscribers with their topics, and those of Kafka consumers."""
-    common = Common.of(context, bootstrap, output)
     with common.connect() as client:
         rows = [summary_fields(summary) for summary in client.admin.list_groups()]
         try:
@@ -49,15 +49,9 @@ def list_(context: typer.Context, bootstrap: BootstrapOption = None, output: Out
 
 
 @app.command()
-def describe(
-    context: typer.Context,
-    group: GroupArgument,
-    kind: KindOption = None,
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
-) -> None:
+@common_options
+def describe(common: Common, group: GroupArgument, kind: KindOption = None) -> None:
     """Show a group's members, their segments or partitions, and its lag."""
-    common = Common.of(context, bootstrap, output)
 
     def native(client: Client) -> None:
         found = client.admin.describe_group(group)
@@ -91,8 +85,9 @@ def describe(
 
 
 @app.command()
+@common_options
 def reset(
-    context: typer.Context,
+    common: Common,
     group: GroupArgument,
     topic: TopicArgument,
     to: Annotated[
@@ -105,11 +100,8 @@ def reset(
     ],
     force: ForceOption = False,
     kind: KindOption = None,
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Reset a group's offsets in a topic; its members continue from there."""
-    common = Common.of(context, bootstrap, output)
     begin = parse_start(to)
     name = checked_topic(topic)
     fields = _of_kind(
@@ -123,16 +115,9 @@ def reset(
 
 
 @app.command()
-def delete(
-    context: typer.Context,
-    group: GroupArgument,
-    force: ForceOption = False,
-    kind: KindOption = None,
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
-) -> None:
+@common_options
+def delete(common: Common, group: GroupArgument, force: ForceOption = False, kind: KindOption = None) -> None:
     """Delete a group and all its offsets."""
-    common = Common.of(context, bootstrap, output)
     _of_kind(
         common,
         group,

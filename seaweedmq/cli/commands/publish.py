@@ -10,7 +10,7 @@ import pyarrow as pa
 import typer
 
 import seaweedmq
-from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, checked_topic
+from seaweedmq.cli.options import Common, SeparatorOption, TopicArgument, checked_topic, common_options
 from seaweedmq.cli.output import Bar, progress, show_done
 from seaweedmq.cli.records.reading import InputFormat, check, check_table, tables
 from seaweedmq.cli.records.source import Source, open_source
@@ -24,8 +24,9 @@ FLUSH_TIMEOUT_S = 120.0
 GIVE_UP_TIMEOUT_S = 2.0
 
 
+@common_options
 def publish(
-    context: typer.Context,
+    common: Common,
     topic: TopicArgument,
     source: Annotated[
         str, typer.Option("--from", metavar="FILE|-", help="Read records from a file, or - for stdin.")
@@ -39,22 +40,12 @@ def publish(
     key: Annotated[
         str | None, typer.Option(metavar="FIELD", help="Use this field or column as the key.", show_default=False)
     ] = None,
-    separator: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CHARACTER",
-            help="Set the separator of CSV columns, like ';' or tab (comma).",
-            show_default=False,
-        ),
-    ] = None,
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
+    separator: SeparatorOption = None,
 ) -> None:
     """Publish records and wait until all are acknowledged.
 
     A file is checked to its end before its first record is published. A pipe is published as it comes.
     """
-    common = Common.of(context, bootstrap, output)
     if key is not None and format_ is InputFormat.LINES:
         raise typer.BadParameter("lines have no fields: use --format jsonl, csv, parquet or arrow", param_hint="--key")
     if separator is not None and format_ is not InputFormat.CSV:
@@ -116,9 +107,9 @@ def _fitting(
     key: str | None,
     frame_bytes_max: int,
 ) -> Iterator[pa.Table]:
-    """Yield the tables of a pipe, each checked before it is sent; raises InvalidArgument as ``reading.check_table``.
+    """Yield the tables of a pipe, each checked by ``reading.check_table`` before it is sent, if it may exceed a frame.
 
-    Tables too small to exceed the frame limit are not checked: publishing checks everything except the size.
+    Publishing checks everything except the size.
     """
     records = 0
     for table in parts:
@@ -131,14 +122,9 @@ def _fitting(
 def send(
     publisher: "seaweedmq.Publisher", parts: Iterable[pa.Table], key: str | None, at: Callable[[int], None]
 ) -> int:
-    """Publish tables, and wait until all are acknowledged; ``at`` gets the number of records sent so far.
+    """Publish tables, wait until all are acknowledged, and return the number of records; ``at`` gets that sent so far.
 
-    Returns:
-        The number of records.
-
-    Raises:
-        InvalidArgument: If a table or a record is rejected; the message has the number of published records,
-            and how to continue.
+    An InvalidArgument for a table or record also has the number of published records, and how to continue.
     """
     records = 0
     sent: deque[tuple[int, TableFuture]] = deque()

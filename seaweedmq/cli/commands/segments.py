@@ -6,7 +6,7 @@ import typer
 
 from seaweedmq.cli.fields import segments_fields
 from seaweedmq.cli.live.watch import read_stats
-from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, checked_topic
+from seaweedmq.cli.options import Common, TopicArgument, checked_topic, common_options
 from seaweedmq.cli.output import show_done, show_rows
 from seaweedmq.model.description import TopicDescription
 
@@ -30,11 +30,9 @@ SegmentArgument = Annotated[int, typer.Argument(metavar="ID", min=0, help="Name 
 
 
 @app.command("list")
-def list_(
-    context: typer.Context, topic: TopicArgument, bootstrap: BootstrapOption = None, output: OutputOption = None
-) -> None:
+@common_options
+def list_(common: Common, topic: TopicArgument) -> None:
     """List the segments of a topic, open and sealed."""
-    common = Common.of(context, bootstrap, output)
     name = checked_topic(topic)
     with common.connect() as client:
         rows = segments_fields(client.admin.describe_topic(name), read_stats(client.admin, name))
@@ -42,8 +40,9 @@ def list_(
 
 
 @app.command()
+@common_options
 def split(
-    context: typer.Context,
+    common: Common,
     topic: TopicArgument,
     segment: SegmentArgument,
     at: Annotated[
@@ -52,11 +51,8 @@ def split(
             metavar="SLOT", help="Set the first slot of the upper part (where the load halves).", show_default=False
         ),
     ] = None,
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Split a segment in two."""
-    common = Common.of(context, bootstrap, output)
     name = checked_topic(topic)
     with common.connect() as client:
         found = client.admin.split_segment(name, segment, at)
@@ -64,16 +60,9 @@ def split(
 
 
 @app.command()
-def merge(
-    context: typer.Context,
-    topic: TopicArgument,
-    first: SegmentArgument,
-    second: SegmentArgument,
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
-) -> None:
+@common_options
+def merge(common: Common, topic: TopicArgument, first: SegmentArgument, second: SegmentArgument) -> None:
     """Merge two neighboring segments into one."""
-    common = Common.of(context, bootstrap, output)
     name = checked_topic(topic)
     with common.connect() as client:
         found = client.admin.merge_segments(name, first, second)
@@ -81,15 +70,9 @@ def merge(
 
 
 @app.command()
-def seal(
-    context: typer.Context,
-    topic: TopicArgument,
-    segment: SegmentArgument,
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
-) -> None:
+@common_options
+def seal(common: Common, topic: TopicArgument, segment: SegmentArgument) -> None:
     """Seal a segment; a successor of the same range continues."""
-    common = Common.of(context, bootstrap, output)
     name = checked_topic(topic)
     with common.connect() as client:
         found = client.admin.seal_segment(name, segment)
@@ -97,8 +80,9 @@ def seal(
 
 
 @app.command()
+@common_options
 def move(
-    context: typer.Context,
+    common: Common,
     topic: TopicArgument,
     segment: SegmentArgument,
     brokers: Annotated[
@@ -107,11 +91,8 @@ def move(
             metavar="BROKER", help="Name brokers by id or HOST:PORT, the primary first.", show_default=False
         ),
     ],
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Move a segment's range to these brokers."""
-    common = Common.of(context, bootstrap, output)
     name = checked_topic(topic)
     with common.connect() as client:
         found = client.admin.move_segment(name, segment, brokers)

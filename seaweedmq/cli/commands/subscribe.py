@@ -10,13 +10,12 @@ import pyarrow as pa
 import typer
 
 from seaweedmq.cli.options import (
-    BootstrapOption,
     Common,
     OnMissing,
     OnMissingOption,
-    OutputOption,
     TopicArgument,
     checked_topic,
+    common_options,
     parse_start,
 )
 from seaweedmq.cli.output import progress, write
@@ -30,8 +29,9 @@ class PrintFormat(StrEnum):
     RAW = "raw"
 
 
+@common_options
 def subscribe(
-    context: typer.Context,
+    common: Common,
     topic: TopicArgument,
     group: Annotated[
         str | None,
@@ -61,14 +61,11 @@ def subscribe(
         bool, typer.Option("--follow", help="Wait for new records instead of stopping at the last (no).")
     ] = False,
     on_missing: OnMissingOption = OnMissing.FAIL,
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Print the records of a topic: the existing ones or, with --follow, also new ones as they come.
 
     A member of a group acknowledges the printed records, and commits them when it ends in any way.
     """
-    common = Common.of(context, bootstrap, output)
     begin = parse_start(start)
     text_of = _raw if format_ is PrintFormat.RAW else json_out.lines
     name = checked_topic(topic)

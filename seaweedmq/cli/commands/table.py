@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import typer
 
 from seaweedmq.cli.options import (
-    BootstrapOption,
     Common,
     OnMissing,
     OnMissingOption,
-    OutputOption,
+    SeparatorOption,
     TopicArgument,
     checked_topic,
+    common_options,
+    output_option,
     size_bytes,
 )
 from seaweedmq.cli.output import EXIT_FAILED, Output, note, progress, say, show_done, show_json, show_rows
@@ -41,11 +42,7 @@ SHOWN_MAX = 20
 
 
 def _local_storage() -> str:
-    """Return the storage of a `seaweedmq up` that was started in this folder.
-
-    Raises:
-        typer.BadParameter: If there is none.
-    """
+    """Return the storage of a `seaweedmq up` that was started in this folder."""
     if not LOCAL_STORAGE.is_dir():
         raise typer.BadParameter(
             f"missing, and there is no {LOCAL_STORAGE} here: give the root that the brokers use, or set "
@@ -70,19 +67,18 @@ MasterOption = Annotated[
 
 
 @app.command()
+@output_option
 def compact(
-    context: typer.Context,
+    common: Common,
     topic: TopicArgument,
     storage: StorageOption,
     target: Annotated[str, typer.Option(metavar="SIZE", help="Set the target size of the tables.")] = "256MiB",
     master: MasterOption = "local[*]",
-    output: OutputOption = None,
 ) -> None:
     """Merge small tables into large ones.
 
     Brokers and readers may run meanwhile, and the command may be stopped at any time.
     """
-    common = Common.of(context, None, output)
     target_bytes = size_bytes(target) or TARGET_BYTES
     with _tables("compact", topic, storage, master) as tables:
         from seaweedmq.spark import jobs
@@ -108,15 +104,9 @@ def compact(
 
 
 @app.command()
-def verify(
-    context: typer.Context,
-    topic: TopicArgument,
-    storage: StorageOption,
-    master: MasterOption = "local[*]",
-    output: OutputOption = None,
-) -> None:
+@output_option
+def verify(common: Common, topic: TopicArgument, storage: StorageOption, master: MasterOption = "local[*]") -> None:
     """Verify that tables are sound and log files hold the same records; exit with status 1 otherwise."""
-    common = Common.of(context, None, output)
     with _tables("verify", topic, storage, master) as tables:
         from seaweedmq.spark import jobs
 
@@ -143,15 +133,9 @@ def verify(
 
 
 @app.command()
-def rebuild(
-    context: typer.Context,
-    topic: TopicArgument,
-    storage: StorageOption,
-    master: MasterOption = "local[*]",
-    output: OutputOption = None,
-) -> None:
+@output_option
+def rebuild(common: Common, topic: TopicArgument, storage: StorageOption, master: MasterOption = "local[*]") -> None:
     """Rebuild missing and damaged tables from the existing log files, and the Delta log from the tables."""
-    common = Common.of(context, None, output)
     with _tables("rebuild", topic, storage, master) as tables:
         from seaweedmq.spark import jobs
 
@@ -169,17 +153,16 @@ def rebuild(
 
 
 @app.command()
+@output_option
 def history(
-    context: typer.Context,
+    common: Common,
     topic: TopicArgument,
     storage: StorageOption,
     master: Annotated[
         str, typer.Option(metavar="URL", help="Accept Spark's master, like the other jobs; unused here.")
     ] = "local[*]",
-    output: OutputOption = None,
 ) -> None:
     """Show the versions of the topic's Delta table, newest first."""
-    common = Common.of(context, None, output)
     root = _topic_folder(storage, topic)
     from seaweedmq.storage.tables.delta import versions
 
@@ -189,8 +172,9 @@ def history(
 
 
 @app.command("import")
+@common_options
 def import_(
-    context: typer.Context,
+    common: Common,
     topic: TopicArgument,
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Name files or folders.", show_default=False)],
     storage: StorageOption,
@@ -203,23 +187,13 @@ def import_(
     timestamp: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Use this column as the timestamp.", show_default=False)
     ] = None,
-    separator: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CHARACTER",
-            help="Set the separator of CSV columns, like ';' or tab (comma).",
-            show_default=False,
-        ),
-    ] = None,
+    separator: SeparatorOption = None,
     master: MasterOption = "local[*]",
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Publish the rows of files to a topic, as fast as its brokers take them.
 
     In a folder with subfolders like day=1, day is a column.
     """
-    common = Common.of(context, bootstrap, output)
     if format_ not in ("parquet", "csv", "json"):
         raise typer.BadParameter(f"format {format_!r} is not parquet, csv or json")
     if separator is not None and format_ != "csv":
@@ -242,18 +216,17 @@ def import_(
 
 
 @app.command()
+@output_option
 def export(
-    context: typer.Context,
+    common: Common,
     topic: TopicArgument,
     iceberg: Annotated[
         str, typer.Option(metavar="CATALOG", help="Name the catalog to register them in.", show_default=False)
     ],
     storage: StorageOption,
     on_missing: OnMissingOption = OnMissing.FAIL,
-    output: OutputOption = None,
 ) -> None:
     """Register the topic's Parquet files with an Iceberg catalog; nothing is copied."""
-    common = Common.of(context, None, output)
     name = checked_topic(topic)
     root = _topic_folder(storage, name)
     from seaweedmq.storage.iceberg import export_iceberg
@@ -291,14 +264,7 @@ class _Tables(TypedDict):
 
 @contextlib.contextmanager
 def _tables(what: str, topic: str, storage: str, master: str) -> Iterator[_Tables]:
-    """Yield the arguments of a job on an existing topic, with a Spark session and a progress bar.
-
-    Raises:
-        InvalidArgument: If the storage is not a directory.
-        NotFound: If no such topic exists.
-        Unsupported: If PySpark or Java is missing or too old.
-        SeaweedMQError: If Spark fails in the block.
-    """
+    """Yield the arguments of a job on an existing topic, with a Spark session and a progress bar."""
     name = checked_topic(topic)
     _topic_folder(storage, name)
     with spark_session(master, f"seaweedmq table {what} {name}") as spark, progress("MiB") as bars:

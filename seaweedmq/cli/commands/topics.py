@@ -8,13 +8,12 @@ import typer
 from seaweedmq.cli.fields import description_fields, topic_fields
 from seaweedmq.cli.live import watch
 from seaweedmq.cli.options import (
-    BootstrapOption,
     Common,
-    OutputOption,
     TopicArgument,
     WatchOption,
     changed_configs,
     checked_topic,
+    common_options,
     duration_s,
     records_per_s,
     size_bytes,
@@ -90,8 +89,9 @@ SEGMENT_COLUMNS = [
 
 
 @app.command()
+@common_options
 def create(
-    context: typer.Context,
+    common: Common,
     topics: Annotated[
         list[str], typer.Argument(metavar="NAMESPACE/NAME...", help="Name the topics.", show_default=False)
     ],
@@ -118,11 +118,8 @@ def create(
     target_records: TargetRecordsOption = None,
     auto_compact: AutoCompactOption = None,
     config: ConfigOption = None,
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Create a topic, or several with the same settings."""
-    common = Common.of(context, bootstrap, output)
     names = [checked_topic(topic) for topic in topics]
     arrow_schema = read_schema(schema) if schema else None
     limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
@@ -152,9 +149,9 @@ def create(
 
 
 @app.command("list")
-def list_(context: typer.Context, bootstrap: BootstrapOption = None, output: OutputOption = None) -> None:
+@common_options
+def list_(common: Common) -> None:
     """List the topics."""
-    common = Common.of(context, bootstrap, output)
     with common.connect() as client:
         rows = [topic_fields(topic) for topic in client.admin.list_topics()]
     columns = ["topic", "durability", "replicas", "scaling", "columns", "retention_s", "retention_bytes", "created"]
@@ -162,15 +159,9 @@ def list_(context: typer.Context, bootstrap: BootstrapOption = None, output: Out
 
 
 @app.command()
-def describe(
-    context: typer.Context,
-    topic: TopicArgument,
-    watching: WatchOption = False,
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
-) -> None:
+@common_options
+def describe(common: Common, topic: TopicArgument, watching: WatchOption = False) -> None:
     """Show a topic and its segments."""
-    common = Common.of(context, bootstrap, output)
     name = checked_topic(topic)
     with common.connect() as client:
         if watching:
@@ -188,8 +179,9 @@ def describe(
 
 
 @app.command()
+@common_options
 def alter(
-    context: typer.Context,
+    common: Common,
     topic: TopicArgument,
     durability: DurabilityOption = None,
     scaling: ScalingOption = None,
@@ -203,11 +195,8 @@ def alter(
     ] = None,
     auto_compact: AutoCompactOption = None,
     config: ConfigOption = None,
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Change the named settings of a topic; others stay."""
-    common = Common.of(context, bootstrap, output)
     changes = with_auto_compact(config, auto_compact)
     named = (durability, scaling, retention, retention_bytes, target_bytes, target_records, partitions)
     if all(each is None for each in named) and not changes:
@@ -237,11 +226,9 @@ def alter(
 
 
 @app.command()
-def delete(
-    context: typer.Context, topic: TopicArgument, bootstrap: BootstrapOption = None, output: OutputOption = None
-) -> None:
+@common_options
+def delete(common: Common, topic: TopicArgument) -> None:
     """Delete a topic and all its records."""
-    common = Common.of(context, bootstrap, output)
     name = checked_topic(topic)
     with common.connect() as client:
         client.admin.delete_topic(name)
@@ -249,8 +236,9 @@ def delete(
 
 
 @app.command("delete-records")
+@common_options
 def delete_records(
-    context: typer.Context,
+    common: Common,
     topic: TopicArgument,
     partition: Annotated[int, typer.Option(min=0, help="Set the number of the partition.", show_default=False)],
     before: Annotated[
@@ -259,14 +247,11 @@ def delete_records(
             min=0, metavar="OFFSET", help="Set the first offset to keep, at most the end.", show_default=False
         ),
     ],
-    bootstrap: BootstrapOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Delete the records of a partition before an offset.
 
     They are never delivered again; their files are removed later.
     """
-    common = Common.of(context, bootstrap, output)
     name = checked_topic(topic)
     with common.connect() as client:
         low = client.admin.delete_records(name, {partition: before})[partition]

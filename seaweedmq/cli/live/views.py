@@ -113,11 +113,10 @@ def colours_of(open_segments: Sequence[Segment]) -> dict[int, str]:
 
 
 def ring_bar(ring: KeyRange, open_segments: Sequence[Segment], colours: Mapping[int, str], width: int) -> Text:
-    """Return one line of ``width`` cells for the whole ring.
+    """Return one line of ``width`` cells for the ring; each segment begins with a line, and its id if there is room.
 
-    Each segment begins with a line and shows its id if there is room. It has as many cells as its share of the slots
-    and one more, so that the narrowest, which may have the highest load, is visible. Segments are hidden only if there
-    are more of them than cells.
+    A segment has as many cells as its share of the slots and one more, so that the narrowest, which may have the
+    highest load, is visible. Segments are hidden only if there are more of them than cells.
     """
     extra = 1 if len(open_segments) <= width else 0
     shared = width - extra * len(open_segments)

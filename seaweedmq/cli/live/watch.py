@@ -50,13 +50,7 @@ def read_topic(admin: "seaweedmq.Admin", name: str) -> TopicFacts:
 
 
 def read_stats(admin: "seaweedmq.Admin", name: str) -> tuple[SegmentStats, ...]:
-    """Return the statistics of the topic's open segments; none while a primary does not answer.
-
-    The caller shows everything else meanwhile.
-
-    Raises:
-        NotFound: If no such topic exists.
-    """
+    """Return the statistics of the topic's open segments; none while a primary does not answer."""
     try:
         return admin.topic_stats(name)
     except Unavailable as error:

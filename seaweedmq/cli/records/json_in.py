@@ -38,10 +38,8 @@ def read(source: Source, schema: pa.Schema | None, key: str | None) -> Iterator[
     """Yield tables of a source's lines; skips blank lines, and blanks around an object.
 
     On a plain topic each line is a record as in ``json_out``, or with ``key`` any object: its text is the value and
-    that field the key. On a topic with a schema each line is a row, or a record whose ``value`` is a row.
-
-    Raises:
-        InvalidArgument: If a line is not JSON or does not fit; the message has its number.
+    that field the key. On a topic with a schema each line is a row, or a record whose ``value`` is a row. An
+    InvalidArgument has the number of the line.
     """
     first_line = 1
     as_records: bool | None = None if schema is not None and "value" not in schema.names else False

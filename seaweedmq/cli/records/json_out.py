@@ -26,12 +26,7 @@ _quote = json.encoder.encode_basestring
 
 
 def lines(batch: pa.RecordBatch) -> bytes:
-    """Return the lines of a batch of records, in their order.
-
-    Args:
-        batch: Columns `_segment, _offset, _timestamp, _key, _headers` and `_value` or those of the topic's schema; also
-            `_partition` in a topic with partitions.
-    """
+    """Return the lines of a batch of records, with the columns that subscribers get, in their order."""
     values = _texts(batch.column("_value"), "value") if is_plain(batch) else row_texts(batch, marked=True)
     columns = (
         _places(batch),

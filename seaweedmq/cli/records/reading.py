@@ -48,21 +48,9 @@ def check(
 ) -> Types | None:
     """Read a file to its end and rewind it, to check that every record can be published.
 
-    Args:
-        kind: Format of the source.
-        source: Open input, as in :func:`tables`.
-        schema: Schema of the topic, as in :func:`tables`.
-        key: Field or column that holds the key.
-        separator: Separator of CSV columns; a comma by default.
-        frame_bytes_max: Limit of one frame at the brokers, in bytes.
-        at: Callback after each table, when the source is positioned behind it.
-
-    Returns:
-        The column types for :func:`tables`, if the source is CSV and the topic does not set them.
-
-    Raises:
-        InvalidArgument: If the source is not in this format, a table does not fit the topic, or a record exceeds the
-            brokers' limit.
+    The arguments are those of :func:`tables` and :func:`check_table`; ``at`` is called after each table, when the
+    source is positioned behind it. Returns the types for :func:`tables`, if the source is CSV and the topic does not
+    set them.
     """
     types: Types | None = None
     parts: Iterable[pa.Table] = ()
@@ -101,20 +89,9 @@ def check_table(
     before: int,
     frame_bytes_max: int,
 ) -> None:
-    """Check that a table can be published.
+    """Raise InvalidArgument if a table does not fit the topic, or if one of its records exceeds ``frame_bytes_max``.
 
-    Args:
-        kind: Format of the source.
-        source: Open input.
-        table: Table to check.
-        schema: Schema of the topic, as in :func:`tables`.
-        key: Column that holds the key.
-        before: Number of records of the source before the table.
-        frame_bytes_max: Limit of one frame at the brokers, in bytes.
-
-    Raises:
-        InvalidArgument: If the table does not fit the topic, or a record exceeds the limit; the message has its line or
-            number.
+    The message has the line or number: ``before`` is the number of records of the source before the table.
     """
     given = as_table(table)
     adopted = schema if schema is not None or is_plain(given.schema) else schema_to_adopt(given)
@@ -136,7 +113,7 @@ def tables(
     separator: str | None = None,
     types: Types | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield the records of a source, table by table, in order.
+    """Yield the records of a source, table by table, in order; InvalidArgument if they have another format.
 
     Args:
         kind: Format of the source.
@@ -145,9 +122,6 @@ def tables(
         key: Field that holds the key. Only JSON lines of a plain topic use it here; the sender names it for tables.
         separator: Separator of CSV columns; a comma by default.
         types: Types of CSV columns, as :func:`check` found them.
-
-    Raises:
-        InvalidArgument: If the input is not in this format, or does not fit the topic.
     """
     readers: dict[InputFormat, Callable[[], Iterator[pa.Table]]] = {
         InputFormat.LINES: lambda: _lines(source, schema),

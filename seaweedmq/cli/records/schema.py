@@ -14,11 +14,7 @@ PARQUET_MAGIC = b"PAR1"
 
 
 def read_schema(path: Path) -> pa.Schema:
-    """Read the schema of a Parquet file, an Arrow IPC file or stream, or a JSON object of column names and types.
-
-    Raises:
-        InvalidArgument: If the file is in another format.
-    """
+    """Read the schema of a Parquet file, an Arrow IPC file or stream, or a JSON object of column names and types."""
     content = path.read_bytes()[: 1 << 20] if path.is_file() else b""
     try:
         if content.startswith(PARQUET_MAGIC):

@@ -48,11 +48,7 @@ class Source:
 
 @contextlib.contextmanager
 def open_source(name: str) -> Iterator[Source]:
-    """Open a file, or stdin for ``-``.
-
-    Raises:
-        InvalidArgument: If ``name`` is a folder.
-    """
+    """Open a file, or stdin for ``-``."""
     if name == "-":
         # Not sys.stdin: consumers close its buffer or read ahead.
         file, name = open(0, "rb", closefd=False), "stdin"  # noqa: SIM115
@@ -87,11 +83,7 @@ def pieces(file: io.BufferedReader) -> Iterator[bytes]:
 
 
 def line_blocks(source: Source) -> Iterator[list[bytes]]:
-    """Yield the lines of the input without their newline, many at a time; the last needs no newline.
-
-    Raises:
-        InvalidArgument: If a line is longer than LINE_BYTES_MAX.
-    """
+    """Yield the lines of the input without their newline, many at a time; the last needs no newline."""
     rest: list[bytes] = []
     rest_bytes = 0
     for piece in pieces(source.file):

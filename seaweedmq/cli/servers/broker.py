@@ -52,13 +52,10 @@ def within_its_files(config: BrokerConfig) -> BrokerConfig:
 async def run_broker(
     etcd: str, etcd_timeout_s: float, storage: str, listen: Address, address: str, config: BrokerConfig
 ) -> None:
-    """Serve until cancelled.
+    """Serve until cancelled; an etcd that does not answer a read within ``etcd_timeout_s`` ends it with Unavailable.
 
-    Raises:
-        StorageFailed: If the storage cannot be written.
-        Unavailable: If etcd does not answer a read in time. An etcd out of space answers, and the broker waits to
-            register.
-        AlreadyExists: If the port or the address is taken.
+    An etcd out of space answers, and the broker waits to register. StorageFailed is raised if the storage cannot be
+    written, AlreadyExists if the port or the address is taken.
     """
     config = within_its_files(config)
     keep_memory(heap_bytes(config))  # freed but retained memory is part of the bound

@@ -1,4 +1,4 @@
-"""Reader of broker settings from a TOML file."""
+"""Reader of broker settings from a TOML file; an unknown setting or a wrong value is an InvalidArgument."""
 
 import tomllib
 from pathlib import Path
@@ -9,12 +9,7 @@ from seaweedmq.model.config import DELIVERY_TIMEOUT_S_MAX, SETTINGS, BrokerConfi
 
 
 def read_config(path: Path | None, **overrides: float | str | None) -> BrokerConfig:
-    """Read the settings from a TOML file (None: the defaults), and apply the overrides that are not None.
-
-    Raises:
-        InvalidArgument: If the file is not TOML, a setting is unknown, or a value has the wrong type or is out of
-            range.
-    """
+    """Read the settings from a TOML file (None: the defaults), and apply the overrides that are not None."""
     found = dict[str, Any]()
     if path is not None:
         try:

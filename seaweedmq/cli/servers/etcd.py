@@ -11,11 +11,7 @@ from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
 
 async def wait_for_etcd(meta: EtcdMetaStore, endpoints: str, timeout_s: float, rng: random.Random) -> None:
-    """Return once etcd answers a read.
-
-    Raises:
-        Unavailable: If it does not within ``timeout_s``.
-    """
+    """Return once etcd answers a read; Unavailable if it does not within ``timeout_s``."""
     is_reported = False
 
     def report(_: int, __: BaseException) -> None:

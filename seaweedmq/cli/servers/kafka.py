@@ -18,12 +18,7 @@ PACKAGES = ("aiokafka", "cramjam", "google_crc32c", "kafka")
 
 
 def check_kafka(config: BrokerConfig) -> None:
-    """Check that this process can listen for Kafka clients as configured, and load what that takes.
-
-    Raises:
-        InvalidArgument: If an address is invalid, or cannot be dialed by others.
-        Unsupported: If packages are not installed.
-    """
+    """Check that others can dial the configured addresses, and load the packages of the Kafka listener."""
     if not config.kafka_listen:
         return
     listen = parse_address(config.kafka_listen)
@@ -40,11 +35,7 @@ def check_kafka(config: BrokerConfig) -> None:
 
 
 def check_packages() -> None:
-    """Check that the packages for Kafka's protocol are installed.
-
-    Raises:
-        Unsupported: If one is missing.
-    """
+    """Raise Unsupported if a package for Kafka's protocol is not installed."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise Unsupported(
@@ -54,12 +45,7 @@ def check_packages() -> None:
 
 
 def open_gateway(config: BrokerConfig) -> "Gateway | None":
-    """Return a gateway that is bound to its address and does not listen yet; None without a Kafka listener.
-
-    Raises:
-        AlreadyExists: If the port is taken.
-        InvalidArgument: If the host is not an address of this machine.
-    """
+    """Return a gateway that is bound to its address and does not listen yet; None without a Kafka listener."""
     if not config.kafka_listen:
         return None
     from seaweedmq.kafka.gateway import Gateway

@@ -58,11 +58,7 @@ class LocalCluster:
         return tuple(child.process.pid for child in self._brokers)
 
     async def watch(self) -> None:
-        """Report on stderr each process that ends, while any broker runs.
-
-        Raises:
-            Unavailable: If the last broker ended.
-        """
+        """Report on stderr each process that ends, while any broker runs; Unavailable once the last one ended."""
         alive = {asyncio.create_task(child.process.wait()): child for child in self._brokers}
         etcd_lives = self._etcd is not None
         try:
@@ -94,6 +90,9 @@ async def local_cluster(
     """Start etcd (unless one is named) and brokers on the ports from ``port``, and stop them at the end.
 
     If its own etcd has lost data that the storage has, the cluster recovers it; brokers serve nothing before that.
+    Conflict is raised if it cannot, or if a named etcd is lost or behind the storage; AlreadyExists if a port or the
+    data folder is in use; Unavailable if a process ended while starting, or the brokers did not find each other in
+    time; InvalidArgument if etcd and storage belong to different clusters, or the port ranges overlap.
 
     Args:
         brokers: Number of brokers.
@@ -104,13 +103,6 @@ async def local_cluster(
         broker_options: Command-line options of every broker.
         lease_ttl_s: Longest lease of a broker in seconds, including brokers of an earlier start: a recovery waits for
             it.
-
-    Raises:
-        AlreadyExists: If a port or the data folder is in use.
-        StorageFailed: If the data folder cannot be created.
-        Unavailable: If a process ended while starting, or the brokers did not find each other in time.
-        InvalidArgument: If etcd and storage belong to different clusters, or the port ranges overlap.
-        Conflict: If etcd is lost or behind the storage and cannot be recovered, or is not the cluster's own.
     """
     if port and kafka_port and abs(port - kafka_port) < brokers:
         raise InvalidArgument(
@@ -185,8 +177,7 @@ async def _spawn(children: list[Child], address: str, etcd: str, storage: Path, 
 async def _until_ready(children: Sequence[Child]) -> Mapping[int, str]:
     """Wait until every broker is registered, answers for the cluster by itself, and serves both kinds of clients.
 
-    Returns:
-        The addresses of the Kafka listeners by the brokers' process ids.
+    Returns the addresses of the Kafka listeners by the brokers' process ids.
     """
     pids = {child.process.pid for child in children}
     found: Mapping[int, str] = {}

@@ -34,11 +34,7 @@ async def run_recovery(
     planned: Callable[[Plan, Ends], None],
     lease_ttl_s: float,
 ) -> Plan:
-    """Plan a recovery, report the plan to ``planned``, and carry it out if ``apply`` is set and it has no problems.
-
-    Raises:
-        SeaweedMQError: If it fails; see :func:`recover_cluster`.
-    """
+    """Plan a recovery, report the plan to ``planned``, and carry it out if ``apply`` is set and it has no problems."""
     async with _opened(storage, etcd, etcd_timeout_s) as (store, meta, rng):
         return await recover_cluster(
             store,
@@ -52,14 +48,10 @@ async def run_recovery(
 
 
 async def recover_local(storage: str, etcd: str, etcd_timeout_s: float, *, is_own: bool, lease_ttl_s: float) -> None:
-    """Recover the etcd of a local cluster if that is due.
+    """Recover the etcd of a local cluster if that is due; Conflict if it has problems, or etcd is not the cluster's.
 
     An etcd that the cluster runs itself belongs to the storage, so a recovery loses nothing: the storage is the newer
     of the two. One that the user named may be the wrong one, and is left to the user.
-
-    Raises:
-        Conflict: If the recovery has problems, or etcd is not the cluster's own.
-        SeaweedMQError: If it fails; see :func:`recover_cluster`.
     """
     async with _opened(storage, etcd, etcd_timeout_s) as (store, meta, _):
         if not await is_recovery_due(store, meta):

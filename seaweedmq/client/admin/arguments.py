@@ -1,71 +1,38 @@
 """Checked arguments of administration."""
 
 from datetime import timedelta
+from enum import StrEnum
 from typing import TypeVar
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.topic import Durability, Scaling, TopicName
+from seaweedmq.model.topic import TopicName
 
 LIMIT_MAX = (1 << 63) - 1
 """Largest limit in bytes, seconds or records per second that a call can carry."""
 N = TypeVar("N", int, float)
+E = TypeVar("E", bound=StrEnum)
 
 
 def topic_name(topic: "str | TopicName") -> TopicName:
-    """Return ``topic`` as a ``TopicName``.
-
-    Args:
-        topic: ``"namespace/name"``, or a name that is returned unchanged.
-
-    Raises:
-        InvalidArgument: If the text is not two valid names with one slash between.
-    """
+    """Return the name of a topic, given as one or as ``"namespace/name"``; InvalidArgument for any other text."""
     return topic if isinstance(topic, TopicName) else TopicName.parse(topic)
 
 
-def durability_of(value: "str | Durability | None") -> Durability | None:
-    """Return ``value`` as a ``Durability``.
-
-    Raises:
-        InvalidArgument: If it is unknown.
-    """
-    if value is None:
-        return None
+def member_of(kind: type[E], value: "str | E | None") -> E | None:
+    """Return the member of an enum that ``value`` is or names; None for None."""
     try:
-        return Durability(value)
+        return None if value is None else kind(value)
     except ValueError:
-        raise InvalidArgument(f"durability {value!r} is unknown: use replicated or stored") from None
-
-
-def scaling_of(value: "str | Scaling | None") -> Scaling | None:
-    """Return ``value`` as a ``Scaling``.
-
-    Raises:
-        InvalidArgument: If it is unknown.
-    """
-    if value is None:
-        return None
-    try:
-        return Scaling(value)
-    except ValueError:
-        raise InvalidArgument(f"scaling {value!r} is unknown: use auto or fixed") from None
+        raise InvalidArgument(f"{kind.__name__.lower()} {value!r} is unknown: use {' or '.join(kind)}") from None
 
 
 def retention_s_of(value: "float | timedelta | None") -> float | None:
-    """Return a retention in seconds.
-
-    Raises:
-        InvalidArgument: If it does not fit.
-    """
+    """Return a retention in seconds."""
     return checked_limit("retention", value.total_seconds() if isinstance(value, timedelta) else value)
 
 
 def checked_limit(name: str, value: N | None) -> N | None:
-    """Return ``value`` if it fits the 64 bits of the wire format.
-
-    Raises:
-        InvalidArgument: If it does not fit. The message names the argument.
-    """
+    """Return ``value``; InvalidArgument, with the argument's name, if it exceeds the 64 bits of the wire format."""
     if value is not None and not -LIMIT_MAX <= value <= LIMIT_MAX:
         raise InvalidArgument(f"{name} is not a number up to {LIMIT_MAX}: use a smaller number")
     return value

@@ -5,16 +5,7 @@ from seaweedmq.client.admin.lag import lag_seconds
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.start import StartAt, start_of
 from seaweedmq.model.kafka.group_admin import KafkaGroupDescription, KafkaGroupSummary
-from seaweedmq.model.messages.calls import (
-    DeleteGroup,
-    DeleteKafkaGroup,
-    DescribeGroup,
-    DescribeKafkaGroup,
-    ListGroups,
-    ListKafkaGroups,
-    ResetGroup,
-    ResetKafkaGroup,
-)
+from seaweedmq.model.messages import calls
 from seaweedmq.model.messages.groups import GroupDescription, GroupSummary
 from seaweedmq.model.topic import TopicName, check_name
 
@@ -26,7 +17,7 @@ class GroupAdmin:
 
     async def list_groups(self) -> tuple[GroupSummary, ...]:
         """Return one entry per group and topic, ordered by group, then topic."""
-        return await self._cluster.call("list groups", ListGroups())
+        return await self._cluster.call("list groups", calls.ListGroups())
 
     async def describe_group(self, group: str) -> GroupDescription:
         """Return the members, owners, committed offsets and lag in records of a group.
@@ -39,7 +30,7 @@ class GroupAdmin:
             InvalidArgument: If the name is invalid.
         """
         check_name("group name", group)
-        return await self._cluster.call(f"describe group {group}", DescribeGroup(group))
+        return await self._cluster.call(f"describe group {group}", calls.DescribeGroup(group))
 
     async def group_lag_seconds(self, group: str) -> dict[str, dict[int, float]]:
         """Return the lag of a group in seconds. Reads one record of every segment that lags.
@@ -76,7 +67,7 @@ class GroupAdmin:
         """
         name, start = topic_name(topic), start_of(to)
         check_name("group name", group)
-        return await self._cluster.call(f"reset group {group}", ResetGroup(group, name, start, bool(force)))
+        return await self._cluster.call(f"reset group {group}", calls.ResetGroup(group, name, start, bool(force)))
 
     async def delete_group(self, group: str, force: bool = False) -> None:
         """Delete a group and all its offsets.
@@ -90,11 +81,11 @@ class GroupAdmin:
             InvalidArgument: If the group has members and ``force`` is false.
         """
         check_name("group name", group)
-        await self._cluster.call(f"delete group {group}", DeleteGroup(group, bool(force)))
+        await self._cluster.call(f"delete group {group}", calls.DeleteGroup(group, bool(force)))
 
     async def list_kafka_groups(self) -> tuple[KafkaGroupSummary, ...]:
         """Return the groups of Kafka consumers by id. Subscribers' groups are separate."""
-        return await self._cluster.call("list Kafka groups", ListKafkaGroups())
+        return await self._cluster.call("list Kafka groups", calls.ListKafkaGroups())
 
     async def describe_kafka_group(self, group: str) -> KafkaGroupDescription:
         """Return the members, their partitions, committed offsets and lag in records of a Kafka group.
@@ -105,7 +96,7 @@ class GroupAdmin:
         Raises:
             NotFound: If the group does not exist.
         """
-        return await self._cluster.call(f"describe Kafka group {group!r}", DescribeKafkaGroup(group))
+        return await self._cluster.call(f"describe Kafka group {group!r}", calls.DescribeKafkaGroup(group))
 
     async def reset_kafka_group(self, group: str, topic: str | TopicName, to: StartAt) -> KafkaGroupDescription:
         """Reset the offsets of a Kafka group in a topic.
@@ -123,7 +114,7 @@ class GroupAdmin:
             InvalidArgument: If the group has members. Stop them first.
         """
         name, start = topic_name(topic), start_of(to)
-        return await self._cluster.call(f"reset Kafka group {group!r}", ResetKafkaGroup(group, name, start))
+        return await self._cluster.call(f"reset Kafka group {group!r}", calls.ResetKafkaGroup(group, name, start))
 
     async def delete_kafka_group(self, group: str) -> None:
         """Delete a Kafka group and all its offsets.
@@ -135,4 +126,4 @@ class GroupAdmin:
             NotFound: If the group does not exist.
             InvalidArgument: If the group has members. Stop them first.
         """
-        await self._cluster.call(f"delete Kafka group {group!r}", DeleteKafkaGroup(group))
+        await self._cluster.call(f"delete Kafka group {group!r}", calls.DeleteKafkaGroup(group))

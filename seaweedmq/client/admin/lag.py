@@ -39,11 +39,8 @@ Lags = dict[str, dict[int, float]]
 async def lag_seconds(cluster: Cluster, group: GroupDescription) -> Lags:
     """Return the age in seconds of the first record above the committed offset, for every unfinished segment.
 
-    Returns:
-        Topic -> segment -> seconds; 0 where the group has read everything.
-
-    Raises:
-        Unavailable: If a segment could not be reached within ``admin_timeout_s``.
+    It is 0 where the group has read everything. Unavailable is raised if a segment could not be reached within
+    ``admin_timeout_s``.
     """
     slots = asyncio.Semaphore(READS_AT_ONCE_MAX)
     tasks = {
@@ -76,11 +73,7 @@ async def _lag_s(cluster: Cluster, topic: GroupTopic, lag: SegmentLag, slots: as
 
 
 async def _first_timestamp_us(cluster: Cluster, name: TopicName, segment: int, start: Start) -> int | None:
-    """Return the timestamp of the first record from ``start`` on.
-
-    Returns:
-        Microseconds since 1970; None if there is no record, or retention removed the segment.
-    """
+    """Return the timestamp of the first record from ``start`` on; None if there is none, or no segment any longer."""
     which = SegmentSelection(open=False, sealed_above=None, ids=(segment,))
     async for attempt in retrying(cluster.config, cluster.env.rng, deadline(cluster.config.admin_timeout_s)):
         with attempt:

@@ -6,18 +6,11 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from seaweedmq.client.admin.arguments import checked_limit, durability_of, retention_s_of, scaling_of, topic_name
+from seaweedmq.client.admin.arguments import checked_limit, member_of, retention_s_of, topic_name
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.model.description import SegmentStats, TopicDescription
-from seaweedmq.model.messages.calls import (
-    AlterTopic,
-    CreateTopics,
-    DeleteTopic,
-    ListTopics,
-    RaiseLowWatermark,
-    TopicStats,
-)
+from seaweedmq.model.messages import calls
 from seaweedmq.model.topic import (
     TOPICS_AT_ONCE_MAX,
     Durability,
@@ -109,27 +102,13 @@ class TopicAdmin:
         partitions: int | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> list[TopicDescription]:
-        """Create several topics with the same settings.
+        """Create several topics with the same settings, those of :meth:`create_topic`.
 
-        Each call to the cluster creates up to 250 topics, all or none. If a later call fails, the topics of the
-        earlier calls exist.
-
-        Args:
-            names: The topics, each ``namespace/name``.
-            segments: See :meth:`create_topic`, also for the arguments below.
-            replicas: See there.
-            durability: See there.
-            scaling: See there.
-            schema: See there.
-            retention: See there.
-            retention_bytes: See there.
-            target_bytes_per_s: See there.
-            target_records_per_s: See there.
-            partitions: See there.
-            configs: See there.
+        Each call to the cluster creates up to 250 topics, all or none. If a later call fails, the topics of the earlier
+        calls exist.
 
         Returns:
-            The topics, in the order of ``names``.
+            The topics, in the order of ``names``, each ``namespace/name``.
 
         Raises:
             AlreadyExists: If a name is taken.
@@ -140,8 +119,8 @@ class TopicAdmin:
             segments=segments,
             partitions=partitions,
             replicas=replicas,
-            durability=durability_of(durability),
-            scaling=scaling_of(scaling),
+            durability=member_of(Durability, durability),
+            scaling=member_of(Scaling, scaling),
             schema=None if schema is None else schema_to_bytes(schema),
             retention_s=retention_s_of(retention),
             retention_bytes=checked_limit("retention_bytes", retention_bytes),
@@ -154,7 +133,7 @@ class TopicAdmin:
         for at in range(0, len(specs), TOPICS_AT_ONCE_MAX):
             together = tuple(specs[at : at + TOPICS_AT_ONCE_MAX])
             what = f"create topic {together[0].name}" + (f" and {len(together) - 1} more" if len(together) > 1 else "")
-            created = await self._cluster.call(what, CreateTopics(together))
+            created = await self._cluster.call(what, calls.CreateTopics(together))
             made += [await self._cluster.whole(description) for description in created]
         return made
 
@@ -198,8 +177,8 @@ class TopicAdmin:
         topic = topic_name(name)
         change = TopicChange(
             partitions=partitions,
-            durability=durability_of(durability),
-            scaling=scaling_of(scaling),
+            durability=member_of(Durability, durability),
+            scaling=member_of(Scaling, scaling),
             retention_s=retention_s_of(retention),
             retention_bytes=checked_limit("retention_bytes", retention_bytes),
             target_bytes_per_s=checked_limit("target_bytes_per_s", target_bytes_per_s),
@@ -207,7 +186,7 @@ class TopicAdmin:
             configs=None if configs is None else configs_of(configs),
         )
         uid = await self._uid(topic)
-        altered = await self._cluster.call(f"alter topic {topic}", AlterTopic(topic, change, uid))
+        altered = await self._cluster.call(f"alter topic {topic}", calls.AlterTopic(topic, change, uid))
         return await self._cluster.whole(altered)
 
     async def delete_topic(self, name: str | TopicName) -> None:
@@ -221,7 +200,7 @@ class TopicAdmin:
         """
         topic = topic_name(name)
         uid = await self._uid(topic)
-        await self._cluster.call(f"delete topic {topic}", DeleteTopic(topic, uid))
+        await self._cluster.call(f"delete topic {topic}", calls.DeleteTopic(topic, uid))
 
     async def delete_records(self, name: str | TopicName, before: Mapping[int, int]) -> dict[int, int]:
         """Delete the records of partitions below an offset.
@@ -241,17 +220,17 @@ class TopicAdmin:
             OutOfRange: If an offset is above the high watermark. Nothing is deleted then.
         """
         topic = topic_name(name)
-        call = RaiseLowWatermark(topic, dict(before), await self._uid(topic))
+        call = calls.RaiseLowWatermark(topic, dict(before), await self._uid(topic))
         return dict(await self._cluster.call(f"delete records of {topic}", call))
 
     async def _uid(self, topic: TopicName) -> int:
         """Return the topic's uid, so that an attempt that arrives late cannot affect a recreated topic."""
-        found = await self._cluster.call(f"find topic {topic}", AlterTopic(topic, TopicChange()))
+        found = await self._cluster.call(f"find topic {topic}", calls.AlterTopic(topic, TopicChange()))
         return found.topic.uid
 
     async def list_topics(self) -> tuple[Topic, ...]:
         """Return all topics."""
-        return await self._cluster.call("list topics", ListTopics())
+        return await self._cluster.call("list topics", calls.ListTopics())
 
     async def describe_topic(self, name: str | TopicName) -> TopicDescription:
         """Return a topic with all its segments.
@@ -274,4 +253,4 @@ class TopicAdmin:
             NotFound: If the topic does not exist.
         """
         topic = topic_name(name)
-        return await self._cluster.call(f"read the statistics of {topic}", TopicStats(topic))
+        return await self._cluster.call(f"read the statistics of {topic}", calls.TopicStats(topic))

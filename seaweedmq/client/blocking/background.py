@@ -72,12 +72,7 @@ class Background:
         return self._closed is not None
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin to run a coroutine.
-
-        Raises:
-            Closed: If the client was closed, or this is a child process.
-            InvalidArgument: As :meth:`check_thread`.
-        """
+        """Begin to run a coroutine; Closed if the client was closed, or this is a child process."""
         try:
             with self._starting:
                 if self._closed is not None:
@@ -89,10 +84,7 @@ class Background:
             raise
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end, and return its result. An interrupt (Ctrl-C) cancels it.
-
-        Raises as :meth:`start`.
-        """
+        """Run a coroutine to its end, and return its result. An interrupt (Ctrl-C) cancels it."""
         future = self.start(coroutine)
         try:
             return self.wait(future)
@@ -101,10 +93,9 @@ class Background:
             raise
 
     def wait(self, future: Future[T]) -> T:
-        """Wait for a started coroutine, and return its result. An interrupt (Ctrl-C) leaves it running.
+        """Wait for a started coroutine, and return its result; Closed if :meth:`stop` ended it.
 
-        Raises:
-            Closed: If :meth:`stop` ended it.
+        An interrupt (Ctrl-C) leaves it running.
         """
         try:
             return future.result()
@@ -116,11 +107,7 @@ class Background:
             raise carried.error from None
 
     def check_thread(self) -> None:
-        """Check that this is not the loop's thread, which would wait for itself.
-
-        Raises:
-            InvalidArgument: If it is.
-        """
+        """Raise InvalidArgument in the loop's thread, which would wait for itself."""
         if threading.current_thread() is self._thread:
             raise InvalidArgument(
                 "callbacks of futures and coroutine handlers run in the client's thread and must not wait for the "
@@ -145,10 +132,7 @@ class Background:
 
 
 class _Exit(Exception):
-    """A carrier of a user's SystemExit or KeyboardInterrupt to the calling thread.
-
-    A task that raised the original would end the loop.
-    """
+    """A carrier of a user's SystemExit or KeyboardInterrupt to the calling thread: in a task it would end the loop."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)

@@ -56,29 +56,14 @@ class Subscriber(BlockingContext):
             if batch is not None:
                 yield batch
 
+    @documented_as(aio_group_subscriber.GroupSubscriber.ack)
     def ack(self, delivered: Message | pa.RecordBatch | pa.Table) -> None:
-        """Acknowledge a message, or all rows of a batch. Any thread may call it. Without a group this does nothing.
-
-        Args:
-            delivered: A message, or rows of a delivered batch with ``_segment`` and ``_offset``.
-
-        Raises:
-            InvalidArgument: If the batch has no columns ``_segment`` and ``_offset``.
-        """
+        """Acknowledge a message, or all rows of a batch."""
         self._core.ack(delivered)
 
+    @documented_as(aio_group_subscriber.GroupSubscriber.nack)
     def nack(self, delivered: Message | pa.RecordBatch | pa.Table, delay: float | timedelta = 0.0) -> None:
-        """Reject a message, or all rows of a batch: the group redelivers them. Any thread may call it.
-
-        Without a group this does nothing.
-
-        Args:
-            delivered: A message, or rows of a delivered batch with ``_segment`` and ``_offset``.
-            delay: The time before redelivery, in seconds or as a timedelta.
-
-        Raises:
-            InvalidArgument: If the delay is negative, or the batch has no columns ``_segment`` and ``_offset``.
-        """
+        """Reject a message, or all rows of a batch."""
         self._core.nack(delivered, delay)
 
     def close(self) -> None:
@@ -138,11 +123,9 @@ class GroupSubscriber(Subscriber):
     commit = blocking(aio_group_subscriber.GroupSubscriber.commit)
     handle = blocking(aio_group_subscriber.GroupSubscriber.handle)
 
+    @documented_as(aio_group_subscriber.GroupSubscriber.close)
     def close(self) -> None:
-        """End iteration, commit acknowledged offsets, and leave the group. Idempotent.
-
-        It waits for handlers up to ``close_timeout_s``, unless a handler calls it.
-        """
+        """End iteration, commit acknowledged offsets, and leave the group."""
         if self._core.is_inside_handler():
             self._core.end()
         else:

@@ -51,17 +51,10 @@ class BrokerStream(Generic[R]):
 async def broker_stream(
     cluster: Cluster, address: str, open_stream: Callable[[BrokerApi], AsyncIterator[R]], what: str
 ) -> AsyncIterator[BrokerStream[R]]:
-    """Open a stream to a broker. The first reply is due within the cluster's ``answer_timeout_s``.
+    """Open a stream to a broker; ``what`` is its subject, for error messages.
 
-    Args:
-        cluster: The cluster.
-        address: The broker's ``host:port``.
-        open_stream: Makes the call.
-        what: The subject of the stream, for error messages.
-
-    Raises:
-        Unavailable: If a reply is late. The broker is avoided for a while.
-        SeaweedMQError: If :meth:`BrokerStream.end` was called: its error.
+    The first reply is due within the cluster's ``answer_timeout_s``. If a reply is late, Unavailable is raised and the
+    broker is avoided for a while. The error of :meth:`BrokerStream.end` is raised here.
     """
     talk: BrokerStream[R] | None = None
     with cluster.reaching(address):

@@ -47,11 +47,7 @@ REFUSED, NO_ANSWER = "connection refused", "no answer"
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[str, ...]:
-    """Parse ``host:port[,host:port]`` or a sequence of ``host:port``.
-
-    Raises:
-        InvalidArgument: If there is no entry, or an entry is not ``host:port``.
-    """
+    """Parse ``host:port[,host:port]`` or a sequence of ``host:port``, at least one."""
     entries = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
     addresses = tuple(entry.strip() for entry in entries if entry.strip())
     if not addresses:
@@ -84,9 +80,7 @@ class Cluster:
     def check_loop(self) -> None:
         """Check that the running event loop owns the connections: in another one, waiting might not end.
 
-        Raises:
-            InvalidArgument: If it is another loop.
-            Closed: If this process is a child of the process that owns the connections.
+        InvalidArgument is raised in another loop, Closed in a child of the process that owns the connections.
         """
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
             if self._process != os.getpid():
@@ -101,12 +95,7 @@ class Cluster:
         return ",".join(self._bootstrap)
 
     async def connect(self) -> ClusterStatus:
-        """Find a broker that answers, and return the status of the cluster.
-
-        Raises:
-            Unavailable: If none answers within ``connect_timeout_s``, or all refuse the connection for
-                ``connect_refused_s``. The message names every address and reason.
-        """
+        """Find a broker that answers, and return the status of the cluster; raises as ``seaweedmq.connect``."""
         self._loop = asyncio.get_running_loop()
         config = self.config
         status = await self.ask(
@@ -141,9 +130,7 @@ class Cluster:
             refused_s: The deadline while all brokers refuse the connection. Default: ``timeout_s``.
             pause_s_max: The upper limit of a pause, besides ``backoff_s_max``.
 
-        Raises:
-            Unavailable: If no broker answers before a deadline. The message names every address and reason.
-            SeaweedMQError: If a broker rejects the request and a retry would not help.
+        Unavailable is raised if no broker answers before a deadline; it names every address and reason.
         """
         if timeout_s is None:
             timeout_s = self.config.admin_timeout_s
@@ -236,12 +223,7 @@ class Cluster:
         return address in self._avoided and self._avoided[address][0] > asyncio.get_running_loop().time()
 
     def dial(self, address: str) -> BrokerApi:
-        """Return the broker at an address.
-
-        Raises:
-            Closed: If the client was closed, or as :meth:`check_loop`.
-            InvalidArgument: As :meth:`check_loop`.
-        """
+        """Return the broker at an address; raises as :meth:`check_loop`."""
         self.check_loop()
         if self._closed:
             raise Closed("the client is closed: connect again")
@@ -250,16 +232,9 @@ class Cluster:
     async def describe(
         self, name: TopicName, which: SegmentSelection = ALL, timeout_s: float | None = None, uid: int = 0
     ) -> TopicDescription:
-        """Return the current description of a topic.
+        """Return the current description of a topic; NotFound if it does not exist or has another ``uid`` (0: any).
 
-        Args:
-            name: The topic.
-            which: The segments to include.
-            timeout_s: The deadline of each call. Default: ``admin_timeout_s``.
-            uid: The uid of the expected topic; 0 accepts any.
-
-        Raises:
-            NotFound: If the topic does not exist, or the topic of this name has another uid.
+        ``timeout_s`` is the deadline of each call, by default ``admin_timeout_s``.
         """
         first = replace(which, ids=which.ids[:IDS_MAX])
         description = await self.call(f"describe {name}", DescribeTopic(name, first, uid), timeout_s)
@@ -271,17 +246,10 @@ class Cluster:
     async def whole(
         self, first: TopicDescription, further: Sequence[SegmentSelection] = (), timeout_s: float | None = None
     ) -> TopicDescription:
-        """Complete a description that did not fit one reply, as of the first reply.
+        """Complete a description that did not fit one reply, as of the first reply; ``further`` selects more segments.
 
-        It contains no later change, except that segments pruned meanwhile may be missing.
-
-        Args:
-            first: The first reply.
-            further: Selections of segments to add.
-            timeout_s: The deadline of each call. Default: ``admin_timeout_s``.
-
-        Raises:
-            NotFound: If the topic was deleted or recreated meanwhile.
+        It contains no later change, except that segments pruned meanwhile may be missing. NotFound is raised if the
+        topic was deleted or recreated meanwhile.
         """
         if first.addresses:
             self._live = tuple(first.addresses.values())
@@ -301,11 +269,7 @@ class Cluster:
         return replace(first, segments=ordered, more_above=None)
 
     async def _await_topics(self, call: AwaitTopics) -> UpdatedTopics:
-        """Await topic updates from one broker.
-
-        Raises:
-            Unavailable: If it does not answer in time. It is avoided for a while.
-        """
+        """Await topic updates from one broker; if it does not answer in time, it is avoided for a while."""
         address = self.addresses()[0]
         try:
             with self.reaching(address):
@@ -320,9 +284,8 @@ class Cluster:
     def address_of(self, description: TopicDescription, segment: Segment) -> str:
         """Return the address that serves a segment: its primary if it is open, any broker if it is sealed.
 
-        Raises:
-            Unavailable: If the primary, or every broker, is unreachable.
-            Corrupt: If the segment cannot be recovered. The message names the file.
+        Unavailable is raised if the primary, or every broker, is unreachable; Corrupt if the segment cannot be
+        recovered.
         """
         check_recoverable(segment)
         if segment.is_open:
@@ -355,12 +318,7 @@ def _tried(reasons: Mapping[str, str]) -> str:
 
 
 async def _page(first: TopicDescription, which: SegmentSelection, api: BrokerApi) -> TopicDescription:
-    """Fetch a further page of a description.
-
-    Raises:
-        NotFound: If the topic was deleted or recreated.
-        Unavailable: If the broker's view is older than the first page.
-    """
+    """Fetch a further page of a description; Unavailable if the broker's view is older than the first page."""
     name, uid = first.topic.name, first.topic.uid
     page = await api.call(DescribeTopic(name, which, uid))
     if page.topic.uid != uid:

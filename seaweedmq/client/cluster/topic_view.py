@@ -30,13 +30,9 @@ class TopicView:
         on_change: Callable[[TopicDescription], None],
         ask: Callable[[], Iterable[int]] = tuple,
     ) -> None:
-        """Make an empty view.
+        """Make an empty view; ``ask`` returns the segments that every query includes besides the open ones.
 
-        Args:
-            cluster: The cluster.
-            name: The topic.
-            on_change: Called with every description that is taken in.
-            ask: Returns the ids of the segments that every query includes besides the open ones.
+        ``on_change`` is called with every description that is taken in.
         """
         self._cluster = cluster
         self.name = name
@@ -54,16 +50,11 @@ class TopicView:
         """Loop time at which a broker last confirmed that the description is current."""
 
     async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription:
-        """Return the cached description, or query a broker.
+        """Return the cached description, or query a broker if ``refresh`` is set or one of ``ids`` is unknown.
 
-        Args:
-            refresh: Whether to query in any case.
-            ids: Segments that the description should contain; an unknown one causes a query. An id that is missing in
-                the result was pruned if it is below ``topic.next_segment``, else it is not known yet.
-
-        Raises:
-            NotFound: If the topic does not exist, or was recreated.
-            Unavailable: If no broker's view is as new as the cached one.
+        An id that is missing in the result was pruned if it is below ``topic.next_segment``, else it is not known yet.
+        NotFound is raised if the topic does not exist, or was recreated; Unavailable if no broker's view is as new as
+        the cached one.
         """
         wanted = frozenset(ids)
         if not refresh and self._description is not None and wanted <= self._ids:
@@ -77,12 +68,7 @@ class TopicView:
         return await asyncio.shield(look)
 
     async def ends(self, segment: int, within_s: float) -> bool:
-        """Wait for an open segment to end, with updates from brokers. Return whether it ended.
-
-        Args:
-            segment: The segment's id.
-            within_s: The longest wait in seconds.
-        """
+        """Wait up to ``within_s`` for an open segment to end, with updates from brokers. Return whether it ended."""
         is_open = self.is_open(segment)
         self.want(within_s)
         with suppress(TimeoutError):
@@ -123,11 +109,7 @@ class TopicView:
         return AwaitedTopic(name=self.name, topic_uid=topic.uid, above=self._description.revision, ids=ids)
 
     async def whole(self) -> TopicDescription:
-        """Query the topic with all its segments.
-
-        Raises:
-            NotFound: If the topic does not exist, or was recreated.
-        """
+        """Query the topic with all its segments."""
         return await self._look(ALL)
 
     async def _look(self, which: SegmentSelection) -> TopicDescription:
@@ -143,10 +125,8 @@ class TopicView:
     def know(self, told: TopicDescription) -> bool:
         """Take in a description unless it is older: ids and revisions never fall. Return whether it was taken in.
 
-        A publisher with an older one would renumber a segment's records, or send without the schema.
-
-        Raises:
-            NotFound: If it describes a recreated topic, which is not the one that was opened.
+        A publisher with an older one would renumber a segment's records, or send without the schema. NotFound is raised
+        if it describes a recreated topic, which is not the one that was opened.
         """
         known, topic = self._description, told.topic
         if known is not None and known.topic.uid != topic.uid:

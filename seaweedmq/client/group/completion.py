@@ -25,18 +25,10 @@ async def wait_finished(
     stops: Mapping[int, int],
     is_done_here: Callable[[], bool],
 ) -> None:
-    """Return when all members together have reached the stops.
+    """Return when all members together have reached the stops, the offsets by segment.
 
-    Args:
-        cluster: The cluster.
-        group: The group.
-        topic: The topic.
-        description: Returns the topic, refreshed or cached, with the given segments.
-        stops: Segment -> offset.
-        is_done_here: Whether this member has nothing left to do; otherwise no query is needed.
-
-    Raises:
-        SeaweedMQError: If a query fails permanently.
+    No query is needed while ``is_done_here`` is false: this member has something left to do. ``description`` returns
+    the topic, refreshed or cached, with the given segments.
     """
     clock = asyncio.get_running_loop().time
     look_at = clock()
@@ -60,13 +52,7 @@ async def wait_finished(
 
 
 def left_to_read(description: GroupDescription, topic: TopicName, stops: Mapping[int, int]) -> set[int]:
-    """Return the segments whose stop the group has not reached, as far as the coordinator knows.
-
-    Args:
-        description: The group.
-        topic: The topic.
-        stops: Segment -> offset.
-    """
+    """Return the segments whose stop the group has not reached, as far as the coordinator knows."""
     for entry in description.topics:
         if entry.topic == topic:
             committed = {lag.segment: lag.committed or 0 for lag in entry.segments}

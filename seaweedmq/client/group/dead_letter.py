@@ -36,11 +36,7 @@ _HEADERS = PLAIN_SCHEMA.field("_headers")
 
 
 def default_topic(topic: TopicName, group: str) -> TopicName:
-    """Return ``<topic>.<group>.dead-letter``.
-
-    Raises:
-        InvalidArgument: If it is too long for a name. The user must name a topic.
-    """
+    """Return ``<topic>.<group>.dead-letter``; InvalidArgument if that is too long for a name."""
     name = f"{topic.name}.{group}.dead-letter"
     if len(name) > TOPIC_NAME_LENGTH_MAX:
         raise InvalidArgument(
@@ -134,14 +130,7 @@ class DeadLetters:
         name: TopicName,
         source: Callable[[], Awaitable[TopicDescription]],
     ) -> None:
-        """Make a publisher that opens on first use.
-
-        Args:
-            cluster: The cluster.
-            config: The client's settings.
-            name: The dead-letter topic.
-            source: Returns the description of the topic that the group reads.
-        """
+        """Make a publisher that opens on first use; ``source`` describes the topic that the group reads."""
         self._cluster = cluster
         self._config = config
         self._name = name
@@ -151,9 +140,8 @@ class DeadLetters:
     async def keep(self, letter: DeadLetter) -> None:
         """Publish a dead letter, and return when it is acknowledged.
 
-        Raises:
-            SeaweedMQError: If it cannot be published. For example, a topic named by the user lacks a column, or brokers
-                are unreachable for ``read_retry_timeout_s`` and ``delivery_timeout_s``.
+        It fails if a topic named by the user lacks a column, or brokers are unreachable for ``read_retry_timeout_s``
+        and ``delivery_timeout_s``.
         """
         publisher = await self._publisher()
         tried = list(letter.tables())

@@ -369,11 +369,9 @@ class Dispatcher:
     def commit_and_release(
         self, is_time: bool, begun_at: Callable[[int], int | None]
     ) -> Instructions[FetchedRows, Message]:
-        """Queue commits of acknowledged offsets, and release finished segments.
+        """Queue commits, of all segments if ``is_time`` or those that others wait for, and release finished segments.
 
-        Args:
-            is_time: Whether to commit all segments, or only those that others wait for.
-            begun_at: Returns the first offset of reading of a segment, if known.
+        ``begun_at`` returns the first offset of reading of a segment, if known.
         """
         with self._lock:
             for assigned in self._dispatch.assigned.values():

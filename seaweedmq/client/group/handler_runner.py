@@ -30,15 +30,7 @@ class HandlerRunner:
         handler: Handler,
         concurrency: int,
     ) -> None:
-        """Make a run.
-
-        Args:
-            dispatcher: The source of records.
-            fetch: Waits for records. Returns False at the end of the subscription.
-            config: The delays of redelivery.
-            handler: The user's handler.
-            concurrency: The limit of concurrent calls.
-        """
+        """Make a run of up to ``concurrency`` calls; ``fetch`` waits for records, and returns False at the end."""
         self._dispatcher = dispatcher
         self._fetch = fetch
         self._config = config
@@ -79,10 +71,7 @@ class HandlerRunner:
     async def run(self) -> None:
         """Call the handler until the subscription ends and all handlers have returned.
 
-        Raises:
-            SystemExit: If a handler raises it. Its record is redelivered.
-            KeyboardInterrupt: If a handler raises it. Its record is redelivered.
-            SeaweedMQError: If fetching fails.
+        SystemExit and KeyboardInterrupt of a handler are raised here, and its record is redelivered.
         """
         try:
             try:
@@ -166,10 +155,7 @@ class HandlerRunner:
 
 
 def _raised(handler: Handler, message: Message) -> BaseException | None:
-    """Call a handler in a thread, and return its exception, if any.
-
-    The exception is a result, since a future of asyncio cannot carry a StopIteration.
-    """
+    """Call a handler in a thread, and return its exception: a future of asyncio cannot carry a StopIteration."""
     try:
         handler(message)
     except BaseException as error:  # noqa: BLE001 - any of the user's code

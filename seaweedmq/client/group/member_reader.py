@@ -34,9 +34,9 @@ log = logging.getLogger(__name__)
 
 
 class MemberReader(TopicReader):
-    """A reader of the segments that a group assigns to one of its members.
+    """A reader of the segments that a group assigns to one of its members; the dispatcher gets the rows.
 
-    The membership begins and ends reading; the dispatcher gets the rows.
+    The membership begins and ends reading.
     """
 
     def __init__(
@@ -77,14 +77,7 @@ class MemberReader(TopicReader):
         self._error: SeaweedMQError | None = None
 
     async def open(self) -> None:
-        """Join the group, and return after the first assignment.
-
-        Raises:
-            NotFound: If the topic does not exist.
-            InvalidArgument: If an option is invalid, or a column is unknown.
-            Unavailable: If no coordinator answers within ``admin_timeout_s``.
-            ResourceExhausted: If ``groups_max``, ``group_members_max`` or the leader's memory for groups is reached.
-        """
+        """Join the group, and return after the first assignment; raises as ``Client.subscriber``."""
         try:
             description = await (self._view.whole() if self._stop_at_latest else self.description(True))
             check_columns(self._columns, self.schema, self.has_partitions)

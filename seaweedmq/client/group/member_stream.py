@@ -59,15 +59,7 @@ class MemberStream:
         commits: CommitQueue,
         assignment_lease: AssignmentLease,
     ) -> None:
-        """Make a stream that is not open.
-
-        Args:
-            cluster: The cluster.
-            opening: The first request.
-            owner: The membership.
-            commits: The commits to send; :meth:`wake` sends new ones.
-            assignment_lease: The lease to renew.
-        """
+        """Make a stream that is not open; :meth:`wake` sends new ``commits``."""
         self._cluster = cluster
         self._assignment_lease = assignment_lease
         self._opening = opening
@@ -109,12 +101,7 @@ class MemberStream:
                 self._fail(error)
 
     async def committed(self, timeout_s: float) -> None:
-        """Return when all ``commits`` were answered.
-
-        Raises:
-            DeadlineExceeded: If they are not within ``timeout_s``. They are still being retried.
-            SeaweedMQError: If the membership is over.
-        """
+        """Return when all ``commits`` were answered; DeadlineExceeded if they are still retried after ``timeout_s``."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not self._commits.is_empty:
@@ -143,11 +130,7 @@ class MemberStream:
         self._owner.on_failed(error)
 
     async def _session(self) -> None:
-        """Run one stream. Return after a leave, or after a break if it lasted ``STEADY_S``.
-
-        Raises:
-            SeaweedMQError: If it broke early. The caller retries with back-off if it is retriable.
-        """
+        """Run one stream. Return after a leave, or after a break if it lasted ``STEADY_S``; raise if it broke early."""
         loop = asyncio.get_running_loop()
         address = self._cluster.addresses()[0]
         began = loop.time()

@@ -53,12 +53,7 @@ class GroupMembership:
         self._commit_at = 0.0
 
     async def join(self, stream: MemberStream, timeout_s: float) -> None:
-        """Join the group, and return after the first assignment.
-
-        Raises:
-            TimeoutError: If no coordinator answers within ``timeout_s``.
-            SeaweedMQError: If the coordinator rejects the member.
-        """
+        """Join the group, and return after the first assignment; TimeoutError if there is none within ``timeout_s``."""
         self._stream = stream
         self._task = asyncio.create_task(stream.run(), name=f"membership in {self._what}")
         self._task.add_done_callback(self._on_task_done)
@@ -91,10 +86,7 @@ class GroupMembership:
             self._dispatcher.attention.set()
 
     async def commit(self, timeout_s: float) -> None:
-        """Commit acknowledged offsets, and return when the coordinator has stored them.
-
-        Raises as ``MemberStream.committed``.
-        """
+        """Commit acknowledged offsets, and return when they are stored; raises as ``MemberStream.committed``."""
         if self._stream is None:
             raise AssertionError("join() must be called first")
         self._commit_at = 0.0

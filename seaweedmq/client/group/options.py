@@ -11,11 +11,7 @@ MAX_UNACKED = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
-    """The group and acknowledgement options of a member: see :class:`GroupSubscriber`.
-
-    Raises:
-        InvalidArgument: If a value is not allowed.
-    """
+    """The group and acknowledgement options of a member: see ``Client.subscriber``."""
 
     group: str
     member: str | None = None

@@ -26,21 +26,8 @@ class GroupSubscriber(MemberReader):
     """A subscriber to one topic as a member of a group. One task takes from it at a time; any thread acknowledges.
 
     Every record is delivered at least once. Records that are not acknowledged when a member ends, or loses a segment,
-    go to another member. A segment's committed offset is the lowest unacknowledged one.
-
-    ``Client.subscriber`` takes these options:
-
-    - ``group``: The group's name, 1 to 100 of ``A-Z a-z 0-9 . _ -``, beginning with a letter or digit. A new group
-      begins at ``start``, a known one at its committed offsets.
-    - ``member``: The member's name, with the same rule. Default: a random name. A later member of the same name fences
-      the earlier one.
-    - ``auto_ack``: Whether the request for the next records acknowledges the previous ones.
-    - ``max_deliveries``: The number of deliveries after which a record goes to ``dead_letter``. Default: unlimited.
-    - ``dead_letter``: The dead-letter topic, which is created if it does not exist. Default:
-      ``<topic>.<group>.dead-letter``. Headers ``dead-letter-...`` name the source.
-    - ``max_unacked``: The limit of unacknowledged records, above which delivery waits. Default: 100,000.
-    - ``limit``, ``timeout``, ``columns``, ``on_missing``: See :class:`Subscriber`.
-    - ``stop_at``: See :class:`Subscriber`; ``"latest"`` waits for the acknowledgements of all members.
+    go to another member. A segment's committed offset is the lowest unacknowledged one. :meth:`Client.subscriber` has
+    the options.
     """
 
     def __init__(
@@ -62,7 +49,7 @@ class GroupSubscriber(MemberReader):
     # --- public methods --------------------------------------------------------------------------------------------
 
     def ack(self, delivered: Message | pa.RecordBatch | pa.Table) -> None:
-        """Acknowledge a message, or all rows of a batch. Any thread may call it.
+        """Acknowledge a message, or all rows of a batch. Any thread may call it. Without a group this does nothing.
 
         Args:
             delivered: A message, or rows of a delivered batch with ``_segment`` and ``_offset``.
@@ -78,6 +65,8 @@ class GroupSubscriber(MemberReader):
 
     def nack(self, delivered: Message | pa.RecordBatch | pa.Table, delay: float | timedelta = 0.0) -> None:
         """Reject a message, or all rows of a batch: the group redelivers them. Any thread may call it.
+
+        Without a group this does nothing.
 
         Args:
             delivered: A message, or rows of a delivered batch with ``_segment`` and ``_offset``.

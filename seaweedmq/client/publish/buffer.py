@@ -103,21 +103,10 @@ class RecordBuffer:
         timestamp: Timestamp | None = None,
         timeout: float | None = None,
     ) -> RecordFuture:
-        """Take in a record, blocking while the buffer is full.
+        """Take in a record, with the arguments and errors of the synchronous ``Publisher.send``.
 
-        Args:
-            value: The value.
-            key: The key, if any.
-            headers: The headers, if any.
-            timestamp: The timestamp. Default: now.
-            timeout: The longest wait in seconds. Default: unlimited.
-
-        Raises:
-            InvalidArgument: If an argument has the wrong type.
-            DeadlineExceeded: If the buffer is full for ``timeout`` seconds.
-            NoRoom: If the buffer is full and this is the loop's thread. A task awaits ``room.available`` and
-                retries.
-            Closed: If the publisher was closed.
+        NoRoom is raised if the buffer is full and this is the loop's thread. A task awaits ``room.available`` and
+        retries.
         """
         if type(value) is not bytes:
             value = as_bytes("value", value)
@@ -213,9 +202,6 @@ class RecordBuffer:
         """Queue a table after the records sent before it. Return False if there is no room now.
 
         A table larger than the whole limit is accepted alone: the caller owns its memory.
-
-        Raises:
-            Closed: If the publisher was closed.
         """
         with self._lock:
             if self._closed is not None:

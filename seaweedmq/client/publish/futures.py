@@ -231,11 +231,7 @@ class TableFuture(Future[TableReceipt]):
 
 
 def _check_thread(loop_thread: int, timeout: float | None) -> None:
-    """Check that a wait does not block the thread that ends it.
-
-    Raises:
-        InvalidArgument: If the caller would wait for itself.
-    """
+    """Raise InvalidArgument if a wait would block the thread that ends it."""
     if get_ident() == loop_thread and (timeout is None or timeout > 0):
         raise InvalidArgument(
             "there is no outcome yet, and this thread, which runs callbacks and coroutines, delivers it: await the "

@@ -57,12 +57,8 @@ Action: TypeAlias = FrameAcked | FrameFailed | Deliver | Reopen | SendLimits
 class Outbox:
     """The rows of one producer, from routing to outcome.
 
-    Args:
-        topic: The topic.
-        producer_id: The producer.
-        rng: Draws the slots of rows without a key.
-        frame_bytes: The target size of a frame.
-        bytes_max: The limit of all unacknowledged frames.
+    Frames have about ``frame_bytes``, and all unacknowledged ones at most ``bytes_max``. ``rng`` draws the slots of
+    rows without a key.
     """
 
     def __init__(
@@ -131,22 +127,14 @@ class Outbox:
     # --- events ----------------------------------------------------------------------------------------------------
 
     def begin(self, ring: KeyRange, segments: Iterable[Segment]) -> list[Action]:
-        """Set the topic's ring and segments.
-
-        Raises:
-            Unavailable: If the open segments do not cover the ring.
-        """
+        """Set the topic's ring and segments; Unavailable if the open segments do not cover the ring."""
         heirs = {segment.id: segment for segment in segments if segment.is_open}
         self._routes = Routes.to_open(ring, heirs.values())
         self._successors = heirs
         return [self._limits()]
 
     def grow(self, ring: KeyRange, segments: Sequence[Segment]) -> None:
-        """Route later rows also to partitions that were added.
-
-        Raises:
-            Unavailable: If not all of them are known.
-        """
+        """Route later rows also to partitions that were added; Unavailable if not all of them are known."""
         routes = self._routes
         if routes is not None and ring.hi > routes.ring.hi:  # Of concurrent queries, an older one may end last.
             self._routes = routes.grow(ring, segments)
@@ -189,8 +177,7 @@ class Outbox:
     def sealed(self, segment: int, sealed: PublishSealed, successors: Iterable[Segment]) -> list[Action]:
         """Handle the seal of a segment: frames that it does not hold go to its successors.
 
-        Raises:
-            Unavailable: If the successors do not cover it, or one is older. Nothing has changed.
+        Unavailable is raised, and nothing has changed, if the successors do not cover it, or one is older.
         """
         heirs = list(successors)
         self._check_later(segment, heirs)
@@ -199,11 +186,7 @@ class Outbox:
         return [*self._hand_over(segment, heirs, routes), *self._actions_of(left)]
 
     def forgotten(self, segment: int, heirs: Iterable[Segment]) -> list[Action]:
-        """Handle a pruned segment: later rows go to ``heirs``.
-
-        Raises:
-            Unavailable: If they do not cover it, or one is older. Nothing has changed.
-        """
+        """Handle a pruned segment: later rows go to ``heirs``; Unavailable as by :meth:`sealed`."""
         heirs = list(heirs)
         self._check_later(segment, heirs)
         routes = self._current_routes().replace(segment, heirs)
@@ -268,13 +251,10 @@ class Outbox:
         return self.add(rows)
 
     def _check_later(self, segment: int, heirs: Iterable[Segment]) -> None:
-        """Check that no successor is the segment itself or older.
+        """Raise Unavailable if a successor is the segment itself or older.
 
         Such a seal was lost with etcd, so the recovered etcd has the segment as open. Its window was handed over, and
         another one would begin with the same sequences. The leader seals it again, which makes its successors known.
-
-        Raises:
-            Unavailable: If one is.
         """
         slots = self._windows[segment].segment.slots
         for successor in heirs:

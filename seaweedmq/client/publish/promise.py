@@ -37,23 +37,9 @@ class BatchPromise:
     """
 
     __slots__ = (
-        "_base",
-        "_callbacks",
-        "_condition",
-        "_errors",
-        "_offsets",
-        "_on_settled",
-        "_reported",
-        "_segment",
-        "_segments",
-        "_told",
-        "_unreported",
-        "_waiters",
-        "count",
-        "deadline_s",
-        "loop_thread",
-        "pending",
-    )
+        "_base", "_callbacks", "_condition", "_errors", "_offsets", "_on_settled", "_reported", "_segment", "_segments",
+        "_told", "_unreported", "_waiters", "count", "deadline_s", "loop_thread", "pending",
+    )  # fmt: skip
 
     def __init__(self, deadline_s: float, on_settled: Callable[[], None], loop_thread: int = NO_THREAD) -> None:
         self.deadline_s = deadline_s
@@ -181,10 +167,7 @@ class BatchPromise:
         return self._condition
 
     def waiters(self, future: Future[Receipt], position: int) -> list[Any]:
-        """Return the list of waiters, which ``concurrent.futures.wait`` and ``as_completed`` change.
-
-        They hold the condition meanwhile.
-        """
+        """Return the list of waiters, which ``concurrent.futures.wait`` changes while it holds the condition."""
         if self.is_settled(position):
             # A waiter may wait for other futures also, and must not get this one twice.
             return self._told.setdefault(position, [])

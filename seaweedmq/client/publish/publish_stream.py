@@ -32,7 +32,10 @@ and other brokers report that, or that nothing is new, by themselves."""
 
 
 class FrameSource(Protocol):
-    """A source of one segment's frames, and the receiver of its broker's replies."""
+    """A source of one segment's frames, and the receiver of its broker's replies.
+
+    An error that it raises ends the stream.
+    """
 
     @property
     def producer(self) -> tuple[int, int]:
@@ -47,41 +50,17 @@ class FrameSource(Protocol):
         """The number of frames in flight."""
 
     def opened(self, ready: PublishReady, message_bytes: int) -> None:
-        """Handle the broker's first reply.
-
-        Args:
-            ready: The reply.
-            message_bytes: The limit of several frames in a message. A single frame may exceed it.
-
-        Raises:
-            SeaweedMQError: If the stream must end.
-        """
+        """Handle the broker's first reply; several frames in a message have at most ``message_bytes`` together."""
 
     async def take(self) -> Sequence[Frames]:
-        """Return the frames of the next message; none if none may be sent before :meth:`PublishStream.wake`.
-
-        Raises:
-            SeaweedMQError: If the stream must end.
-        """
+        """Return the frames of the next message; none if none may be sent before :meth:`PublishStream.wake`."""
 
     async def acked(self, ack: PublishAck) -> bool:
-        """Handle acknowledgements. Return whether the source is done, which ends the stream.
-
-        Raises:
-            SeaweedMQError: If the stream must end.
-        """
+        """Handle acknowledgements. Return whether the source is done, which ends the stream."""
 
 
 class PublishStream:
-    """A publish stream. Used once.
-
-    Args:
-        cluster: The cluster.
-        address: The broker.
-        segment: The segment.
-        topic_uid: The uid of its topic.
-        source: The frames.
-    """
+    """A publish stream to one segment at the broker with this address. Used once."""
 
     def __init__(self, cluster: Cluster, address: str, segment: Segment, topic_uid: int, source: FrameSource) -> None:
         self._cluster = cluster
@@ -104,11 +83,7 @@ class PublishStream:
             self._talk.end(error)
 
     async def run(self) -> PublishSealed | None:
-        """Send frames and handle replies until the segment is sealed, or the source is done, which returns None.
-
-        Raises:
-            SeaweedMQError: If the stream breaks.
-        """
+        """Send frames and handle replies until the segment is sealed, or the source is done, which returns None."""
         try:
             async with broker_stream(
                 self._cluster, self._address, lambda api: api.publish(self._requests()), str(self._segment)
@@ -175,12 +150,9 @@ def in_pieces(frame: Frames) -> Iterator[PublishRequest]:
 
 
 def retry_pause_s(error: SeaweedMQError, failures: int, pauses: Callable[[int], float]) -> float:
-    """Return the pause after a failed stream.
+    """Return the pause after a failed stream, by the number of failures since the last progress.
 
-    Args:
-        error: The failure.
-        failures: The number of failures since the last progress.
-        pauses: The pauses after failures of a broker that may still answer.
+    ``pauses`` are those after failures of a broker that may still answer.
     """
     # Connection refused: the process has ended, and its segments move to other brokers.
     return UPDATE_SILENCE_S if isinstance(error, ConnectionRefused) else pauses(failures)

@@ -104,11 +104,7 @@ class Publisher:
         return f"publisher of {self._topic} ({records} records not acknowledged)"
 
     async def start(self) -> None:
-        """Query the topic's segments and begin to work.
-
-        Raises:
-            NotFound: If the topic does not exist.
-        """
+        """Query the topic's segments and begin to work; NotFound if the topic does not exist."""
         description = await self._view.description(True)
         self._report(self._outbox.begin(description.topic.ring, description.segments))
         self._tasks.spawn(self._pump(), "publisher pump")
@@ -127,16 +123,8 @@ class Publisher:
     ) -> RecordFuture:
         """Send a record, and return the future of its receipt. Waits while ``buffer_bytes_max`` is reached.
 
-        Args:
-            value: The value.
-            key: The key. Records of one key stay in order; a record without a key goes to any segment.
-            headers: Names with bytes or None, as a mapping, or as pairs, which may repeat a name.
-            timestamp: A datetime with a time zone, or microseconds since 1970. Default: now.
-
-        Raises:
-            InvalidArgument: If an argument has the wrong type, the topic has a schema (use ``send_table``), or this is
-                not the client's event loop.
-            Closed: If the publisher is closed.
+        Arguments and errors are those of :meth:`seaweedmq.Publisher.send`, except ``timeout``. InvalidArgument is also
+        raised in another event loop than the client's.
         """
         self._cluster.check_loop()
         while True:
@@ -148,20 +136,9 @@ class Publisher:
     async def send_table(
         self, table: pa.Table | pa.RecordBatch, key: str | None = None, timestamp: str | None = None
     ) -> TableFuture:
-        """Publish every row of a table, and return the future of a ``TableReceipt``. No row becomes a Python object.
+        """Publish every row of a table, and return the future of a ``TableReceipt``. Waits like :meth:`send`.
 
-        The topic's schema determines the table's columns. A topic without a schema takes tables of ``_value`` and
-        optionally ``_key``, ``_timestamp`` and ``_headers``. An empty topic adopts the schema of any other table.
-        Waits while ``buffer_bytes_max`` is reached.
-
-        Args:
-            table: The rows.
-            key: The column of the keys: text (as UTF-8), bytes, or integers (as decimal text). Default: ``_key``.
-            timestamp: The column of the timestamps; UTC if it has no time zone. Default: ``_timestamp``.
-
-        Raises:
-            InvalidArgument: If a column does not fit. The message names it.
-            Closed: If the publisher is closed.
+        Arguments and errors are those of :meth:`seaweedmq.Publisher.send_table`, except ``timeout``.
         """
         job = await self.prepare(table, key, timestamp)
         while not self.buffer.add_table(job):
@@ -185,11 +162,7 @@ class Publisher:
             raise error
 
     async def _until_settled(self, timeout_s: float | None) -> None:
-        """Wait until everything sent so far has an outcome.
-
-        Raises:
-            DeadlineExceeded: If it has not after ``timeout_s``.
-        """
+        """Wait until everything sent so far has an outcome; DeadlineExceeded if it has not after ``timeout_s``."""
         self.buffer.cut()
         pending: set[Work] = {*self._unsettled, *self.buffer.waiting_work()}
         if pending:
@@ -251,11 +224,7 @@ class Publisher:
     # --- for the synchronous API -----------------------------------------------------------------------------------
 
     async def prepare(self, table: pa.Table | pa.RecordBatch, key: str | None, timestamp: str | None) -> TableJob:
-        """Convert a table to the topic's columns. Arguments as in :meth:`send_table`.
-
-        Raises:
-            InvalidArgument: If a column does not fit.
-        """
+        """Convert a table to the topic's columns. Arguments as in :meth:`send_table`."""
         self._cluster.check_loop()
         table = as_table(table)
         description = await self._view.description(False)
@@ -316,11 +285,7 @@ class Publisher:
             work.promise.settle_from(put_out, error)
 
     async def _until_room(self, deadline_s: float) -> None:
-        """Wait for room in the outbox.
-
-        Raises:
-            DeadlineExceeded: If there is none before ``deadline_s``.
-        """
+        """Wait for room in the outbox; DeadlineExceeded if there is none before ``deadline_s``."""
         try:
             async with asyncio.timeout_at(deadline_s):
                 while self._outbox.is_crowded:

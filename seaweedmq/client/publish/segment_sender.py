@@ -33,12 +33,7 @@ T = TypeVar("T")
 class SegmentSender:
     """A sender of the frames of one window, in order, until its segment is sealed and the window is handed over.
 
-    Args:
-        cluster: The cluster.
-        view: The topic.
-        outbox: The owner of the window.
-        segment: The segment's id.
-        report: Called with the actions of every change of the window.
+    ``report`` is called with the actions of every change of the window.
     """
 
     def __init__(
@@ -132,15 +127,9 @@ class SegmentSender:
         return asyncio.get_running_loop().time() >= max(self._lost_s, self._view.current_s) + UPDATE_SILENCE_S
 
     async def _session(self) -> bool:
-        """Run one stream.
+        """Run one stream, and return whether the window was handed over; raise if it broke before any progress.
 
-        Returns:
-            True if the window was handed over. False if the stream broke after progress, or other brokers reported
-            meanwhile that the segment has ended.
-
-        Raises:
-            NotFound: If the topic was deleted.
-            SeaweedMQError: If it broke before any progress. The caller retries with back-off if it is retriable.
+        It returns False if the stream broke after progress, or other brokers reported that the segment has ended.
         """
         try:
             description = await self._view.description(self._looks(), (self._segment,))
@@ -205,11 +194,7 @@ class SegmentSender:
         return await self._repeat(look)
 
     async def _publish(self, segment: Segment, description: TopicDescription) -> PublishSealed:
-        """Send frames and handle replies until the segment is sealed.
-
-        Raises:
-            SeaweedMQError: If the stream breaks.
-        """
+        """Send frames and handle replies until the segment is sealed."""
         try:
             address = self._cluster.address_of(description, segment)
             self._stream = PublishStream(self._cluster, address, segment, description.topic.uid, self)

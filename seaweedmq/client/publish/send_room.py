@@ -22,10 +22,8 @@ class NoRoom(DeadlineExceeded):
 class SendRoom:
     """Room for unacknowledged bytes, and for work that the loop has not encoded.
 
-    Args:
-        lock: The buffer's lock, which :meth:`reserve`, :meth:`fill` and :meth:`add` require and the others take.
-        bytes_max: The limit in bytes.
-        batch_bytes: The target size of a batch.
+    :meth:`reserve`, :meth:`fill` and :meth:`add` require ``lock``, the buffer's, and the others take it.
+    ``batch_bytes`` is the target size of a batch.
     """
 
     def __init__(self, lock: threading.Lock, bytes_max: int, batch_bytes: int) -> None:
@@ -77,11 +75,9 @@ class SendRoom:
         self.wake()
 
     def wait(self, size: int, timeout_s: float | None) -> None:
-        """Block until a record or table of ``size`` bytes may fit.
+        """Block until a record or table of ``size`` bytes may fit; DeadlineExceeded after ``timeout_s``.
 
-        Raises:
-            DeadlineExceeded: If it does not fit within ``timeout_s``. Nothing was sent.
-            NoRoom: If this is the loop's thread, which would wait for itself.
+        NoRoom is raised in the loop's thread, which would wait for itself.
         """
         if get_ident() == self._loop_thread:
             raise NoRoom(size)

@@ -82,12 +82,9 @@ class StagedPublisher:
     async def run(self) -> None:
         """Publish until every row is committed.
 
-        Raises:
-            NotFound: If the topic was deleted or recreated.
-            OutOfRange: If it is unknown which rows of the batch are stored.
-            DeadlineExceeded: If a segment acknowledged nothing for ``delivery_timeout_s``.
-            Corrupt: If the segments hold other rows than the batch.
-            SeaweedMQError: If a broker rejects a frame, or the storage fails.
+        OutOfRange is raised if it is unknown which rows of the batch are stored, DeadlineExceeded if a segment
+        acknowledged nothing for ``delivery_timeout_s``, Corrupt if the segments hold other rows than the batch,
+        NotFound if the topic was deleted or recreated.
         """
         try:
             await self._known(())

@@ -64,14 +64,7 @@ class StagedMessage(NamedTuple):
 
 
 class StagedRows:
-    """The rows of each segment, as a replay assigns them. One thread at a time may use it.
-
-    Args:
-        staged: The frames.
-        manifest: The batch.
-        replay: The assignment.
-        schema: The topic's schema; None for a plain topic.
-    """
+    """The rows of each segment, as a replay of the manifest assigns them. One thread at a time may use it."""
 
     def __init__(self, staged: StagedFrameReader, manifest: Manifest, replay: Replay, schema: pa.Schema | None) -> None:
         self._staged = staged
@@ -108,15 +101,8 @@ class StagedRows:
         """Yield the messages of a stream, which begins with the segment's next sequence.
 
         Rows that the segment already has may not be committed yet; the acknowledgement of a later frame shows that they
-        are. Without a later frame the last one is sent again.
-
-        Args:
-            segment: The segment's id.
-            ready: The broker's limits.
-            message_bytes: The limit of several frames together.
-
-        Raises:
-            InvalidArgument: If a frame exceeds the broker's limit.
+        are. Without a later frame the last one is sent again. ``message_bytes`` limits several frames together;
+        InvalidArgument is raised if a frame exceeds the broker's limit.
         """
         slots = self._replay.place(segment).slots
         parts: list[Frames] = []

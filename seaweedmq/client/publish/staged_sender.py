@@ -57,7 +57,7 @@ class StagedSender:
         segment: The segment's id.
         rows: The rows of the batch. Reading them blocks.
         reached: The recorded progress.
-        search: Given if another process may have begun so long ago that brokers dropped the producer state.
+        search: As of ``StagedPublisher``.
         offload: Runs blocking calls.
         on_progress: Called with the progress after acknowledgements.
     """
@@ -92,14 +92,7 @@ class StagedSender:
         """Whether the segment was queried for the producer, where that is needed."""
 
     async def run(self) -> FinishedSegment:
-        """Send until the segment has all its rows, or is sealed.
-
-        Raises:
-            NotFound: If the topic was deleted.
-            OutOfRange: If it is unknown which rows of the batch are stored.
-            DeadlineExceeded: If the segment acknowledged nothing for ``delivery_timeout_s``.
-            SeaweedMQError: If a broker rejects a frame.
-        """
+        """Send until the segment has all its rows, or is sealed; raises as ``StagedPublisher.run``."""
         self._total = await self._offload(lambda: sum(piece.record_count for piece in self._rows.of(self._segment)))
         if not self._total:
             return FinishedSegment(0, ())
@@ -125,11 +118,7 @@ class StagedSender:
             refresh = not await self._view.ends(self._segment, pause_s)
 
     async def _session(self, refresh: bool) -> FinishedSegment:
-        """Run one stream.
-
-        Raises:
-            SeaweedMQError: If it broke. The caller retries if the error is retriable.
-        """
+        """Run one stream."""
         description = await self._view.description(refresh, (self._segment,))
         segment = description.segment(self._segment)
         if segment is None:
@@ -184,13 +173,10 @@ class StagedSender:
         return FinishedSegment(sealed.next_sequence, sealed.successors)
 
     def _check(self, next_sequence: int) -> None:
-        """Compare the segment's next sequence with its progress.
+        """Compare the segment's next sequence with its progress; ProtocolViolation if it has more rows than were sent.
 
         If it lost acknowledged rows, as ``replicated`` topics may in a power failure, they are published again: the
         staged files still hold them.
-
-        Raises:
-            ProtocolViolation: If it has more rows than were sent.
         """
         if next_sequence < self._reached.sequence:
             log.warning(
@@ -226,12 +212,7 @@ class StagedSender:
         return len(self._sending.in_flight)
 
     def opened(self, ready: PublishReady, message_bytes: int) -> None:
-        """Handle an open stream.
-
-        Raises:
-            Unavailable: If the segment's next sequence is that of a query.
-            ProtocolViolation: If the segment has more rows than were sent.
-        """
+        """Handle an open stream; Unavailable if the segment's next sequence is that of a query."""
         if ready.next_sequence >= QUERY_SEQUENCE:
             raise Unavailable(f"{self._name} still answers an interrupted query: retry")
         self._check(ready.next_sequence)

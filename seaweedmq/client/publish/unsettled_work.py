@@ -36,7 +36,7 @@ class UnsettledWork:
                 done.set_result(None)
 
     async def wait(self, pending: set[Work]) -> None:
-        """Wait until all of ``pending`` has its outcome. Work that has it is removed from the set, which is not empty.
+        """Wait until all of ``pending``, which is not empty, has its outcome, and remove from it what has one.
 
         It may contain work that the loop has not taken yet.
         """

@@ -28,11 +28,8 @@ class FrameAssembler:
     def add(self, reply: SubscribeReply) -> SubscribeReady | SubscribeFrames | SubscribeSkipped | SubscribeEnd | None:
         """Return the reply, or the frame that it completes; None while parts of a frame are missing.
 
-        Raises:
-            Corrupt: If a head is not the header of a frame.
-            Truncated: If a head is too short.
-            Unsupported: If a head has an unknown format version.
-            ProtocolViolation: If a head is not followed by the payload of its frame.
+        Corrupt, Truncated or Unsupported is raised for a damaged head of a frame, and ProtocolViolation if it
+        is not followed by the payload of its frame.
         """
         if isinstance(reply, FrameHead):
             self._begin(reply)

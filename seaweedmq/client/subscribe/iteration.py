@@ -12,9 +12,8 @@ T = TypeVar("T", covariant=True)
 class Iteration(AsyncIterator[T], Generic[T]):
     """An asynchronous iterator of items that arrive in runs. One task takes from it at a time.
 
-    Args:
-        fetch: Waits for a run; returns False at the end. A repeated or cancelled call loses nothing.
-        pop: Returns the run.
+    ``fetch`` waits for a run, which ``pop`` returns, or returns False at the end. A repeated or cancelled call loses
+    nothing.
     """
 
     __slots__ = ("_fetch", "_is_closed", "_pop", "_run")

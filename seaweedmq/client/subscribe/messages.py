@@ -168,11 +168,7 @@ class Message(_Fields):
 
 
 def delay_s(delay: "float | timedelta") -> float:
-    """Convert a delay to seconds.
-
-    Raises:
-        InvalidArgument: If it is not a finite number or timedelta from 0 up.
-    """
+    """Convert a delay to seconds; InvalidArgument unless it is a finite number or timedelta from 0 up."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
         raise InvalidArgument(f"delay={delay!r:.100} is not allowed: use seconds from 0 up, or a timedelta")
@@ -208,21 +204,12 @@ class MessageRun:
 
 def _fields(arrived: FetchedRows, offsets: Iterator[int]) -> Iterator[tuple[Any, ...]]:
     """Yield the values of ``_Fields`` for every row. Columns are converted to Python at once."""
-    batch, flags = arrived.batch, arrived.flags
-    at = 0
-    keys: Any = repeat(None)
-    timestamps: Any = repeat(arrived.timestamp)
-    headers: Any = repeat(None)
-    if flags & FLAG_KEY:
-        keys = batch.column(at).to_pylist()
-        at += 1
-    if flags & FLAG_TIMESTAMP:
-        timestamps = batch.column(at).view(pa.int64()).to_pylist()
-        at += 1
-    if flags & FLAG_HEADERS:
-        headers = batch.column(at).to_pylist()
-        at += 1
-    if flags >> SCHEMA_VERSION_SHIFT:
+    batch = arrived.batch
+    (key, timestamp, header), at = _leading_columns(arrived)
+    keys: Any = repeat(None) if key is None else key.to_pylist()
+    timestamps: Any = repeat(arrived.timestamp) if timestamp is None else timestamp.view(pa.int64()).to_pylist()
+    headers: Any = repeat(None) if header is None else header.to_pylist()
+    if arrived.flags >> SCHEMA_VERSION_SHIFT:
         names = batch.schema.names[at:]
         columns = [python_values(batch.column(i)) for i in range(at, batch.num_columns)]
         values: Any = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -231,17 +218,20 @@ def _fields(arrived: FetchedRows, offsets: Iterator[int]) -> Iterator[tuple[Any,
     return zip(repeat(arrived.origin), offsets, timestamps, keys, values, headers, strict=False)
 
 
+def _leading_columns(arrived: FetchedRows) -> tuple[list[pa.Array | None], int]:
+    """Return the columns ``_key``, ``_timestamp`` and ``_headers``, None for those missing, and the number present."""
+    stored = iter(arrived.batch.columns)
+    found = [next(stored) if arrived.flags & flag else None for flag in (FLAG_KEY, FLAG_TIMESTAMP, FLAG_HEADERS)]
+    return found, sum(column is not None for column in found)
+
+
 def columns_of(schema: pa.Schema | None, has_partitions: bool) -> list[str]:
     """Return the names of the columns of :func:`record_batch_of` for a topic with this schema (None for plain)."""
     return [f.name for f in _leading(has_partitions)] + (["_value"] if schema is None else list(schema.names))
 
 
 def check_columns(columns: Sequence[str] | None, schema: pa.Schema | None, has_partitions: bool) -> None:
-    """Check that all names are columns of the topic.
-
-    Raises:
-        InvalidArgument: If one is not.
-    """
+    """Raise InvalidArgument unless all names are columns of the topic."""
     known = columns_of(schema, has_partitions)
     for name in columns or ():
         if name not in known:
@@ -252,33 +242,21 @@ def record_batch_of(arrived: FetchedRows, columns: Sequence[str] | None = None) 
     """Convert rows to a batch, without copying the stored columns.
 
     The columns are ``_segment``, ``_partition`` for a topic with partitions, ``_offset``, ``_timestamp``, ``_key``,
-    ``_headers``, and ``_value`` or the topic's columns.
-
-    Args:
-        arrived: The rows.
-        columns: The columns to select. Default: all. A missing one is null: a topic with a schema may have plain
-            records.
+    ``_headers``, and ``_value`` or the topic's columns; or those named. A missing one is null: a topic with a schema
+    may have plain records.
     """
-    batch, flags = arrived.batch, arrived.flags
+    batch = arrived.batch
     count = batch.num_rows
     first = arrived.first_offset
-    at = 0
     origin = arrived.origin
     place = [origin.segment] if origin.partition is None else [origin.segment, origin.partition]
     places = [array_of(np.full(count, number, dtype=np.int32), pa.int32()) for number in place]
     offset = array_of(np.arange(first, first + count, dtype=np.int64), pa.int64())
-    key = _nulls(_KEY.type, count)
-    headers = _nulls(_HEADERS.type, count)
-    timestamp: pa.Array | None = None
-    if flags & FLAG_KEY:
-        key = batch.column(at)
-        at += 1
-    if flags & FLAG_TIMESTAMP:
-        timestamp = batch.column(at)
-        at += 1
-    if flags & FLAG_HEADERS:
-        headers = batch.column(at)
-        at += 1
+    (key, timestamp, headers), at = _leading_columns(arrived)
+    if key is None:
+        key = _nulls(_KEY.type, count)
+    if headers is None:
+        headers = _nulls(_HEADERS.type, count)
     if timestamp is None:
         timestamp = array_of(np.full(count, arrived.timestamp, dtype=np.int64), TIMESTAMP)
     arrays = [*places, offset, timestamp, key, headers, *batch.columns[at:]]
@@ -293,11 +271,7 @@ def record_batch_of(arrived: FetchedRows, columns: Sequence[str] | None = None) 
 
 
 def rows_of(batch: pa.RecordBatch | pa.Table) -> list[tuple[int, Offsets]]:
-    """Return the segments of a delivered batch, or of any rows of it, with the offsets.
-
-    Raises:
-        InvalidArgument: If it has no columns ``_segment`` and ``_offset``.
-    """
+    """Return the segments, with the offsets, of any rows of a batch; InvalidArgument without these two columns."""
     if not isinstance(batch, pa.RecordBatch | pa.Table) or not {"_segment", "_offset"} <= set(batch.schema.names):
         raise InvalidArgument(
             "ack and nack need a message, or a delivered batch with its columns _segment and _offset: "

@@ -46,11 +46,7 @@ class OffsetTracker:
         return self._next_offset is None and self._start.kind is StartKind.OFFSET
 
     def ready(self, offset: int) -> None:
-        """Handle the start of a stream, which delivers from ``offset`` on.
-
-        Raises:
-            OutOfRange: If the next offset was removed.
-        """
+        """Handle the start of a stream, which delivers from ``offset`` on; OutOfRange if the next offset is removed."""
         if self._next_offset is None:
             self._next_offset = self.begin_offset = offset
         elif offset > self._next_offset:
@@ -69,11 +65,7 @@ class OffsetTracker:
         return True
 
     def wanted(self, base_offset: int, end_offset: int) -> range:
-        """Return the offsets of a received frame that are to be delivered.
-
-        Raises:
-            ProtocolViolation: If the frame does not follow the previous one.
-        """
+        """Return the offsets of a received frame that are to be delivered; it must follow the previous one."""
         expected = self._next_offset
         if expected is None:
             raise ProtocolViolation(f"{self.segment} sent frames before their first offset: report this")
@@ -85,11 +77,7 @@ class OffsetTracker:
         return range(max(expected, self._skip_below), stop)
 
     def skipped(self, start_offset: int, end_offset: int) -> range:
-        """Continue after lost records, and return the wanted offsets among them.
-
-        Raises:
-            ProtocolViolation: If they do not follow the previous frame.
-        """
+        """Continue after lost records, which follow the previous frame, and return the wanted offsets among them."""
         missing = self.wanted(start_offset, end_offset)
         self.passed(end_offset)
         return missing
@@ -101,11 +89,7 @@ class OffsetTracker:
             self._stop_if_reached()
 
     def end(self, reply: SubscribeEnd) -> None:
-        """Handle the end of a sealed segment, of which the broker has sent all records.
-
-        Raises:
-            ProtocolViolation: If it has not.
-        """
+        """Handle the end of a sealed segment, of which the broker must have sent all records."""
         if self._next_offset is not None and self._next_offset < reply.end_offset:
             raise ProtocolViolation(
                 f"{self.segment} ended at offset {reply.end_offset}, but delivery only reached {self._next_offset}: "
@@ -117,10 +101,8 @@ class OffsetTracker:
     def pruned(self, description: TopicDescription) -> None:
         """Handle a pruned segment, which has no records left: reading ends, if no record was still expected.
 
-        Without retention the segment never had a record, unless some were read: then retention was disabled since.
-
-        Raises:
-            OutOfRange: If the next records may have been removed before they were delivered.
+        OutOfRange is raised if the next records may have been removed before they were delivered. Without retention the
+        segment never had a record, unless some were read: then retention was disabled since.
         """
         segment, topic = self.segment, description.topic
         had_records = self._next_offset not in (None, segment.start_offset)

@@ -13,11 +13,7 @@ OnMissing: TypeAlias = Literal["fail", "skip"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """The start, the end and the columns of a subscriber: see :class:`Subscriber`.
-
-    Raises:
-        InvalidArgument: If a value is not allowed.
-    """
+    """The start, the end and the columns of a subscriber: see ``Client.subscriber``."""
 
     start: StartAt = "latest"
     limit: int | None = None

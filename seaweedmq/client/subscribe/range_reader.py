@@ -40,12 +40,7 @@ class RangeReader(TopicReader):
         """The rows fetched and not yet taken."""
 
     async def open(self) -> None:
-        """Begin to read.
-
-        Raises:
-            NotFound: If the topic or a segment does not exist.
-            InvalidArgument: If a column is unknown.
-        """
+        """Begin to read; NotFound if the topic or a segment does not exist, InvalidArgument if a column is unknown."""
         description = await self.description(True, self._ranges)
         check_columns(self._columns, self.schema, self.has_partitions)
         segments = description.by_id()

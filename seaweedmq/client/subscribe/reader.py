@@ -138,12 +138,7 @@ class SegmentReader:
             return None
 
     def _decoded(self, frame: Frame, wanted: range) -> FetchedRows:
-        """Decode the wanted rows of a frame.
-
-        Raises:
-            Corrupt: If the frame is damaged.
-            Unsupported: If its encoding is unknown.
-        """
+        """Decode the wanted rows of a frame."""
         header = frame.header
         batch = decode_frame(frame, self._owner.schema if header.schema_version else None)
         arrived = FetchedRows(self._origin, batch, header.flags, header.base_offset, header.timestamp_min)
@@ -194,9 +189,7 @@ class SegmentReader:
     async def _begin_beyond(self, address: str, topic_uid: int, refusal: OutOfRange) -> None:
         """Handle a rejected start offset: if it is beyond the end, begin at the end and skip offsets below it.
 
-        Raises:
-            OutOfRange: If it is not beyond the end: the broker's rejection.
-            Unavailable: If the broker does not report the end.
+        The broker's rejection is raised if it is not, and Unavailable if the broker does not report the end.
         """
         async with self._conversation(address, self._requests(LATEST, topic_uid, asyncio.Event())) as talk:
             first = await anext(talk.replies, None)
@@ -211,11 +204,7 @@ class SegmentReader:
         return broker_stream(self._cluster, address, lambda api: api.subscribe(requests), str(self.segment))
 
     async def _stream(self, address: str, topic_uid: int) -> None:
-        """Receive until the end of the segment, or until ``stop_offset``.
-
-        Raises:
-            SeaweedMQError: If the stream breaks.
-        """
+        """Receive until the end of the segment, or until ``stop_offset``."""
         loop = asyncio.get_running_loop()
         cursor = self._cursor
         self._give_credit = asyncio.Event()
@@ -249,11 +238,9 @@ class SegmentReader:
         raise Unavailable(f"broker {address} ended the stream from {self.segment}: retry")
 
     def _receive(self, reply: SubscribeFrames) -> None:
-        """Take in frames.
+        """Take in frames; StaleMetadata if the topic adopted a schema meanwhile.
 
-        Raises:
-            StaleMetadata: If the topic adopted a schema meanwhile. The next session queries it outside of this stream,
-                so that its broker is not blamed for a missing answer.
+        The next session queries it outside of this stream, so that its broker is not blamed for a missing answer.
         """
         self._credit.received(len(reply.data))
         try:

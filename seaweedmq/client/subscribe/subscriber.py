@@ -28,20 +28,7 @@ FETCHED_BYTES = 4 * 1024 * 1024
 
 
 class Subscriber(TopicReader):
-    """A subscriber to one topic. One task takes from it at a time.
-
-    ``Client.subscriber`` takes these options:
-
-    - ``start``: ``"earliest"`` reads all records that retention has not removed, ``"latest"`` those committed from now
-      on. An int reads every record at or above that offset, in every segment. A datetime with a time zone reads, in
-      every segment, the first record with at least that timestamp and all that follow it. Default: ``"latest"``.
-    - ``limit``: The number of records after which iteration ends. Default: unlimited.
-    - ``stop_at``: ``"latest"`` ends iteration when all records committed at the time of opening were delivered.
-    - ``timeout``: The time without records after which iteration ends, in seconds. Default: unlimited.
-    - ``columns``: The columns of the batches. Default: all.
-    - ``on_missing``: ``"fail"`` raises ``DataLoss`` where records are lost. ``"skip"`` continues after them, with a
-      warning and an entry in ``skipped``. Default: ``"fail"``.
-    """
+    """A subscriber to one topic. One task takes from it at a time. :meth:`Client.subscriber` has the options."""
 
     def __init__(
         self,
@@ -66,12 +53,7 @@ class Subscriber(TopicReader):
         """The segments of partitions added since, which the walk does not know yet."""
 
     async def open(self) -> None:
-        """Find the segments and begin to read.
-
-        Raises:
-            NotFound: If the topic does not exist.
-            InvalidArgument: If a column is unknown.
-        """
+        """Find the segments and begin to read; raises as ``Client.subscriber``."""
         latest = self._start.kind is StartKind.LATEST
         description = await (self.description(True) if latest else self._view.whole())
         check_columns(self._columns, self.schema, self.has_partitions)
@@ -237,11 +219,7 @@ class Subscriber(TopicReader):
                         wanted |= self._walk.finished(opened)
 
     async def _successors(self, segments: Iterable[int]) -> set[int]:
-        """Return the successors of segments.
-
-        Raises:
-            Unavailable: If one of the segments is not sealed yet.
-        """
+        """Return the successors of segments; Unavailable if one of the segments is not sealed yet."""
         numbers = frozenset(segments)
         description = await self.description(True, numbers)
         found = [segment for segment in description.segments if segment.id in numbers]

@@ -214,11 +214,7 @@ class TopicReader:
         self.has_partitions = description.topic.partitions is not None
 
     def _pull(self) -> tuple[SegmentReader, FetchedRows | None] | None:
-        """Take from the next reader in the queue.
-
-        Returns:
-            The reader with its rows; a failed or ended reader without rows; or None if no reader has any.
-        """
+        """Take from the next reader in the queue: its rows, None if it failed or ended; None if no reader has any."""
         while self._round:
             reader = self._round.popleft()
             reader.queued = False
@@ -256,11 +252,9 @@ class TopicReader:
             self.on_arrived(reader)
 
     async def _stop_offsets(self, segments: dict[int, Segment], skipped: Collection[int]) -> dict[int, int]:
-        """Return the current end offset of each wanted segment; one sealed meanwhile ends at its seal.
+        """Return the current end offset of each segment but ``skipped``; one sealed meanwhile ends at its seal.
 
-        Args:
-            segments: The known segments by id. Newly learned segments and successors are added.
-            skipped: The ids of segments that are not wanted.
+        Newly learned segments and successors are added to ``segments``, the known ones by id.
         """
         wanted = segments.keys() - skipped
         pruned: set[int] = set()

@@ -24,11 +24,7 @@ DELAYS = "demo/pipeline-delays"
 
 
 def write(folder: Path, bootstrap: str, storage: str, source: str, target: str) -> Path:
-    """Write the pipeline between two topics; other files in the folder stay.
-
-    Returns:
-        The path of its spec, which ``spark-pipelines run --spec`` takes.
-    """
+    """Write the pipeline between two topics, and return the path of its spec; other files in the folder stay."""
     folder = folder.resolve()
     shutil.copytree(HERE / "transformations", folder / "transformations", dirs_exist_ok=True)
     spec = folder / SPEC

@@ -91,10 +91,7 @@ class Outgoing:
         self._some = asyncio.Event()
 
     def put(self, section: Section, sender: Sender | None = None) -> None:
-        """Add a section to the next envelope.
-
-        Each channel has at most one message here, so that no channel starves the others.
-        """
+        """Add a section to the next envelope; a channel has at most one message here, so that none starves others."""
         self._waiting.append((section, sender))
         self._some.set()
 
@@ -133,14 +130,7 @@ class Channel:
         window: ChannelWindow | None = None,
         queue_bytes_max: int | None = None,
     ) -> None:
-        """Create a channel that is open.
-
-        Args:
-            number: Number of the channel in its stream.
-            outgoing: Queue of the stream's sections.
-            window: Limit of sent bytes, on the client's side.
-            queue_bytes_max: Limit of received bytes that are not taken, on the broker's side, which gives credit.
-        """
+        """Create an open channel: on the client's side with a window, on the broker's with a limit of untaken bytes."""
         self.number = number
         self.is_over = False
         """Whether the channel is over: neither side sends on it."""
@@ -160,10 +150,7 @@ class Channel:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     async def send(self, data: bytes) -> None:
-        """Queue a message once the previous one is in an envelope and the window is open.
-
-        A channel that is over drops it.
-        """
+        """Queue a message once the previous one is in an envelope and the window is open; drop it if ``is_over``."""
         while not self.is_over and self._sending:
             await self._left.wait()
         window = self._window
@@ -195,11 +182,7 @@ class Channel:
     # --- sections of the other side -----------------------------------------------------------------------------------
 
     def on_message(self, data: Frames) -> None:
-        """Queue a received message.
-
-        Raises:
-            ProtocolViolation: If the sender exceeds its credit.
-        """
+        """Queue a received message; ProtocolViolation if the sender exceeds its credit."""
         self._queue.append(data)
         self._queued_bytes += len(data)
         if self._queue_bytes_max is not None and self._queued_bytes > self._queue_bytes_max:

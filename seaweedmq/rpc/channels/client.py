@@ -36,10 +36,9 @@ class ChannelClient:
         encode: Callable[[Q], bytes],
         decode: Callable[[Frames], R],
     ) -> AsyncIterator[R]:
-        """Send requests on a new channel and yield its replies.
+        """Send requests on a new channel and yield its replies; an error of ``requests`` is raised here.
 
-        An error of ``requests`` ends the channel and is raised here. Closing the generator ends the channel and closes
-        the requests.
+        Closing the generator ends the channel and closes the requests.
         """
         if self._stream is None or self._stream.is_over:
             self._stream = _Stream(self._carry, self._address)

@@ -41,12 +41,7 @@ class ChannelServer(Generic[Q, R]):
     """A server of the channels of one stream."""
 
     def __init__(self, answering: ChannelHandler[Q, R], *, ahead_bytes: int) -> None:
-        """Create a server without channels.
-
-        Args:
-            answering: Handler of each channel.
-            ahead_bytes: Bytes of ``wire.Ahead``; the caller has reserved memory for them.
-        """
+        """Create a server without channels; the caller has reserved ``ahead_bytes``, the bytes of ``wire.Ahead``."""
         self._answering = answering
         self._ahead_bytes = ahead_bytes
         self._channels: dict[int, Channel] = {}
@@ -60,11 +55,7 @@ class ChannelServer(Generic[Q, R]):
         self._changed = Signal()
 
     async def run(self, envelopes: AsyncIterator[bytes], write: Callable[[bytes], Awaitable[None]]) -> None:
-        """Serve channels until the client ends the stream, or until none is open after ``wind_down``.
-
-        Raises:
-            SeaweedMQError: If the client violates the protocol.
-        """
+        """Serve until the client ends the stream or breaks the protocol, or no channel is open after ``wind_down``."""
         if self._ahead_bytes:
             self._outgoing.put(Ahead(self._ahead_bytes))
         writer = asyncio.ensure_future(self._write(write))

@@ -74,12 +74,7 @@ def write_envelope(sections: Iterable[Section]) -> bytes:
 
 
 def read_envelope(data: bytes) -> list[Section]:
-    """Decode an envelope to its sections, in order; large messages are views of ``data``.
-
-    Raises:
-        InvalidArgument: If the bytes are not an envelope.
-        Unsupported: If a section has a kind of a newer protocol, or none.
-    """
+    """Decode an envelope, or raise InvalidArgument or Unsupported; large messages are views of ``data``."""
     found: list[Section] = []
     at, end = 0, len(data)
     view = memoryview(data)
@@ -152,11 +147,7 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number and the position after it.
-
-    Raises:
-        IndexError: If the data ends within the number.
-    """
+    """Return the number and the position after it; IndexError if the data ends before."""
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1

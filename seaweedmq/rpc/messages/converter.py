@@ -59,11 +59,7 @@ def converter_of(
 ) -> Converter[V, M]:
     """Return the registered converter of a dataclass, or derive and register it.
 
-    Args:
-        kind: The dataclass.
-        message: Its message.
-        without: Fields of the value that the message lacks; they are read as their defaults.
-        given: Likewise, but the caller of ``read`` passes their values as further arguments.
+    The message lacks the fields ``without``, read as their defaults, and ``given``, further arguments of ``read``.
     """
     if kind not in _registered:
         source = _Source(message)

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.kafka.group_admin import TopicPartition
-from seaweedmq.model.messages.subscribe import Start, StartKind
+from seaweedmq.model.messages.subscribe import StartKind
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.model.topic_settings import Configs, configs_of
@@ -24,11 +24,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def parse(kind: type[M], data: bytes | memoryview) -> M:
-    """Decode a protobuf message.
-
-    Raises:
-        InvalidArgument: If the bytes are not such a message.
-    """
+    """Decode a protobuf message; InvalidArgument if the bytes are none."""
     try:
         return kind.FromString(bytes(data))
     except DecodeError as error:
@@ -49,11 +45,7 @@ def unknown_kind(message: Message) -> Unsupported:
 def _register_enum(kind: type[E], protocol: type[Any], field: str, unspecified: E | None = None) -> None:
     """Register the converter of an enum whose members have the names of the protocol's, after the prefix of those.
 
-    Args:
-        kind: The enum.
-        protocol: The protocol's enum.
-        field: Name of the field, for the error message.
-        unspecified: Value of the number 0; None: it has none.
+    ``field`` is a name for the error message; ``unspecified`` is the value of the number 0, if it has one.
     """
     numbers = {value: number for value in kind for name, number in protocol.items() if name.endswith(f"_{value.name}")}
     values = {number: value for value, number in numbers.items()}
@@ -86,7 +78,6 @@ register(
     ),
 )
 
-START = converter_of(Start, types_pb2.Start)
 TOPIC = converter_of(Topic, types_pb2.Topic, without=("adopting", "pruned"))
 SEGMENT = converter_of(Segment, types_pb2.Segment, without=("sequences", "sequences_complete"), given=("topic",))
 """Its messages have no topic, since a segment travels inside its topic's description."""
@@ -105,12 +96,7 @@ def write_description(description: TopicDescription) -> types_pb2.TopicDescripti
 
 
 def read_description(message: types_pb2.TopicDescription) -> TopicDescription:
-    """Convert a message to a topic's description.
-
-    Raises:
-        InvalidArgument: If a value is invalid.
-        Unsupported: If an enum number is unknown.
-    """
+    """Convert a message to a topic's description."""
     topic = TOPIC.read(message.topic)
     return TopicDescription(
         topic=topic,

@@ -36,23 +36,14 @@ class Unary(Generic[Q, R]):
         return f"/{self.service}/{self.name}"
 
     def encode_request(self, value: Q) -> bytes:
-        """Encode a call.
-
-        Raises:
-            InvalidArgument: If a number is out of the protocol's range.
-        """
+        """Encode a call; InvalidArgument if a number is out of the protocol's range."""
         try:
             return self.call_converter.write(value).SerializeToString()
         except ValueError as error:
             raise InvalidArgument(f"{self.name} was not sent, {error}: correct the value") from error
 
     def decode_request(self, data: bytes) -> Q:
-        """Decode a call.
-
-        Raises:
-            InvalidArgument: If the bytes are not such a request.
-            Unsupported: If the request needs a newer protocol.
-        """
+        """Decode a call; InvalidArgument if the bytes are not one, Unsupported if it needs a newer protocol."""
         return self.call_converter.read(types.parse(self.request, data))
 
     def encode_reply(self, value: R) -> bytes:
@@ -60,24 +51,12 @@ class Unary(Generic[Q, R]):
         return self.result_converter.write(value).SerializeToString()
 
     def decode_reply(self, data: bytes) -> R:
-        """Decode a reply.
-
-        Raises:
-            InvalidArgument: If the bytes are not such a reply.
-            Unsupported: If the reply needs a newer protocol.
-        """
+        """Decode a reply, with the errors of :meth:`decode_request`."""
         return self.result_converter.read(types.parse(self.reply, data))
 
 
 def unary(service: str, call: type[Call[R]], name: str = "", *, timeout_s: float | None = None) -> Unary[Any, R]:
-    """Return the method of a call. Its encodings follow from the fields of the call and from the type of its result.
-
-    Args:
-        service: Full name of the service.
-        call: Type of the call.
-        name: Name of the method, if it is not that of the call.
-        timeout_s: Deadline in seconds of a slow call; None: the dialer's.
-    """
+    """Return the method of a call; its encodings follow from the fields of the call and from the type of its result."""
     method = Default().FindMethodByName(f"{service}.{name or call.__name__}")
     request, reply = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
     (result,) = get_args(call.__orig_bases__[0])  # type: ignore[attr-defined]

@@ -22,10 +22,9 @@ def shown(uri: str) -> str:
 
 
 def check_hidden(paths: Sequence[str]) -> None:
-    """Raise for files that Spark skips; in folders, other programs leave such files beside their rows.
+    """Raise InvalidArgument for files that Spark skips, whose names begin with "_" or ".".
 
-    Raises:
-        InvalidArgument: If a file's name begins with "_" or ".".
+    In folders, other programs leave such files beside their rows.
     """
     for path in paths:
         name = PurePosixPath(path).name
@@ -49,16 +48,9 @@ def folder_of_partitions(
 ) -> str | None:
     """Return the parent of folders like ``day=1`` if Spark does not see that they stand for columns.
 
-    Spark looks for them below the paths that it is given.
-
-    Args:
-        files: Names of the files in Spark.
-        columns: Columns that Spark found.
-        wanted: Columns of the topic, if it has a schema; a folder that stands for none of them is only a name.
-
-    Raises:
-        InvalidArgument: If the folders of the files stand for different columns, or only some files have such folders;
-            values or rows would be lost.
+    Spark looks for them below the paths that it is given. A folder that stands for none of the ``wanted`` columns of
+    the topic, if it has a schema, is only a name. InvalidArgument is raised if the folders stand for different columns,
+    or only some files have such folders: values or rows would be lost.
     """
     found = {_partitions(uri) for uri in files}
     kinds = {tuple(name for name, _ in each) for _, each in found}

@@ -41,11 +41,7 @@ _BLANKS: Final = ("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace")
 
 
 def check_header(columns: Sequence[str], options: Mapping[str, str]) -> None:
-    """Raise for a header that seems to have another separator.
-
-    Raises:
-        InvalidArgument: If the header is one column with a separator in its name, and the options give no separator.
-    """
+    """Raise InvalidArgument for a header of one column whose name holds a separator, if the options give none."""
     is_given = any(name.lower() in ("sep", "delimiter") for name in options)
     other = next((mark for mark in ";\t|" if mark in columns[0]), None) if len(columns) == 1 else None
     if other is not None and not is_given:
@@ -58,10 +54,7 @@ def check_header(columns: Sequence[str], options: Mapping[str, str]) -> None:
 def with_texts(columns: StructType, topic_schema: pa.Schema | None, codes: Collection[str]) -> StructType:
     """Return the columns of CSV files, with text where Spark's type would alter the values.
 
-    Args:
-        columns: Columns that Spark inferred.
-        topic_schema: Schema of the topic, or None; its text columns are read as text.
-        codes: Columns with values like 01234 or +49151, which are text in a topic without a schema.
+    These are the topic's text columns, or without a schema ``codes``: columns with values like 01234 or +49151.
     """
 
     def is_text(field: StructField) -> bool:
@@ -95,10 +88,8 @@ def infer_columns(
     """Infer the columns of text files some of whose names Spark treats as patterns.
 
     Spark does that only while it infers columns, not while it reads rows, so it gets the rows in place of the names.
-    ``first`` is one of the files, and ``odd`` the name of a file that looks like a pattern.
-
-    Raises:
-        InvalidArgument: If the options do not allow this.
+    ``first`` is one of the files, and ``odd`` the name of a file that looks like a pattern. InvalidArgument is raised
+    if the options do not allow this.
     """
     if not _is_common(options):
         raise InvalidArgument(f"Spark treats {odd} as a pattern, which other files may match: rename it or its folder")
@@ -120,15 +111,10 @@ def infer_columns(
 
 
 def verify_csv(spark: SparkSession, files: Sequence[str], options: Mapping[str, str]) -> frozenset[str]:
-    """Verify that files are CSV before any of their rows is published. Checks only files in mounted folders.
+    """Verify that files are CSV before any of their rows is published, and return the columns with codes.
 
-    Spark takes the end of a file for the end of a quotation, and replaces bytes that are not UTF-8 by question marks.
-
-    Returns:
-        The columns with codes, as ``csv_tables.verify`` finds them.
-
-    Raises:
-        InvalidArgument: If a file is not CSV; names the file, the line and the remedy.
+    Checks only files in mounted folders, by ``csv_tables.verify``. Spark takes the end of a file for the end of a
+    quotation, and replaces bytes that are not UTF-8 by question marks.
     """
     if not files or not _is_common(options):
         return frozenset()

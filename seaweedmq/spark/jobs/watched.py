@@ -22,16 +22,9 @@ def save_watched(
 ) -> None:
     """Run ``writer.save()`` in this thread, and report its progress from another.
 
-    Spark looks for formats in the active session of a thread. Raises what ``save`` raises.
-
-    Args:
-        spark: Active session of this thread.
-        writer: Writer that already has the format and all options of this package.
-        storage: Root of the storage.
-        topic: Name of the topic, ``namespace/name``.
-        tell: Callback that gets the finished part, from 0 to 1, never decreasing. The other thread calls it, and at the
-            end this one. Staging all rows counts one half, publishing them the other: their durations depend on files
-            and cluster.
+    Spark looks for formats in the active session of a thread. ``tell`` gets the finished part, from 0 to 1, never
+    decreasing. The other thread calls it, and at the end this one. Staging all rows counts one half, publishing them
+    the other: their durations depend on files and cluster.
     """
     context, write_id = spark.sparkContext, new_write_id()
     batch = StagedSink(open_store(storage).root, TopicName.parse(topic), write_id).batch(0)

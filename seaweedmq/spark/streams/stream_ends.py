@@ -49,12 +49,7 @@ class BrokerEnds:
         self._away_until_s: float | None = None
 
     def high_watermarks(self) -> Mapping[int, int]:
-        """Return the first uncommitted offset of each open segment whose primary answers.
-
-        Raises:
-            Unavailable: If no broker answers.
-            NotFound: If no such topic exists.
-        """
+        """Return the first uncommitted offset of each open segment whose primary answers."""
         if self._client is None:
             import seaweedmq
 
@@ -82,9 +77,7 @@ class BrokerEnds:
     def all_high_watermarks(self, open_segments: Callable[[], Collection[int]]) -> Mapping[int, int]:
         """Return the high watermarks of all open segments, once each of them has answered.
 
-        Raises:
-            Unavailable: If a segment has no primary for ``PATIENCE_S``, or no broker answers.
-            Corrupt: If a segment cannot be recovered; the message names the file.
+        Unavailable is raised if a segment has no primary for ``PATIENCE_S``, Corrupt if one cannot be recovered.
         """
 
         def ask() -> Mapping[int, int]:

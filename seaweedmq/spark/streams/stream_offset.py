@@ -26,10 +26,8 @@ def offset_of(topic: Topic, frontier: Frontier) -> dict[str, Any]:
 def frontier_of(offset: Mapping[str, Any], topic: Topic, root: Path) -> dict[int, int]:
     """Return the frontier of an offset, the inverse of :func:`offset_of`.
 
-    Raises:
-        NotFound: If the checkpoint belongs to another topic, or to a deleted one of this name.
-        InvalidArgument: If the checkpoint belongs to another source.
-        Unsupported: If a later version wrote the checkpoint.
+    NotFound is raised if the checkpoint belongs to another topic, or to a deleted one of this name; InvalidArgument if
+    it belongs to another source, Unsupported if a later version wrote it.
     """
     version, uid, segments = offset.get("v"), offset.get("uid"), offset.get("segments")
     if type(version) is int and version > VERSION:
@@ -47,11 +45,7 @@ def frontier_of(offset: Mapping[str, Any], topic: Topic, root: Path) -> dict[int
 
 
 def check_place(frontier: Frontier, topic: Topic, lineage: LineageGraph) -> None:
-    """Raise if the topic has not reached the checkpoint.
-
-    Raises:
-        OutOfRange: If it has not, or never did.
-    """
+    """Raise OutOfRange if the topic has not reached the checkpoint, or never did."""
     for number, position in sorted(frontier.items()):
         segment = lineage.segments.get(number)
         if segment is None:

@@ -58,9 +58,8 @@ class StreamOptions:
 def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     """Parse the options of a stream; their names are case-insensitive.
 
-    Raises:
-        InvalidArgument: If an option is unknown, missing or one of a batch read, if there are two limits, or if a value
-            breaks its rule.
+    InvalidArgument is raised for an option that is unknown, missing or one of a batch read, for two limits, and for a
+    value that breaks its rule.
     """
     named = check_names(given, SparkApi.STREAM)
     place = parse_place(named)

@@ -51,11 +51,8 @@ class StreamScan:
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         """Yield the records of the ranges, in this order.
 
-        Raises:
-            NotFound: If the topic was deleted or recreated.
-            OutOfRange: If retention or a manual deletion removed records of the ranges.
-            DataLoss: If records are lost.
-            Corrupt: If a file is damaged.
+        NotFound is raised if the topic was deleted or recreated, OutOfRange if retention or a manual deletion removed
+        records of the ranges, DataLoss if records are lost.
         """
         topic = self._check_topic()
         deleted_below = self._deleted_below(topic)

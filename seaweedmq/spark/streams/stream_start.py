@@ -18,13 +18,10 @@ from seaweedmq.storage.store.files import FileSegmentStore, run_with_store
 def starting_frontier(
     root: Path, topic: Topic, lineage: LineageGraph, ends: Mapping[int, int], options: StreamOptions
 ) -> Frontier:
-    """Return the first frontier of a query.
+    """Return the first frontier of a query; ``ends`` holds the end offsets of open segments.
 
-    ``ends`` holds the end offsets of open segments.
-
-    Raises:
-        InvalidArgument: If a named segment does not exist, or precedes another named one.
-        OutOfRange: If an offset lies beyond the end of its segment.
+    InvalidArgument is raised if a named segment does not exist, or precedes another named one; OutOfRange if an offset
+    lies beyond the end of its segment.
     """
     earliest, gone = _earliest(root, topic, lineage)
     starting = options.starting

@@ -117,12 +117,7 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
 
 def batch_sink(given: dict[str, str], schema: StructType, overwrite: bool) -> BatchSink:
-    """Return a writer for one write.
-
-    Raises:
-        Unsupported: If the mode is not append.
-        SeaweedMQError: If an option is wrong, the columns do not fit, or no broker answers; nothing is written.
-    """
+    """Return a writer for one write; nothing is written if the options or columns do not fit, or no broker answers."""
     options, plan = _planned(given, schema, overwrite, 'mode("append")')
     return BatchSink(options, plan, options.write_id or new_write_id())
 

@@ -48,8 +48,7 @@ class SinkColumns:
     def fit(self, batch: pa.RecordBatch) -> tuple[list[pa.RecordBatch], int]:
         """Return batches and flags as ``encode_frame`` takes them.
 
-        Raises:
-            InvalidArgument: If a column does not fit; the message names it, the expected type and the given one.
+        InvalidArgument is raised if a column does not fit; it names the column, the expected type and the given one.
         """
         schema = None if self.schema is None else schema_from_bytes(self.schema)
         wanted = {} if schema is None else {field.name: field.type for field in schema}
@@ -62,11 +61,7 @@ class SinkColumns:
 
 
 def check_kinds(given: StructType) -> None:
-    """Raise for columns that Spark would pass on in an encoding of its own.
-
-    Raises:
-        InvalidArgument: If there is one; the message names it, its type and the remedy.
-    """
+    """Raise InvalidArgument, with the remedy, for a column that Spark would pass on in an encoding of its own."""
     for field in given.fields:
         found = _own_kind(field.dataType)
         if found is not None:
@@ -90,17 +85,10 @@ def _own_kind(kind: DataType) -> tuple[str, str] | None:
 
 
 def plan_columns(given: pa.Schema, topic: bytes | None, key: str | None, timestamp: str | None) -> SinkColumns:
-    """Return the conversion for a DataFrame with these columns.
+    """Return the conversion for a DataFrame with these columns; InvalidArgument if a column does not fit.
 
-    Args:
-        given: Columns of the DataFrame.
-        topic: Schema of the topic. If None, the topic is plain, and adopts the DataFrame's schema unless that is plain
-            as well.
-        key: Column of the DataFrame that supplies keys.
-        timestamp: Column of the DataFrame that supplies timestamps.
-
-    Raises:
-        InvalidArgument: If a column does not fit; the message names it.
+    ``topic`` is the schema of the topic. If None, the topic is plain, and adopts the DataFrame's schema unless that is
+    plain as well. ``key`` and ``timestamp`` are columns of the DataFrame.
     """
     for option, column in (("key", key), ("timestamp", timestamp)):
         if column is not None and column not in given.names:

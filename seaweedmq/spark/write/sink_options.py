@@ -33,11 +33,7 @@ class SinkOptions:
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Parse the options of a write; their names are case-insensitive, as in Spark.
-
-    Raises:
-        InvalidArgument: If an option is unknown or missing, or a value breaks its rule.
-    """
+    """Parse the options of a write; their names are case-insensitive, as in Spark."""
     options = check_names(given, SparkApi.WRITE)
     for name, example in _REQUIRED:
         if not options.get(name):

@@ -57,11 +57,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def connected(options: SinkOptions) -> AsyncIterator[Cluster]:
-    """Yield a connected cluster.
-
-    Raises:
-        Unavailable: If no broker answers in time; the message names each with its reason.
-    """
+    """Yield a connected cluster."""
     cluster = Cluster(options.bootstrap, grpc_dialer(), system_environment(), ClientConfig())
     try:
         await cluster.connect()
@@ -73,14 +69,7 @@ async def connected(options: SinkOptions) -> AsyncIterator[Cluster]:
 async def plan_sink(options: SinkOptions, given: pa.Schema) -> SinkPlan:
     """Check the topic, and give it the DataFrame's schema if it is to adopt one.
 
-    Args:
-        options: Options of the write.
-        given: Columns of the DataFrame.
-
-    Raises:
-        InvalidArgument: If the columns do not fit the topic, or the storage is not the cluster's.
-        NotFound: If no such topic exists.
-        Unavailable: If no broker answers.
+    InvalidArgument is raised if the columns do not fit the topic, or the storage is not the cluster's.
     """
     async with connected(options) as cluster:
         described = await cluster.describe(options.topic, OPEN)

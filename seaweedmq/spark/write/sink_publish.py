@@ -49,12 +49,9 @@ async def publish_staged(
         topic_uid: Uid of the topic that the files were staged for.
         is_last: Whether the sink has no further batches, so no completion mark is written.
 
-    Raises:
-        NotFound: If the topic was deleted, or recreated since the batch was staged.
-        InvalidArgument: If the storage is not the cluster's, or if the batch differs from the one that was published
-            under its number (``check_repeat``).
-        OutOfRange: If it is no longer known which rows of the batch are stored; see the option ``repeatUnknown``.
-        SeaweedMQError: If a broker or the storage rejects a call, or nothing was acknowledged in time.
+    NotFound is raised if the topic was deleted or recreated since, OutOfRange if it is no longer known which rows of
+    the batch are stored (see the option ``repeatUnknown``), InvalidArgument as by :func:`check_repeat` and
+    ``check_storage``.
     """
     if not 0 <= number < _BATCHES_MAX:
         raise InvalidArgument(f"batch {number} of {sink_id}: a sink has batches from 0 to {_BATCHES_MAX - 1}")
@@ -108,11 +105,7 @@ async def _ranges_now(cluster: Cluster, options: SinkOptions, manifest: Manifest
 async def _manifest(
     cluster: Cluster, sink_id: str, number: int, files: Sequence[StagedFile], topic_uid: int, options: SinkOptions
 ) -> Manifest:
-    """Return the manifest of a new batch.
-
-    Raises:
-        Unavailable: If the open segments do not cover the ring, which happens briefly during a transition.
-    """
+    """Return the manifest of a new batch; Unavailable during a transition, when segments do not cover the ring."""
     described = await cluster.describe(options.topic, OPEN, uid=topic_uid)
     topic = described.topic
     roots = tuple(place_of(segment) for segment in described.segments if segment.is_open)
@@ -130,19 +123,10 @@ async def _manifest(
 
 
 def check_repeat(number: int, checkpoint: str, last: int, last_checkpoint: str) -> None:
-    """Check that a batch that is published again has the same rows.
+    """Raise InvalidArgument if a batch that is published again may have other rows, which dropping would lose.
 
     Spark repeats the last batch of a query after a crash. Any other repeat comes from a checkpoint that is not this
-    query's alone.
-
-    Args:
-        number: Number of the batch.
-        checkpoint: Location of its query's checkpoint; "" if unknown.
-        last: Number of the last batch that the sink knows.
-        last_checkpoint: Location of that batch's checkpoint; "" if unknown.
-
-    Raises:
-        InvalidArgument: If the rows may differ, so that dropping them would lose them.
+    query's alone. ``last`` is the last batch that the sink knows; a location of a checkpoint is "" if unknown.
     """
     if number < last:
         why = f"batches up to {last} of the query are published"
@@ -184,11 +168,7 @@ def _search(
     segment: Segment,
     reached: SegmentProgress,
 ) -> int:
-    """Return what the files show of a segment that does not know the producer.
-
-    Raises:
-        OutOfRange: If the files no longer show it.
-    """
+    """Return what the files show of a segment that does not know the producer; OutOfRange if they no longer show it."""
     try:
         return stored_sequence(
             root,

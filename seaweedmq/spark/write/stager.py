@@ -59,12 +59,7 @@ class Stager:
         self._rows_bytes = FRAME_BYTES * min(SEGMENTS_PER_BATCH_MAX, len(ranges))
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Stage every row.
-
-        Raises:
-            InvalidArgument: If a row does not fit the topic, which names the column, or exceeds the brokers' frame
-                limit.
-        """
+        """Stage every row; InvalidArgument if one does not fit the topic or exceeds the brokers' frame limit."""
         for batch in batches:
             fitted, flags = self._columns.fit(batch)
             if self._waiting and flags != self._flags:

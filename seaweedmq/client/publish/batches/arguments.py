@@ -13,22 +13,14 @@ HeaderPairs: TypeAlias = list[tuple[str, bytes | None]]
 
 
 def as_bytes(what: str, value: object) -> bytes:
-    """Return ``value`` as bytes.
-
-    Raises:
-        InvalidArgument: If it is not bytes, bytearray or memoryview.
-    """
+    """Return ``value`` as bytes; InvalidArgument if it is not bytes, bytearray or memoryview."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     raise InvalidArgument(f"the {what} is {type(value).__name__}, it must be bytes: encode it, for text with .encode()")
 
 
 def as_headers(headers: Headers | None) -> tuple[HeaderPairs | None, int]:
-    """Copy headers, and return the copy and its size in a frame, in bytes.
-
-    Raises:
-        InvalidArgument: If a name or value has the wrong type, or a name is not valid Unicode.
-    """
+    """Copy headers, and return the copy and its size in a frame, in bytes; InvalidArgument for a wrong type or name."""
     if headers is None:
         return None, 0
     size = 0
@@ -46,11 +38,7 @@ def as_headers(headers: Headers | None) -> tuple[HeaderPairs | None, int]:
 
 
 def _pairs(headers: object) -> Iterable[tuple[object, object]]:
-    """Return the pairs of headers.
-
-    Raises:
-        InvalidArgument: If they are neither a mapping nor pairs.
-    """
+    """Return the pairs of headers, which are a mapping or pairs."""
     if isinstance(headers, Mapping):
         return headers.items()
     if isinstance(headers, Iterable) and not isinstance(headers, str | bytes):

@@ -74,12 +74,9 @@ class Batch:
         self.promise.begin(len(self.values))
 
     def rows(self, rows_bytes: int) -> list[Rows]:
-        """Return all records as rows, and release them here.
+        """Return all records as rows in one part of any size, and release them here.
 
         The columns are ``_key``, ``_timestamp`` and ``_headers`` if any record has one, and ``_value``.
-
-        Args:
-            rows_bytes: Ignored: a batch is one part.
         """
         flags = 0
         count = self.promise.count

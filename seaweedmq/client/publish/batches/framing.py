@@ -41,13 +41,7 @@ effect on correctness."""
 def by_segment(rows: Rows, routes: Routes, keyless_slot: int) -> list[tuple[int, Rows]]:
     """Divide rows among segments, keeping their order.
 
-    Args:
-        rows: The rows.
-        routes: The current routes.
-        keyless_slot: The slot of all rows without a key: they stay together, so that frames stay large.
-
-    Returns:
-        Segment ids with their rows.
+    All rows without a key have ``keyless_slot``: they stay together, so that frames stay large.
     """
     whole = routes.whole()
     if whole is not None:
@@ -88,16 +82,9 @@ def frames_of(
     frame_bytes: int,
     frame_bytes_max: int,
 ) -> Iterator[OutgoingFrame | FrameFailed]:
-    """Encode the rows of one segment into frames, in order, with consecutive sequences.
+    """Encode the rows of one segment into frames, in order, with consecutive sequences from ``first_sequence``.
 
-    Args:
-        rows: The rows.
-        segment_slots: The segment's range.
-        keyless_slot: The slot of rows without a key.
-        producer_id: The producer.
-        first_sequence: The sequence of the first row.
-        frame_bytes: The target size of a frame.
-        frame_bytes_max: The limit of a frame. A single row above it fails and takes no sequence.
+    ``frame_bytes`` is the target size. A single row above ``frame_bytes_max`` fails and takes no sequence.
     """
     parts = max(1, round(rows.columns.nbytes / frame_bytes))
     count = len(rows)
@@ -130,15 +117,9 @@ def over_limit(record: str, size_bytes: int, frame_bytes_max: int) -> InvalidArg
 
 
 def first_over_limit(columns: pa.RecordBatch, flags: int, frame_bytes_max: int) -> tuple[int, int] | None:
-    """Find the first row that fits no frame. Encodes only rows that may be too large.
+    """Find the first row that fits no frame, and return its number and the size of its frame in bytes.
 
-    Args:
-        columns: Exactly the columns of ``payload_schema(flags, ...)``.
-        flags: The flags of a frame.
-        frame_bytes_max: The limit of a frame.
-
-    Returns:
-        The row's number and the size of its frame in bytes; None if all rows fit.
+    Encodes only rows that may be too large. ``columns`` are exactly those of ``payload_schema(flags, ...)``.
     """
 
     def frame_bytes(row: pa.RecordBatch) -> int:
@@ -213,18 +194,10 @@ def renumbered(data: Frames, first_sequence: int) -> Frames:
 
 
 def rows_of_frame(out: OutgoingFrame, schema: pa.Schema | None, ring: KeyRange) -> Rows:
-    """Decode a frame of this publisher into rows that are to be routed again.
+    """Decode a frame of this publisher into rows that are to be routed again; Corrupt if it has another schema.
 
     The topic may have adopted a schema since, or more partitions. Rows stay in their partition: in another one they
     would follow later records of their keys.
-
-    Args:
-        out: The frame.
-        schema: The topic's schema; None for a plain topic.
-        ring: The topic's ring.
-
-    Raises:
-        Corrupt: If the frame has another schema.
     """
     frame = next(split_frames(out.data, verify=False))
     header = frame.header

@@ -66,11 +66,7 @@ def is_plain(schema: pa.Schema) -> bool:
 
 
 def as_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
-    """Return a table or record batch as a table.
-
-    Raises:
-        InvalidArgument: If it is of another type, or repeats a column name.
-    """
+    """Return a table or record batch as a table; InvalidArgument if it is neither, or repeats a column name."""
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     if not isinstance(table, pa.Table):
@@ -87,8 +83,7 @@ def as_table(table: pa.Table | pa.RecordBatch) -> pa.Table:
 def schema_to_adopt(table: pa.Table) -> pa.Schema:
     """Return the topic schema for a first table: its columns, with dictionaries decoded, without metadata.
 
-    Raises:
-        InvalidArgument: If a column has an unknown time zone.
+    InvalidArgument is raised if a column has an unknown time zone.
     """
     fields = []
     for field in table.schema:
@@ -124,19 +119,10 @@ def _is_zone(name: str) -> bool:
 def fit(
     table: pa.Table, schema: pa.Schema | None, key: str | None, timestamp: str | None
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Convert a table to the topic's columns.
+    """Convert a table to the columns of a topic; return batches, without empty ones, and the flags of their frames.
 
-    Args:
-        table: The table.
-        schema: The topic's schema; None for a plain topic.
-        key: The column of the keys. Default: ``_key`` if present.
-        timestamp: The column of the timestamps. Default: ``_timestamp`` if present.
-
-    Returns:
-        The batches, without empty ones, and the flags of their frames.
-
-    Raises:
-        InvalidArgument: If a column does not fit. The message names it, its type and the expected one.
+    ``key`` and ``timestamp`` name columns, by default ``_key`` and ``_timestamp`` if present. An InvalidArgument names
+    the column that does not fit, its type and the expected one.
     """
     columns: dict[str, pa.ChunkedArray] = {}
     if key is not None:
@@ -183,11 +169,7 @@ def _column(table: pa.Table, name: str, what: str) -> pa.ChunkedArray:
 
 
 def _decoded(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Return a column without dictionaries.
-
-    Raises:
-        InvalidArgument: If Arrow cannot decode them.
-    """
+    """Return a column without dictionaries."""
     if not pa.types.is_dictionary(column.type):
         return column
     try:

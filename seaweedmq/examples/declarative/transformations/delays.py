@@ -15,10 +15,7 @@ SOURCE, TARGET = (spark.conf.get(f"spark.seaweedmq.{name}") for name in ("source
 
 @dp.table
 def delays_by_hour() -> DataFrame:
-    """Return a row for every airport and hour that no further flight can change.
-
-    Hours that are still open are in the state of the stream, and wait for the next run.
-    """
+    """Return a row for every airport and hour that no further flight can change; the stream keeps the other hours."""
     # The topic is read here and not by a view of its own: Spark analyzes the operand of ``withColumn`` as soon as the
     # flow is defined, when it knows no view of the pipeline yet.
     flights = spark.readStream.format("seaweedmq").options(**PLACE, topic=SOURCE, startingOffsets="earliest").load()
