@@ -14,8 +14,8 @@ from xxhash import xxh3_64_intdigest
 from seaweedmq.codec.frame import HEADER_BYTES, FrameHeader, decode_header
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.staged import StagedFile
-from seaweedmq.storage.store.faults import storage_failed
-from seaweedmq.storage.store.file_io import read_at
+from seaweedmq.storage.faults import storage_failed
+from seaweedmq.storage.file_io import read_at
 
 OPEN_FILES_MAX = 64
 """Limit of open staged files per batch: its segments read them concurrently."""

@@ -6,11 +6,11 @@ an error, missing rows would go unnoticed.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from seaweedmq.errors import NotFound, OutOfRange
 from seaweedmq.model.segment import Segment
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.log_ends import end_in_files
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import ReadWindow
@@ -61,7 +61,7 @@ def _end(source: TopicSource, segment: Segment) -> tuple[int, str] | None:
     if source.known is not None:
         committed = source.known.ends.get(segment.id)
         return None if committed is None else (committed, "is committed up to")
-    end = _end_in_files(source.folder, source.snapshot, segment.id)
+    end = _end_in_files(source.storage, source.snapshot, segment.id)
     if end is None:
         if source.snapshot.topic.has_retention:
             return None  # it may have had files
@@ -69,12 +69,12 @@ def _end(source: TopicSource, segment: Segment) -> tuple[int, str] | None:
     return end, "is in files up to"
 
 
-def _end_in_files(root: Path, snapshot: TopicSnapshot, number: int) -> int | None:
+def _end_in_files(place: Place, snapshot: TopicSnapshot, number: int) -> int | None:
     for attempt in range(_LISTINGS_MAX):
         try:
-            return end_in_files(root, snapshot, number)
+            return end_in_files(place, snapshot, number)
         except NotFound:
             if attempt == _LISTINGS_MAX - 1:
                 raise
-            snapshot = replace(snapshot, files=list_files(root, snapshot.topic.name, [number]))
+            snapshot = replace(snapshot, files=list_files(place, snapshot.topic.name, [number]))
     raise AssertionError("the last attempt returns or raises")

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from seaweedmq.codec.paths import kept_path
 from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import NotFound
 from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.log_ends import end_of_logs
 from seaweedmq.storage.plan.read_plan import plan_read
 from seaweedmq.storage.plan.scan_ranges import BrokerRange, ScanRange
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import Interval, ReadWindow
-from seaweedmq.storage.store.file_handles import open_input
 from seaweedmq.storage.tables.opener import open_table
 from seaweedmq.storage.tables.row_groups import row_groups
 
@@ -99,7 +98,7 @@ def _end_of(source: TopicSource, piece: ScanRange) -> int:
         return piece.end_offset
     if piece.end_offset is not None and (source.known is not None or piece.complete):
         return piece.end_offset
-    return end_of_logs(source.folder, source.snapshot.topic, piece)
+    return end_of_logs(source.storage, source.snapshot.topic, piece)
 
 
 def _add(parts: list[tuple[int, int]], start: int, end: int) -> None:
@@ -111,18 +110,20 @@ def _add(parts: list[tuple[int, int]], start: int, end: int) -> None:
 
 def _is_wanted(source: TopicSource, file: SegmentFile, timestamps: Interval) -> bool:
     # By the link that the reader of Parquet is going to read: the table itself may be deleted since the listing.
-    root = source.folder
-    lasting = replace(file, path=str(lasting_path(root, file).relative_to(root)))
-    with closing(open_input(root, lasting)) as opened, open_table(opened, file, source.snapshot.topic) as table:
+    lasting = replace(file, path=lasting_path(source.storage, file))
+    with (
+        closing(source.storage.open_input(lasting)) as opened,
+        open_table(opened, file, source.snapshot.topic) as table,
+    ):
         if not timestamps.is_bounded:
             return True
         return any(g.timestamps is None or timestamps.overlaps(*g.timestamps) for g in row_groups(file, table))
 
 
-def lasting_path(root: Path, file: SegmentFile) -> Path:
+def lasting_path(place: Place, file: SegmentFile) -> str:
     """Return the retained link of a table if it has one, otherwise the table."""
-    kept = root / kept_path(file.path)
-    return kept if kept.exists() else root / file.path
+    kept = kept_path(file.path)
+    return kept if place.path(kept).exists() else file.path
 
 
 def groups_of(pieces: Sequence[SnapshotPiece]) -> list[list[SnapshotPiece]]:

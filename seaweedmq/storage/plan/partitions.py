@@ -93,7 +93,7 @@ def _ended(source: TopicSource, piece: ScanRange) -> Iterator[ScanRange]:
     """Yield the piece up to the current end of its log files, if it is not empty."""
     if isinstance(piece, BrokerRange) or piece.end_offset is not None:
         yield piece
-    elif (end := end_of_logs(source.folder, source.snapshot.topic, piece)) > piece.start_offset:
+    elif (end := end_of_logs(source.storage, source.snapshot.topic, piece)) > piece.start_offset:
         yield replace(piece, end_offset=end)
 
 
@@ -161,7 +161,7 @@ def _cut(source: TopicSource, piece: ScanRange, timestamps: Interval, target_byt
         return [piece]
     file = piece.files[0]
     try:
-        with opened(source.folder, file, source.snapshot.topic) as table:
+        with opened(source.storage, file, source.snapshot.topic) as table:
             return slices(piece, row_groups(file, table), timestamps, target_bytes)
     except NotFound:
         return [piece]  # the table was removed after the listing; the reader lists what is left

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,17 +13,17 @@ from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_scan import LogScanner
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.scan.batches import BATCH_BYTES, BatchBuilder, Scanned, in_batches
 from seaweedmq.storage.scan.columns import PARTITION
-from seaweedmq.storage.store.file_handles import open_input
 
 
 class LogScan:
     """One pass over one log file; a torn tail ends the pass."""
 
-    def __init__(self, root: Path, topic: Topic, timestamps: Interval, builder: BatchBuilder) -> None:
-        self._root = root
+    def __init__(self, place: Place, topic: Topic, timestamps: Interval, builder: BatchBuilder) -> None:
+        self._place = place
         self._topic = topic
         self._schema = None if topic.schema is None else schema_from_bytes(topic.schema)
         self._timestamps = timestamps
@@ -72,7 +71,7 @@ class LogScan:
 
     def _frames(self, file: SegmentFile, start: int, end: int | None) -> Iterator[tuple[Frame, str]]:
         scanner = LogScanner(self._topic, file, skip_below=start)
-        with closing(open_input(self._root, file)) as source:
+        with closing(self._place.open_input(file)) as source:
             while (wanted := scanner.wants()) is not None:
                 position, length = wanted
                 source.seek(position)

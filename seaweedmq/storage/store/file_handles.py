@@ -6,15 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
 from seaweedmq.errors import Closed, NotFound, StorageFailed
-from seaweedmq.model.files import SegmentFile
-from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.faults import GONE, storage_failed
+from seaweedmq.storage import file_io
+from seaweedmq.storage.faults import GONE, storage_failed
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.marker import RootGuard
 
 T = TypeVar("T")
@@ -90,7 +87,7 @@ class FileLogWriter:
 
     def __init__(
         self,
-        root: Path,
+        place: Place,
         path: str,
         fd: int,
         size_bytes: int,
@@ -102,7 +99,7 @@ class FileLogWriter:
         """Take over an open log file.
 
         Args:
-            root: Root of the storage.
+            place: Place of the storage.
             path: Path of the file below ``root``.
             fd: Descriptor of the file.
             size_bytes: Size of the file.
@@ -113,7 +110,7 @@ class FileLogWriter:
                 may be missing.
         """
         self._guard = guard
-        self._root = root
+        self._place = place
         self._path = path
         self._descriptor = Descriptor(fd, writes)
         self._size_bytes = size_bytes
@@ -190,7 +187,7 @@ class FileLogWriter:
         except StorageFailed as e:
             self._failure = f"an earlier call failed ({e})"
         except OSError as e:
-            self._failure = f"an earlier call failed ({storage_failed('fsync', str(self._root / self._path), e)})"
+            self._failure = f"an earlier call failed ({storage_failed('fsync', str(self._place.path(self._path)), e)})"
 
     def _sync(self, end: int, *, named: bool) -> None:
         file_io.sync_file(self._descriptor.fd)
@@ -198,7 +195,7 @@ class FileLogWriter:
             file_io.drop_cache(self._descriptor.fd, self._dropped_bytes, end)
             self._dropped_bytes = end
         if not named:
-            file_io.sync_directories(self._root, (self._root / self._path).parent)
+            self._place.sync_names(self._place.path(self._path).parent)
         self._guard.verify_often()
 
     async def close(self) -> None:
@@ -210,7 +207,8 @@ class FileLogWriter:
             raise Closed(f"{self._path} was closed by its writer")
         if self._failure is not None:
             raise StorageFailed(
-                f"{self._root / self._path} accepts no more records because {self._failure}: continue in another file"
+                f"{self._place.path(self._path)} accepts no more records because {self._failure}: continue in another "
+                "file"
             )
 
     async def _run(self, pool: ThreadPoolExecutor, action: str, call: Callable[[], None]) -> None:
@@ -223,7 +221,7 @@ class FileLogWriter:
             self._failure = f"an earlier call failed ({e})"
             raise
         except OSError as e:
-            failed = storage_failed(action, str(self._root / self._path), e)
+            failed = storage_failed(action, str(self._place.path(self._path)), e)
             self._failure = f"an earlier call failed ({failed})"
             raise failed from e
 
@@ -231,22 +229,6 @@ class FileLogWriter:
         error = None if running.cancelled() else running.exception()
         if error is not None and self._failure is None:
             self._failure = f"an earlier call failed ({error})"
-
-
-def open_input(root: Path, file: SegmentFile) -> pa.OSFile:
-    """Open a file below ``root`` as a ``ports.BlockingInput`` of Arrow, by a blocking call.
-
-    Raises:
-        NotFound: If the file was deleted.
-        StorageFailed: If the file cannot be opened.
-    """
-    path = root / file.path
-    try:
-        return pa.OSFile(str(path))
-    except OSError as e:
-        if e.errno in GONE:
-            raise NotFound(f"{file.path} was deleted: list the segment's files again") from e
-        raise storage_failed("open", str(path), e) from e
 
 
 class FileLogReader:

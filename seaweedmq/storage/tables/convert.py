@@ -20,8 +20,8 @@ from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import Topic
+from seaweedmq.storage.faults import failing
 from seaweedmq.storage.logs.log_scan import LogFrame, LogScanner, check_joins
-from seaweedmq.storage.store.faults import failing
 from seaweedmq.storage.tables.format import TableWriter
 
 TABLE_BYTES_MAX = 128 * 1024 * 1024

@@ -9,7 +9,6 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from seaweedmq.core.clock_doubt import WallWatch, doubt_s
 from seaweedmq.core.files.live_tables import TABLE_GRACE_S
@@ -18,6 +17,7 @@ from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.runtime.process.boot_clock import boot_s
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.protocol import (
     Answer,
     decode_answer,
@@ -48,7 +48,7 @@ class ProcessTableConverter:
 
     def __init__(
         self,
-        root: Path,
+        place: Place,
         *,
         rng: random.Random,
         cluster_id: Callable[[], str | None] = lambda: None,
@@ -60,7 +60,7 @@ class ProcessTableConverter:
         """Create a converter without a child.
 
         Args:
-            root: Root of the storage.
+            place: Place of the storage.
             rng: Source of the jitter between attempts.
             cluster_id: Returns the id of the cluster whose marker the root must hold; None: no marker is required.
             row_group_bytes: Uncompressed size of a row group.
@@ -68,7 +68,7 @@ class ProcessTableConverter:
             idle_s: Seconds without a request after which the child is ended.
             timeout_s: Deadline of a request in seconds.
         """
-        self._root = root
+        self._place = place
         self._cluster_id = cluster_id
         self._row_group_bytes = row_group_bytes
         self._table_grace_s = table_grace_s
@@ -104,7 +104,7 @@ class ProcessTableConverter:
         return await self._tables(
             topic,
             encode_conversion(
-                self._root,
+                self._place,
                 self._cluster_id(),
                 topic,
                 logs,
@@ -130,7 +130,7 @@ class ProcessTableConverter:
         return await self._tables(
             topic,
             encode_compaction(
-                self._root,
+                self._place,
                 self._cluster_id(),
                 topic,
                 tables,
@@ -150,7 +150,7 @@ class ProcessTableConverter:
         """
         answer = await self._answer(
             encode_reconciliation(
-                self._root,
+                self._place,
                 self._cluster_id(),
                 topic,
                 table_grace_s=self._table_grace_s,

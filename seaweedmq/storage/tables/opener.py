@@ -8,7 +8,7 @@ from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BlockingInput
-from seaweedmq.storage.store.faults import GONE, storage_failed
+from seaweedmq.storage.faults import GONE, storage_failed
 from seaweedmq.storage.tables.footer import verify_footer
 from seaweedmq.storage.tables.format import stored_schema
 

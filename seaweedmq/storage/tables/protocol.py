@@ -14,13 +14,13 @@ The reply is ``{"tables": [file], "warning"}``, where the warning is the reason 
 import dataclasses
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from seaweedmq.codec.state.metadata import topic_to_json
 from seaweedmq.errors import ALL_KINDS, SeaweedMQError
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.storage.place import Place
 
 CONVERT, COMPACT, RECONCILE = "convert", "compact", "reconcile"
 
@@ -34,7 +34,7 @@ class Answer(NamedTuple):
 
 
 def encode_conversion(
-    root: Path,
+    place: Place,
     cluster_id: str | None,
     topic: Topic,
     logs: Sequence[SegmentFile],
@@ -50,11 +50,11 @@ def encode_conversion(
         "end_offset": end_offset,
         "row_group_bytes": row_group_bytes,
     }
-    return _line({"kind": CONVERT, **_common(root, cluster_id, topic, table_grace_s, confirmed_us), **convert})
+    return _line({"kind": CONVERT, **_common(place, cluster_id, topic, table_grace_s, confirmed_us), **convert})
 
 
 def encode_compaction(
-    root: Path,
+    place: Place,
     cluster_id: str | None,
     topic: Topic,
     tables: Sequence[SegmentFile],
@@ -70,21 +70,21 @@ def encode_compaction(
         "low_watermark": low_watermark,
         "row_group_bytes": row_group_bytes,
     }
-    return _line({"kind": COMPACT, **_common(root, cluster_id, topic, table_grace_s, confirmed_us), **compact})
+    return _line({"kind": COMPACT, **_common(place, cluster_id, topic, table_grace_s, confirmed_us), **compact})
 
 
 def encode_reconciliation(
-    root: Path, cluster_id: str | None, topic: Topic, *, table_grace_s: float, confirmed_us: int
+    place: Place, cluster_id: str | None, topic: Topic, *, table_grace_s: float, confirmed_us: int
 ) -> bytes:
     """Encode a request to update the Delta log, as one line."""
-    return _line({"kind": RECONCILE, **_common(root, cluster_id, topic, table_grace_s, confirmed_us)})
+    return _line({"kind": RECONCILE, **_common(place, cluster_id, topic, table_grace_s, confirmed_us)})
 
 
 def _common(
-    root: Path, cluster_id: str | None, topic: Topic, table_grace_s: float, confirmed_us: int
+    place: Place, cluster_id: str | None, topic: Topic, table_grace_s: float, confirmed_us: int
 ) -> dict[str, Any]:
     return {
-        "root": str(root),
+        "root": str(place),
         "cluster_id": cluster_id,
         "topic": topic_to_json(topic).decode(),
         "table_grace_s": table_grace_s,

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from seaweedmq.codec.tables.delta import Commit, decode_commit
 from seaweedmq.codec.tables.delta_checkpoint import Checkpoint, checkpoint_of, checkpoint_table
 from seaweedmq.errors import Conflict, Corrupt
-from seaweedmq.storage.store import file_io
+from seaweedmq.storage import file_io
 
 _NAME = re.compile(
     r"(?P<version>[0-9]{20})(?:(?P<commit>\.json)|(?P<checkpoint>\.checkpoint\.parquet)|\.\S+)", re.ASCII

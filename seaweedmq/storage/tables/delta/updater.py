@@ -17,7 +17,6 @@ from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
@@ -43,9 +42,10 @@ from seaweedmq.errors import Conflict, Corrupt, NotFound
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.runtime.retrying import backoff
-from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.faults import failing
-from seaweedmq.storage.tables.delta.cache import LogCache, file_stamp
+from seaweedmq.storage import file_io
+from seaweedmq.storage.faults import failing
+from seaweedmq.storage.place import Place
+from seaweedmq.storage.tables.delta.cache import LogCache
 from seaweedmq.storage.tables.delta.entries import TableColumns, enter, holds_plain, log_metadata
 from seaweedmq.storage.tables.delta.log_folder import LogFolder
 from seaweedmq.storage.tables.delta.log_state import grace_s_of, metadata_of_any
@@ -64,11 +64,11 @@ ASIDE_MAX = 3
 _MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
-def reconcile(root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
+def reconcile(place: Place, topic: Topic, *, grace_s: float | None = None) -> int | None:
     """Update the topic's log to its live tables.
 
     Args:
-        root: Root of the storage.
+        place: Place of the storage.
         topic: Topic.
         grace_s: Seconds for which versions stay readable, at most the life of retained links. None: the setting in the
             log, which brokers wrote.
@@ -81,17 +81,17 @@ def reconcile(root: Path, topic: Topic, *, grace_s: float | None = None) -> int 
         Conflict: If other processes made the version first, 20 times.
         StorageFailed: If the storage fails.
     """
-    return DeltaLogs().reconcile(root, topic, grace_s=grace_s)
+    return DeltaLogs().reconcile(place, topic, grace_s=grace_s)
 
 
-def rebuild_log(root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
+def rebuild_log(place: Place, topic: Topic, *, grace_s: float | None = None) -> int | None:
     """Move the topic's log aside, even a damaged one, and write a new one from the tables.
 
     The new log begins with version 0, and readers see another table. The last three old logs stay beside it. The errors
     are those of :func:`reconcile`.
     """
-    folder = root / table_dir(topic.name)
-    log = root / delta_log_dir(topic.name)
+    folder = place.path(table_dir(topic.name))
+    log = place.path(delta_log_dir(topic.name))
     with failing("move aside", log):
         if grace_s is None:
             with suppress(FileNotFoundError), LogFolder.opened(log) as opened:
@@ -100,7 +100,7 @@ def rebuild_log(root: Path, topic: Topic, *, grace_s: float | None = None) -> in
             log.rename(folder / f"{ASIDE_PREFIX}{time.time_ns():020d}")  # noqa: TID251 - on a real disk
         for old in sorted(folder.glob(f"{ASIDE_PREFIX}*"))[:-ASIDE_MAX]:
             shutil.rmtree(old)
-    return reconcile(root, topic, grace_s=grace_s)
+    return reconcile(place, topic, grace_s=grace_s)
 
 
 class DeltaLogs:
@@ -108,15 +108,17 @@ class DeltaLogs:
 
     def __init__(self, tables_max: int = TABLES_KNOWN_MAX) -> None:
         self._tables_max = tables_max
-        self._known: OrderedDict[tuple[Path, TopicName], LogCache] = OrderedDict()
+        self._known: OrderedDict[tuple[Place, TopicName], LogCache] = OrderedDict()
         rng = random.Random(os.urandom(8))  # noqa: TID251 - in a process of its own, on a real disk
         self._pause_s = backoff(rng, PAUSE_S_FIRST, PAUSE_S_MAX)
 
-    def reconcile(self, root: Path, topic: Topic, *, grace_s: float | None = None, confirmed_us: int = 0) -> int | None:
+    def reconcile(
+        self, place: Place, topic: Topic, *, grace_s: float | None = None, confirmed_us: int = 0
+    ) -> int | None:
         """Update a topic's log like the function of this name.
 
         Args:
-            root: Root of the storage.
+            place: Place of the storage.
             topic: Topic.
             grace_s: Seconds for which versions stay readable; None: the setting in the log.
             confirmed_us: Lower bound of the current time in microseconds since 1970 UTC (``core.clock_doubt``), by
@@ -130,21 +132,21 @@ class DeltaLogs:
             retry=retry_if_exception_type(Conflict),
             reraise=True,
         )
-        with failing("write the Delta log of", root / table_dir(topic.name)):
-            return attempts(partial(self._attempt, root, topic, grace_s, confirmed_us))
+        with failing("write the Delta log of", place.path(table_dir(topic.name))):
+            return attempts(partial(self._attempt, place, topic, grace_s, confirmed_us))
 
-    def _attempt(self, root: Path, topic: Topic, grace_s: float | None, confirmed_us: int) -> int | None:
-        key = (root, topic.name)
+    def _attempt(self, place: Place, topic: Topic, grace_s: float | None, confirmed_us: int) -> int | None:
+        key = (place, topic.name)
         known = self._known.pop(key, None) or LogCache(topic.name)  # dropped on any other error
         try:
-            version = _Change(root, topic, grace_s, known, confirmed_us).make()
+            version = _Change(place, topic, grace_s, known, confirmed_us).make()
         except Conflict:
             self._remember(key, known)  # still valid, and its due tables stay due
             raise
         self._remember(key, known)
         return version
 
-    def _remember(self, key: tuple[Path, TopicName], known: LogCache) -> None:
+    def _remember(self, key: tuple[Place, TopicName], known: LogCache) -> None:
         """Cache a topic and drop others above the limit, never the one just used: it is needed for the next table."""
         self._known[key] = known
         while len(self._known) > 1 and sum(len(k.names) for k in self._known.values()) > self._tables_max:
@@ -156,18 +158,18 @@ class _Change:
 
     def __init__(
         self,
-        root: Path,
+        place: Place,
         topic: Topic,
         grace_s: float | None,
         known: LogCache,
         confirmed_us: int,
     ) -> None:
-        self._root = root
+        self._place = place
         self._confirmed_us = confirmed_us
         self._topic = topic
         self._grace_given_s = grace_s
         self._known = known
-        self._tables = root / table_dir(topic.name)
+        self._tables = place.path(table_dir(topic.name))
         self._entered: dict[TableSpan, tuple[Add, TableColumns]] = {}
 
     def make(self) -> int | None:
@@ -175,25 +177,25 @@ class _Change:
         path = delta_log_dir(self._topic.name)
         with ExitStack() as stack:
             try:
-                folder = stack.enter_context(LogFolder.opened(self._root / path))
+                folder = stack.enter_context(LogFolder.opened(self._place.path(path)))
             except FileNotFoundError:
                 names = self._listed()
                 if names is None or not any(self._known.span(name) for name in names):
                     return None
                 # Not its parents: that would recreate the folder of a topic that is being deleted.
                 try:
-                    (self._root / path).mkdir(exist_ok=True)
+                    self._place.path(path).mkdir(exist_ok=True)
                 except FileNotFoundError:
                     return None
-                file_io.sync_directories(self._root, self._root / path)
-                folder = stack.enter_context(LogFolder.opened(self._root / path))
-            self._known.catch_up(self._root, self._topic, folder)
+                self._place.sync_names(self._place.path(path))
+                folder = stack.enter_context(LogFolder.opened(self._place.path(path)))
+            self._known.catch_up(self._place, self._topic, folder)
             # Always listed after the log: a table that another process publishes and commits in between would be in the
             # log and not in the listing, like a deleted one. A later commit of another process takes the version.
             names = self._listed()
             if names is None:
                 return None
-            version = self._commit(folder, self._known.find_changes(self._root, self._topic, names))
+            version = self._commit(folder, self._known.find_changes(self._place, self._topic, names))
             now_us = time.time_ns() // 1_000  # noqa: TID251 - in a process of its own, on a real disk
             horizon_us = self._confirmed_us - int(self._grace_s * US_PER_S)
             if self._is_checkpoint_due(now_us):
@@ -284,11 +286,11 @@ class _Change:
                 continue
             path = table_path(self._topic.name, *span)
             try:
-                self._entered[span] = enter(self._root, self._topic, span)
+                self._entered[span] = enter(self._place, self._topic, span)
             except Corrupt as e:
                 refused.add(span)
                 name = path.rpartition("/")[2]
-                self._known.refused[name] = file_stamp(self._root / path)
+                self._known.refused[name] = self._place.state(path)
                 logger.warning("table omitted from the Delta log: %s", e)
             except NotFound as e:
                 raise Conflict(f"{path} was deleted while it was checked: retry") from e
@@ -300,7 +302,7 @@ class _Change:
         if topic.pruned:
             spans = {s for s in spans if s.segment not in topic.pruned}
         if any(topic.low_watermarks):
-            lows = _low_watermarks(self._root, topic)
+            lows = _low_watermarks(self._place, topic)
             spans = {s for s in spans if s.end > lows.get(s.segment, 0)}
         return spans
 
@@ -336,10 +338,10 @@ def _removed(add: Add, now_ms: int, takes_records: bool) -> Remove:
     return Remove(path=add.path, size_bytes=add.size_bytes, removed_ms=now_ms, takes_records=takes_records)
 
 
-def _low_watermarks(root: Path, topic: Topic) -> Mapping[int, int]:
+def _low_watermarks(place: Place, topic: Topic) -> Mapping[int, int]:
     """Return the low watermark of each segment; none without a lineage document."""
     try:
-        _, segments = lineage_from_document((root / document_path(topic.name, LINEAGE_DOCUMENT)).read_bytes())
+        _, segments = lineage_from_document(place.read(document_path(topic.name, LINEAGE_DOCUMENT)))
     except FileNotFoundError:
         return {}
     return {s.id: topic.low_watermark(s.slots) for s in segments}
