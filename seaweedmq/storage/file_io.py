@@ -204,12 +204,16 @@ def create_in_place(path: Path, content: bytes) -> None:
         os.close(fd)
 
 
-def remove_stale_temporaries(directory: Path, now_s: float) -> None:
-    """Delete temporary files that are older than a day."""
+def remove_stale_temporaries(directory: Path, now_s: float | None = None) -> None:
+    """Delete temporary files that are older than a day.
+
+    Without ``now_s``, the clock that dates them is read if there are any, which changes the folder.
+    """
     with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.startswith(TEMPORARY_PREFIX):
                 with contextlib.suppress(FileNotFoundError):
+                    now_s = clock_s(directory) if now_s is None else now_s
                     if now_s - entry.stat().st_mtime > TEMPORARY_AGE_S_MAX:
                         Path(entry.path).unlink()
 

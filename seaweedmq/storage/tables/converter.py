@@ -6,7 +6,6 @@ import logging
 import os
 import random
 import sys
-import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 
@@ -16,6 +15,7 @@ from seaweedmq.errors import DeadlineExceeded, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.runtime.process.boot_clock import boot_s
+from seaweedmq.runtime.process.wall_clock import wall_us
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.protocol import (
@@ -56,6 +56,7 @@ class ProcessTableConverter:
         table_grace_s: float = TABLE_GRACE_S,
         idle_s: float = IDLE_S,
         timeout_s: float = CONVERT_TIMEOUT_S,
+        wall_us: Callable[[], int] = wall_us,
     ) -> None:
         """Create a converter without a child.
 
@@ -67,6 +68,7 @@ class ProcessTableConverter:
             table_grace_s: Seconds for which deleted tables and old versions stay readable.
             idle_s: Seconds without a request after which the child is ended.
             timeout_s: Deadline of a request in seconds.
+            wall_us: Wall clock, microseconds since 1970 UTC.
         """
         self._place = place
         self._cluster_id = cluster_id
@@ -76,6 +78,7 @@ class ProcessTableConverter:
         self.timeout_s = timeout_s
         """Deadline of a request in seconds."""
         self._rng = rng
+        self._wall_us = wall_us
         self._watch = WallWatch()
         """Clock watch of this process, since the child ends when idle and would restart its own."""
         self._confirmed_us()
@@ -163,7 +166,7 @@ class ProcessTableConverter:
     def _confirmed_us(self) -> int:
         """Return a lower bound of the current time, for entries that expire after ``table_grace_s``; microseconds."""
         steady_s = boot_s()
-        self._watch.note(time.time_ns() // 1_000, steady_s)  # noqa: TID251 - beside a real process, on a real disk
+        self._watch.note(self._wall_us(), steady_s)
         return self._watch.confirmed_us(steady_s, doubt_s(self._table_grace_s))
 
     async def _tables(self, topic: Topic, request: bytes) -> list[SegmentFile]:

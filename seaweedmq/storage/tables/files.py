@@ -9,7 +9,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -148,8 +147,7 @@ class DirectoryTarget:
             raise NotFound(
                 f"{self._directory} is missing: the topic was deleted, or the storage is not mounted"
             ) from None
-        now_s = time.time()  # noqa: TID251 - in a process of its own, on a real disk
-        file_io.remove_stale_temporaries(self._directory, now_s)
+        file_io.remove_stale_temporaries(self._directory)
 
     def create(self) -> IO[bytes]:
         """Create a temporary file in the table folder.

@@ -101,6 +101,18 @@ def test_each_table_that_came_is_a_version_and_nothing_new_is_none(orders: Topic
     }
 
 
+def test_versions_and_moved_logs_are_dated_by_the_given_clock(orders: TopicFiles) -> None:
+    orders.table(0, 10)
+    place = Place(orders.root)
+    reconcile(place, orders.topic, wall_us=lambda: 1_700_000_000_000_000)
+    assert [v.timestamp_us for v in history(place, orders.name)] == [1_700_000_000_000_000]
+    rebuild_log(place, orders.topic, wall_us=lambda: 1_800_000_000_000_000)
+    assert [v.timestamp_us for v in history(place, orders.name)] == [1_800_000_000_000_000]
+    assert [p.name for p in log_of(orders).parent.glob(".delta_log-aside-*")] == [
+        ".delta_log-aside-01800000000000000000"
+    ]
+
+
 def test_a_table_without_a_second_name_gets_one(orders: TopicFiles) -> None:
     table = orders.table(0, 10)
     kept = orders.root / kept_path(table.path)

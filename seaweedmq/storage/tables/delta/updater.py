@@ -11,9 +11,8 @@ import logging
 import os
 import random
 import shutil
-import time
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -41,6 +40,7 @@ from seaweedmq.core.files.live_tables import (
 from seaweedmq.errors import Conflict, Corrupt, NotFound
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.runtime.process.wall_clock import wall_us
 from seaweedmq.runtime.retrying import backoff
 from seaweedmq.storage import file_io
 from seaweedmq.storage.faults import failing
@@ -64,7 +64,9 @@ ASIDE_MAX = 3
 _MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
-def reconcile(place: Place, topic: Topic, *, grace_s: float | None = None) -> int | None:
+def reconcile(
+    place: Place, topic: Topic, *, grace_s: float | None = None, wall_us: Callable[[], int] = wall_us
+) -> int | None:
     """Update the topic's log to its live tables.
 
     Args:
@@ -81,10 +83,12 @@ def reconcile(place: Place, topic: Topic, *, grace_s: float | None = None) -> in
         Conflict: If other processes made the version first, 20 times.
         StorageFailed: If the storage fails.
     """
-    return DeltaLogs().reconcile(place, topic, grace_s=grace_s)
+    return DeltaLogs(wall_us=wall_us).reconcile(place, topic, grace_s=grace_s)
 
 
-def rebuild_log(place: Place, topic: Topic, *, grace_s: float | None = None) -> int | None:
+def rebuild_log(
+    place: Place, topic: Topic, *, grace_s: float | None = None, wall_us: Callable[[], int] = wall_us
+) -> int | None:
     """Move the topic's log aside, even a damaged one, and write a new one from the tables.
 
     The new log begins with version 0, and readers see another table. The last three old logs stay beside it. The errors
@@ -97,20 +101,27 @@ def rebuild_log(place: Place, topic: Topic, *, grace_s: float | None = None) -> 
             with suppress(FileNotFoundError), LogFolder.opened(log) as opened:
                 grace_s = grace_s_of(metadata_of_any(opened))
         if log.exists():
-            log.rename(folder / f"{ASIDE_PREFIX}{time.time_ns():020d}")  # noqa: TID251 - on a real disk
+            log.rename(folder / f"{ASIDE_PREFIX}{wall_us() * 1_000:020d}")
         for old in sorted(folder.glob(f"{ASIDE_PREFIX}*"))[:-ASIDE_MAX]:
             shutil.rmtree(old)
-    return reconcile(place, topic, grace_s=grace_s)
+    return reconcile(place, topic, grace_s=grace_s, wall_us=wall_us)
 
 
 class DeltaLogs:
     """An updater of Delta logs that caches their state between calls."""
 
-    def __init__(self, tables_max: int = TABLES_KNOWN_MAX) -> None:
+    def __init__(
+        self,
+        tables_max: int = TABLES_KNOWN_MAX,
+        *,
+        wall_us: Callable[[], int] = wall_us,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Create an updater without cached logs; ``wall_us`` dates commits, and ``rng`` spreads retries."""
         self._tables_max = tables_max
+        self._wall_us = wall_us
         self._known: OrderedDict[tuple[Place, TopicName], LogCache] = OrderedDict()
-        rng = random.Random(os.urandom(8))  # noqa: TID251 - in a process of its own, on a real disk
-        self._pause_s = backoff(rng, PAUSE_S_FIRST, PAUSE_S_MAX)
+        self._pause_s = backoff(rng or random.Random(), PAUSE_S_FIRST, PAUSE_S_MAX)
 
     def reconcile(
         self, place: Place, topic: Topic, *, grace_s: float | None = None, confirmed_us: int = 0
@@ -139,7 +150,7 @@ class DeltaLogs:
         key = (place, topic.name)
         known = self._known.pop(key, None) or LogCache(topic.name)  # dropped on any other error
         try:
-            version = _Change(place, topic, grace_s, known, confirmed_us).make()
+            version = _Change(place, topic, grace_s, known, confirmed_us, self._wall_us).make()
         except Conflict:
             self._remember(key, known)  # still valid, and its due tables stay due
             raise
@@ -163,9 +174,11 @@ class _Change:
         grace_s: float | None,
         known: LogCache,
         confirmed_us: int,
+        wall_us: Callable[[], int],
     ) -> None:
         self._place = place
         self._confirmed_us = confirmed_us
+        self._wall_us = wall_us
         self._topic = topic
         self._grace_given_s = grace_s
         self._known = known
@@ -196,7 +209,7 @@ class _Change:
             if names is None:
                 return None
             version = self._commit(folder, self._known.find_changes(self._place, self._topic, names))
-            now_us = time.time_ns() // 1_000  # noqa: TID251 - in a process of its own, on a real disk
+            now_us = self._wall_us()
             horizon_us = self._confirmed_us - int(self._grace_s * US_PER_S)
             if self._is_checkpoint_due(now_us):
                 self._checkpoint(folder, now_us, horizon_us)
@@ -251,7 +264,7 @@ class _Change:
         is_first = log.version < 0
         if not (diff.added or diff.removed or known.foreign) and (is_first or metadata == log.metadata):
             return None
-        now_ms = time.time_ns() // 1_000_000  # noqa: TID251 - in a process of its own, on a real disk
+        now_ms = self._wall_us() // 1_000
         removes = [_removed(before[s], now_ms, s in diff.gone) for s in diff.removed]
         removes += [_removed(add, now_ms, True) for add in known.foreign]
         adds = {s: replace(self._entered[s][0], brings_records=s in diff.come) for s in diff.added}
