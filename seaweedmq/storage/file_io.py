@@ -80,10 +80,7 @@ class OnceReader:
     def read_at(self, position: int, length: int, *, known: Frames = b"") -> memoryview:
         """Read ``length`` bytes from ``position``; fewer only at the end of the file.
 
-        Args:
-            position: Position in the file.
-            length: Number of bytes.
-            known: First of these bytes, if they were read before.
+        ``known`` has the first of these bytes, if they were read before.
         """
         data = np.empty(length, np.uint8).data
         done = len(known)

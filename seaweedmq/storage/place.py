@@ -52,8 +52,7 @@ class Place:
     def parse(cls, uri: str) -> "Place":
         """Return the place of a plain path or ``file://`` URI, without access to it.
 
-        Raises:
-            InvalidArgument: If the URI has another scheme, or a host.
+        Raises InvalidArgument if the URI has another scheme, or a host.
         """
         if "://" not in uri and not uri.startswith("file:"):
             if not uri:
@@ -82,12 +81,7 @@ class Place:
         return self.path(relative).read_bytes()
 
     def open_input(self, file: SegmentFile) -> pa.OSFile:
-        """Open a log file or table as a ``ports.BlockingInput`` of Arrow.
-
-        Raises:
-            NotFound: If the file was deleted.
-            StorageFailed: If the file cannot be opened.
-        """
+        """Open a log file or table as a ``ports.BlockingInput`` of Arrow."""
         path = self.path(file.path)
         try:
             return pa.OSFile(str(path))
@@ -107,8 +101,7 @@ class Place:
     def create(self, relative: str, content: bytes) -> None:
         """Create a file durably with all of its content, in a folder that exists.
 
-        Raises:
-            FileExistsError: If a file of that name exists.
+        Raises FileExistsError if a file of that name exists.
         """
         path = self.path(relative)
         with file_io.temporary_file(path.parent) as aside:
@@ -154,10 +147,8 @@ class Place:
 
         A missing root is an unmounted disk: creating it would put the data in the wrong place. The mount may also
         vanish at any moment and expose the folder beneath it. So a folder directly below the root is created only
-        beside the file ``beside``, by one open directory; deeper folders need their parents.
-
-        Raises:
-            FileNotFoundError: If the root, or ``beside`` in it, is missing.
+        beside the file ``beside``, by one open directory; deeper folders need their parents. Raises FileNotFoundError
+        if the root, or ``beside`` in it, is missing.
         """
         path, parent = self.path(relative), relative.rpartition("/")[0]
         try:

@@ -34,11 +34,7 @@ class TopicSnapshot:
     """Segment -> offset below which retention recorded that it removed the records."""
 
     def segment(self, segment_id: int) -> Segment:
-        """Return a segment by id.
-
-        Raises:
-            InvalidArgument: If the topic has no such segment.
-        """
+        """Return a segment by id. Raises InvalidArgument if the topic has no such segment."""
         for segment in self.segments:
             if segment.id == segment_id:
                 return segment
@@ -61,16 +57,8 @@ class TopicSnapshot:
 def read_snapshot(place: Place, name: TopicName, segments: Iterable[int] | None = None) -> TopicSnapshot:
     """Read ``topic.json`` and ``lineage.json`` below the storage root and list the topic's files.
 
-    Args:
-        place: Place of the storage.
-        name: Topic to read.
-        segments: Segments whose files are listed; None: all segments of ``lineage.json``.
-
-    Raises:
-        InvalidArgument: If the place is not a directory.
-        NotFound: If there is no such topic; the message names existing ones.
-        Corrupt: If a document is unreadable.
-        StorageFailed: If the directory cannot be read.
+    ``segments``: those whose files are listed; None: all. Raises InvalidArgument if the place is not a directory;
+    NotFound if there is no such topic, and names existing ones.
     """
     if not place.exists():
         raise InvalidArgument(f"storage {place} is not a directory: give the root that the brokers were started with")
@@ -91,11 +79,7 @@ def read_topic(place: Place, name: TopicName) -> Topic:
 
 
 def list_files(place: Place, name: TopicName, segments: Iterable[int]) -> tuple[SegmentFile, ...]:
-    """List the log and table files of some segments, unordered.
-
-    Raises:
-        StorageFailed: If the directory cannot be read.
-    """
+    """List the log and table files of some segments, unordered."""
     wanted = sorted(set(segments))
     with failing("list files of", place.path(topic_dir(name))):
         logs = [f for segment in wanted for f in place.logs(name, segment)]
@@ -103,21 +87,13 @@ def list_files(place: Place, name: TopicName, segments: Iterable[int]) -> tuple[
 
 
 def list_removed(place: Place, topic: Topic) -> Mapping[int, int]:
-    """Return segment -> offset below which retention recorded that it removed the records.
-
-    Raises:
-        StorageFailed: If the directory cannot be read.
-    """
+    """Return segment -> offset below which retention recorded that it removed the records."""
     with failing("list files of", place.path(topic_dir(topic.name))):
         return scan_removed(place, topic.name, topic.uid)
 
 
 def list_topics(place: Place) -> list[TopicName]:
-    """List the topics that have a ``topic.json`` below the storage root, ordered by name.
-
-    Raises:
-        StorageFailed: If the directory cannot be read.
-    """
+    """List the topics that have a ``topic.json`` below the storage root, ordered by name."""
     found = []
     with failing("list topics in", place):
         for path in place.path(TOPICS).glob(f"*/*/{TOPIC_DOCUMENT}"):
@@ -131,9 +107,7 @@ def list_topics(place: Place) -> list[TopicName]:
 def read_document(place: Place, name: TopicName, document: str) -> bytes:
     """Read ``topic.json`` or ``lineage.json`` of a topic.
 
-    Raises:
-        NotFound: If there is no such topic; the message names existing ones.
-        StorageFailed: If the document cannot be read.
+    Raises NotFound if there is no such topic, and names existing ones.
     """
     path = place.path(document_path(name, document))
     try:

@@ -56,9 +56,7 @@ class StagedFrames:
     def headers(self, lo: int = 0, hi: int = 1 << 16) -> Iterator[StagedFrame]:
         """Yield every frame whose slots overlap ``[lo, hi)``, without reading payloads.
 
-        Raises:
-            Corrupt: If a file is missing, or differs from the manifest.
-            StorageFailed: If a file cannot be read.
+        Raises Corrupt if a file is missing, or differs from the manifest.
         """
         index = self._index
         for row in np.flatnonzero((index.slot_mins < hi) & (index.slot_maxs >= lo)):

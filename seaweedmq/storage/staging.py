@@ -50,13 +50,7 @@ REMOVALS_MAX = 10
 
 
 def topic_in_storage(place: Place, name: TopicName) -> Topic:
-    """Read a topic from its ``topic.json``.
-
-    Raises:
-        NotFound: If the storage has no such topic.
-        Corrupt: If the document is unreadable.
-        StorageFailed: If the storage cannot be read.
-    """
+    """Read a topic from its ``topic.json``. Raises NotFound if the storage has no such topic."""
     path = document_path(name, TOPIC_DOCUMENT)
     try:
         return topic_from_document(place.read(path))
@@ -69,10 +63,7 @@ def topic_in_storage(place: Place, name: TopicName) -> Topic:
 
 
 class StagingFile:
-    """A file of one task's frames that is being written.
-
-    ``close`` deletes it unless ``keep`` is set.
-    """
+    """A file of one task's frames that is being written. ``close`` deletes it unless ``keep`` is set."""
 
     def __init__(self, folder: Path, label: str) -> None:
         self._path = folder / f"{label}-{unique_suffix()}.frames"
@@ -115,8 +106,7 @@ class StagedBatch:
     def staging(self, label: str) -> Iterator[StagingFile]:
         """Open a file of this batch for one task; it is deleted if the block fails.
 
-        Raises:
-            NotFound: If the topic's folder is missing, since the topic was deleted.
+        Raises NotFound if the topic's folder is missing, since the topic was deleted.
         """
         with self._failing("stage into"):
             try:
@@ -208,8 +198,7 @@ class StagedSink:
     def bind_topic(self, topic_uid: int) -> None:
         """Bind the sink to this topic, so that it cannot write to a recreated topic of the name.
 
-        Raises:
-            NotFound: If the sink has written to an earlier topic of the name, or the topic was deleted.
+        Raises NotFound if the sink has written to an earlier topic of the name, or the topic was deleted.
         """
         folder = self._place.path(sink_marks_dir(self._topic))
         mark = folder / sink_mark(self._sink, topic_uid)
@@ -230,11 +219,7 @@ class StagedSink:
             self._place.sync_names(folder)
 
     def done(self) -> CompletedBatch | None:
-        """Return the last completed batch; None before the first.
-
-        Raises:
-            Corrupt: If ``done.json`` is unreadable.
-        """
+        """Return the last completed batch; None before the first. Raises Corrupt if ``done.json`` is unreadable."""
         path = self._folder / DONE
         with failing("read", path):
             try:

@@ -60,12 +60,8 @@ class TopicWatch:
     def look(self) -> TopicState:
         """Return the topic's current state, the same object if nothing changed.
 
-        Tables are listed last, so that each belongs to a segment of the lineage.
-
-        Raises:
-            NotFound: If there is no such topic.
-            Corrupt: If a document is unreadable.
-            StorageFailed: If the directory cannot be read.
+        Tables are listed last, so that each belongs to a segment of the lineage. Raises NotFound if there is no such
+        topic.
         """
         topic = self._topic.get(self._state(document_path(self._name, TOPIC_DOCUMENT)))
         segments = self._segments.get(self._state(document_path(self._name, LINEAGE_DOCUMENT)))
@@ -108,11 +104,7 @@ class _Kept(Generic[R, T]):
 
 
 def table_ends(place: Place, name: TopicName) -> dict[int, int]:
-    """Return segment -> highest end offset of its tables, from file names only.
-
-    Raises:
-        StorageFailed: If the directory cannot be read.
-    """
+    """Return segment -> highest end offset of its tables, from file names only."""
     folder = place.path(table_dir(name))
     highest: dict[str, str] = {}
     try:

@@ -46,20 +46,8 @@ def compact_topic(
 ) -> Compaction:
     """Merge the small tables of a topic by the rules of ``core.files.compaction``.
 
-    Brokers may write and readers read meanwhile. After a kill at any point, the next call resumes.
-
-    Args:
-        place: Place of the storage.
-        name: Topic.
-        target_bytes: Target size of tables in bytes, at least 1.
-        progress: Called with the bytes done and in all.
-        run: Runs the merges.
-
-    Raises:
-        InvalidArgument: If the target is below 1, or the place is not a directory.
-        NotFound: If there is no such topic.
-        Corrupt: If a document of the topic is damaged.
-        StorageFailed: If the storage cannot be read or written.
+    Brokers may write and readers read meanwhile. After a kill at any point, the next call resumes. The errors are those
+    of ``snapshot.read_snapshot``, and InvalidArgument if the target is below 1.
     """
     if target_bytes < 1:
         raise InvalidArgument(f"target of {target_bytes} bytes is below 1: give a size of tables like 256MiB")

@@ -68,11 +68,7 @@ class PartFindings:
 def verify_part(place: Place, topic: Topic, end_offsets: dict[int, int | None], part: VerifyPart) -> PartFindings:
     """Read a whole table and compare it with the records that the logs hold of it.
 
-    Args:
-        place: Place of the storage.
-        topic: Topic of the files.
-        end_offsets: Segment -> end offset, above which a log's records belong to no segment; None while it is open.
-        part: Part to verify.
+    ``end_offsets`` has the end of each segment, above which a log's records belong to none; None: it is open.
     """
     found = PartFindings()
     if part.table is None:
@@ -213,10 +209,7 @@ def _frames(place: Place, topic: Topic, log: SegmentFile, start: int) -> Iterato
 def logs_of(table: SegmentFile, logs: Sequence[SegmentFile], bounds: dict[str, int | None]) -> tuple[SegmentFile, ...]:
     """Return the logs that may hold records of the table.
 
-    Args:
-        table: Table.
-        logs: Logs of the segment.
-        bounds: Path of a log -> upper bound of its end offset; None: unbounded.
+    ``bounds`` has the upper bound of each log's end offset, by path; None: unbounded.
     """
     return tuple(
         log

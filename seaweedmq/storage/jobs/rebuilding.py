@@ -51,19 +51,8 @@ def rebuild_topic(
 ) -> Rebuilt:
     """Rebuild a topic's missing or damaged tables from its log files.
 
-    Brokers may write meanwhile; the logs that they have yet to convert are left to them.
-
-    Args:
-        place: Place of the storage.
-        name: Topic.
-        progress: Called with the bytes done and in all.
-        run: Runs the parts.
-
-    Raises:
-        InvalidArgument: If the place is not a directory.
-        NotFound: If there is no such topic.
-        Corrupt: If a document of the topic is damaged.
-        StorageFailed: If the storage cannot be read or written.
+    Brokers may write meanwhile; the logs that they have yet to convert are left to them. The errors are those of
+    ``snapshot.read_snapshot``.
     """
     snapshot = read_snapshot(place, name)
     found = Rebuilt(topic=name)

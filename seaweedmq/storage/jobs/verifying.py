@@ -43,18 +43,7 @@ def verify_topic(
     """Read all tables of a topic and compare them with the existing log files, without any change.
 
     The call verifies the records that are in files at its start. Brokers may write and tables may be merged meanwhile.
-
-    Args:
-        place: Place of the storage.
-        name: Topic.
-        progress: Called with the bytes done and in all.
-        run: Runs the parts.
-
-    Raises:
-        InvalidArgument: If the place is not a directory.
-        NotFound: If there is no such topic.
-        Corrupt: If a document of the topic is damaged.
-        StorageFailed: If the storage cannot be read.
+    The errors are those of ``snapshot.read_snapshot``.
     """
     snapshot = read_snapshot(place, name)
     found = Verified(topic=name)

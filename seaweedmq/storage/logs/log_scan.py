@@ -66,14 +66,9 @@ class LogScanner:
         read_bytes: int = READ_BYTES,
         begin: Mark | None = None,
     ) -> None:
-        """Create a scanner.
+        """Create a scanner; of frames that end at or below ``skip_below``, it reads and verifies only the headers.
 
-        Args:
-            topic: Topic of the file.
-            file: Log file.
-            skip_below: Offset; frames that end at or below it are skipped, with only their headers read and verified.
-            read_bytes: Length of one read.
-            begin: Mark of an earlier scan of the same file to begin at; None: the start of the file.
+        ``begin`` is the mark of an earlier scan of the same file; None: the start of the file.
         """
         self._topic = topic
         self._file = file
@@ -117,8 +112,7 @@ class LogScanner:
     def wants(self) -> tuple[int, int] | None:
         """Return the position and length to read next; None when done.
 
-        Raises:
-            Corrupt: If damage follows the frames returned so far, and sound frames follow the damage.
+        Raises Corrupt if damage follows the frames returned so far, and sound frames follow the damage.
         """
         if self._damage is not None and self._damage_proven:
             raise fresh(self._damage)
@@ -137,9 +131,8 @@ class LogScanner:
     def feed(self, data: Frames) -> FrameRun:
         """Process the bytes read for :meth:`wants`; fewer bytes than wanted mean the end of the file.
 
-        Raises:
-            Corrupt: If the preamble is damaged or does not match the file's name.
-            Unsupported: If a later version wrote the file.
+        Raises Corrupt if the preamble is damaged or does not match the file's name; Unsupported if a later version
+        wrote the file.
         """
         wanted = self.wants()
         if wanted is None:
@@ -322,8 +315,7 @@ def _reason(error: Corrupt | Unsupported) -> str:
 def check_joins(file: SegmentFile, found: LogFrame, position: int) -> None:
     """Check that a frame does not straddle ``position``, where the frames of another file end.
 
-    Raises:
-        Corrupt: If it does: overlapping files hold identical frames, so one of the two is damaged.
+    Raises Corrupt if it does: overlapping files hold identical frames, so one of the two is damaged.
     """
     header = found.frame.header
     if header.base_offset < position < header.end_offset:

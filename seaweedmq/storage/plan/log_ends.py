@@ -29,11 +29,8 @@ _ALL = 2**63 - 1
 def end_in_files(place: Place, snapshot: TopicSnapshot, segment_id: int) -> int | None:
     """Return the end of a segment's files, tables and logs; None if it has no files.
 
-    Reads only the last files. The reader of earlier files reports what is missing there.
-
-    Raises:
-        NotFound: If a log file was deleted meanwhile.
-        Corrupt: If a file is damaged otherwise than by a torn tail.
+    Reads only the last files. The reader of earlier files reports what is missing there. Raises Corrupt if a file is
+    damaged otherwise than by a torn tail.
     """
     limit = snapshot.segment(segment_id).end_offset
     mine = {f.base_offset for f in snapshot.files if f.segment == segment_id}
@@ -49,14 +46,9 @@ def end_in_files(place: Place, snapshot: TopicSnapshot, segment_id: int) -> int 
 
 
 def end_of_logs(place: Place, topic: Topic, piece: SnapshotPiece) -> int:
-    """Return the end of the contiguous offsets that the piece's log files hold from its start.
+    """Return the end of the contiguous offsets that the piece's log files hold from its start, at least that start.
 
-    Returns:
-        The end offset; the start of the piece if its log files hold none of it.
-
-    Raises:
-        NotFound: If a log file was deleted meanwhile.
-        Corrupt: If a file is damaged otherwise than by a torn tail.
+    Raises Corrupt if a file is damaged otherwise than by a torn tail.
     """
     position = piece.start_offset
     for file in piece.files:

@@ -23,13 +23,8 @@ _LISTINGS_MAX: Final = 3
 def reject_beyond_end(window: ReadWindow, source: TopicSource) -> None:
     """Raise if an offset is named beyond the end of its segment, as far as the end is known.
 
-    Without brokers, the log files of the named open segments are read, and no others.
-
-    Raises:
-        InvalidArgument: If no such segment exists.
-        OutOfRange: If an offset lies beyond the end.
-        Corrupt: If a log file is damaged.
-        StorageFailed: If a log file cannot be read.
+    Without brokers, the log files of the named open segments are read, and no others. Raises InvalidArgument if no such
+    segment exists; OutOfRange if an offset lies beyond the end.
     """
     snapshot, known = source.snapshot, source.known
     ends: dict[int, tuple[int, str] | None] = {}

@@ -43,19 +43,8 @@ def plan_parquet(
     """Divide a read into whole tables, parts of tables, and ranges to scan.
 
     Reads the headers in log files, and reads and verifies the footer of every table. Plans again if files were deleted
-    after they were listed.
-
-    Args:
-        source: Topic to read.
-        window: Requested records.
-        fail_on_data_loss: Whether lost records are an error.
-        with_tables: Whether the reader of Parquet gets the tables; otherwise they are ranges as well.
-
-    Raises:
-        NotFound: If files were deleted during each plan.
-        OutOfRange: If requested offsets were removed, as in ``read_plan.plan_read``.
-        Corrupt: If a file is damaged.
-        StorageFailed: If a file cannot be read.
+    after they were listed. Without ``with_tables`` the tables are ranges as well. Raises NotFound if files were deleted
+    during each plan; OutOfRange if requested offsets were removed, as in ``read_plan.plan_read``.
     """
     for attempt in range(REPLANS_MAX):
         try:

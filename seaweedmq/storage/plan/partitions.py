@@ -49,20 +49,9 @@ def plan_partitions(
 ) -> list[tuple[ScanRange, ...]]:
     """Return partitions that hold what the window requests of a topic, each record once.
 
-    Args:
-        source: Topic to read.
-        window: Requested records.
-        cores: Number of tasks that run at once; None for the machine's number of cores.
-        sharing: Division that the user requested.
-        fail_on_data_loss: Whether lost records are an error.
-
-    Returns:
-        The scan ranges of each partition, in order.
-
-    Raises:
-        InvalidArgument: If offsets are given for a segment that does not exist.
-        OutOfRange: If requested offsets were removed, as in ``read_plan.plan_read``.
-        Corrupt: If a file is damaged or unreadable.
+    ``cores`` is the number of tasks that run at once; None: the machine's number of cores. Raises InvalidArgument if
+    offsets are given for a segment that does not exist; OutOfRange if requested offsets were removed, as in
+    ``read_plan.plan_read``.
     """
     pieces = plan_read(source, window, fail_on_data_loss=fail_on_data_loss)
     total_bytes = sum(p.size_bytes for p in pieces)

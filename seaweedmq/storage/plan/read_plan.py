@@ -10,13 +10,9 @@ from seaweedmq.storage.plan.window import ReadWindow
 def plan_read(source: TopicSource, window: ReadWindow, *, fail_on_data_loss: bool = True) -> list[ScanRange]:
     """Return the scan ranges of a window: :func:`scan_ranges.plan_ranges`, with offsets in place of times.
 
-    Raises:
-        OutOfRange: If an offset is named beyond the end of its segment, or requested offsets were removed.
-        InvalidArgument: If offsets are given for a segment that does not exist.
-        DataLoss: If records are lost.
-        Corrupt: If a file is damaged.
-        StorageFailed: If a file cannot be read.
-        Unavailable: If no broker answers.
+    Raises OutOfRange if an offset is named beyond the end of its segment, or requested offsets were removed;
+    InvalidArgument if offsets are given for a segment that does not exist; DataLoss if records are lost; Unavailable if
+    no broker answers.
     """
     if fail_on_data_loss:
         reject_beyond_end(window, source)

@@ -17,13 +17,8 @@ def with_offsets(window: ReadWindow, source: TopicSource) -> ReadWindow:
     """Return the window with offsets in place of times.
 
     A time stands for the first record at or after it, or for the end if all records are older. These offsets exist, so
-    none of them is a loss of data.
-
-    Raises:
-        InvalidArgument: If a time is given for a segment that does not exist.
-        Corrupt: If a file is damaged.
-        StorageFailed: If a file cannot be read.
-        Unavailable: If no broker answers.
+    none of them is a loss of data. Raises InvalidArgument if a time is given for a segment that does not exist;
+    Unavailable if no broker answers.
     """
     starting, ending = window.starting_times, window.ending_times
     if starting is None and ending is None:
@@ -68,14 +63,7 @@ def _lowest(snapshot: TopicSnapshot, number: int) -> int:
 def find_in_files(place: Place, topic: Topic, wanted: Mapping[int, tuple[int, int, int]]) -> dict[int, int]:
     """Return the offset of the first record at or after a time in each segment, if it has one.
 
-    Args:
-        place: Place of the storage.
-        topic: Topic of the segments.
-        wanted: Segment -> (microseconds since 1970 UTC, first offset, end offset).
-
-    Raises:
-        Corrupt: If a file is damaged.
-        StorageFailed: If a file cannot be read.
+    ``wanted``: segment -> (microseconds since 1970 UTC, first offset, end offset).
     """
 
     async def search(store: FileSegmentStore) -> dict[int, int]:

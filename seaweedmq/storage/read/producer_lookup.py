@@ -47,19 +47,9 @@ def stored_sequence(
 ) -> int:
     """Return the sequence after the producer's last record in the segment.
 
-    Args:
-        place: Place of the storage.
-        topic: Topic of the segment.
-        segment: Segment to search.
-        producer: Producer id and epoch.
-        since_us: Time before which the producer published nothing, by the storage's clock, in microseconds.
-        sequence: Sequence after the last record known to be stored; 0 if none is known.
-        offset: Offset after that record, at or above which any later record is; 0 if none is known.
-
-    Raises:
-        OutOfRange: If records that may be the producer's are only in tables, which do not name producers.
-        Corrupt: If a log file to search is damaged.
-        StorageFailed: If a log file to search cannot be read.
+    ``producer`` is its id and epoch; it published nothing before ``since_us``, by the storage's clock. ``sequence`` and
+    ``offset`` are those after the last record known to be stored; 0 if none is known. Raises OutOfRange if records that
+    may be the producer's are only in tables, which do not name producers.
     """
     start = max(offset, segment.start_offset)
     for _ in range(LISTINGS_MAX):

@@ -88,9 +88,7 @@ async def find_latest_time(
 ) -> RecordAt | None:
     """Return the first stored record of ``[start_offset, end_offset)`` with the highest timestamp; None if none.
 
-    Raises:
-        Corrupt: If a file is damaged and no other holds the records.
-        StorageFailed: If the storage fails.
+    Raises Corrupt if a file is damaged and no other holds the records.
     """
     search = _Search(store, topic, segment)
     latest: RecordAt | None = None

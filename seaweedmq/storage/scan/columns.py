@@ -53,10 +53,8 @@ def columns_of(
 ) -> tuple[Column, ...]:
     """Return a topic's columns: all, or the chosen ones in the chosen order.
 
-    ``include_headers`` applies only if ``chosen`` is None.
-
-    Raises:
-        InvalidArgument: If a chosen column does not exist; the message names those that do.
+    ``include_headers`` applies only if ``chosen`` is None. Raises InvalidArgument if a chosen column does not exist,
+    and names those that do.
     """
     schema = None if topic.schema is None else schema_from_bytes(topic.schema)
     own = {} if schema is None else {field.name.casefold(): field for field in schema}

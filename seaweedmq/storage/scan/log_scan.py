@@ -32,11 +32,8 @@ class LogScan:
     def scan(self, file: SegmentFile, start: int, end: int | None) -> Iterator[Scanned]:
         """Yield the records of offsets ``[start, end)`` that the file holds from ``start`` without a gap.
 
-        The last item may have no batch: records up to its ``next_offset`` exist, but outside the requested time.
-
-        Raises:
-            NotFound: If the file was deleted.
-            Corrupt: If the file is damaged otherwise than by a torn tail; the message names file and position.
+        The last item may have no batch: records up to its ``next_offset`` exist, but outside the requested time. Raises
+        Corrupt if the file is damaged otherwise than by a torn tail, and names file and position.
         """
         waiting: list[pa.RecordBatch] = []
         waiting_bytes = 0

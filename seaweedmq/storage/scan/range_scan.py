@@ -52,10 +52,7 @@ class RangeScan:
     def read(self, pieces: Sequence[ScanRange]) -> Iterator[pa.RecordBatch]:
         """Yield the records of the pieces, in order.
 
-        Raises:
-            Corrupt: If a file is damaged.
-            DataLoss: If records are lost.
-            OutOfRange: If retention removed records of the pieces.
+        Raises DataLoss if records are lost; OutOfRange if retention removed records of the pieces.
         """
         builder = BatchBuilder(str(self.topic.name), self.columns, self.schema)
         for piece in pieces:

@@ -18,9 +18,8 @@ def scan_table(
 ) -> Iterator[Scanned]:
     """Yield the records of an open table with offsets ``[start, end)`` and timestamps in the interval.
 
-    Raises:
-        NotFound: If the table was deleted, and the file system does not keep open files.
-        Corrupt: If the table is damaged; the message names it.
+    Raises NotFound if the table was deleted, and the file system does not keep open files; Corrupt if the table is
+    damaged, and names it.
     """
     for group in row_groups(file, table):
         if group.end_offset <= start or group.base_offset >= end:

@@ -28,11 +28,7 @@ DELETED_TOPICS_SPARE = 100
 
 
 def used_segments(place: Place, topic: TopicName) -> frozenset[int]:
-    """Return the ids of the segments that left any file in the topic's folder, from one listing of each folder.
-
-    Raises:
-        OSError: If a folder is unreadable.
-    """
+    """Return the ids of the segments that left any file in the topic's folder, from one listing of each folder."""
     folders = (topic_dir(topic), logs_dir(topic), table_dir(topic), f"{table_dir(topic)}/{KEPT}")
     found = set()
     for folder in (*folders, f"{topic_dir(topic)}/{REMOVED}"):
@@ -42,22 +38,13 @@ def used_segments(place: Place, topic: TopicName) -> frozenset[int]:
 
 
 def create_claim(place: Place, kind: ClaimKind, number: int, content: bytes) -> None:
-    """Create the claim of a number durably.
-
-    Raises:
-        FileExistsError: If the number is taken.
-        OSError: If the file system reports an error.
-    """
+    """Create the claim of a number durably. Raises FileExistsError if the number is taken."""
     place.make_folder(claims_dir(kind))
     place.create(claim_path(kind, number), content)
 
 
 def read_claims(place: Place, kind: ClaimKind) -> dict[int, bytes]:
-    """Return the content of each claim, by number.
-
-    Raises:
-        OSError: If the folder or a claim is unreadable.
-    """
+    """Return the content of each claim, by number."""
     claims = {}
     with contextlib.suppress(FileNotFoundError):
         for path in place.path(claims_dir(kind)).iterdir():
@@ -72,9 +59,6 @@ def record_deleted(place: Place, uid: int) -> None:
     """Record that a topic was deleted, and delete the oldest such records.
 
     On a full disk it records nothing, since the deletion itself frees space.
-
-    Raises:
-        OSError: If the file system reports another error.
     """
     try:
         folder = place.make_folder(DELETED_TOPICS)
@@ -94,11 +78,7 @@ def record_deleted(place: Place, uid: int) -> None:
 
 
 def deleted_topics(place: Place) -> frozenset[int]:
-    """Return the uids of recently deleted topics.
-
-    Raises:
-        OSError: If the folder is unreadable.
-    """
+    """Return the uids of recently deleted topics."""
     with contextlib.suppress(FileNotFoundError):
         names = os.listdir(place.path(DELETED_TOPICS))  # noqa: PTH208
         return frozenset(int(name) for name in names if name.isascii() and name.isdecimal())

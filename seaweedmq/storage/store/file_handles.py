@@ -96,19 +96,7 @@ class FileLogWriter:
         syncs: ThreadPoolExecutor,
         guard: RootGuard,
     ) -> None:
-        """Take over an open log file.
-
-        Args:
-            place: Place of the storage.
-            path: Path of the file below ``root``.
-            fd: Descriptor of the file.
-            size_bytes: Size of the file.
-            writes: Threads for appends.
-            syncs: Threads for fsyncs.
-            guard: Guard of the root, verified every ``VERIFY_INTERVAL_S`` before a write or fsync succeeds, since the
-            mount
-                may be missing.
-        """
+        """Take over an open log file; writes and fsyncs verify ``guard`` every ``VERIFY_INTERVAL_S``, then succeed."""
         self._guard = guard
         self._place = place
         self._path = path
@@ -136,10 +124,6 @@ class FileLogWriter:
         """Append bytes, and flush the file if ``sync``; return whether they are flushed.
 
         One append runs at a time. A failed flush fails the next call, not this one.
-
-        Raises:
-            StorageFailed: If the append or an earlier call failed.
-            Closed: If the writer is closed.
         """
         self._check()
         if self._appending:
@@ -163,12 +147,7 @@ class FileLogWriter:
         return synced
 
     async def sync(self) -> None:
-        """Flush everything appended before the call.
-
-        Raises:
-            StorageFailed: If the fsync or an earlier call failed.
-            Closed: If the writer is closed.
-        """
+        """Flush everything appended before the call."""
         self._check()
         named, end = self._named, self._size_bytes
         await self._run(self._syncs, "fsync", lambda: self._sync(end, named=named))
@@ -249,13 +228,7 @@ class FileLogReader:
         """Bytes of the last read: a scan begins the next read within them, at the start of a frame."""
 
     async def read(self, position: int, length: int) -> memoryview:
-        """Read ``length`` bytes from ``position``; fewer only at the end of the file.
-
-        Raises:
-            NotFound: If the file was deleted.
-            StorageFailed: If the file cannot be read.
-            Closed: If the reader is closed.
-        """
+        """Read ``length`` bytes from ``position``; fewer only at the end of the file."""
         if self._descriptor.is_closed:
             raise Closed(f"{self._path} was closed by its reader")
         known = self._last[position - self._last_position :][:length] if position >= self._last_position else b""

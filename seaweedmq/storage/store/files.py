@@ -40,35 +40,19 @@ class FileSegmentStore(SegmentFiles, TopicFolders):
         await self._run(self._documents, "verify", "", lambda: None, verify_after=False)
 
     async def read_marker(self) -> StorageMarker | None:
-        """Read the marker of the root; None if there is none.
-
-        Raises:
-            StorageFailed: If the marker cannot be read.
-        """
+        """Read the marker of the root; None if there is none."""
         return await self._of_marker("read the marker of", lambda: markers.read_marker(self.place))
 
     async def create_marker(self, marker: StorageMarker) -> StorageMarker:
-        """Create the marker durably unless there is one; return the marker of the root.
-
-        Raises:
-            StorageFailed: If the marker cannot be written.
-        """
+        """Create the marker durably unless there is one; return the marker of the root."""
         return await self._of_marker("create the marker of", lambda: markers.create_marker(self.place, marker))
 
     async def replace_marker(self, marker: StorageMarker) -> None:
-        """Replace the marker of the same cluster durably.
-
-        Raises:
-            StorageFailed: If there is none, it is of another cluster, or it cannot be written.
-        """
+        """Replace the marker of the same cluster durably."""
         await self._of_marker("replace the marker of", lambda: markers.replace_marker(self.place, marker))
 
     async def has_topics(self) -> bool:
-        """Whether the storage has a non-empty folder of a topic.
-
-        Raises:
-            StorageFailed: If the storage cannot be read.
-        """
+        """Whether the storage has a non-empty folder of a topic."""
         return await self._of_marker("list the topics of", self._has_topics)
 
     async def check(self) -> None:
@@ -86,12 +70,7 @@ class FileSegmentStore(SegmentFiles, TopicFolders):
         return await self._run(self._syncs, "measure the space of", "", lambda: file_io.space(self.place.root))
 
     async def create_claim(self, kind: ClaimKind, number: int, content: bytes) -> None:
-        """Create the claim of a number durably.
-
-        Raises:
-            AlreadyExists: If the number is taken.
-            StorageFailed: If the storage fails.
-        """
+        """Create the claim of a number durably."""
         path = claim_path(kind, number)
         try:
             await self._run(
@@ -111,12 +90,7 @@ class FileSegmentStore(SegmentFiles, TopicFolders):
             await self._run(self._documents, "delete", claims_dir(kind), lambda: self.place.delete(*paths))
 
     async def create_journal(self, name: str) -> FileLogWriter:
-        """Create a group journal and return its writer.
-
-        Raises:
-            AlreadyExists: If the journal exists.
-            StorageFailed: If the storage fails.
-        """
+        """Create a group journal and return its writer."""
         relative = journal_path(name)
         try:
             fd = await self._run(self._writes, "create journal", relative, lambda: self._create_exclusively(relative))
@@ -130,12 +104,7 @@ class FileSegmentStore(SegmentFiles, TopicFolders):
         return sorted(name for name in names if parse_journal_name(name) is not None)
 
     async def read_journal(self, name: str) -> bytes:
-        """Read a group journal.
-
-        Raises:
-            NotFound: If there is no such journal.
-            StorageFailed: If the storage fails.
-        """
+        """Read a group journal."""
         return await self._read_whole(journal_path(name))
 
     async def delete_journals(self, names: Sequence[str]) -> None:
@@ -161,10 +130,7 @@ class FileSegmentStore(SegmentFiles, TopicFolders):
 def open_store(uri: str) -> FileSegmentStore:
     """Return the store at a plain path or ``file://`` URI, without access to it.
 
-    ``check()`` tests whether it is usable.
-
-    Raises:
-        InvalidArgument: If the URI has another scheme, or a host.
+    ``check()`` tests whether it is usable. Raises InvalidArgument if the URI has another scheme, or a host.
     """
     return FileSegmentStore(Place.parse(uri).root)
 

@@ -43,13 +43,7 @@ def marker_foreign(root: str, cluster_id: str, found: StorageMarker) -> StorageF
 
 
 def read_marker(place: Place) -> StorageMarker | None:
-    """Read the marker; None if there is none.
-
-    Raises:
-        OSError: If the root is missing, or the marker is unreadable.
-        Corrupt: If its content is damaged.
-        Unsupported: If its content is of a newer version.
-    """
+    """Read the marker; None if there is none."""
     for attempt in range(READ_ATTEMPTS):
         try:
             return marker_from_document(place.read(CLUSTER_DOCUMENT))
@@ -64,13 +58,7 @@ def read_marker(place: Place) -> StorageMarker | None:
 
 
 def create_marker(place: Place, marker: StorageMarker) -> StorageMarker:
-    """Create the marker durably unless there is one; return the marker of the root.
-
-    Raises:
-        OSError: If the file system reports an error.
-        Corrupt: If an existing marker is damaged.
-        Unsupported: If an existing marker is of a newer version.
-    """
+    """Create the marker durably unless there is one; return the marker of the root."""
     with contextlib.suppress(FileExistsError):
         place.create(CLUSTER_DOCUMENT, marker_document(marker))
     file_io.sync_directory(place.root)  # another broker may have created it without a durable name yet
@@ -85,11 +73,7 @@ def create_marker(place: Place, marker: StorageMarker) -> StorageMarker:
 def replace_marker(place: Place, marker: StorageMarker) -> None:
     """Replace the marker of the same cluster, durably.
 
-    Raises:
-        StorageFailed: If there is none, or it is of another cluster.
-        OSError: If the file system reports an error.
-        Corrupt: If the existing marker is damaged.
-        Unsupported: If the existing marker is of a newer version.
+    Raises StorageFailed if there is none, or it is of another cluster; Corrupt if the existing marker is damaged.
     """
     found = read_marker(place)
     if found is None:
@@ -167,11 +151,7 @@ class RootGuard:
 
 @contextlib.contextmanager
 def guarded(guard: RootGuard) -> Iterator[None]:
-    """Require the marker before and after a block of calls, even if one of them misses a file.
-
-    Raises:
-        StorageFailed: If the root does not hold the marker.
-    """
+    """Require the marker before and after a block of calls, even if one of them misses a file."""
     guard.verify()
     try:
         yield

@@ -19,15 +19,7 @@ from seaweedmq.storage.place import Place
 def record_removed(place: Place, topic: TopicName, uid: int, removed: Mapping[int, int], *, beside: str = "") -> None:
     """Record durably the offset below which the records of each segment are removed.
 
-    Args:
-        place: Place of the storage.
-        topic: Topic of the segments.
-        uid: Uid of the topic.
-        removed: Segment -> offset.
-        beside: File that must exist in the root: see ``file_io.make_directories``.
-
-    Raises:
-        OSError: If the file system reports an error.
+    ``beside``: see ``Place.make_folder``.
     """
     known: dict[int, list[tuple[int, Path]]] = {}
     for mark, path in _marks(place, topic):
@@ -56,11 +48,7 @@ def _put(raised: Path, oldest: Path | None) -> None:
 
 
 def scan_removed(place: Place, topic: TopicName, uid: int) -> dict[int, int]:
-    """Return the highest recorded offset of each segment of the topic with this uid.
-
-    Raises:
-        OSError: If the folder is unreadable.
-    """
+    """Return the highest recorded offset of each segment of the topic with this uid."""
     removed: dict[int, int] = {}
     for mark, _ in _marks(place, topic):
         if mark.uid == uid:

@@ -26,11 +26,7 @@ def retain(place: Place, temporary: Path, table: str) -> bool:
     """Create the retained link of a table for a complete file, durably; return False if hard links are unsupported.
 
     An existing link is replaced. It is of a deleted table, or of a process that was killed before it named the table.
-
-    Args:
-        place: Place of the storage.
-        temporary: File of the table.
-        table: Path of the table below ``root``.
+    ``table`` is its path in the storage.
     """
     kept = place.path(kept_path(table))
     folder = kept.parent
@@ -59,11 +55,7 @@ def retain(place: Place, temporary: Path, table: str) -> bool:
 
 
 def retain_table(place: Place, table: str) -> bool:
-    """Create the retained link of an existing table unless it has one; return False if hard links are unsupported.
-
-    Raises:
-        NotFound: If the table was deleted.
-    """
+    """Create the retained link of an existing table unless it has one; return False if hard links are unsupported."""
     if place.path(kept_path(table)).exists():
         return True
     try:
@@ -77,14 +69,8 @@ def sweep_retained(place: Place, topic: TopicName, kept_s: float, now_us: int | 
 
     A table that was never named, since its process was killed, counts from the creation of its link.
 
-    The storage's clock dates the inode, whose change time changes with its names.
-
-    Args:
-        place: Place of the storage.
-        topic: Topic of the tables.
-        kept_s: Seconds for which a link outlives its table.
-        now_us: Upper bound of the current time in microseconds, as in ``SegmentStore.sweep``; None: the storage's
-        clock.
+    The storage's clock dates the inode, whose change time changes with its names. ``now_us`` is an upper bound of the
+    current time, as in ``SegmentStore.sweep``; None: the storage's clock.
     """
     folder = place.path(f"{table_dir(topic)}/{KEPT}")
     try:

@@ -39,12 +39,7 @@ class SegmentFiles(GuardedCalls):
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
     ) -> FileLogWriter:
-        """Create a log file with its preamble, not durable yet, and return its writer.
-
-        Raises:
-            AlreadyExists: If the file exists.
-            StorageFailed: If the storage fails.
-        """
+        """Create a log file with its preamble, not durable yet, and return its writer."""
         relative = log_path(topic, segment, base_offset, writer)
 
         def create() -> int:
@@ -72,12 +67,7 @@ class SegmentFiles(GuardedCalls):
         )
 
     async def put_log(self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes) -> None:
-        """Create a log file that has only a preamble, durably.
-
-        Raises:
-            AlreadyExists: If the file exists.
-            StorageFailed: If the storage fails.
-        """
+        """Create a log file that has only a preamble, durably."""
         final = log_path(topic, segment, base_offset, writer)
 
         def put() -> None:
@@ -106,12 +96,7 @@ class SegmentFiles(GuardedCalls):
         return sorted(files, key=lambda f: (f.segment, f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
     async def open(self, file: SegmentFile) -> FileLogReader:
-        """Open a log file for reading.
-
-        Raises:
-            NotFound: If the file was deleted.
-            StorageFailed: If the storage fails.
-        """
+        """Open a log file for reading."""
 
         def open_verified() -> int:
             fd = os.open(self.place.path(file.path), os.O_RDONLY | os.O_CLOEXEC)
@@ -129,12 +114,7 @@ class SegmentFiles(GuardedCalls):
         return FileLogReader(file.path, fd, self._reads)
 
     async def open_input(self, file: SegmentFile) -> BlockingInput:
-        """Open a file for blocking reads.
-
-        Raises:
-            NotFound: If the file was deleted.
-            StorageFailed: If the storage fails.
-        """
+        """Open a file for blocking reads."""
 
         def guarded() -> BlockingInput:
             self._guard.verify()
@@ -202,11 +182,7 @@ class SegmentFiles(GuardedCalls):
             raise storage_failed("write", str(self.place.path(marker)), error) from error
 
     async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
-        """Whether a segment has a fence, is pruned, or is of another topic than the folder's.
-
-        Raises:
-            StorageFailed: If the storage fails, or the topic's document is missing.
-        """
+        """Whether a segment has a fence, is pruned, or is of another topic than the folder's."""
         marker = fence_path(topic, uid, segment)
 
         def look() -> bool:

@@ -33,10 +33,7 @@ from seaweedmq.storage.store.retained_tables import sweep_retained
 
 
 class TopicFolders(GuardedCalls):
-    """The folders of topics.
-
-    Methods raise StorageFailed if the storage fails or lacks the marker of its cluster.
-    """
+    """The folders of topics. Methods raise StorageFailed if the storage fails or lacks the marker of its cluster."""
 
     async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
         """Replace documents of a topic, each atomically, and durably if ``is_durable``."""
@@ -75,12 +72,7 @@ class TopicFolders(GuardedCalls):
         return await self._run(self._documents, "list", folder, lambda: self.place.names(folder, ".json"))
 
     async def read_document(self, topic: TopicName, name: str) -> bytes:
-        """Read a document of a topic.
-
-        Raises:
-            NotFound: If there is no such document.
-            StorageFailed: If the storage fails.
-        """
+        """Read a document of a topic."""
         return await self._read_whole(document_path(topic, name))
 
     async def used_segments(self, topic: TopicName) -> frozenset[int]:
@@ -93,11 +85,7 @@ class TopicFolders(GuardedCalls):
         return await self._run(self._documents, "list", "", lambda: claims.deleted_topics(self.place))
 
     async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
-        """Delete the files of pruned segments and expired retained links, unless the topic was recreated.
-
-        Raises:
-            StorageFailed: If the storage fails, or the topic's document is missing.
-        """
+        """Delete the files of pruned segments and expired retained links, unless the topic was recreated."""
 
         def sweep() -> None:
             found = topic_from_document(self.place.read(document_path(topic, TOPIC_DOCUMENT)))

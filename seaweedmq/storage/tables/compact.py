@@ -57,12 +57,8 @@ def kind_of(place: Place, topic: Topic, table: SegmentFile) -> object:
 def merge_tables(place: Place, topic: Topic, merge: TableMerge, *, row_group_bytes: int = ROW_GROUP_BYTES) -> str:
     """Write the rows of the tables to a durable temporary file, and return its path in the storage.
 
-    The memory is two row groups and the encoded columns of one.
-
-    Raises:
-        Corrupt: If a table is damaged, foreign, or does not match its name; the message names it.
-        NotFound: If a table was deleted, by another merge or retention.
-        StorageFailed: If the storage fails.
+    The memory is two row groups and the encoded columns of one. Raises NotFound if a table was deleted, by another
+    merge or retention.
     """
     first = merge.tables[0]
     target = DirectoryTarget(place, first.topic, first.segment)
@@ -84,10 +80,7 @@ def merge_tables(place: Place, topic: Topic, merge: TableMerge, *, row_group_byt
 def publish_merge(place: Place, merge: TableMerge, made: str) -> SegmentFile:
     """Replace the tables by the file of ``merge_tables``, and return the new table.
 
-    Raises:
-        NotFound: If the file was deleted.
-        Unavailable: If another process merged or merges some of the tables; nothing changed and the file is deleted.
-        StorageFailed: If the storage fails.
+    Raises Unavailable if another process merged or merges some of the tables; nothing changed and the file is deleted.
     """
     first = merge.tables[0]
     path = place.path(made)
@@ -112,8 +105,7 @@ def publish_merge(place: Place, merge: TableMerge, made: str) -> SegmentFile:
 def _check_date(path: Path, merge: TableMerge) -> None:
     """Check that a rewritten table is dated later than its original: otherwise other processes would delete it.
 
-    Raises:
-        StorageFailed: If the file system does not store the date.
+    Raises StorageFailed if the file system does not store the date.
     """
     if merge.leaves_out and path.stat().st_mtime_ns // 1_000 <= merge.tables[-1].modified_us:
         raise StorageFailed(f"{path}: {merge} is not rewritten: the file system does not store times to the second")
@@ -145,10 +137,8 @@ def compact_tables(
 def _check_name(place: Place, rewrite: TableMerge) -> None:
     """Check that no table of the rewrite's name was deleted within ``table_grace_s``.
 
-    Otherwise a process that is about to delete that table would delete the new one.
-
-    Raises:
-        Unavailable: If there was such a table.
+    Otherwise a process that is about to delete that table would delete the new one. Raises Unavailable if there was
+    such a table.
     """
     first = rewrite.tables[0]
     name = kept_path(table_path(first.topic, first.segment, rewrite.base_offset, rewrite.end_offset))
@@ -157,13 +147,9 @@ def _check_name(place: Place, rewrite: TableMerge) -> None:
 
 
 def remove_superseded(place: Place, topic: Topic, segment: int) -> tuple[list[SegmentFile], list[Corrupt]]:
-    """Remove superseded tables that a killed merge left, if the footer of the table that replaces them is sound.
+    """Remove superseded tables that a killed merge left; return them, and the errors of unsound replacements.
 
-    Returns:
-        The removed tables, and the errors of unsound replacements.
-
-    Raises:
-        StorageFailed: If the storage fails.
+    A table is removed only if the footer of the table that replaces it is sound.
     """
     removed: list[SegmentFile] = []
     refused: list[Corrupt] = []

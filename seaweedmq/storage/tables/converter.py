@@ -8,6 +8,7 @@ import random
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from seaweedmq.core.clock_doubt import WallWatch, doubt_s
 from seaweedmq.core.files.live_tables import TABLE_GRACE_S
@@ -19,11 +20,13 @@ from seaweedmq.runtime.process.wall_clock import wall_us
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.protocol import (
+    COMPACT,
+    CONVERT,
+    RECONCILE,
     Answer,
     decode_answer,
-    encode_compaction,
-    encode_conversion,
-    encode_reconciliation,
+    encode_request,
+    file_fields,
 )
 
 log = logging.getLogger(__name__)
@@ -60,15 +63,7 @@ class ProcessTableConverter:
     ) -> None:
         """Create a converter without a child.
 
-        Args:
-            place: Place of the storage.
-            rng: Source of the jitter between attempts.
-            cluster_id: Returns the id of the cluster whose marker the root must hold; None: no marker is required.
-            row_group_bytes: Uncompressed size of a row group.
-            table_grace_s: Seconds for which deleted tables and old versions stay readable.
-            idle_s: Seconds without a request after which the child is ended.
-            timeout_s: Deadline of a request in seconds.
-            wall_us: Wall clock, microseconds since 1970 UTC.
+        ``cluster_id`` returns the id of the cluster whose marker the place must hold; None: no marker is required.
         """
         self._place = place
         self._cluster_id = cluster_id
@@ -95,84 +90,26 @@ class ProcessTableConverter:
         return None if self._child is None else self._child.pid
 
     async def convert(self, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None) -> list[SegmentFile]:
-        """Convert logs of one segment to tables, and return all tables that hold records of the logs.
-
-        Raises:
-            Corrupt: If a log has damage other than a torn tail, or records are missing.
-            NotFound: If a log was deleted.
-            StorageFailed: If the storage fails.
-            Unavailable: If another process converts the segment, or the child died three times.
-            DeadlineExceeded: If the child did not reply in time.
-        """
-        return await self._tables(
-            topic,
-            encode_conversion(
-                self._place,
-                self._cluster_id(),
-                topic,
-                logs,
-                end_offset,
-                row_group_bytes=self._row_group_bytes,
-                table_grace_s=self._table_grace_s,
-                confirmed_us=self._confirmed_us(),
-            ),
-        )
+        """Convert logs of one segment to tables, and return all tables that hold records of the logs."""
+        answer = await self._answer(topic, CONVERT, logs=list(map(file_fields, logs)), end_offset=end_offset)
+        return answer.tables
 
     async def compact(
         self, topic: Topic, tables: Sequence[SegmentFile], *, low_watermark: int = 0
     ) -> list[SegmentFile]:
-        """Merge consecutive tables of one segment, without the records below the low watermark; return the new tables.
-
-        Raises:
-            Corrupt: If a table is damaged or foreign.
-            NotFound: If a table was deleted.
-            StorageFailed: If the storage fails.
-            Unavailable: If another process merges the tables, or the child died three times.
-            DeadlineExceeded: If the child did not reply in time.
-        """
-        return await self._tables(
-            topic,
-            encode_compaction(
-                self._place,
-                self._cluster_id(),
-                topic,
-                tables,
-                low_watermark=low_watermark,
-                row_group_bytes=self._row_group_bytes,
-                table_grace_s=self._table_grace_s,
-                confirmed_us=self._confirmed_us(),
-            ),
-        )
+        """Merge consecutive tables of a segment, without the records below the low watermark; return the new ones."""
+        fields = list(map(file_fields, tables))
+        return (await self._answer(topic, COMPACT, tables=fields, low_watermark=low_watermark)).tables
 
     async def reconcile(self, topic: Topic) -> bool:
-        """Update the topic's Delta log from its tables; return whether it is up to date.
-
-        Raises:
-            Unavailable: If the child died three times.
-            DeadlineExceeded: If the child did not reply in time.
-        """
-        answer = await self._answer(
-            encode_reconciliation(
-                self._place,
-                self._cluster_id(),
-                topic,
-                table_grace_s=self._table_grace_s,
-                confirmed_us=self._confirmed_us(),
-            )
-        )
-        self._warn(topic.name, answer.warning)
-        return answer.warning is None
+        """Update the topic's Delta log from its tables; return whether it is up to date."""
+        return (await self._answer(topic, RECONCILE)).warning is None
 
     def _confirmed_us(self) -> int:
         """Return a lower bound of the current time, for entries that expire after ``table_grace_s``; microseconds."""
         steady_s = boot_s()
         self._watch.note(self._wall_us(), steady_s)
         return self._watch.confirmed_us(steady_s, doubt_s(self._table_grace_s))
-
-    async def _tables(self, topic: Topic, request: bytes) -> list[SegmentFile]:
-        answer = await self._answer(request)
-        self._warn(topic.name, answer.warning)
-        return answer.tables
 
     def _warn(self, name: TopicName, warning: str | None) -> None:
         """Log a warning once per reason: a damaged log stays damaged until it is rebuilt manually."""
@@ -184,13 +121,25 @@ class ProcessTableConverter:
             self._warned[name] = warning
             log.warning("Delta log out of date: %s: %s; retrying", name, warning)
 
-    async def _answer(self, request: bytes) -> Answer:
+    async def _answer(self, topic: Topic, kind: str, **fields: Any) -> Answer:
+        request = encode_request(
+            kind,
+            self._place,
+            self._cluster_id(),
+            topic,
+            row_group_bytes=self._row_group_bytes,
+            table_grace_s=self._table_grace_s,
+            confirmed_us=self._confirmed_us(),
+            **fields,
+        )
         async with self._turn:
             self._stop_idle_timer()
             asking = retrying(backoff(self._rng, 0.5, 0.5), on=Unavailable, stop=after_attempts(ATTEMPTS))
             line: bytes = await asking(self._ask, request)
             self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
-            return decode_answer(line)
+        answer = decode_answer(line)
+        self._warn(topic.name, answer.warning)
+        return answer
 
     async def close(self) -> None:
         """End the child; a running conversion is aborted and leaves only a temporary file."""
@@ -255,11 +204,7 @@ class ProcessTableConverter:
 
 
 async def _start() -> Process:
-    """Start a child.
-
-    Raises:
-        Unavailable: If the system cannot start a process.
-    """
+    """Start a child. Raises Unavailable if the system cannot start a process."""
     try:
         return await asyncio.create_subprocess_exec(
             sys.executable,

@@ -40,11 +40,8 @@ def convert_files(
 ) -> list[SegmentFile]:
     """Convert logs of one segment by ``convert.convert_logs``.
 
-    Raises:
-        Corrupt: If a log has damage other than a torn tail, or records are missing.
-        NotFound: If a log was deleted meanwhile.
-        Unavailable: If another process converts the segment, or has just done so.
-        StorageFailed: If the storage fails.
+    Raises Corrupt if a log has damage other than a torn tail, or records are missing; Unavailable if another process
+    converts the segment, or has just done so.
     """
     if not logs:
         return []
@@ -123,15 +120,8 @@ class DirectoryTarget:
     def __init__(self, place: Place, topic: TopicName, segment: int, *, beside: tuple[Path, int] | None = None) -> None:
         """Open the table folder of a topic.
 
-        Args:
-            place: Place of the storage.
-            topic: Topic of the tables.
-            segment: Segment of the tables.
-            beside: Open file of the same topic that must still exist when a table is created; None: merge existing
-                tables.
-
-        Raises:
-            NotFound: If the topic was deleted.
+        ``beside`` is an open file of the same topic that must still exist when a table is created; None: merge tables.
+        Raises NotFound if the topic was deleted.
         """
         self._place = place
         self._beside = beside
@@ -150,11 +140,7 @@ class DirectoryTarget:
         file_io.remove_stale_temporaries(self._directory)
 
     def create(self) -> IO[bytes]:
-        """Create a temporary file in the table folder.
-
-        Raises:
-            NotFound: If the topic was deleted.
-        """
+        """Create a temporary file in the table folder. Raises NotFound if the topic was deleted."""
         sink = file_io.temporary_name(self._directory).open("x+b")
         # A topic's deletion moves its folder away. If the log still exists after the creation, the new file is in the
         # log's topic, not in a recreated one, and moves away with it. It must be the same log file: a recreated topic
@@ -172,14 +158,8 @@ class DirectoryTarget:
     def publish_file(self, made: Path, base: int, end: int, replaced: Collection[SegmentFile] = ()) -> SegmentFile:
         """Publish a file of the folder as a table; it may have been written on another machine.
 
-        Args:
-            made: File of the table.
-            base: First offset.
-            end: Offset after the last one.
-            replaced: Tables that the file was made of, which must still exist and may overlap it.
-
-        Raises:
-            Unavailable: If another process publishes or has published some of these offsets.
+        The tables ``replaced``, of which the file was made, must still exist and may overlap it. Raises Unavailable if
+        another process publishes or has published some of these offsets.
         """
         path = table_path(self._topic, self._segment, base, end)
         final = self._place.path(path)
@@ -208,10 +188,7 @@ class DirectoryTarget:
         the table is published. So of two overlapping processes, the later one to claim sees the other's claim or table.
         If both see each other, both fail and retry some seconds later. A leftover claim blocks others for ten minutes,
         and the next table of the topic deletes it. A process that resumes after that may cause an overlap, which
-        readers tolerate.
-
-        Raises:
-            Unavailable: If another process has claimed some of these offsets.
+        readers tolerate. Raises Unavailable if another process has claimed some of these offsets.
         """
         prefix = f"{CLAIM_PREFIX}{self._segment}-"
         mine = self._directory / f"{prefix}{base}-{end}-{file_io.unique_suffix()}"

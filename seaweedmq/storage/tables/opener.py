@@ -20,11 +20,6 @@ def open_table(source: BlockingInput, file: SegmentFile, topic: Topic) -> pq.Par
     """Open a table and verify its footer, its number of rows and its columns.
 
     The caller closes ``source`` after the table.
-
-    Raises:
-        Corrupt: If the table is damaged or foreign, or does not match its name; the message names the file.
-        NotFound: If the table was deleted.
-        StorageFailed: If the table cannot be read.
     """
     try:
         verify_footer(source, file.path)
@@ -52,10 +47,7 @@ def schema_of(table: pq.ParquetFile, topic: Topic) -> pa.Schema | None:
 def table_error(file: SegmentFile, error: Exception, where: str = "") -> SeaweedMQError:
     """Return the error for a failed read of a table by Arrow.
 
-    Args:
-        file: Table.
-        error: Error of Arrow or the operating system.
-        where: Position in the table, such as " in row group 3", if it is known.
+    ``where`` is the position in the table if it is known, such as " in row group 3".
     """
     if isinstance(error, OSError) and error.errno in GONE:
         return NotFound(f"{file.path} was deleted: list the segment's files again")

@@ -52,13 +52,7 @@ class TableReader:
         self._chunks: Iterator[Chunk] | None = None
 
     def next(self) -> list[Chunk] | None:
-        """Return the next few frames; None at the end.
-
-        Raises:
-            Corrupt: If the table is damaged or foreign, or does not match its name.
-            NotFound: If the table was deleted.
-            StorageFailed: If the table cannot be read.
-        """
+        """Return the next few frames; None at the end."""
         with self._lock:
             if self._chunks is None:
                 self._table = open_table(self._source, self._file, self._topic)

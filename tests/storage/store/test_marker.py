@@ -4,6 +4,7 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.store import marker as markers
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.store.marker import RootGuard
-from seaweedmq.storage.tables.protocol import decode_answer, encode_conversion, encode_reconciliation
+from seaweedmq.storage.tables.protocol import CONVERT, RECONCILE, decode_answer, encode_request, file_fields
 from seaweedmq.storage.tables.worker import Worker
 from tests.support.segments import NAME, make_frame, make_topic, write_log
 
@@ -138,21 +139,14 @@ async def test_the_table_worker_does_nothing_without_the_marker(
         fall_away_after(monkeypatch, mount, 1)
     else:
         mount.fall_away()
+    common = Place(mount.root), CLUSTER, make_topic()
     if kind == "convert":
-        line = encode_conversion(
-            Place(mount.root),
-            CLUSTER,
-            make_topic(),
-            [log],
-            None,
-            row_group_bytes=1_000,
-            table_grace_s=1.0,
-            confirmed_us=0,
-        )
+        logs: dict[str, Any] = {"logs": [file_fields(log)], "end_offset": None, "row_group_bytes": 1_000}
+        line = encode_request(CONVERT, *common, **logs, table_grace_s=1.0, confirmed_us=0)
         with pytest.raises(StorageFailed, match=r"has no cluster\.json"):
             decode_answer(Worker().answer(line))
     else:
-        line = encode_reconciliation(Place(mount.root), CLUSTER, make_topic(), table_grace_s=1.0, confirmed_us=0)
+        line = encode_request(RECONCILE, *common, table_grace_s=1.0, confirmed_us=0)
         warning = decode_answer(Worker().answer(line)).warning
         assert warning is not None
         assert "has no cluster.json" in warning

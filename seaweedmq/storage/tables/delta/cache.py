@@ -40,11 +40,7 @@ class LogCache:
     """Number of records in the tables of the log."""
 
     def catch_up(self, place: Place, topic: Topic, folder: LogFolder) -> None:
-        """Read the log up to its newest version.
-
-        Raises:
-            Corrupt: If the log is damaged, or of another topic.
-        """
+        """Read the log up to its newest version. Raises Corrupt if the log is damaged, or of another topic."""
         try:
             taken = self.log.catch_up(folder)
             if taken is None:
@@ -95,10 +91,7 @@ class LogCache:
     def find_changes(self, place: Place, topic: Topic, names: frozenset[str]) -> Collection[TableSpan]:
         """Return the tables that were added, removed or changed since the last successful update.
 
-        Args:
-            place: Place of the storage.
-            topic: Topic of the tables.
-            names: Current file names in the folder of the tables.
+        ``names`` are the current file names in the folder of the tables.
         """
         folder = table_dir(topic.name)
         self.due |= {s for n in self.names - names if (s := self.lying.pop(n, None)) is not None}

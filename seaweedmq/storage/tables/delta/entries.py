@@ -41,10 +41,7 @@ class TableColumns(StrEnum):
 def enter(place: Place, topic: Topic, span: TableSpan) -> tuple[Add, TableColumns]:
     """Verify a table, and return its log entry and kind of columns.
 
-    Raises:
-        Corrupt: If the table is damaged, or not of the topic.
-        NotFound: If the table was deleted.
-        StorageFailed: If the storage fails.
+    Raises Corrupt if the table is damaged, or not of the topic.
     """
     path = table_path(topic.name, *span)
     try:
@@ -126,11 +123,8 @@ def log_metadata(
 ) -> tuple[LogMetadata, frozenset[str]]:
     """Return the log's metadata and the features that its readers need.
 
-    Args:
-        topic: Topic of the log.
-        plain: Whether a table of plain records is or was in the log.
-        grace_s: Seconds for which removed tables stay readable, for a new log.
-        before: Previous metadata, of which all but the columns stays; None: a new log.
+    ``plain``: whether a table of plain records is or was in the log. All but the columns stays as in ``before``; None:
+    a new log, whose removed tables stay readable for ``grace_s``.
     """
     schema = delta_schema(topic_columns(topic, plain=plain))
     if before is not None:

@@ -47,11 +47,7 @@ class LogFolder:
     @classmethod
     @contextlib.contextmanager
     def opened(cls, path: Path) -> "Iterator[LogFolder]":
-        """Open a log for the length of a block.
-
-        Raises:
-            FileNotFoundError: If there is no log.
-        """
+        """Open a log for the length of a block. Raises FileNotFoundError if there is no log."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             yield cls(path, fd)
@@ -61,8 +57,7 @@ class LogFolder:
     def listing(self) -> Listing:
         """List the versions with a commit or checkpoint file.
 
-        Raises:
-            Corrupt: If a checkpoint has a form that this build does not read.
+        Raises Corrupt if a checkpoint has a form that this build does not read.
         """
         commits, checkpoints = [], []
         for name in os.listdir(self._fd):  # noqa: PTH208 - an open folder
@@ -86,22 +81,12 @@ class LogFolder:
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def commit(self, version: int) -> tuple[Commit, int] | None:
-        """Read a commit and its size in bytes; None if there is no such file.
-
-        Raises:
-            Corrupt: If the commit is damaged.
-            Unsupported: If the commit needs a newer reader.
-        """
+        """Read a commit and its size in bytes; None if there is no such file."""
         data = self._read(commit_name(version))
         return None if data is None else (decode_commit(data, commit_name(version)), len(data))
 
     def checkpoint(self, version: int) -> Checkpoint:
-        """Read a checkpoint.
-
-        Raises:
-            Corrupt: If the checkpoint is missing or damaged.
-            Unsupported: If the checkpoint needs a newer reader.
-        """
+        """Read a checkpoint. Raises Corrupt if the checkpoint is missing or damaged."""
         name = checkpoint_name(version)
         data = self._read(name)
         if data is None:
@@ -115,8 +100,7 @@ class LogFolder:
     def put_commit(self, version: int, data: bytes) -> Stamp:
         """Add a version atomically and durably, unless another process did.
 
-        Raises:
-            Conflict: If another process did, or the log was moved aside.
+        Raises Conflict if another process did, or the log was moved aside.
         """
         name = commit_name(version)
         with self._written(data) as temporary:

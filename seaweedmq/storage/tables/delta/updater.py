@@ -67,21 +67,11 @@ _MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 def reconcile(
     place: Place, topic: Topic, *, grace_s: float | None = None, wall_us: Callable[[], int] = wall_us
 ) -> int | None:
-    """Update the topic's log to its live tables.
+    """Update the topic's log to its live tables; return the new version, None if it was up to date.
 
-    Args:
-        place: Place of the storage.
-        topic: Topic.
-        grace_s: Seconds for which versions stay readable, at most the life of retained links. None: the setting in the
-            log, which brokers wrote.
-
-    Returns:
-        The new version; None if the log was up to date.
-
-    Raises:
-        Corrupt: If the log is damaged; it and the tables are unchanged.
-        Conflict: If other processes made the version first, 20 times.
-        StorageFailed: If the storage fails.
+    Versions stay readable for ``grace_s``, at most the life of retained links; None: the setting in the log, which
+    brokers wrote. Raises Corrupt if the log is damaged; it and the tables are unchanged; Conflict if other processes
+    made the version first, 20 times.
     """
     return DeltaLogs(wall_us=wall_us).reconcile(place, topic, grace_s=grace_s)
 
@@ -128,14 +118,8 @@ class DeltaLogs:
     ) -> int | None:
         """Update a topic's log like the function of this name.
 
-        Args:
-            place: Place of the storage.
-            topic: Topic.
-            grace_s: Seconds for which versions stay readable; None: the setting in the log.
-            confirmed_us: Lower bound of the current time in microseconds since 1970 UTC (``core.clock_doubt``), by
-            which
-                versions older than ``grace_s`` are removed. 0: none is, for processes too short-lived to confirm a
-                time.
+        ``confirmed_us`` is a lower bound of the current time (``core.clock_doubt``), by which versions older than
+        ``grace_s`` are removed; 0: none is, for processes too short-lived to confirm a time.
         """
         attempts = Retrying(
             stop=stop_after_attempt(ATTEMPTS),

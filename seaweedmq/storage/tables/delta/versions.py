@@ -30,13 +30,7 @@ class Version:
 
 
 def history(place: Place, name: TopicName) -> list[Version]:
-    """Return the readable versions of a topic's tables, oldest first.
-
-    Raises:
-        NotFound: If the topic has no log.
-        Corrupt: If the log is damaged.
-        StorageFailed: If the log cannot be read.
-    """
+    """Return the readable versions of a topic's tables, oldest first. Raises NotFound if the topic has no log."""
     path = place.path(delta_log_dir(name))
     versions = []
     try:
