@@ -78,10 +78,7 @@ class OnceReader:
         self._flags = _RWF_DONTCACHE if hasattr(os, "preadv") and sys.platform == "linux" else 0
 
     def read_at(self, position: int, length: int, *, known: Frames = b"") -> memoryview:
-        """Read ``length`` bytes from ``position``; fewer only at the end of the file.
-
-        ``known`` has the first of these bytes, if they were read before.
-        """
+        """Read ``length`` bytes from ``position``, of which the first ones may be ``known``; fewer only at the end."""
         data = np.empty(length, np.uint8).data
         done = len(known)
         data[:done] = known
@@ -119,9 +116,9 @@ def sync_path(path: Path) -> None:
         os.close(fd)
 
 
-def sync_with_dates(path: Path) -> None:
+def sync_with_dates(path: Path, flags: int = 0) -> None:
     """Make the content and the dates of a file durable."""
-    fd = os.open(path, os.O_RDONLY)
+    fd = os.open(path, os.O_RDONLY | flags)
     try:
         os.fsync(fd)
     finally:
@@ -136,11 +133,7 @@ def drop_cache(fd: int, start: int, end: int) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make the names in a folder durable, but not its own."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_with_dates(path, os.O_DIRECTORY)
 
 
 def unique_suffix() -> str:
@@ -164,10 +157,7 @@ def temporary_file(directory: Path) -> Iterator[Path]:
 
 
 def refresh_cache(directory: Path) -> None:
-    """Refresh a network file system's cache of a folder, by a change of the folder.
-
-    Otherwise, names created by other clients may be missing from the cache for half a minute.
-    """
+    """Refresh a network file system's cache of a folder, which may lack new names for half a minute, by changing it."""
     clock_s(directory)
 
 
@@ -202,10 +192,7 @@ def create_in_place(path: Path, content: bytes) -> None:
 
 
 def remove_stale_temporaries(directory: Path, now_s: float | None = None) -> None:
-    """Delete temporary files that are older than a day.
-
-    Without ``now_s``, the clock that dates them is read if there are any, which changes the folder.
-    """
+    """Delete temporary files older than a day, by the clock that dates them; reading that changes the folder."""
     with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.startswith(TEMPORARY_PREFIX):

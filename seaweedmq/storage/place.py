@@ -50,10 +50,7 @@ class Place:
 
     @classmethod
     def parse(cls, uri: str) -> "Place":
-        """Return the place of a plain path or ``file://`` URI, without access to it.
-
-        Raises InvalidArgument if the URI has another scheme, or a host.
-        """
+        """Return the place of a path or ``file://`` URI, without access to it; raises InvalidArgument for others."""
         if "://" not in uri and not uri.startswith("file:"):
             if not uri:
                 raise InvalidArgument("the storage URI is empty: give a directory, like /mnt/shared/mq")
@@ -99,10 +96,7 @@ class Place:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def create(self, relative: str, content: bytes) -> None:
-        """Create a file durably with all of its content, in a folder that exists.
-
-        Raises FileExistsError if a file of that name exists.
-        """
+        """Create a file durably, with all of its content, in a folder that exists; raises FileExistsError."""
         path = self.path(relative)
         with file_io.temporary_file(path.parent) as aside:
             aside.write_bytes(content)

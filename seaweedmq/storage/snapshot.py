@@ -105,10 +105,7 @@ def list_topics(place: Place) -> list[TopicName]:
 
 
 def read_document(place: Place, name: TopicName, document: str) -> bytes:
-    """Read ``topic.json`` or ``lineage.json`` of a topic.
-
-    Raises NotFound if there is no such topic, and names existing ones.
-    """
+    """Read a document of a topic; if there is no such topic, raises NotFound, which names existing ones."""
     path = place.path(document_path(name, document))
     try:
         return place.read(document_path(name, document))

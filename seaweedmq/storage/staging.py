@@ -104,10 +104,7 @@ class StagedBatch:
 
     @contextlib.contextmanager
     def staging(self, label: str) -> Iterator[StagingFile]:
-        """Open a file of this batch for one task; it is deleted if the block fails.
-
-        Raises NotFound if the topic's folder is missing, since the topic was deleted.
-        """
+        """Open a file of this batch for a task, deleted if the block fails; raises NotFound without the topic."""
         with self._failing("stage into"):
             try:
                 for folder in (self.folder.parent.parent, self.folder.parent, self.folder):
@@ -149,10 +146,7 @@ class StagedBatch:
             self._place.replace(f"{self._path}/{PROGRESS}", progress_to_bytes(progress))
 
     def begun_us(self) -> int:
-        """Return the time of the manifest by the storage's clock, in microseconds.
-
-        It is 0 if that clock was set back since, so that the time is unknown.
-        """
+        """Return the time of the manifest by the storage's clock, in microseconds; 0 if that was set back since."""
         with self._failing("get the date of"):
             begun_ns = (self.folder / MANIFEST).stat().st_mtime_ns
             return begun_ns // 1_000 if begun_ns <= clock_s(self.folder) * 1e9 + CLOCK_SLACK_NS else 0
@@ -196,10 +190,7 @@ class StagedSink:
         return StagedBatch(self._place, self._topic, self._sink, number)
 
     def bind_topic(self, topic_uid: int) -> None:
-        """Bind the sink to this topic, so that it cannot write to a recreated topic of the name.
-
-        Raises NotFound if the sink has written to an earlier topic of the name, or the topic was deleted.
-        """
+        """Bind the sink to this topic; raises NotFound if it wrote to an earlier one of the name, or it was deleted."""
         folder = self._place.path(sink_marks_dir(self._topic))
         mark = folder / sink_mark(self._sink, topic_uid)
         with failing("bind a sink in", folder):
@@ -228,10 +219,7 @@ class StagedSink:
                 return None
 
     def finish(self, done: CompletedBatch) -> None:
-        """Mark a batch as completed, then delete its folder and those of earlier batches.
-
-        The mark must be durable before the folders are deleted. The mark of a later batch stays.
-        """
+        """Mark a batch as completed, durably, unless a later one is; then delete its folder and earlier ones."""
         before = self.done()
         with failing("mark a completed batch of", self._folder):
             if before is None or before.batch < done.batch:

@@ -58,11 +58,7 @@ class TopicWatch:
         self._last: TopicState | None = None
 
     def look(self) -> TopicState:
-        """Return the topic's current state, the same object if nothing changed.
-
-        Tables are listed last, so that each belongs to a segment of the lineage. Raises NotFound if there is no such
-        topic.
-        """
+        """Return the topic's current state, the same object if nothing changed; tables are read last."""
         topic = self._topic.get(self._state(document_path(self._name, TOPIC_DOCUMENT)))
         segments = self._segments.get(self._state(document_path(self._name, LINEAGE_DOCUMENT)))
         ends = self._table_ends.get(self._state(table_dir(self._name)))

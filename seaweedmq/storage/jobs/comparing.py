@@ -66,10 +66,7 @@ class PartFindings:
 
 
 def verify_part(place: Place, topic: Topic, end_offsets: dict[int, int | None], part: VerifyPart) -> PartFindings:
-    """Read a whole table and compare it with the records that the logs hold of it.
-
-    ``end_offsets`` has the end of each segment, above which a log's records belong to none; None: it is open.
-    """
+    """Read a whole table and compare it with its logs, whose records end with those of their segment (None: open)."""
     found = PartFindings()
     if part.table is None:
         _walk(place, topic, part, found)
@@ -199,18 +196,12 @@ def _frames(place: Place, topic: Topic, log: SegmentFile, start: int) -> Iterato
     """Yield the frames that a log held when it was listed, from an offset."""
     scanner = LogScanner(topic, log, skip_below=start)
     with closing(place.open_input(log)) as source:
-        while (wanted := scanner.wants()) is not None:
-            position, length = wanted
-            source.seek(position)
-            for frame in scanner.feed(source.read(max(0, min(length, log.size_bytes - position)))).frames:
-                yield frame.frame, f"at byte {frame.position}"
+        for run in scanner.runs(source):
+            yield from ((found.frame, f"at byte {found.position}") for found in run.frames)
 
 
 def logs_of(table: SegmentFile, logs: Sequence[SegmentFile], bounds: dict[str, int | None]) -> tuple[SegmentFile, ...]:
-    """Return the logs that may hold records of the table.
-
-    ``bounds`` has the upper bound of each log's end offset, by path; None: unbounded.
-    """
+    """Return the logs that may hold records of the table; ``bounds`` limits the end of each log, by path."""
     return tuple(
         log
         for log in logs

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
 
 from seaweedmq.core.files.cover import covered_up_to, uncovered
 from seaweedmq.core.files.holes import first_needed
@@ -38,12 +37,6 @@ class Rebuilt:
     """One error for each file that cannot be rebuilt."""
     version: int | None = None
     """Version of the Delta log; None if it was not written."""
-
-
-class _Result(NamedTuple):
-    made: list[SegmentFile]
-    replaced: list[str]
-    problems: list[SeaweedMQError]
 
 
 def rebuild_topic(
@@ -80,9 +73,9 @@ def _sizes(snapshot: TopicSnapshot) -> dict[int, int]:
     return {segment.id: sizes[segment.id] for segment in snapshot.segments}
 
 
-def _rebuild(place: Place, topic: Topic, segment: Segment) -> _Result:
+def _rebuild(place: Place, topic: Topic, segment: Segment) -> Rebuilt:
     """Rebuild the tables of one segment, on any machine."""
-    result = _Result([], [], [])
+    result = Rebuilt(topic=topic.name)
     files = attempt(list_files, place, topic.name, [segment.id])
     if isinstance(files, SeaweedMQError):
         result.problems.append(files)

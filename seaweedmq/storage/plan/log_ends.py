@@ -10,7 +10,6 @@ from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.logs.log_index import Mark
 from seaweedmq.storage.logs.log_scan import LogScanner
 from seaweedmq.storage.place import Place
@@ -46,10 +45,7 @@ def end_in_files(place: Place, snapshot: TopicSnapshot, segment_id: int) -> int 
 
 
 def end_of_logs(place: Place, topic: Topic, piece: SnapshotPiece) -> int:
-    """Return the end of the contiguous offsets that the piece's log files hold from its start, at least that start.
-
-    Raises Corrupt if a file is damaged otherwise than by a torn tail.
-    """
+    """Return the end of the contiguous offsets that the piece's log files hold from its start, at least that start."""
     position = piece.start_offset
     for file in piece.files:
         if file.base_offset <= position:
@@ -64,8 +60,7 @@ def _end_of(place: Place, topic: Topic, file: SegmentFile, limit: int | None) ->
         marks: deque[Mark | None] = deque([None])
         """Positions where the second pass may begin; None is the start of the file."""
         scanner = LogScanner(topic, file, skip_below=_ALL, read_bytes=_READ_BYTES)
-        while (wanted := scanner.wants()) is not None:
-            _feed(scanner, source, file, *wanted)
+        for _ in scanner.runs(source):
             if limit is not None and scanner.next_offset >= limit:
                 return limit
             if scanner.mark is not None and scanner.mark != marks[-1]:
@@ -77,12 +72,5 @@ def _end_of(place: Place, topic: Topic, file: SegmentFile, limit: int | None) ->
         if scanner.foreign:
             return file.base_offset
         scanner = LogScanner(topic, file, begin=marks[0])
-        while (wanted := scanner.wants()) is not None:
-            _feed(scanner, source, file, *wanted)
+        deque(scanner.runs(source), maxlen=0)
         return scanner.next_offset
-
-
-def _feed(scanner: LogScanner, source: BlockingInput, file: SegmentFile, position: int, length: int) -> None:
-    source.seek(position)
-    # Data appended after the listing is not part of the snapshot.
-    scanner.feed(source.read(max(0, min(length, file.size_bytes - position))))

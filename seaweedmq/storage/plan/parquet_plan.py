@@ -116,10 +116,7 @@ def lasting_path(place: Place, file: SegmentFile) -> str:
 
 
 def groups_of(pieces: Sequence[SnapshotPiece]) -> list[list[SnapshotPiece]]:
-    """Group pieces that may be read together, by one filter on segment and offset.
-
-    In a group, no table holds offsets that another piece of the group is to supply.
-    """
+    """Group pieces that one filter on segment and offset may read: no table holds offsets of another in its group."""
     groups: list[list[SnapshotPiece]] = []
     for piece in pieces:
         group = next((g for g in groups if not any(_meet(piece, other) or _meet(other, piece) for other in g)), None)

@@ -47,12 +47,7 @@ def plan_partitions(
     sharing: Sharing = Sharing(),
     fail_on_data_loss: bool = True,
 ) -> list[tuple[ScanRange, ...]]:
-    """Return partitions that hold what the window requests of a topic, each record once.
-
-    ``cores`` is the number of tasks that run at once; None: the machine's number of cores. Raises InvalidArgument if
-    offsets are given for a segment that does not exist; OutOfRange if requested offsets were removed, as in
-    ``read_plan.plan_read``.
-    """
+    """Return partitions for so many cores (None: all of the machine) that hold the requested records, each once."""
     pieces = plan_read(source, window, fail_on_data_loss=fail_on_data_loss)
     total_bytes = sum(p.size_bytes for p in pieces)
     target = min(PARTITION_BYTES_MAX, max(PARTITION_BYTES_MIN, total_bytes // (cores or os.cpu_count() or 1)))
@@ -66,10 +61,7 @@ def plan_partitions(
 
 
 def shared(pieces: Sequence[ScanRange], sharing: Sharing) -> list[tuple[ScanRange, ...]]:
-    """Return a partition for each range of at most ``records_max`` offsets.
-
-    There are at least ``partitions_min`` partitions if there are as many offsets. All pieces must have an end.
-    """
+    """Return partitions of at most ``records_max`` offsets, at least ``partitions_min``; all pieces have an end."""
     counts = [_count(piece) for piece in pieces]
     total = sum(counts)
     share = sharing.records_max or max(1, total)
@@ -108,10 +100,7 @@ def _evenly(piece: ScanRange, parts: int) -> Iterator[ScanRange]:
 def slices(
     piece: SnapshotPiece, groups: Sequence[RowGroup], timestamps: Interval, target_bytes: int
 ) -> list[SnapshotPiece]:
-    """Split the piece of a table into sequences of row groups of about ``target_bytes`` each.
-
-    Row groups without a timestamp in the interval are left out.
-    """
+    """Split the piece of a table into about ``target_bytes``, without row groups outside the interval."""
     if piece.end_offset is None:
         raise AssertionError(f"{piece.files[0].path} is a table without an end offset")
     kept = [

@@ -41,11 +41,7 @@ def parse_offsets(option: str, text: str, topic: TopicName, *, absent: int | Non
 
 
 def check_order(what: str, starting: Offsets, ending: Offsets, *, unit: int = 1) -> None:
-    """Raise if a segment would end before it begins, which would always be an empty result.
-
-    ``what`` is the common suffix of both option names, and ``unit`` the number of parsed units in one of the option.
-    Raises InvalidArgument if an end lies before its start.
-    """
+    """Raise InvalidArgument if an end precedes its start; ``what`` ends the option names, ``unit`` scales numbers."""
     for number in (None, *sorted(starting.by_segment.keys() | ending.by_segment.keys())):
         start, end = (o.default if number is None else o.of(number) for o in (starting, ending))
         if start is not None and end is not None and start > end:
@@ -62,11 +58,7 @@ def backwards(what: str, start: object, end: object) -> InvalidArgument:
 
 
 def parse_times(option: str, text: str, topic: TopicName, *, absent: int | None) -> Offsets:
-    """Parse milliseconds since 1970 UTC, one number or JSON by segment, into microseconds.
-
-    Segments that JSON does not name get ``absent``, as in :func:`parse_offsets`. Raises InvalidArgument if the text is
-    anything else.
-    """
+    """Parse milliseconds since 1970 UTC, a number or JSON as in :func:`parse_offsets`, into microseconds."""
     rule = (
         f"option {option!r} is {text[:_SHOWN_MAX]!r}: give milliseconds since 1970, or JSON of them by segment like "
         f'{{"3": 1767225600000}}'

@@ -61,10 +61,7 @@ def _lowest(snapshot: TopicSnapshot, number: int) -> int:
 
 
 def find_in_files(place: Place, topic: Topic, wanted: Mapping[int, tuple[int, int, int]]) -> dict[int, int]:
-    """Return the offset of the first record at or after a time in each segment, if it has one.
-
-    ``wanted``: segment -> (microseconds since 1970 UTC, first offset, end offset).
-    """
+    """Return the first offset at or after a time by segment; ``wanted`` has microseconds, first and end offset."""
 
     async def search(store: FileSegmentStore) -> dict[int, int]:
         found = {}

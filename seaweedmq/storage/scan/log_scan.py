@@ -69,11 +69,7 @@ class LogScan:
     def _frames(self, file: SegmentFile, start: int, end: int | None) -> Iterator[tuple[Frame, str]]:
         scanner = LogScanner(self._topic, file, skip_below=start)
         with closing(self._place.open_input(file)) as source:
-            while (wanted := scanner.wants()) is not None:
-                position, length = wanted
-                source.seek(position)
-                # Data appended after the listing is not part of the snapshot.
-                run = scanner.feed(source.read(max(0, min(length, file.size_bytes - position))))
+            for run in scanner.runs(source):
                 for found in run.frames:
                     if end is not None and found.frame.header.base_offset >= end:
                         return

@@ -50,10 +50,7 @@ class RangeScan:
     """Whether lost records are an error; otherwise each gap is logged, and the read continues behind it."""
 
     def read(self, pieces: Sequence[ScanRange]) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the pieces, in order.
-
-        Raises DataLoss if records are lost; OutOfRange if retention removed records of the pieces.
-        """
+        """Yield the records of the pieces, in order; raises DataLoss if some are lost, OutOfRange if removed."""
         builder = BatchBuilder(str(self.topic.name), self.columns, self.schema)
         for piece in pieces:
             scan = (

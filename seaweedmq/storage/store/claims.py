@@ -56,10 +56,7 @@ def read_claims(place: Place, kind: ClaimKind) -> dict[int, bytes]:
 
 
 def record_deleted(place: Place, uid: int) -> None:
-    """Record that a topic was deleted, and delete the oldest such records.
-
-    On a full disk it records nothing, since the deletion itself frees space.
-    """
+    """Record that a topic was deleted, if a full disk takes a name, and delete the oldest such records."""
     try:
         folder = place.make_folder(DELETED_TOPICS)
         place.path(deleted_topic_path(uid)).touch()

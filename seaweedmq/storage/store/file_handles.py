@@ -25,10 +25,7 @@ memory (3 against 0.3 GB/s in a virtual machine).
 
 
 class Descriptor:
-    """An open file descriptor, and the blocking calls that use it.
-
-    It is closed once these calls have ended, even if their callers, or that of ``close``, are cancelled meanwhile.
-    """
+    """An open file descriptor, closed once its blocking calls have ended, even if their callers are cancelled."""
 
     def __init__(self, fd: int, closes: ThreadPoolExecutor) -> None:
         """Take over a descriptor; the threads ``closes`` close it."""
@@ -121,10 +118,7 @@ class FileLogWriter:
         return self._size_bytes
 
     async def append(self, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
-        """Append bytes, and flush the file if ``sync``; return whether they are flushed.
-
-        One append runs at a time. A failed flush fails the next call, not this one.
-        """
+        """Append bytes, one append at a time; return whether they are flushed. A failed flush fails the next call."""
         self._check()
         if self._appending:
             raise AssertionError(f"{self._path}: two appends at once would mix their bytes")

@@ -128,10 +128,7 @@ class FileSegmentStore(SegmentFiles, TopicFolders):
 
 
 def open_store(uri: str) -> FileSegmentStore:
-    """Return the store at a plain path or ``file://`` URI, without access to it.
-
-    ``check()`` tests whether it is usable. Raises InvalidArgument if the URI has another scheme, or a host.
-    """
+    """Return the store at a path or ``file://`` URI, without access to it; ``check()`` tests whether it is usable."""
     return FileSegmentStore(Place.parse(uri).root)
 
 

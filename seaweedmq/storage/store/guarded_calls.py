@@ -67,11 +67,7 @@ class GuardedCalls:
         return await asyncio.get_running_loop().run_in_executor(pool, guarded)
 
     async def _open(self, pool: ThreadPoolExecutor, action: str, path: str, call: Callable[[], int]) -> int:
-        """Run a blocking call that opens a descriptor.
-
-        The call verifies the marker itself and closes the descriptor if the marker is missing; otherwise the descriptor
-        would leak.
-        """
+        """Open a descriptor by a call that verifies the marker itself: an error afterwards would leak it."""
         return await open_descriptor(pool, self._guarded(action, path, call, verify_after=False))
 
     def _guarded(self, action: str, path: str, call: Callable[[], T], *, verify_after: bool) -> Callable[[], T]:

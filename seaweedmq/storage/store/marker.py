@@ -71,10 +71,7 @@ def create_marker(place: Place, marker: StorageMarker) -> StorageMarker:
 
 
 def replace_marker(place: Place, marker: StorageMarker) -> None:
-    """Replace the marker of the same cluster, durably.
-
-    Raises StorageFailed if there is none, or it is of another cluster; Corrupt if the existing marker is damaged.
-    """
+    """Replace the marker of the same cluster, durably; raises StorageFailed if it is of another one."""
     found = read_marker(place)
     if found is None:
         raise marker_missing(str(place), marker.cluster_id)
@@ -111,11 +108,7 @@ class RootGuard:
         self._cluster_id, self._verified, self._verified_s = cluster_id, None, -math.inf
 
     def verify_often(self) -> None:
-        """Verify at most once in ``VERIFY_INTERVAL_S``, for writes to an open file.
-
-        The open file is on the file system that held the marker at the file's creation. So its content is in the
-        storage even if a later check fails.
-        """
+        """Verify at most once in ``VERIFY_INTERVAL_S``; an open file stays on the file system that held the marker."""
         if time.monotonic() - self._verified_s >= VERIFY_INTERVAL_S:  # noqa: TID251 - in threads, on a real disk
             self.verify()
 

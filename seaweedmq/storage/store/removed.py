@@ -17,10 +17,7 @@ from seaweedmq.storage.place import Place
 
 
 def record_removed(place: Place, topic: TopicName, uid: int, removed: Mapping[int, int], *, beside: str = "") -> None:
-    """Record durably the offset below which the records of each segment are removed.
-
-    ``beside``: see ``Place.make_folder``.
-    """
+    """Record durably the offset below which the records of each segment are removed."""
     known: dict[int, list[tuple[int, Path]]] = {}
     for mark, path in _marks(place, topic):
         if mark.uid == uid:

@@ -23,11 +23,7 @@ _TOLD_MAX = 100
 
 
 def retain(place: Place, temporary: Path, table: str) -> bool:
-    """Create the retained link of a table for a complete file, durably; return False if hard links are unsupported.
-
-    An existing link is replaced. It is of a deleted table, or of a process that was killed before it named the table.
-    ``table`` is its path in the storage.
-    """
+    """Create or replace the retained link of a complete file, durably; return False if hard links are unsupported."""
     kept = place.path(kept_path(table))
     folder = kept.parent
     folder.mkdir(exist_ok=True)  # not its parents: that would recreate the folder of a topic that is being deleted

@@ -118,7 +118,8 @@ class SegmentFiles(GuardedCalls):
 
         def guarded() -> BlockingInput:
             self._guard.verify()
-            return self.place.open_input(file)
+            source: BlockingInput = self.place.open_input(file)
+            return source
 
         return await asyncio.get_running_loop().run_in_executor(self._reads, guarded)
 
@@ -201,10 +202,7 @@ class SegmentFiles(GuardedCalls):
 
 
 def _remove_log_folder(folder: Path) -> None:
-    """Remove the folder of a segment's logs unless it holds a log or a fence.
-
-    A lock does not keep the folder: its holder has no log left to convert.
-    """
+    """Remove a folder of logs unless it holds a log or a fence; a lock's holder has no log left to convert."""
     with contextlib.suppress(OSError):
         if [path.name for path in folder.iterdir()] == [LOCK_NAME]:
             (folder / LOCK_NAME).unlink(missing_ok=True)

@@ -41,10 +41,7 @@ ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 
 
 def kind_of(place: Place, topic: Topic, table: SegmentFile) -> object:
-    """Return whether a table is plain or of the topic's schema, for ``core.files.compaction.merges``.
-
-    It is ``NotImplemented`` if the table is unreadable.
-    """
+    """Return the kind of a table's columns for ``core.files.compaction.merges``, NotImplemented if unreadable."""
     if topic.schema is None:
         return "plain"  # reading it detects a foreign table
     try:
@@ -103,10 +100,7 @@ def publish_merge(place: Place, merge: TableMerge, made: str) -> SegmentFile:
 
 
 def _check_date(path: Path, merge: TableMerge) -> None:
-    """Check that a rewritten table is dated later than its original: otherwise other processes would delete it.
-
-    Raises StorageFailed if the file system does not store the date.
-    """
+    """Raise StorageFailed unless a rewritten table is later than its original: other processes would delete it."""
     if merge.leaves_out and path.stat().st_mtime_ns // 1_000 <= merge.tables[-1].modified_us:
         raise StorageFailed(f"{path}: {merge} is not rewritten: the file system does not store times to the second")
 
@@ -135,11 +129,7 @@ def compact_tables(
 
 
 def _check_name(place: Place, rewrite: TableMerge) -> None:
-    """Check that no table of the rewrite's name was deleted within ``table_grace_s``.
-
-    Otherwise a process that is about to delete that table would delete the new one. Raises Unavailable if there was
-    such a table.
-    """
+    """Raise Unavailable if a table of that name was just deleted: its deletion may be under way and hit the new one."""
     first = rewrite.tables[0]
     name = kept_path(table_path(first.topic, first.segment, rewrite.base_offset, rewrite.end_offset))
     if place.path(name).exists():
@@ -147,10 +137,7 @@ def _check_name(place: Place, rewrite: TableMerge) -> None:
 
 
 def remove_superseded(place: Place, topic: Topic, segment: int) -> tuple[list[SegmentFile], list[Corrupt]]:
-    """Remove superseded tables that a killed merge left; return them, and the errors of unsound replacements.
-
-    A table is removed only if the footer of the table that replaces it is sound.
-    """
+    """Remove tables that a killed merge left if their replacement is sound; return them and errors of unsound ones."""
     removed: list[SegmentFile] = []
     refused: list[Corrupt] = []
     try:
@@ -196,10 +183,7 @@ def _unlink(place: Place, tables: Iterable[SegmentFile]) -> None:
 
 
 def write_merge(sink: IO[bytes], topic: Topic, merge: TableMerge, open_file: Open, row_group_bytes: int) -> None:
-    """Write all rows of the tables, and the footer; the errors are those of ``merge_tables``.
-
-    A thread encodes a row group while this one decodes the next.
-    """
+    """Write all rows of the tables, and the footer; a thread encodes a row group while this one decodes the next."""
     batches = (row for table in merge.tables for row in table_rows(open_file, topic, table))
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = rows = 0

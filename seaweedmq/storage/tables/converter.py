@@ -44,10 +44,7 @@ ROW_GROUP_BYTES = 16 * 1024 * 1024
 
 
 class ProcessTableConverter:
-    """A converter in a child process, one request at a time.
-
-    The child is started if needed, restarted after its death, and ended when idle.
-    """
+    """A converter in a child process, which is started and restarted as needed and handles one request at a time."""
 
     def __init__(
         self,
@@ -61,10 +58,7 @@ class ProcessTableConverter:
         timeout_s: float = CONVERT_TIMEOUT_S,
         wall_us: Callable[[], int] = wall_us,
     ) -> None:
-        """Create a converter without a child.
-
-        ``cluster_id`` returns the id of the cluster whose marker the place must hold; None: no marker is required.
-        """
+        """Create a converter without a child; unless ``cluster_id`` returns None, the place must hold its marker."""
         self._place = place
         self._cluster_id = cluster_id
         self._row_group_bytes = row_group_bytes
@@ -151,10 +145,7 @@ class ProcessTableConverter:
             await asyncio.wait(self._ending)
 
     async def _ask(self, request: bytes) -> bytes:
-        """Send one request to the child and return its reply.
-
-        Without a reply the child is ended, since its next line would reply to this request.
-        """
+        """Return the reply of the child, which ends if it does not reply: its next line would reply to this request."""
         if self._child is None or self._child.returncode is not None:
             self._child = await _start()
         child = self._child

@@ -11,7 +11,6 @@ import fcntl
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 from seaweedmq.codec.paths import LOCK_NAME, kept_path, log_dir, table_dir, table_path
@@ -23,7 +22,7 @@ from seaweedmq.storage import file_io
 from seaweedmq.storage.faults import failing
 from seaweedmq.storage.place import Place, segment_file
 from seaweedmq.storage.store.retained_tables import retain
-from seaweedmq.storage.tables.convert import Job, convert_logs
+from seaweedmq.storage.tables.convert import Job, Read, convert_logs
 
 CLAIM_PREFIX = ".claim-"
 """Prefix of claims in the folder of the tables: ``.claim-<segment>-<base>-<end>-<unique>``.
@@ -38,11 +37,7 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSU
 def convert_files(
     place: Place, topic: Topic, logs: list[SegmentFile], end_offset: int | None, row_group_bytes: int
 ) -> list[SegmentFile]:
-    """Convert logs of one segment by ``convert.convert_logs``.
-
-    Raises Corrupt if a log has damage other than a torn tail, or records are missing; Unavailable if another process
-    converts the segment, or has just done so.
-    """
+    """Convert logs of one segment by ``convert.convert_logs``; raises Unavailable if another process does or did so."""
     if not logs:
         return []
     name, segment = logs[0].topic, logs[0].segment
@@ -50,12 +45,12 @@ def convert_files(
         failing("convert log files of", place.path(log_dir(name, segment))),
         _alone(place, name, segment),
         _held_open(place, logs[0].path) as beside,
-        _Logs(place) as files,
+        _log_reader(place) as read,
     ):
         target = DirectoryTarget(place, name, segment, beside=beside)
         listed = place.segment_files(name, segment)
         job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
-        return convert_logs(job, files.read, target)
+        return convert_logs(job, read, target)
 
 
 @contextlib.contextmanager
@@ -118,11 +113,7 @@ class DirectoryTarget:
     """A ``TableTarget`` in the table folder of a topic, for one segment."""
 
     def __init__(self, place: Place, topic: TopicName, segment: int, *, beside: tuple[Path, int] | None = None) -> None:
-        """Open the table folder of a topic.
-
-        ``beside`` is an open file of the same topic that must still exist when a table is created; None: merge tables.
-        Raises NotFound if the topic was deleted.
-        """
+        """Open the table folder; an open file ``beside`` must still exist when a table is created (None: a merge)."""
         self._place = place
         self._beside = beside
         self._topic = topic
@@ -156,11 +147,7 @@ class DirectoryTarget:
         return self.publish_file(Path(sink.name), base, end)
 
     def publish_file(self, made: Path, base: int, end: int, replaced: Collection[SegmentFile] = ()) -> SegmentFile:
-        """Publish a file of the folder as a table; it may have been written on another machine.
-
-        The tables ``replaced``, of which the file was made, must still exist and may overlap it. Raises Unavailable if
-        another process publishes or has published some of these offsets.
-        """
+        """Publish a file of the folder as a table; the tables ``replaced`` must still exist and may overlap it."""
         path = table_path(self._topic, self._segment, base, end)
         final = self._place.path(path)
         with self._claimed(base, end):
@@ -218,34 +205,22 @@ def _is_alive(claim: Path, now_s: float) -> bool:
     return False
 
 
-class _Logs:
-    """A reader of log files, with one open at a time."""
+@contextlib.contextmanager
+def _log_reader(place: Place) -> Iterator[Read]:
+    """Yield a function that reads log files, with one open at a time."""
+    with contextlib.ExitStack() as opened:
+        readers: dict[str, file_io.OnceReader] = {}
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._path = ""
-        self._fd = -1
-        self._reader = file_io.OnceReader(-1)
+        def read(file: SegmentFile, position: int, length: int) -> memoryview:
+            if file.path not in readers:
+                readers.clear()
+                opened.close()
+                try:
+                    fd = os.open(place.path(file.path), os.O_RDONLY | os.O_CLOEXEC)
+                except FileNotFoundError:
+                    raise NotFound(f"{file.path} was deleted: list the segment's files again") from None
+                opened.callback(os.close, fd)
+                readers[file.path] = file_io.OnceReader(fd)
+            return readers[file.path].read_at(position, length)
 
-    def read(self, file: SegmentFile, position: int, length: int) -> memoryview:
-        """Read bytes of a log; fewer only at the end of the file."""
-        if file.path != self._path:
-            self._close()
-            try:
-                self._fd = os.open(self._place.path(file.path), os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                raise NotFound(f"{file.path} was deleted: list the segment's files again") from None
-            self._path = file.path
-            self._reader = file_io.OnceReader(self._fd)
-        return self._reader.read_at(position, length)
-
-    def _close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd, self._path = -1, ""
-
-    def __enter__(self) -> "_Logs":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
-        self._close()
+        yield read

@@ -17,10 +17,7 @@ PAGE_BUFFER_BYTES = 1024 * 1024
 
 
 def open_table(source: BlockingInput, file: SegmentFile, topic: Topic) -> pq.ParquetFile:
-    """Open a table and verify its footer, its number of rows and its columns.
-
-    The caller closes ``source`` after the table.
-    """
+    """Open a table, which the caller closes before ``source``, and verify its footer, number of rows and columns."""
     try:
         verify_footer(source, file.path)
         table = pq.ParquetFile(source, page_checksum_verification=True, buffer_size=PAGE_BUFFER_BYTES)
@@ -45,10 +42,7 @@ def schema_of(table: pq.ParquetFile, topic: Topic) -> pa.Schema | None:
 
 
 def table_error(file: SegmentFile, error: Exception, where: str = "") -> SeaweedMQError:
-    """Return the error for a failed read of a table by Arrow.
-
-    ``where`` is the position in the table if it is known, such as " in row group 3".
-    """
+    """Return the error for a failed read of a table by Arrow, at a position ``where`` if it is known."""
     if isinstance(error, OSError) and error.errno in GONE:
         return NotFound(f"{file.path} was deleted: list the segment's files again")
     if isinstance(error, OSError) and error.errno:

@@ -24,7 +24,7 @@ from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, KeyRange
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BlockingInput
-from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
+from seaweedmq.storage.logs.log_scan import CHUNKS_AT_ONCE, Chunk
 from seaweedmq.storage.tables.format import PLACE
 from seaweedmq.storage.tables.opener import open_table, schema_of, table_error
 from seaweedmq.storage.tables.row_groups import row_groups

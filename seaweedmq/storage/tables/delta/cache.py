@@ -89,10 +89,7 @@ class LogCache:
                 self.records += span.end - span.base
 
     def find_changes(self, place: Place, topic: Topic, names: frozenset[str]) -> Collection[TableSpan]:
-        """Return the tables that were added, removed or changed since the last successful update.
-
-        ``names`` are the current file names in the folder of the tables.
-        """
+        """Return the tables added, removed or changed since the last update; ``names`` are the files that exist now."""
         folder = table_dir(topic.name)
         self.due |= {s for n in self.names - names if (s := self.lying.pop(n, None)) is not None}
         came = {n: s for n in names - self.names if (s := self.span(n)) is not None}

@@ -4,6 +4,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 
 import pyarrow as pa
@@ -39,10 +40,7 @@ class TableColumns(StrEnum):
 
 
 def enter(place: Place, topic: Topic, span: TableSpan) -> tuple[Add, TableColumns]:
-    """Verify a table, and return its log entry and kind of columns.
-
-    Raises Corrupt if the table is damaged, or not of the topic.
-    """
+    """Verify a table, and return its log entry and kind of columns; raises Corrupt if it is not one of the topic."""
     path = table_path(topic.name, *span)
     try:
         found = place.path(path).stat()
@@ -76,10 +74,7 @@ def enter(place: Place, topic: Topic, span: TableSpan) -> tuple[Add, TableColumn
 
 
 def column_bounds(metadata: pq.FileMetaData) -> dict[str, tuple[int | str, int | str, int]]:
-    """Return minimum, maximum and null count of the position and time columns.
-
-    Columns without statistics in every row group are omitted.
-    """
+    """Return minimum, maximum and null count of position and time columns that have statistics in every row group."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     found: dict[str, tuple[int | str, int | str, int]] = {}
     first = groups[0] if groups else None
@@ -97,10 +92,7 @@ def column_bounds(metadata: pq.FileMetaData) -> dict[str, tuple[int | str, int |
 
 
 def _retained_path(place: Place, topic: Topic, path: str) -> str:
-    """Return a table's retained link relative to the folder of the tables, created if it is missing.
-
-    On a file system without hard links it is the table's name.
-    """
+    """Return a table's retained link, created if missing, or its name without hard links, relative to its folder."""
     kept = kept_path(path) if retain_table(place, path) else path
     return kept.removeprefix(f"{table_dir(topic.name)}/")
 
@@ -128,28 +120,21 @@ def log_metadata(
     """
     schema = delta_schema(topic_columns(topic, plain=plain))
     if before is not None:
-        metadata = LogMetadata(
-            id=before.id,
-            name=before.name,
-            schema=schema,
-            configuration=before.configuration,
-            created_ms=before.created_ms,
-        )
-    else:
-        unique = xxh3_128_hexdigest(f"{topic.uid}/{file_io.unique_suffix()}".encode())
-        interval = f"interval {int(grace_s)} seconds"
-        metadata = LogMetadata(
-            id="-".join((unique[:8], unique[8:12], unique[12:16], unique[16:20], unique[20:])),
-            name=str(topic.name),
-            schema=schema,
-            configuration={
-                "delta.logRetentionDuration": interval,
-                GRACE_KEY: interval,
-                "seaweedmq.topic": str(topic.name),
-                "seaweedmq.topic_uid": str(topic.uid),
-            },
-            created_ms=topic.created_us // 1_000,
-        )
+        return replace(before, schema=schema), features_needed(schema)
+    unique = xxh3_128_hexdigest(f"{topic.uid}/{file_io.unique_suffix()}".encode())
+    interval = f"interval {int(grace_s)} seconds"
+    metadata = LogMetadata(
+        id="-".join((unique[:8], unique[8:12], unique[12:16], unique[16:20], unique[20:])),
+        name=str(topic.name),
+        schema=schema,
+        configuration={
+            "delta.logRetentionDuration": interval,
+            GRACE_KEY: interval,
+            "seaweedmq.topic": str(topic.name),
+            "seaweedmq.topic_uid": str(topic.uid),
+        },
+        created_ms=topic.created_us // 1_000,
+    )
     return metadata, features_needed(schema)
 
 

@@ -55,10 +55,7 @@ class LogFolder:
             os.close(fd)
 
     def listing(self) -> Listing:
-        """List the versions with a commit or checkpoint file.
-
-        Raises Corrupt if a checkpoint has a form that this build does not read.
-        """
+        """List the versions with a commit or checkpoint file; raises Corrupt for checkpoints in parts or version 2."""
         commits, checkpoints = [], []
         for name in os.listdir(self._fd):  # noqa: PTH208 - an open folder
             match = _NAME.fullmatch(name)
@@ -98,10 +95,7 @@ class LogFolder:
         return checkpoint_of(table, name)
 
     def put_commit(self, version: int, data: bytes) -> Stamp:
-        """Add a version atomically and durably, unless another process did.
-
-        Raises Conflict if another process did, or the log was moved aside.
-        """
+        """Add a version atomically and durably; raises Conflict if another process did, or the log was moved aside."""
         name = commit_name(version)
         with self._written(data) as temporary:
             try:
@@ -121,11 +115,7 @@ class LogFolder:
         return stamp
 
     def _create(self, name: str, version: int, data: bytes) -> None:
-        """Create a commit on a file system without hard links.
-
-        Readers may see an incomplete commit for a moment. It stays if this process is killed then; ``table rebuild``
-        repairs that.
-        """
+        """Create a commit without hard links: readers may see an incomplete one, which ``table rebuild`` repairs."""
         try:
             fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=self._fd)
         except FileExistsError:

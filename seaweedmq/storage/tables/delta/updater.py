@@ -14,7 +14,7 @@ import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
@@ -148,26 +148,17 @@ class DeltaLogs:
             self._known.popitem(last=False)
 
 
+@dataclass(slots=True)
 class _Change:
     """An attempt to update a log."""
 
-    def __init__(
-        self,
-        place: Place,
-        topic: Topic,
-        grace_s: float | None,
-        known: LogCache,
-        confirmed_us: int,
-        wall_us: Callable[[], int],
-    ) -> None:
-        self._place = place
-        self._confirmed_us = confirmed_us
-        self._wall_us = wall_us
-        self._topic = topic
-        self._grace_given_s = grace_s
-        self._known = known
-        self._tables = place.path(table_dir(topic.name))
-        self._entered: dict[TableSpan, tuple[Add, TableColumns]] = {}
+    _place: Place
+    _topic: Topic
+    _grace_given_s: float | None
+    _known: LogCache
+    _confirmed_us: int
+    _wall_us: Callable[[], int]
+    _entered: dict[TableSpan, tuple[Add, TableColumns]] = field(default_factory=dict)
 
     def make(self) -> int | None:
         """Update the log, and return the new version; None if it was up to date or the topic was deleted."""
@@ -205,13 +196,14 @@ class _Change:
 
     def _listed(self) -> frozenset[str] | None:
         """List the current names in the folder of the tables; None if it was deleted."""
+        folder = self._place.path(table_dir(self._topic.name))
         try:
             try:
-                file_io.refresh_cache(self._tables)
+                file_io.refresh_cache(folder)
             except OSError as e:
                 if e.errno not in _MAY_NOT_WRITE:  # a read-only process can still find the log up to date
                     raise
-            return frozenset(os.listdir(self._tables))  # noqa: PTH208 - names suffice
+            return frozenset(os.listdir(folder))  # noqa: PTH208 - names suffice
         except FileNotFoundError:
             return None
 
