@@ -1,7 +1,4 @@
-"""Blocking file calls that the file store runs in its threads.
-
-Each call completes or raises OSError.
-"""
+"""Blocking calls on files and folders of a file system; each completes or raises OSError."""
 
 import contextlib
 import errno

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -101,8 +100,8 @@ async def plan_sink(options: SinkOptions, given: pa.Schema) -> SinkPlan:
         )
 
 
-async def check_storage(options: SinkOptions, described: TopicDescription) -> Path:
-    """Return the root of the storage, after checking that it is the topic's.
+async def check_storage(options: SinkOptions, described: TopicDescription) -> Place:
+    """Return the place of the storage, after checking that it is the topic's.
 
     Raises:
         InvalidArgument: If the storage is another cluster's or does not exist.
