@@ -246,7 +246,7 @@ class World:
         if not done:
             return 0
         place = frontier_of(
-            Place(json.loads(self.checkpoint.offsets[done - 1])), Watch(self.source).look().topic, self.root
+            json.loads(self.checkpoint.offsets[done - 1]), Watch(self.source).look().topic, Place(self.root)
         )
         return read_up_to(self.source, place, segment)
 
