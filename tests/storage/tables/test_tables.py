@@ -20,7 +20,6 @@ from seaweedmq.codec.payload.batch import schema_to_bytes
 from seaweedmq.errors import Corrupt, NotFound, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import DirectoryTarget, convert_files
 from seaweedmq.storage.tables.opener import open_table
@@ -250,7 +249,7 @@ class Racing(DirectoryTarget):
     """Another converter publishes the same records just before this one does."""
 
     def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
-        faster = DirectoryTarget(Place(self._root), NAME, 0)
+        faster = DirectoryTarget(self._place, NAME, 0)
         other = faster.create()
         other.write(b"of the other one")
         faster.publish(other, base, end - 1)
