@@ -13,7 +13,6 @@
 It runs on any event loop; ``uvloop.run(main())`` runs it on the one that the synchronous API uses.
 """
 
-import time
 from collections.abc import Sequence
 
 from seaweedmq import errors
@@ -27,6 +26,7 @@ from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.ports import Dialer, Environment
 from seaweedmq.runtime.process.boot_clock import boot_s
+from seaweedmq.runtime.process.wall_clock import wall_us
 
 __all__ = [
     "Admin",
@@ -46,7 +46,7 @@ __all__ = [
 
 def system_environment() -> Environment:
     """Return an environment with the machine's clocks and unseeded randomness."""
-    return Environment(wall_us=lambda: time.time_ns() // 1_000, boot_s=boot_s)  # noqa: TID251 - the one real clock
+    return Environment(wall_us=wall_us, boot_s=boot_s)
 
 
 def connect(

@@ -123,11 +123,11 @@ async def test_files_of_it_are_read_searched_and_converted(store: FileSegmentSto
     assert await read(store, 0, 20) == expected(0, 20)
     assert await find_offset_by_time(store, make_topic(), 0, T0 + 7_000_000, 20) == (7, T0 + 7_000_000)
     topic = make_topic()
-    scan = scan_of(store.root, topic, ["offset", "value"])
+    scan = scan_of(store.place.root, topic, ["offset", "value"])
     pieces = plan_snapshot(topic, make_segment(20), await store.list_files(NAME, 0))
     rows = [row for batch in scan.read(pieces) for row in batch.to_pylist()]
     assert [(row["offset"], row["value"]) for row in rows] == expected(0, 20)
-    convert_files(store.root, topic, [first], 20, 1 << 20)
+    convert_files(store.place, topic, [first], 20, 1 << 20)
     await store.delete([first])
     (table,) = await tables_of(store)
     assert (table.base_offset, table.end_offset) == (0, 20)
@@ -208,7 +208,7 @@ async def test_who_does_not_know_it_names_it(store: FileSegmentStore) -> None:
     with pytest.raises(Unsupported, match=UNKNOWN):
         await find_offset_by_time(store, make_topic(), 0, T0 + 7_000_000, 10)
     with pytest.raises(Unsupported, match=UNKNOWN):
-        convert_files(store.root, make_topic(), [log], 10, 1 << 20)
+        convert_files(store.place, make_topic(), [log], 10, 1 << 20)
     with pytest.raises(Unsupported, match=UNKNOWN):
         clip_frame(found, 5, None)
     with pytest.raises(Unsupported, match=UNKNOWN):

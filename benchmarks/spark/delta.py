@@ -20,7 +20,8 @@ from seaweedmq.codec.frame import FLAG_KEY, FrameHeader, split_frames
 from seaweedmq.codec.paths import table_path
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame, payload_schema
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
-from seaweedmq.storage.store import file_io
+from seaweedmq.storage import file_io
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.delta.updater import DeltaLogs
 from seaweedmq.storage.tables.format import TableWriter
 
@@ -42,7 +43,7 @@ def run(scale: Scale) -> list[Measure]:
         before = process.memory_info().rss
         logs = DeltaLogs()
         began = time.perf_counter()
-        logs.reconcile(folder, writer.topic)
+        logs.reconcile(Place(folder), writer.topic)
         first_s = time.perf_counter() - began
         warm_ms, cold_ms, disk_ms = [], [], []
         for number in range(commits):
@@ -133,7 +134,7 @@ def _records() -> tuple[pa.RecordBatch, FrameHeader]:
 
 def _commit_ms(logs: DeltaLogs, root: Path, topic: Topic) -> float:
     began = time.perf_counter()
-    if logs.reconcile(root, topic) is None:
+    if logs.reconcile(Place(root), topic) is None:
         raise AssertionError("a new table made no version")
     return (time.perf_counter() - began) * 1_000
 
@@ -147,7 +148,7 @@ def _disk_ms(folder: Path) -> float:
         file.flush()
         os.fsync(file.fileno())
     temporary.rename(final)
-    file_io.sync_directories(folder, folder)
+    file_io.sync_directory(folder)
     took = (time.perf_counter() - began) * 1_000
     final.unlink()
     return took

@@ -102,7 +102,7 @@ def _tables(
 
     def frame(files: Sequence[SegmentFile], sources: Sequence[str], conditions: Sequence[Expression]) -> DataFrame:
         schema = StructType([StructField(s, kinds[s]) for s in dict.fromkeys(sources)])
-        paths = [f"file://{lasting_path(found.folder, file)}" for file in files]
+        paths = [f"file://{found.storage.path(lasting_path(found.storage, file))}" for file in files]
         with _listed_at_once(spark, len(paths)):
             rows = spark.read.schema(schema).options(**_PARQUET_OPTIONS).parquet(*paths)
         for condition in (*conditions, *_in_time(timestamps)):

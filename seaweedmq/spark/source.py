@@ -18,6 +18,7 @@ from seaweedmq.spark.filters import narrowed
 from seaweedmq.spark.options import SparkOptions, check_names, parse_options, parse_place, parse_shown
 from seaweedmq.spark.streams.stream_options import parse_stream_options
 from seaweedmq.spark.topic_access import broker_reader, chosen_columns, find
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.partitions import Sharing, plan_partitions
 from seaweedmq.storage.plan.scan_ranges import ScanRange
 from seaweedmq.storage.plan.topic_source import BrokerOffsets, TopicSource
@@ -25,7 +26,6 @@ from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.scan.columns import KEY, OFFSET, PARTITION, SEGMENT, TIMESTAMP, Column
 from seaweedmq.storage.scan.range_scan import RangeScan
 from seaweedmq.storage.snapshot import read_topic
-from seaweedmq.storage.store.files import open_store
 
 if TYPE_CHECKING:
     from seaweedmq.spark.streams.stream import SeaweedMQStreamReader
@@ -73,7 +73,7 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
         found = find(options.place, ends=options.window.ranges is None)
         if options.window.ranges is not None and options.place.bootstrap is not None:
             ends = {number: parts[-1][1] for number, parts in options.window.ranges.items()}
-            found = replace(found, known=BrokerOffsets(begins={}, ends=ends, is_all=found.root is None))
+            found = replace(found, known=BrokerOffsets(begins={}, ends=ends, is_all=found.place is None))
         columns = chosen_columns(found.snapshot.topic, options.shown)
         _check_schema(found.snapshot.topic, schema, columns)
         return SeaweedMQReader(found, options, columns)
@@ -85,11 +85,11 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
         except ImportError as e:
             raise Unsupported(f"streaming needs pyspark>=4.2: pip install 'pyspark>=4.2,<5' ({e})") from e
         options = parse_stream_options(self._given)
-        root = open_store(options.storage).root
-        topic = read_topic(root, options.topic)
+        place = Place.parse(options.storage)
+        topic = read_topic(place, options.topic)
         columns = chosen_columns(topic, options.shown)
         _check_schema(topic, schema, columns)
-        return SeaweedMQStreamReader(root, options, topic, columns)
+        return SeaweedMQStreamReader(place, options, topic, columns)
 
 
 class Partition(InputPartition):  # type: ignore[misc]
@@ -138,7 +138,7 @@ class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
         if not isinstance(partition, Partition):
             raise AssertionError(f"Spark returned {partition!r}, which is not a Partition")
         scan = RangeScan(
-            root=self._found.root,
+            place=self._found.place,
             topic=self._found.snapshot.topic,
             timestamps=self._window.timestamps,
             columns=self._columns,

@@ -9,14 +9,14 @@ from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.spark.column_types import spark_schema
 from seaweedmq.spark.options import ColumnOptions, TopicLocation
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.topic_source import BrokerOffsets, TopicSource
 from seaweedmq.storage.scan.columns import Column, columns_of
 from seaweedmq.storage.scan.range_scan import BrokerReader
 from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
-from seaweedmq.storage.store.files import open_store
 
 
-def find(place: TopicLocation, *, ends: bool) -> TopicSource:
+def find(location: TopicLocation, *, ends: bool) -> TopicSource:
     """List the files of a topic, and query the brokers if there are some.
 
     With ``ends``, brokers also report the end offsets of segments.
@@ -26,34 +26,34 @@ def find(place: TopicLocation, *, ends: bool) -> TopicSource:
         NotFound: If no such topic exists.
         Unavailable: If no broker answers.
     """
-    root = None if place.storage is None else open_store(place.storage).root
-    if place.bootstrap is None:
-        if root is None:
+    place = None if location.storage is None else Place.parse(location.storage)
+    if location.bootstrap is None:
+        if place is None:
             raise AssertionError("a read has a storage, or brokers")
-        return TopicSource(root=root, snapshot=read_snapshot(root, place.topic))
+        return TopicSource(place=place, snapshot=read_snapshot(place, location.topic))
     # Lazy import: file-only reads need no network.
     from seaweedmq.spark import live
 
     known = None
     if ends:
-        told = live.ask(place.bootstrap, place.topic)
-        description, known = told.description, BrokerOffsets(begins=told.begins, ends=told.ends, is_all=root is None)
+        told = live.ask(location.bootstrap, location.topic)
+        description, known = told.description, BrokerOffsets(begins=told.begins, ends=told.ends, is_all=place is None)
     else:
-        description = live.describe(place.bootstrap, place.topic)
+        description = live.describe(location.bootstrap, location.topic)
     # List files after the brokers reported their end offsets: what is in neither did not exist then.
-    listed = None if root is None else read_snapshot(root, place.topic, [s.id for s in description.segments])
+    listed = None if place is None else read_snapshot(place, location.topic, [s.id for s in description.segments])
     if listed is not None and listed.topic.uid != description.topic.uid:
         raise InvalidArgument(
-            f"topic {place.topic} in storage {root} is not the topic of the brokers at {place.bootstrap}: give "
+            f"topic {location.topic} in storage {place} is not the topic of the brokers at {location.bootstrap}: give "
             "the storage that they use"
         )
     files = () if listed is None else listed.files
     removed = {} if listed is None else listed.removed
     return TopicSource(
-        root=root,
+        place=place,
         snapshot=TopicSnapshot(topic=description.topic, segments=description.segments, files=files, removed=removed),
         known=known,
-        search=partial(_offsets_at, place.bootstrap, place.topic),
+        search=partial(_offsets_at, location.bootstrap, location.topic),
     )
 
 
@@ -64,17 +64,17 @@ def _offsets_at(bootstrap: str, topic: TopicName, times: Mapping[int, tuple[int,
     return offsets_at(bootstrap, topic, times)
 
 
-def broker_reader(place: TopicLocation, *, fail_on_data_loss: bool) -> BrokerReader | None:
+def broker_reader(location: TopicLocation, *, fail_on_data_loss: bool) -> BrokerReader | None:
     """Return the reader of what only brokers hold; None if the options name none."""
-    if place.bootstrap is None:
+    if location.bootstrap is None:
         return None
-    bootstrap = place.bootstrap
+    bootstrap = location.bootstrap
 
     def read(segment: int, start: int | None, end: int) -> Iterator[pa.RecordBatch]:
         # Lazy import: file-only reads need no network.
         from seaweedmq.spark.live import read_range
 
-        return read_range(bootstrap, place.topic, segment, start, end, "fail" if fail_on_data_loss else "skip")
+        return read_range(bootstrap, location.topic, segment, start, end, "fail" if fail_on_data_loss else "skip")
 
     return read
 

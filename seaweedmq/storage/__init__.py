@@ -1,1 +1,1 @@
-"""Shared storage of segment files, on a directory or in memory; it depends on neither brokers nor metadata."""
+"""Shared storage of segment files, on a mounted directory; it depends on neither brokers nor metadata."""

@@ -10,7 +10,6 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -23,6 +22,7 @@ from seaweedmq.codec.timestamps import us_of_text
 from seaweedmq.core.files.holes import loss_text
 from seaweedmq.errors import AlreadyExists, InvalidArgument, Unavailable, Unsupported
 from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
 from seaweedmq.storage.tables.delta.entries import holds_plain, topic_columns
 from seaweedmq.storage.tables.delta.log_folder import LogFolder
@@ -61,7 +61,7 @@ class Exported:
 
 
 def export_iceberg(
-    root: Path, name: TopicName, catalog: str, *, skip_missing: bool = False, **properties: str
+    place: Place, name: TopicName, catalog: str, *, skip_missing: bool = False, **properties: str
 ) -> Exported:
     """Register the topic's tables with a catalog as table ``namespace.topic``, or update that table.
 
@@ -69,7 +69,7 @@ def export_iceberg(
     is copied.
 
     Args:
-        root: Root of the storage.
+        place: Place of the storage.
         name: Topic to export.
         catalog: Name of a catalog in ``.pyiceberg.yaml``, or a URI: ``sqlite:///file.db`` and other SQL URIs, or
             ``http://...`` and ``https://...`` for REST.
@@ -87,13 +87,12 @@ def export_iceberg(
         Corrupt: If a document or the Delta log is unreadable.
         StorageFailed: If the storage cannot be read or written.
     """
-    root = root.absolute()
-    listed = read_snapshot(root, name)
+    listed = read_snapshot(place, name)
     topic = listed.topic
     _check_missing(listed, skip_missing)
-    opened = _open_catalog(root, catalog, properties)
-    reconcile(root, topic)
-    state = _log_state(root, topic)
+    opened = _open_catalog(place, catalog, properties)
+    reconcile(place, topic)
+    state = _log_state(place, topic)
     own = topic_columns(topic, plain=holds_plain(state.metadata))
     columns, left_out, unreadable = iceberg_columns(own)
     if unreadable:
@@ -109,7 +108,7 @@ def export_iceberg(
         if table is None:
             return Exported(table=".".join(identifier), snapshot=None, added=0, removed=0, files=0, left_out=left_out)
         added, removed = _update_table(
-            table, columns, [own.field(name) for name in left_out], _wanted(root, topic, state)
+            table, columns, [own.field(name) for name in left_out], _wanted(place, topic, state)
         )
     except (CommitFailedException, TableAlreadyExistsError) as e:
         raise Unavailable(f"another process changed {'.'.join(identifier)} meanwhile: export again ({e})") from e
@@ -135,7 +134,7 @@ def _check_missing(snapshot: TopicSnapshot, skip_missing: bool) -> None:
             log.warning("%s; skipped", loss_text(snapshot.topic, segment.id, gap.start, gap.stop))
 
 
-def _open_catalog(root: Path, catalog: str, properties: Mapping[str, str]) -> "Catalog":
+def _open_catalog(place: Place, catalog: str, properties: Mapping[str, str]) -> "Catalog":
     try:
         from pyiceberg.catalog import load_catalog
         from pyiceberg.exceptions import NotInstalledError
@@ -146,7 +145,7 @@ def _open_catalog(root: Path, catalog: str, properties: Mapping[str, str]) -> "C
     if scheme in ("http", "https"):
         name, given = "seaweedmq", {"type": "rest", "uri": catalog, **given}
     elif scheme:
-        name, given = "seaweedmq", {"type": "sql", "uri": catalog, "warehouse": (root / "iceberg").as_uri(), **given}
+        name, given = "seaweedmq", {"type": "sql", "uri": catalog, "warehouse": place.path("iceberg").as_uri(), **given}
     else:
         name = catalog
     try:
@@ -161,9 +160,9 @@ def _open_catalog(root: Path, catalog: str, properties: Mapping[str, str]) -> "C
         ) from e
 
 
-def _log_state(root: Path, topic: Topic) -> LogState:
+def _log_state(place: Place, topic: Topic) -> LogState:
     try:
-        with LogFolder.opened(root / delta_log_dir(topic.name)) as folder:
+        with LogFolder.opened(place.path(delta_log_dir(topic.name))) as folder:
             return read_state(folder, folder.listing())
     except FileNotFoundError:
         return LogState()
@@ -190,9 +189,9 @@ def _table(
     return table
 
 
-def _wanted(root: Path, topic: Topic, state: LogState) -> dict[str, Add]:
+def _wanted(place: Place, topic: Topic, state: LogState) -> dict[str, Add]:
     """Return the live tables by the URI that Iceberg stores."""
-    folder = root / table_dir(topic.name)
+    folder = place.path(table_dir(topic.name))
     return {(folder / path).as_uri(): add for path, add in state.active.items()}
 
 

@@ -6,7 +6,6 @@ listing does not show had been converted to a table before, and tables are liste
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, TOPICS, document_path, topic_dir
 from seaweedmq.codec.state.documents import lineage_from_document, topic_from_document
@@ -15,8 +14,8 @@ from seaweedmq.errors import Corrupt, InvalidArgument, NotFound
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.storage.store.directory import scan_logs, scan_tables
-from seaweedmq.storage.store.faults import failing, storage_failed
+from seaweedmq.storage.faults import failing, storage_failed
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.removed import scan_removed
 
 _NAMES_SHOWN_MAX = 20
@@ -35,11 +34,7 @@ class TopicSnapshot:
     """Segment -> offset below which retention recorded that it removed the records."""
 
     def segment(self, segment_id: int) -> Segment:
-        """Return a segment by id.
-
-        Raises:
-            InvalidArgument: If the topic has no such segment.
-        """
+        """Return a segment by id. Raises InvalidArgument if the topic has no such segment."""
         for segment in self.segments:
             if segment.id == segment_id:
                 return segment
@@ -59,69 +54,49 @@ class TopicSnapshot:
         return plan_snapshot(self.topic, segment, self.files, start, end, removed_below=removed_below, missing=missing)
 
 
-def read_snapshot(root: Path, name: TopicName, segments: Iterable[int] | None = None) -> TopicSnapshot:
+def read_snapshot(place: Place, name: TopicName, segments: Iterable[int] | None = None) -> TopicSnapshot:
     """Read ``topic.json`` and ``lineage.json`` below the storage root and list the topic's files.
 
-    Args:
-        root: Root of the storage.
-        name: Topic to read.
-        segments: Segments whose files are listed; None: all segments of ``lineage.json``.
-
-    Raises:
-        InvalidArgument: If ``root`` is not a directory.
-        NotFound: If there is no such topic; the message names existing ones.
-        Corrupt: If a document is unreadable.
-        StorageFailed: If the directory cannot be read.
+    ``segments``: those whose files are listed; None: all. Raises InvalidArgument if the place is not a directory;
+    NotFound if there is no such topic, and names existing ones.
     """
-    if not root.is_dir():
-        raise InvalidArgument(f"storage {root} is not a directory: give the root that the brokers were started with")
-    topic = topic_from_document(read_document(root, name, TOPIC_DOCUMENT))
-    lineage_of, known = lineage_from_document(read_document(root, name, LINEAGE_DOCUMENT))
+    if not place.exists():
+        raise InvalidArgument(f"storage {place} is not a directory: give the root that the brokers were started with")
+    topic = topic_from_document(read_document(place, name, TOPIC_DOCUMENT))
+    lineage_of, known = lineage_from_document(read_document(place, name, LINEAGE_DOCUMENT))
     for found in (topic.name, lineage_of):
         if found != name:
-            raise Corrupt(f"{root / topic_dir(name)} holds documents of topic {found}: it was renamed or copied")
+            raise Corrupt(f"{place.path(topic_dir(name))} holds documents of topic {found}: it was renamed or copied")
     listed = [s.id for s in known] if segments is None else segments
-    files = list_files(root, name, listed)
+    files = list_files(place, name, listed)
     # Listed last: retention records what it removes before it deletes files.
-    return TopicSnapshot(topic=topic, segments=known, files=files, removed=list_removed(root, topic))
+    return TopicSnapshot(topic=topic, segments=known, files=files, removed=list_removed(place, topic))
 
 
-def read_topic(root: Path, name: TopicName) -> Topic:
+def read_topic(place: Place, name: TopicName) -> Topic:
     """Read ``topic.json``, one small file; the errors are those of :func:`read_snapshot`."""
-    return topic_from_document(read_document(root, name, TOPIC_DOCUMENT))
+    return topic_from_document(read_document(place, name, TOPIC_DOCUMENT))
 
 
-def list_files(root: Path, name: TopicName, segments: Iterable[int]) -> tuple[SegmentFile, ...]:
-    """List the log and table files of some segments, unordered.
-
-    Raises:
-        StorageFailed: If the directory cannot be read.
-    """
+def list_files(place: Place, name: TopicName, segments: Iterable[int]) -> tuple[SegmentFile, ...]:
+    """List the log and table files of some segments, unordered."""
     wanted = sorted(set(segments))
-    with failing("list files of", root / topic_dir(name)):
-        logs = [f for segment in wanted for f in scan_logs(root, name, segment)]
-        return (*logs, *scan_tables(root, name, wanted))
+    with failing("list files of", place.path(topic_dir(name))):
+        logs = [f for segment in wanted for f in place.logs(name, segment)]
+        return (*logs, *place.tables(name, wanted))
 
 
-def list_removed(root: Path, topic: Topic) -> Mapping[int, int]:
-    """Return segment -> offset below which retention recorded that it removed the records.
-
-    Raises:
-        StorageFailed: If the directory cannot be read.
-    """
-    with failing("list files of", root / topic_dir(topic.name)):
-        return scan_removed(root, topic.name, topic.uid)
+def list_removed(place: Place, topic: Topic) -> Mapping[int, int]:
+    """Return segment -> offset below which retention recorded that it removed the records."""
+    with failing("list files of", place.path(topic_dir(topic.name))):
+        return scan_removed(place, topic.name, topic.uid)
 
 
-def list_topics(root: Path) -> list[TopicName]:
-    """List the topics that have a ``topic.json`` below the storage root, ordered by name.
-
-    Raises:
-        StorageFailed: If the directory cannot be read.
-    """
+def list_topics(place: Place) -> list[TopicName]:
+    """List the topics that have a ``topic.json`` below the storage root, ordered by name."""
     found = []
-    with failing("list topics in", root):
-        for path in (root / TOPICS).glob(f"*/*/{TOPIC_DOCUMENT}"):
+    with failing("list topics in", place):
+        for path in place.path(TOPICS).glob(f"*/*/{TOPIC_DOCUMENT}"):
             try:
                 found.append(TopicName(path.parts[-3], path.parts[-2]))
             except InvalidArgument:
@@ -129,22 +104,17 @@ def list_topics(root: Path) -> list[TopicName]:
     return sorted(found)
 
 
-def read_document(root: Path, name: TopicName, document: str) -> bytes:
-    """Read ``topic.json`` or ``lineage.json`` of a topic.
-
-    Raises:
-        NotFound: If there is no such topic; the message names existing ones.
-        StorageFailed: If the document cannot be read.
-    """
-    path = root / document_path(name, document)
+def read_document(place: Place, name: TopicName, document: str) -> bytes:
+    """Read a document of a topic; if there is no such topic, raises NotFound, which names existing ones."""
+    path = place.path(document_path(name, document))
     try:
-        return path.read_bytes()
+        return place.read(document_path(name, document))
     except FileNotFoundError:
-        topics = list_topics(root)
+        topics = list_topics(place)
         shown = ", ".join(str(t) for t in topics[:_NAMES_SHOWN_MAX])
         more = f" and {len(topics) - _NAMES_SHOWN_MAX} more" if len(topics) > _NAMES_SHOWN_MAX else ""
         if name in topics:
             raise NotFound(f"{path} is missing, the topic is being created or deleted: retry") from None
-        raise NotFound(f"no topic {name} in {root}: {f'it has {shown}{more}' if shown else 'it has none'}") from None
+        raise NotFound(f"no topic {name} in {place}: {f'it has {shown}{more}' if shown else 'it has none'}") from None
     except OSError as e:
         raise storage_failed("read", str(path), e) from e

@@ -14,8 +14,8 @@ from xxhash import xxh3_64_intdigest
 from seaweedmq.codec.frame import HEADER_BYTES, FrameHeader, decode_header
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.staged import StagedFile
-from seaweedmq.storage.store.faults import storage_failed
-from seaweedmq.storage.store.file_io import read_at
+from seaweedmq.storage.faults import storage_failed
+from seaweedmq.storage.file_io import read_at
 
 OPEN_FILES_MAX = 64
 """Limit of open staged files per batch: its segments read them concurrently."""
@@ -41,11 +41,7 @@ class _Index(NamedTuple):
 
 
 class StagedFrames:
-    """The frames of a manifest, in order, for one thread at a time.
-
-    Every segment requests its frames more than once, so all headers are read once and 32 bytes per frame stay in
-    memory.
-    """
+    """The frames of a manifest, in order, for one thread; 32 bytes per frame stay, since segments ask repeatedly."""
 
     def __init__(self, folder: Path, files: Sequence[StagedFile]) -> None:
         self._folder = folder
@@ -54,12 +50,7 @@ class StagedFrames:
         """Number of a file -> its descriptor, ordered by last use."""
 
     def headers(self, lo: int = 0, hi: int = 1 << 16) -> Iterator[StagedFrame]:
-        """Yield every frame whose slots overlap ``[lo, hi)``, without reading payloads.
-
-        Raises:
-            Corrupt: If a file is missing, or differs from the manifest.
-            StorageFailed: If a file cannot be read.
-        """
+        """Yield the frames that overlap slots ``[lo, hi)``, without payloads; raises Corrupt if files differ."""
         index = self._index
         for row in np.flatnonzero((index.slot_mins < hi) & (index.slot_maxs >= lo)):
             number, position = int(index.files[row]), int(index.positions[row])

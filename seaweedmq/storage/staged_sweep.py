@@ -14,9 +14,10 @@ from pathlib import Path
 from seaweedmq.codec.paths import sink_dir, sink_marks_dir, sink_of_mark, staged_dir, topic_dir
 from seaweedmq.core.clock_doubt import CLOCK_DOUBT_S
 from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.faults import NO_SPACE, failing
+from seaweedmq.storage.file_io import TEMPORARY_PREFIX, clock_s, remove_stale_temporaries
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.staging import DONE, MANIFEST, ONCE, remove_tree
-from seaweedmq.storage.store.faults import NO_SPACE, failing
-from seaweedmq.storage.store.file_io import TEMPORARY_PREFIX, clock_s, remove_stale_temporaries
 
 SWEPT_AGE_S = 86_400.0
 """Age in seconds at which a batch without a manifest counts as abandoned."""
@@ -62,18 +63,18 @@ class _Verdicts:
                 path.unlink(missing_ok=True)
 
 
-def sweep(root: Path, topic: TopicName) -> int:
+def sweep(place: Place, topic: TopicName) -> int:
     """Remove the leftovers of dead sinks and return the number of removed folders, at most ``SWEPT_MAX``.
 
     Leftovers are batches without a manifest, batches of sinks that write once, old marks of sinks, and temporary files
     of killed processes.
     """
     swept = 0
-    top = root / staged_dir(topic)
+    top = place.path(staged_dir(topic))
     with failing("sweep", top), contextlib.suppress(FileNotFoundError):
-        now_s = clock_s(root / topic_dir(topic))
+        now_s = clock_s(place.path(topic_dir(topic)))
         verdicts = _Verdicts(top, now_s)
-        remove_stale_temporaries(root / topic_dir(topic), now_s)
+        remove_stale_temporaries(place.path(topic_dir(topic)), now_s)
         for sink in sorted(p for p in top.iterdir() if p.is_dir()):
             for folder in sorted(p for p in sink.iterdir() if p.is_dir()):
                 with contextlib.suppress(FileNotFoundError):
@@ -92,18 +93,18 @@ def sweep(root: Path, topic: TopicName) -> int:
                 elif verdicts.is_confirmed(sink.name):
                     remove_tree(sink)
                     swept += 1
-        _sweep_marks(root, topic, now_s, verdicts)
+        _sweep_marks(place, topic, now_s, verdicts)
         verdicts.take_back()
     return swept
 
 
-def _sweep_marks(root: Path, topic: TopicName, now_s: float, verdicts: _Verdicts) -> None:
+def _sweep_marks(place: Place, topic: TopicName, now_s: float, verdicts: _Verdicts) -> None:
     """Remove the marks of sinks whose folder was removed ``DONE_AGE_S`` ago; a live sink's mark is redated daily."""
     with contextlib.suppress(FileNotFoundError):
-        for mark in (root / sink_marks_dir(topic)).iterdir():
+        for mark in place.path(sink_marks_dir(topic)).iterdir():
             with contextlib.suppress(FileNotFoundError):
                 age_s = now_s - mark.stat().st_mtime
-                if (root / sink_dir(topic, sink_of_mark(mark.name))).exists():
+                if place.path(sink_dir(topic, sink_of_mark(mark.name))).exists():
                     if age_s > SWEPT_AGE_S:
                         os.utime(mark)
                 elif age_s > DONE_AGE_S and verdicts.is_confirmed(f"mark-{mark.name}"):

@@ -35,17 +35,9 @@ from seaweedmq.errors import NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.staged import BatchProgress, CompletedBatch, Manifest, StagedFile
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.storage.store.faults import failing, storage_failed
-from seaweedmq.storage.store.file_io import (
-    clock_s,
-    create_whole,
-    publish,
-    sync_directories,
-    sync_file,
-    temporary_file,
-    unique_suffix,
-    write_all,
-)
+from seaweedmq.storage.faults import failing, storage_failed
+from seaweedmq.storage.file_io import clock_s, sync_file, unique_suffix, write_all
+from seaweedmq.storage.place import Place
 
 MANIFEST = "manifest.json"
 PROGRESS = "progress.json"
@@ -57,30 +49,21 @@ ONCE = "w-"
 REMOVALS_MAX = 10
 
 
-def topic_in_storage(root: Path, name: TopicName) -> Topic:
-    """Read a topic from its ``topic.json``.
-
-    Raises:
-        NotFound: If the storage has no such topic.
-        Corrupt: If the document is unreadable.
-        StorageFailed: If the storage cannot be read.
-    """
-    path = root / document_path(name, TOPIC_DOCUMENT)
+def topic_in_storage(place: Place, name: TopicName) -> Topic:
+    """Read a topic from its ``topic.json``. Raises NotFound if the storage has no such topic."""
+    path = document_path(name, TOPIC_DOCUMENT)
     try:
-        return topic_from_document(path.read_bytes())
+        return topic_from_document(place.read(path))
     except FileNotFoundError:
         raise NotFound(
-            f"storage {root} holds no topic {name}: give the root that the brokers were started with"
+            f"storage {place} holds no topic {name}: give the root that the brokers were started with"
         ) from None
     except OSError as error:
-        raise storage_failed("read", str(path), error) from error
+        raise storage_failed("read", str(place.path(path)), error) from error
 
 
 class StagingFile:
-    """A file of one task's frames that is being written.
-
-    ``close`` deletes it unless ``keep`` is set.
-    """
+    """A file of one task's frames that is being written. ``close`` deletes it unless ``keep`` is set."""
 
     def __init__(self, folder: Path, label: str) -> None:
         self._path = folder / f"{label}-{unique_suffix()}.frames"
@@ -111,26 +94,23 @@ class StagingFile:
 class StagedBatch:
     """The folder of one batch. Methods raise StorageFailed; those that read a document also raise Corrupt."""
 
-    def __init__(self, root: Path, topic: TopicName, sink: str, batch: int) -> None:
-        self._root = root
+    def __init__(self, place: Place, topic: TopicName, sink: str, batch: int) -> None:
+        self._place = place
         self._topic = topic
         self._sink = sink
         self.batch = batch
-        self.folder = root / batch_dir(topic, sink, batch)
+        self._path = batch_dir(topic, sink, batch)
+        self.folder = place.path(self._path)
 
     @contextlib.contextmanager
     def staging(self, label: str) -> Iterator[StagingFile]:
-        """Open a file of this batch for one task; it is deleted if the block fails.
-
-        Raises:
-            NotFound: If the topic's folder is missing, since the topic was deleted.
-        """
+        """Open a file of this batch for a task, deleted if the block fails; raises NotFound without the topic."""
         with self._failing("stage into"):
             try:
                 for folder in (self.folder.parent.parent, self.folder.parent, self.folder):
                     folder.mkdir(exist_ok=True)  # never the topic's folder: that would recreate a deleted topic
             except FileNotFoundError:
-                raise _missing(self._root, self._topic) from None
+                raise _missing(self._place, self._topic) from None
             file = StagingFile(self.folder, label)
             done = False
             try:
@@ -148,9 +128,9 @@ class StagedBatch:
         """Write the manifest durably unless the batch has one; return the batch's manifest."""
         with self._failing("write the manifest of"):
             try:
-                create_whole(self._root, self.folder / MANIFEST, manifest_to_bytes(manifest))
+                self._place.create(f"{self._path}/{MANIFEST}", manifest_to_bytes(manifest))
             except FileExistsError:
-                sync_directories(self._root, self.folder)
+                self._place.sync_names(self.folder)
         stored = self.manifest()
         assert stored is not None, "the manifest exists: it was just written"
         return stored
@@ -162,15 +142,11 @@ class StagedBatch:
 
     def note(self, progress: BatchProgress) -> None:
         """Replace the recorded progress durably."""
-        with self._failing("record the progress of"), temporary_file(self.folder) as aside:
-            aside.write_bytes(progress_to_bytes(progress))
-            publish(self._root, (aside, self.folder / PROGRESS))
+        with self._failing("record the progress of"):
+            self._place.replace(f"{self._path}/{PROGRESS}", progress_to_bytes(progress))
 
     def begun_us(self) -> int:
-        """Return the time of the manifest by the storage's clock, in microseconds.
-
-        It is 0 if that clock was set back since, so that the time is unknown.
-        """
+        """Return the time of the manifest by the storage's clock, in microseconds; 0 if that was set back since."""
         with self._failing("get the date of"):
             begun_ns = (self.folder / MANIFEST).stat().st_mtime_ns
             return begun_ns // 1_000 if begun_ns <= clock_s(self.folder) * 1e9 + CLOCK_SLACK_NS else 0
@@ -179,7 +155,7 @@ class StagedBatch:
         """Delete files of tasks whose work is not needed, and the folder once it is empty."""
         with self._failing("clear"):
             for name in names:
-                (self.folder / name).unlink(missing_ok=True)
+                self._place.delete(f"{self._path}/{name}")
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
 
@@ -191,7 +167,7 @@ class StagedBatch:
     def _read(self, name: str) -> bytes | None:
         with self._failing("read"):
             try:
-                return (self.folder / name).read_bytes()
+                return self._place.read(f"{self._path}/{name}")
             except FileNotFoundError:
                 return None
 
@@ -202,23 +178,20 @@ class StagedBatch:
 class StagedSink:
     """The folder of one sink; its methods raise StorageFailed."""
 
-    def __init__(self, root: Path, topic: TopicName, sink: str) -> None:
-        self._root = root
+    def __init__(self, place: Place, topic: TopicName, sink: str) -> None:
+        self._place = place
         self._topic = topic
         self._sink = sink
-        self._folder = root / sink_dir(topic, sink)
+        self._path = sink_dir(topic, sink)
+        self._folder = place.path(self._path)
 
     def batch(self, number: int) -> StagedBatch:
         """Return the batch of this number."""
-        return StagedBatch(self._root, self._topic, self._sink, number)
+        return StagedBatch(self._place, self._topic, self._sink, number)
 
     def bind_topic(self, topic_uid: int) -> None:
-        """Bind the sink to this topic, so that it cannot write to a recreated topic of the name.
-
-        Raises:
-            NotFound: If the sink has written to an earlier topic of the name, or the topic was deleted.
-        """
-        folder = self._root / sink_marks_dir(self._topic)
+        """Bind the sink to this topic; raises NotFound if it wrote to an earlier one of the name, or it was deleted."""
+        folder = self._place.path(sink_marks_dir(self._topic))
         mark = folder / sink_mark(self._sink, topic_uid)
         with failing("bind a sink in", folder):
             if mark.exists():
@@ -227,39 +200,30 @@ class StagedSink:
                 for each in (folder.parent, folder):
                     each.mkdir(exist_ok=True)
             except FileNotFoundError:
-                raise _missing(self._root, self._topic) from None
+                raise _missing(self._place, self._topic) from None
             if any(sink_of_mark(other.name) == self._sink for other in folder.iterdir()):
                 raise NotFound(
                     f"topic {self._topic} was deleted and created again since this query began to write to it: restart "
                     "the query with another checkpoint to fill the new topic"
                 )
             mark.touch()
-            sync_directories(self._root, folder)
+            self._place.sync_names(folder)
 
     def done(self) -> CompletedBatch | None:
-        """Return the last completed batch; None before the first.
-
-        Raises:
-            Corrupt: If ``done.json`` is unreadable.
-        """
+        """Return the last completed batch; None before the first. Raises Corrupt if ``done.json`` is unreadable."""
         path = self._folder / DONE
         with failing("read", path):
             try:
-                return done_from_bytes(path.read_bytes(), str(path))
+                return done_from_bytes(self._place.read(f"{self._path}/{DONE}"), str(path))
             except FileNotFoundError:
                 return None
 
     def finish(self, done: CompletedBatch) -> None:
-        """Mark a batch as completed, then delete its folder and those of earlier batches.
-
-        The mark must be durable before the folders are deleted. The mark of a later batch stays.
-        """
+        """Mark a batch as completed, durably, unless a later one is; then delete its folder and earlier ones."""
         before = self.done()
         with failing("mark a completed batch of", self._folder):
             if before is None or before.batch < done.batch:
-                with temporary_file(self._folder) as aside:
-                    aside.write_bytes(done_to_bytes(done))
-                    publish(self._root, (aside, self._folder / DONE))
+                self._place.replace(f"{self._path}/{DONE}", done_to_bytes(done))
             for folder in self._folder.iterdir():
                 if folder.name.isdecimal() and int(folder.name) <= done.batch:
                     remove_tree(folder)
@@ -280,10 +244,10 @@ def remove_tree(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _missing(root: Path, topic: TopicName) -> SeaweedMQError:
+def _missing(place: Place, topic: TopicName) -> SeaweedMQError:
     """Return the error of a topic without a folder; a storage without any topics is not mounted."""
-    if not (root / TOPICS).is_dir():
+    if not place.path(TOPICS).is_dir():
         return StorageFailed(
-            f"storage {root} holds no topics, so it is not mounted or is another folder: mount it, then retry"
+            f"storage {place} holds no topics, so it is not mounted or is another folder: mount it, then retry"
         )
     return NotFound(f"topic {topic} is no longer in the storage: it was deleted")

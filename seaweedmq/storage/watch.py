@@ -8,22 +8,21 @@ was first seen, the folder is listed on every poll. Thus neither a coarse clock 
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, table_dir
 from seaweedmq.codec.state.documents import lineage_from_document, topic_from_document
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.storage.faults import failing, storage_failed
+from seaweedmq.storage.place import Place, State
 from seaweedmq.storage.snapshot import read_document
-from seaweedmq.storage.store.faults import storage_failed
 
 SETTLING_S: Final = 3.0
 """Seconds that exceed the resolution of modification times on any file system in use."""
 
 R = TypeVar("R")
 T = TypeVar("T")
-_State = tuple[int, int, int]
 _NAME_DIGITS = 20
 TABLE_SUFFIX = ".parquet"
 
@@ -45,29 +44,21 @@ class TopicState:
 class TopicWatch:
     """A watch of one topic for one reader."""
 
-    def __init__(self, root: Path, name: TopicName, clock: Callable[[], float]) -> None:
+    def __init__(self, place: Place, name: TopicName, clock: Callable[[], float]) -> None:
         """Create a watch; ``clock`` returns monotonic seconds."""
-        self._root = root
+        self._place = place
         self._name = name
-        self._topic = _Kept(clock, lambda: read_document(root, name, TOPIC_DOCUMENT), topic_from_document)
+        self._topic = _Kept(clock, lambda: read_document(place, name, TOPIC_DOCUMENT), topic_from_document)
         self._segments = _Kept(
             clock,
-            lambda: read_document(root, name, LINEAGE_DOCUMENT),
+            lambda: read_document(place, name, LINEAGE_DOCUMENT),
             lambda content: lineage_from_document(content)[1],
         )
-        self._table_ends = _Kept(clock, lambda: table_ends(root, name), dict[int, int])
+        self._table_ends = _Kept(clock, lambda: table_ends(place, name), dict[int, int])
         self._last: TopicState | None = None
 
     def look(self) -> TopicState:
-        """Return the topic's current state, the same object if nothing changed.
-
-        Tables are listed last, so that each belongs to a segment of the lineage.
-
-        Raises:
-            NotFound: If there is no such topic.
-            Corrupt: If a document is unreadable.
-            StorageFailed: If the directory cannot be read.
-        """
+        """Return the topic's current state, the same object if nothing changed; tables are read last."""
         topic = self._topic.get(self._state(document_path(self._name, TOPIC_DOCUMENT)))
         segments = self._segments.get(self._state(document_path(self._name, LINEAGE_DOCUMENT)))
         ends = self._table_ends.get(self._state(table_dir(self._name)))
@@ -76,14 +67,9 @@ class TopicWatch:
             self._last = last = TopicState(topic, segments, ends)
         return last
 
-    def _state(self, path: str) -> _State | None:
-        try:
-            found = (self._root / path).stat()
-        except FileNotFoundError:
-            return None
-        except OSError as e:
-            raise storage_failed("get the state of", str(self._root / path), e) from e
-        return found.st_ino, found.st_mtime_ns, found.st_size
+    def _state(self, path: str) -> State | None:
+        with failing("get the state of", self._place.path(path)):
+            return self._place.state(path)
 
 
 class _Kept(Generic[R, T]):
@@ -95,12 +81,12 @@ class _Kept(Generic[R, T]):
         self._made_of = made_of
         self._content: R | None = None
         self._value: T | None = None
-        self._state: _State | None = None
+        self._state: State | None = None
         self._since_s = 0.0
         """Clock reading when the state was first seen, in seconds."""
         self._is_settled = False
 
-    def get(self, state: _State | None) -> T:
+    def get(self, state: State | None) -> T:
         """Return the value, the same object unless the content changed."""
         now = self._clock()
         if state != self._state:
@@ -113,13 +99,9 @@ class _Kept(Generic[R, T]):
         return self._value
 
 
-def table_ends(root: Path, name: TopicName) -> dict[int, int]:
-    """Return segment -> highest end offset of its tables, from file names only.
-
-    Raises:
-        StorageFailed: If the directory cannot be read.
-    """
-    folder = root / table_dir(name)
+def table_ends(place: Place, name: TopicName) -> dict[int, int]:
+    """Return segment -> highest end offset of its tables, from file names only."""
+    folder = place.path(table_dir(name))
     highest: dict[str, str] = {}
     try:
         for each in os.listdir(folder):  # noqa: PTH208 - paths of some 10,000 names are slow

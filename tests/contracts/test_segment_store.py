@@ -54,7 +54,7 @@ async def put_table(store: SegmentStore, path: str, content: bytes = TABLE) -> N
         await store.put_file(path, content)
         return
     assert isinstance(store, FileSegmentStore)
-    table = store.root / path
+    table = store.place.root / path
     await asyncio.to_thread(table.parent.mkdir, parents=True, exist_ok=True)
     await asyncio.to_thread(table.write_bytes, content)
 
@@ -64,7 +64,7 @@ def document_in(store: SegmentStore, path: str) -> bytes:
     if isinstance(store, MemorySegmentStore):
         return bytes(store.files[path].data)
     assert isinstance(store, FileSegmentStore)
-    return (store.root / path).read_bytes()
+    return (store.place.root / path).read_bytes()
 
 
 async def test_a_log_that_is_put_holds_its_preamble_and_is_put_once(store: SegmentStore) -> None:
@@ -376,8 +376,8 @@ def _unmount(store: SegmentStore, aside: Path) -> dict[str, MemoryFile]:
         store.files.clear()
         return mounted
     assert isinstance(store, FileSegmentStore)
-    store.root.rename(aside)
-    store.root.mkdir()
+    store.place.root.rename(aside)
+    store.place.root.mkdir()
     return {}
 
 
@@ -387,9 +387,9 @@ def _mount(store: SegmentStore, aside: Path, mounted: dict[str, MemoryFile]) -> 
         store.files.update(mounted)
         return
     assert isinstance(store, FileSegmentStore)
-    assert not list(store.root.iterdir()), "files beneath the mount"
-    store.root.rmdir()
-    aside.rename(store.root)
+    assert not list(store.place.root.iterdir()), "files beneath the mount"
+    store.place.root.rmdir()
+    aside.rename(store.place.root)
 
 
 async def test_the_marker_is_created_once_and_replaced(store: SegmentStore) -> None:

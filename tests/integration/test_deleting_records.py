@@ -12,6 +12,7 @@ from seaweedmq import aio
 from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.errors import InvalidArgument, OutOfRange
 from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import read_snapshot
 from tests.faults.machines.cluster import Cluster
 
@@ -72,7 +73,7 @@ async def test_what_was_deleted_stays_deleted_wherever_its_partition_is(cluster:
 
     def snapshot() -> dict[int, int]:
         """Return the lowest offset of each partition, as a reader of the files finds it."""
-        found = read_snapshot(cluster.directory / "storage", TopicName.parse(topic))
+        found = read_snapshot(Place(cluster.directory / "storage"), TopicName.parse(topic))
         begins: dict[int, int] = {}
         for segment in found.segments:
             for piece in found.plan(segment.id):

@@ -34,6 +34,7 @@ from seaweedmq.spark.write.sink import StreamSink
 from seaweedmq.spark.write.sink_columns import plan_columns
 from seaweedmq.spark.write.sink_options import SinkOptions
 from seaweedmq.spark.write.sink_plan import SinkPlan, open_ranges
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.scan.columns import columns_of
 from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.watch import TopicState
@@ -244,7 +245,9 @@ class World:
         done = self.checkpoint.commits
         if not done:
             return 0
-        place = frontier_of(json.loads(self.checkpoint.offsets[done - 1]), Watch(self.source).look().topic, self.root)
+        place = frontier_of(
+            json.loads(self.checkpoint.offsets[done - 1]), Watch(self.source).look().topic, Place(self.root)
+        )
         return read_up_to(self.source, place, segment)
 
     @asynccontextmanager
@@ -348,7 +351,7 @@ class Driver:
         if world.limit is not None:
             given["maxRecordsPerTrigger"] = str(world.limit)
         topic = Watch(world.source).look().topic
-        reader = SeaweedMQStreamReader(world.root, parse_stream_options(given), topic, columns_of(topic))
+        reader = SeaweedMQStreamReader(Place(world.root), parse_stream_options(given), topic, columns_of(topic))
         for part, of_the_model in (("_watch", Watch(world.source)), ("_brokers", Brokers(world))):
             setattr(reader, part, of_the_model)
         return reader
@@ -356,7 +359,7 @@ class Driver:
     def _new_sink(self) -> StreamSink:
         described = self.world.cluster.describe(COPY)
         plan = SinkPlan(
-            root=self.world.root,
+            place=Place(self.world.root),
             topic=COPY,
             topic_uid=described.topic.uid,
             ring=described.topic.ring,
@@ -394,6 +397,6 @@ def run(seed: int, root: Path) -> World:
         loop = runner.get_loop()
         assert isinstance(loop, SimLoop)
         assert not loop.failures()
-        done = StagedSink(root, COPY, f"q-{QUERY}").done()
+        done = StagedSink(Place(root), COPY, f"q-{QUERY}").done()
         assert done is None or done.batch < world.checkpoint.commits
     return world

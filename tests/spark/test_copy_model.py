@@ -17,6 +17,7 @@ from seaweedmq.model.description import OPEN
 from seaweedmq.model.staged import CompletedBatch, Manifest
 from seaweedmq.spark.streams.stream import SeaweedMQStreamReader
 from seaweedmq.spark.write import sink_publish
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.staging import DONE, MANIFEST, StagedBatch, StagedSink
 from tests.client.publish.troubles import stored
 from tests.core.lineage.stream_model import Broken, enter_early, uncommitted_ends
@@ -99,7 +100,7 @@ def take_a_manifest_for_done(patch: pytest.MonkeyPatch) -> None:
     publish = sink_publish.publish_staged
 
     async def published(options: Any, sink: str, number: int, *args: Any) -> int:
-        if StagedSink(Path(options.storage), options.topic, sink).batch(number).manifest() is not None:
+        if StagedSink(Place(Path(options.storage)), options.topic, sink).batch(number).manifest() is not None:
             return 0
         return await publish(options, sink, number, *args)
 

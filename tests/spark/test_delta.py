@@ -7,6 +7,7 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.delta.updater import DeltaLogs
 from tests.support.open_tables import (
     by_seaweedmq,
@@ -28,13 +29,13 @@ def test_tables_of_each_version_and_the_folder_as_a_whole(
     logs = DeltaLogs()
     for n in range(4):
         orders.table(50 * n, 50 * n + 50)
-    assert logs.reconcile(orders.root, orders.topic) == 0
+    assert logs.reconcile(Place(orders.root), orders.topic) == 0
     whole = content(by_seaweedmq(orders.root, orders.name))
     merge(orders, 0, 150, tmp_path_factory.mktemp("aside"))
-    assert logs.reconcile(orders.root, orders.topic) == 1
+    assert logs.reconcile(Place(orders.root), orders.topic) == 1
     unlink_within(orders, 0, 150)
     orders.table(200, 250)
-    assert logs.reconcile(orders.root, orders.topic) == 2
+    assert logs.reconcile(Place(orders.root), orders.topic) == 2
     for version, count in ((0, 200), (1, 200), (2, 250)):
         tables = tables_of_version(orders, version)
         rows = rows_of(spark, *(orders.root / t.path for t in tables))

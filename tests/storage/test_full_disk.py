@@ -13,10 +13,11 @@ from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.staged import BatchProgress, CompletedBatch, Manifest
+from seaweedmq.storage import file_io
 from seaweedmq.storage.jobs.compacting import compact_topic
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.staged_sweep import sweep
 from seaweedmq.storage.staging import StagedSink
-from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.delta.log_folder import LogFolder
 from seaweedmq.storage.tables.files import DirectoryTarget, convert_files
@@ -36,26 +37,26 @@ async def documents(store: FileSegmentStore) -> None:
 
 
 async def tables(store: FileSegmentStore) -> None:
-    convert_files(store.root, make_topic(), await logs_of(store), None, 5_000)
+    convert_files(store.place, make_topic(), await logs_of(store), None, 5_000)
 
 
 async def a_manifest(store: FileSegmentStore) -> None:
     manifest = Manifest(topic_uid=7, batch=0, producer_id=1 << 62, ring=WHOLE_RING, files=(), roots=())
-    StagedSink(store.root, NAME, SINK).batch(0).put_manifest(manifest)
+    StagedSink(store.place, NAME, SINK).batch(0).put_manifest(manifest)
 
 
 async def progress(store: FileSegmentStore) -> None:
-    StagedSink(store.root, NAME, SINK).batch(0).note(BatchProgress())
+    StagedSink(store.place, NAME, SINK).batch(0).note(BatchProgress())
 
 
 async def frames(store: FileSegmentStore) -> None:
-    with StagedSink(store.root, NAME, SINK).batch(0).staging("0") as file:
+    with StagedSink(store.place, NAME, SINK).batch(0).staging("0") as file:
         file.write([bytes(10_000)], 1)
         file.finish()
 
 
 async def a_batch_that_is_done(store: FileSegmentStore) -> None:
-    StagedSink(store.root, NAME, SINK).finish(CompletedBatch(batch=0, ranges=()))
+    StagedSink(store.place, NAME, SINK).finish(CompletedBatch(batch=0, ranges=()))
 
 
 @pytest.mark.parametrize("room_bytes", [0, 10])
@@ -65,7 +66,7 @@ async def test_a_write_that_fails_leaves_nothing_and_is_repeated(
 ) -> None:
     store = FileSegmentStore(tmp_path)
     await write_log(store, 0, [make_frame(base, 100, size=300) for base in range(0, 1_000, 100)])
-    with StagedSink(tmp_path, NAME, SINK).batch(0).staging("first"):
+    with StagedSink(Place(tmp_path), NAME, SINK).batch(0).staging("first"):
         pass
     (tmp_path / table_dir(NAME)).mkdir()
     before = tree(tmp_path)
@@ -85,9 +86,9 @@ def test_a_merge_that_fails_leaves_nothing_and_is_repeated(tmp_path: Path, room_
         orders.table(base, base + 200)
     before = tree(orders.root)
     with full_disk(room_bytes):
-        assert compact_topic(orders.root, orders.name).problems
+        assert compact_topic(Place(orders.root), orders.name).problems
     assert tree(orders.root) == before
-    assert not compact_topic(orders.root, orders.name).problems
+    assert not compact_topic(Place(orders.root), orders.name).problems
 
 
 async def test_a_table_whose_fsync_fails_leaves_neither_of_its_names(
@@ -98,10 +99,10 @@ async def test_a_table_whose_fsync_fails_leaves_neither_of_its_names(
     with monkeypatch.context() as full:
         full.setattr(file_io, "publish", _full)
         with pytest.raises(StorageFailed, match="free space"):
-            convert_files(tmp_path, make_topic(), await logs_of(store), None, 5_000)
+            convert_files(Place(tmp_path), make_topic(), await logs_of(store), None, 5_000)
     folder = tmp_path / table_dir(NAME)
     assert tree(folder) == {}, "a retained link alone would hold the space"
-    convert_files(tmp_path, make_topic(), await logs_of(store), None, 5_000)
+    convert_files(Place(tmp_path), make_topic(), await logs_of(store), None, 5_000)
     assert len(await tables_of(store)) == 1
     await store.close()
 
@@ -124,7 +125,7 @@ def test_where_files_have_one_name_half_a_commit_goes(tmp_path: Path, monkeypatc
 
 def test_what_could_not_be_flushed_is_discarded(tmp_path: Path) -> None:
     (tmp_path / table_dir(NAME)).mkdir(parents=True)
-    target = DirectoryTarget(tmp_path, NAME, 0)
+    target = DirectoryTarget(Place(tmp_path), NAME, 0)
     sink = target.create()
     with full_disk(0):
         sink.write(b"waits in a buffer")
@@ -151,14 +152,14 @@ async def test_clocks_are_read_and_old_names_swept_where_not_even_a_name_fits(
     store = FileSegmentStore(tmp_path)
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
     await write_log(store, 0, [make_frame(0, 10)])
-    convert_files(tmp_path, make_topic(), await logs_of(store), None, 5_000)
+    convert_files(Place(tmp_path), make_topic(), await logs_of(store), None, 5_000)
     monkeypatch.setattr(Path, "touch", _full)
     before_us = time.time_ns() // 1_000
     assert before_us - 1_000_000 < await store.now_us() < before_us + 60_000_000
     await store.delete(await tables_of(store))
     await store.sweep(NAME, 7, kept_s=0)
     assert not [path for path in tree(tmp_path) if path.endswith(".parquet")]
-    sweep(tmp_path, NAME)
+    sweep(Place(tmp_path), NAME)
     await store.close()
 
 

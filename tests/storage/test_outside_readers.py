@@ -22,6 +22,7 @@ from seaweedmq.codec.tables.delta_schema import left_out
 from seaweedmq.codec.tables.iceberg_schema import iceberg_columns
 from seaweedmq.errors import Unsupported
 from seaweedmq.storage.iceberg import export_iceberg
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.delta.updater import reconcile
 from tests.support.typed_rows import TypedFiles, drawn
 
@@ -156,7 +157,7 @@ def test_delta_readers_read_what_was_written_or_the_column_is_left_out(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = written(Path(folder), columns, seed)
-        reconcile(files.root, files.topic)
+        reconcile(Place(files.root), files.topic)
         table = str(files.root / "topics/shop/orders/table")
         absent = {*left_out(files.content.schema)}
         opened = deltalake.DeltaTable(table)
@@ -187,10 +188,10 @@ def test_pyiceberg_reads_what_was_written_or_the_column_is_left_out_or_the_expor
         catalog = f"sqlite:///{files.root}/iceberg.db"
         if found.unreadable:
             with pytest.raises(Unsupported) as refused:
-                export_iceberg(files.root, files.name, catalog)
+                export_iceberg(Place(files.root), files.name, catalog)
             assert all(name in str(refused.value) for name in found.unreadable)
             return
-        assert {*export_iceberg(files.root, files.name, catalog).left_out} == {*found.left_out}
+        assert {*export_iceberg(Place(files.root), files.name, catalog).left_out} == {*found.left_out}
         opened = load_catalog("seaweedmq", type="sql", uri=catalog, warehouse=(files.root / "iceberg").as_uri())
         read = opened.load_table((files.name.namespace, files.name.name)).scan()
         assert_read(read.to_arrow(), files, {*found.left_out}, as_pyiceberg_reads)

@@ -15,6 +15,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import list_topics, read_snapshot
 from tests.support.segments import make_topic
 from tests.support.topic_files import TopicFiles
@@ -185,7 +186,7 @@ def test_read_from_documents_and_names(tmp_path: Path) -> None:
     orders.table(0, 20, segment=0, keep_log=True)
     orders.log(0, 30, segment=1)
     orders.seal(1, 25)
-    snapshot = read_snapshot(tmp_path, orders.name)
+    snapshot = read_snapshot(Place(tmp_path), orders.name)
     assert snapshot.topic == orders.topic
     assert snapshot.segments == tuple(orders.segments.values())
     assert [(p.start_offset, p.end_offset, p.kind) for p in snapshot.plan(1)] == [(0, 25, FileKind.LOG)]
@@ -201,7 +202,7 @@ def test_what_was_deleted_by_hand_is_left_out(tmp_path: Path) -> None:
     orders.seal(1, 30)
     topic = replace(orders.topic, low_watermarks=(12, 30))
     (tmp_path / document_path(orders.name, TOPIC_DOCUMENT)).write_bytes(topic_document(topic))
-    snapshot = read_snapshot(tmp_path, orders.name)
+    snapshot = read_snapshot(Place(tmp_path), orders.name)
     assert snapshot.topic == topic
     assert [(p.start_offset, p.end_offset) for p in snapshot.plan(0)] == [(12, 20)]
     assert [(p.start_offset, p.end_offset) for p in snapshot.plan(0, 15, 17)] == [(15, 17)]
@@ -213,11 +214,11 @@ def test_an_unknown_topic_names_those_that_exist(tmp_path: Path) -> None:
     TopicFiles(tmp_path, name=TopicName("shop", "returns"))
     (tmp_path / "topics/shop/.deleted-old-7-0").mkdir()
     (tmp_path / "topics/shop/.deleted-old-7-0/topic.json").write_bytes(b"{}")
-    assert [str(t) for t in list_topics(tmp_path)] == ["shop/orders", "shop/returns"]
+    assert [str(t) for t in list_topics(Place(tmp_path))] == ["shop/orders", "shop/returns"]
     with pytest.raises(NotFound, match=r"no topic shop/x in .*: it has shop/orders, shop/returns"):
-        read_snapshot(tmp_path, TopicName("shop", "x"))
+        read_snapshot(Place(tmp_path), TopicName("shop", "x"))
     with pytest.raises(InvalidArgument, match="is not a directory"):
-        read_snapshot(tmp_path / "nowhere", NAME)
+        read_snapshot(Place(tmp_path / "nowhere"), NAME)
 
 
 def test_documents_read_back(tmp_path: Path) -> None:
@@ -248,4 +249,4 @@ def test_a_lineage_that_can_not_be_read(tmp_path: Path, content: bytes, error: t
     orders = TopicFiles(tmp_path)
     (tmp_path / document_path(orders.name, LINEAGE_DOCUMENT)).write_bytes(content)
     with pytest.raises(error):
-        read_snapshot(tmp_path, orders.name)
+        read_snapshot(Place(tmp_path), orders.name)

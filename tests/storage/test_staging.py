@@ -24,6 +24,7 @@ from seaweedmq.model.staged import (
 )
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import staged_frames, staged_sweep
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import list_files, read_snapshot
 from seaweedmq.storage.staged_frames import StagedFrames
 from seaweedmq.storage.staged_sweep import sweep
@@ -35,11 +36,11 @@ NAME = TopicName("shop", "orders")
 
 def swept_later(root: Path) -> int:
     """Return the folders that a second sweep removed, more than an hour after the first one."""
-    assert sweep(root, NAME) == 0
+    assert sweep(Place(root), NAME) == 0
     at = time.time() - 3_700
     for verdict in (root / "topics" / "shop" / "orders" / ".staged").glob(".due-*"):
         os.utime(verdict, (at, at))
-    return sweep(root, NAME)
+    return sweep(Place(root), NAME)
 
 
 def frame(slot_min: int, slot_max: int, payload: bytes = b"8 bytes.") -> bytes:
@@ -60,7 +61,7 @@ def manifest(*files: StagedFile, batch: int = 3) -> Manifest:
 @pytest.fixture
 def sink(tmp_path: Path) -> StagedSink:
     TopicFiles(tmp_path)
-    return StagedSink(tmp_path, NAME, "q-1")
+    return StagedSink(Place(tmp_path), NAME, "q-1")
 
 
 def test_the_first_manifest_of_a_batch_counts(sink: StagedSink) -> None:
@@ -93,7 +94,7 @@ def test_a_topic_that_was_deleted_does_not_come_to_life_by_what_is_staged_for_it
     topics.mkdir()
     with (
         pytest.raises(NotFound, match="topic shop/orders is no longer in the storage"),
-        StagedSink(tmp_path, NAME, "q-1").batch(0).staging("0"),
+        StagedSink(Place(tmp_path), NAME, "q-1").batch(0).staging("0"),
     ):
         raise AssertionError("there is no place for it")
     assert list(topics.iterdir()) == []
@@ -187,27 +188,27 @@ def test_each_segment_reads_the_headers_of_its_own_frames_and_any_number_of_file
 
 def test_a_sink_keeps_to_its_topic_though_another_one_takes_the_name(tmp_path: Path, sink: StagedSink) -> None:
     sink.bind_topic(7)
-    StagedSink(tmp_path, NAME, "q-2").bind_topic(8)
+    StagedSink(Place(tmp_path), NAME, "q-2").bind_topic(8)
     sink.bind_topic(7)
     for _ in range(2):
         with pytest.raises(NotFound, match="shop/orders was deleted and created again since this query began to"):
             sink.bind_topic(8)
-    StagedSink(tmp_path, NAME, "q").bind_topic(8)
+    StagedSink(Place(tmp_path), NAME, "q").bind_topic(8)
 
 
 def test_a_sink_of_a_namespace_that_is_not_there_brings_nothing_to_life(tmp_path: Path) -> None:
     topics = tmp_path / TOPICS
     topics.mkdir()
     with pytest.raises(NotFound, match="topic shop/orders is no longer in the storage"):
-        StagedSink(tmp_path, NAME, "q-1").bind_topic(7)
+        StagedSink(Place(tmp_path), NAME, "q-1").bind_topic(7)
     assert list(topics.iterdir()) == []
 
 
 def test_which_topic_a_sink_keeps_to_is_forgotten_long_after_the_sink_is_gone(tmp_path: Path, sink: StagedSink) -> None:
     with sink.batch(1).staging("0"):
         sink.bind_topic(7)
-    StagedSink(tmp_path, NAME, "q-2").bind_topic(7)
-    StagedSink(tmp_path, NAME, "q-3").bind_topic(7)
+    StagedSink(Place(tmp_path), NAME, "q-2").bind_topic(7)
+    StagedSink(Place(tmp_path), NAME, "q-3").bind_topic(7)
     marks = tmp_path / "topics" / "shop" / ".sinks" / "orders"
     for name, days in (("q-1-7", 31), ("q-2-7", 31), ("q-3-7", 29)):
         at = time.time() - days * 86_400
@@ -238,8 +239,8 @@ def test_damage_is_said_and_where_it_is(sink: StagedSink) -> None:
 def test_what_is_staged_is_no_part_of_the_topic(tmp_path: Path, sink: StagedSink) -> None:
     with sink.batch(0).staging("0") as file:
         file.finish()
-    assert read_snapshot(tmp_path, NAME).files == ()
-    assert list_files(tmp_path, NAME, [0]) == ()
+    assert read_snapshot(Place(tmp_path), NAME).files == ()
+    assert list_files(Place(tmp_path), NAME, [0]) == ()
 
 
 def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_path: Path, sink: StagedSink) -> None:
@@ -248,7 +249,7 @@ def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_pa
         with batch.staging("0") as file:
             file.finish()
     begun.put_manifest(manifest(batch=1))
-    long_ago = StagedSink(tmp_path, NAME, "q-2")
+    long_ago = StagedSink(Place(tmp_path), NAME, "q-2")
     with long_ago.batch(0).staging("0") as file:
         file.finish()
     long_ago.finish(CompletedBatch(batch=0, ranges=()))
@@ -279,7 +280,7 @@ def test_what_a_killed_writer_left_aside_goes_after_a_day_and_keeps_no_sink_aliv
         (where / ".tmp-1-a-2").touch()
         at = time.time() - 2 * 86_400
         os.utime(where / ".tmp-1-a-1", (at, at))
-    sweep(tmp_path, NAME)
+    sweep(Place(tmp_path), NAME)
     assert sorted(path.name for path in folder.iterdir()) == [".tmp-1-a-2", "done.json"]
     assert sorted(path.name for path in topic.glob(".tmp-*")) == [".tmp-1-a-2"]
     at = time.time() - 31 * 86_400
@@ -295,7 +296,7 @@ def test_a_clock_that_is_ahead_for_a_while_sweeps_nothing(
     with sink.batch(0).staging("0") as file:
         file.finish()
     sink.bind_topic(7)
-    StagedSink(tmp_path, NAME, "q-2").bind_topic(7)
+    StagedSink(Place(tmp_path), NAME, "q-2").bind_topic(7)
     clock_s = time.time()
     monkeypatch.setattr(staged_sweep, "clock_s", lambda _: clock_s)
     touch = Path.touch
@@ -309,7 +310,7 @@ def test_a_clock_that_is_ahead_for_a_while_sweeps_nothing(
     def sweep_at(days: float, minutes: float = 0.0) -> int:
         nonlocal clock_s
         clock_s = time.time() + days * 86_400 + minutes * 60
-        return sweep(tmp_path, NAME)
+        return sweep(Place(tmp_path), NAME)
 
     top = sink.batch(0).folder.parent.parent
     assert [sweep_at(40, minute) for minute in (0, 20, 50)] == [0, 0, 0]
@@ -323,7 +324,7 @@ def test_a_clock_that_is_ahead_for_a_while_sweeps_nothing(
 
 
 def test_nobody_comes_back_for_what_was_to_be_written_once(tmp_path: Path, sink: StagedSink) -> None:
-    killed, young = (StagedSink(tmp_path, NAME, f"w-{number}").batch(0) for number in (1, 2))
+    killed, young = (StagedSink(Place(tmp_path), NAME, f"w-{number}").batch(0) for number in (1, 2))
     for batch, days in ((killed, 2.0), (young, 0.5)):
         with batch.staging("0") as file:
             batch.put_manifest(manifest(file.finish(), batch=0))

@@ -8,6 +8,7 @@ from seaweedmq.codec.paths import table_dir
 from seaweedmq.errors import NotFound
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import watch
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.watch import SETTLING_S, TopicWatch, table_ends
 from tests.support.topic_files import TopicFiles
 
@@ -28,7 +29,7 @@ def orders(tmp_path: Path) -> TopicFiles:
 
 
 def test_a_look_finds_what_is_new_and_nothing_else_is_made_anew(orders: TopicFiles) -> None:
-    looks = TopicWatch(orders.root, orders.name, Clock())
+    looks = TopicWatch(Place(orders.root), orders.name, Clock())
     first = looks.look()
     assert (first.topic, [s.id for s in first.segments], first.table_ends) == (orders.topic, [0], {})
     orders.table(0, 20)
@@ -46,7 +47,7 @@ def test_a_file_is_found_that_came_at_the_same_time_as_the_one_before(
 ) -> None:
     monkeypatch.setattr(TopicWatch, "_state", lambda self, path: (1, 2, 3))  # a clock without progress
     clock = Clock()
-    looks = TopicWatch(orders.root, orders.name, clock)
+    looks = TopicWatch(Place(orders.root), orders.name, clock)
     orders.table(0, 20)
     assert looks.look().table_ends == {0: 20}
     clock.now += SETTLING_S - 0.1
@@ -57,7 +58,7 @@ def test_a_file_is_found_that_came_at_the_same_time_as_the_one_before(
 def test_once_settled_no_folder_is_listed(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     orders.table(0, 20)
     clock = Clock()
-    looks = TopicWatch(orders.root, orders.name, clock)
+    looks = TopicWatch(Place(orders.root), orders.name, clock)
     looks.look()
     clock.now += SETTLING_S
     settled = looks.look()
@@ -73,9 +74,9 @@ def test_names_that_are_no_tables_say_nothing(orders: TopicFiles) -> None:
     folder = orders.root / table_dir(orders.name)
     for name in (".kept", "_delta_log", f"{9:08d}-{0:020d}-{7:020d}.parquet.tmp", f"{9:08d}-x.parquet", "notes"):
         (folder / name).touch()
-    assert table_ends(orders.root, orders.name) == {0: 50}
+    assert table_ends(Place(orders.root), orders.name) == {0: 50}
 
 
 def test_a_topic_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no topic shop/orders in"):
-        TopicWatch(tmp_path, TopicName("shop", "orders"), Clock()).look()
+        TopicWatch(Place(tmp_path), TopicName("shop", "orders"), Clock()).look()

@@ -13,6 +13,7 @@ from xxhash import xxh3_64_hexdigest
 
 from seaweedmq.codec.paths import kept_path, parse_segment_file, table_dir, table_path
 from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.partitions import plan_partitions
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import ReadWindow
@@ -69,9 +70,9 @@ READERS = (by_delta_rs, by_pyarrow, by_polars, by_duckdb)
 
 def by_seaweedmq(root: Path, name: TopicName) -> pa.Table:
     """Read through the Python source of Spark, without Spark."""
-    snapshot = read_snapshot(root, name)
+    snapshot = read_snapshot(Place(root), name)
     scan = scan_of(root, snapshot.topic)
-    parts = plan_partitions(TopicSource(root=root, snapshot=snapshot), ReadWindow(), 1)
+    parts = plan_partitions(TopicSource(place=Place(root), snapshot=snapshot), ReadWindow(), 1)
     rows = pa.Table.from_batches([batch for part in parts for batch in scan.read(part)])
     return rows.select(["segment", "offset", "timestamp", "key", "value"]).rename_columns(list(COLUMNS))
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.column_types import arrow_schema
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.scan.columns import columns_of
 from seaweedmq.storage.scan.range_scan import RangeScan
@@ -15,5 +16,9 @@ def scan_of(
 ) -> RangeScan:
     columns = columns_of(topic, chosen)
     return RangeScan(
-        root=root, topic=topic, timestamps=timestamps or Interval(), columns=columns, schema=arrow_schema(columns)
+        place=None if root is None else Place(root),
+        topic=topic,
+        timestamps=timestamps or Interval(),
+        columns=columns,
+        schema=arrow_schema(columns),
     )

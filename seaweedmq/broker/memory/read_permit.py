@@ -7,7 +7,7 @@ from contextlib import suppress
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.storage.logs.chunk import Chunk
+from seaweedmq.storage.logs.log_scan import Chunk
 
 PERMIT_BYTES = 16 * 1024 * 1024
 """Bytes after which a permit ends if others wait for its memory. Opening a table again costs up to a row group."""

@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
@@ -26,8 +25,8 @@ from seaweedmq.core.files.compaction import TARGET_BYTES
 from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.process.local_folder import LOCAL_STORAGE
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import list_topics
-from seaweedmq.storage.store.files import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,10 +162,10 @@ def history(
     ] = "local[*]",
 ) -> None:
     """Show the versions of the topic's Delta table, newest first."""
-    root = _topic_folder(storage, topic)
+    place = _place_of(storage, topic)
     from seaweedmq.storage.tables.delta import versions
 
-    rows = [asdict(version) for version in reversed(versions.history(root, TopicName.parse(topic)))]
+    rows = [asdict(version) for version in reversed(versions.history(place, TopicName.parse(topic)))]
     columns = list(rows[0]) if rows else []
     show_rows(rows, columns, common.output, empty="no versions")
 
@@ -228,29 +227,29 @@ def export(
 ) -> None:
     """Register the topic's Parquet files with an Iceberg catalog; nothing is copied."""
     name = checked_topic(topic)
-    root = _topic_folder(storage, name)
+    place = _place_of(storage, name)
     from seaweedmq.storage.iceberg import export_iceberg
 
-    done = export_iceberg(root, TopicName.parse(name), iceberg, skip_missing=on_missing is OnMissing.SKIP)
+    done = export_iceberg(place, TopicName.parse(name), iceberg, skip_missing=on_missing is OnMissing.SKIP)
     said = f"registered {done.files:,} files of {name} with {iceberg} as {done.table}"
     for column, why in done.left_out.items():
         said += f"\nleft out: {column}, {why}"
     show_done({"topic": name, "catalog": iceberg, **asdict(done)}, said, common.output)
 
 
-def _topic_folder(storage: str, topic: str) -> Path:
-    """Return the root of the storage, checked before Spark is started in vain.
+def _place_of(storage: str, topic: str) -> Place:
+    """Return the place of the storage, checked before Spark is started in vain.
 
     Raises:
         InvalidArgument: If the storage is not a directory.
         NotFound: If no such topic exists.
     """
-    root = open_store(storage).root
-    if not root.is_dir():
-        raise InvalidArgument(f"storage {root} is not a directory: give the root that the brokers use")
-    if TopicName.parse(topic) not in list_topics(root):
-        raise NotFound(f"no topic {topic} in {root}")
-    return root
+    place = Place.parse(storage)
+    if not place.exists():
+        raise InvalidArgument(f"storage {place} is not a directory: give the root that the brokers use")
+    if TopicName.parse(topic) not in list_topics(place):
+        raise NotFound(f"no topic {topic} in {place}")
+    return place
 
 
 class _Tables(TypedDict):
@@ -266,7 +265,7 @@ class _Tables(TypedDict):
 def _tables(what: str, topic: str, storage: str, master: str) -> Iterator[_Tables]:
     """Yield the arguments of a job on an existing topic, with a Spark session and a progress bar."""
     name = checked_topic(topic)
-    _topic_folder(storage, name)
+    _place_of(storage, name)
     with spark_session(master, f"seaweedmq table {what} {name}") as spark, progress("MiB") as bars:
         bar = bars.add(f"{what} {name}", None)
 

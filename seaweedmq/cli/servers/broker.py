@@ -71,7 +71,7 @@ async def run_broker(
         dialer = GrpcDialer()
         stack.push_async_callback(dialer.close)
         converter = ProcessTableConverter(
-            store.root,
+            store.place,
             row_group_bytes=config.table_row_group_bytes,
             table_grace_s=config.table_grace_s,
             cluster_id=lambda: store.cluster_id,

@@ -24,8 +24,8 @@ from seaweedmq.storage.jobs.compacting import Compaction, compact_topic
 from seaweedmq.storage.jobs.rebuilding import Rebuilt, rebuild_topic
 from seaweedmq.storage.jobs.run import Progress, no_progress
 from seaweedmq.storage.jobs.verifying import Verified, verify_topic
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import read_snapshot
-from seaweedmq.storage.store.files import open_store
 from seaweedmq.storage.tables.delta import versions
 from seaweedmq.storage.tables.delta.versions import Version
 
@@ -68,8 +68,8 @@ def compact(
         Corrupt: If the topic's metadata is damaged.
         StorageFailed: If a file cannot be read or written.
     """
-    root, name = open_store(storage).root, TopicName.parse(topic)
-    return compact_topic(root, name, target_bytes=target_bytes, progress=progress, run=SparkRun(spark))
+    place, name = Place.parse(storage), TopicName.parse(topic)
+    return compact_topic(place, name, target_bytes=target_bytes, progress=progress, run=SparkRun(spark))
 
 
 def verify(spark: SparkSession, *, storage: str, topic: str, progress: Progress = no_progress) -> Verified:
@@ -87,8 +87,8 @@ def verify(spark: SparkSession, *, storage: str, topic: str, progress: Progress 
         Corrupt: If the topic's metadata is damaged.
         StorageFailed: If a file cannot be read.
     """
-    root, name = open_store(storage).root, TopicName.parse(topic)
-    return verify_topic(root, name, progress=progress, run=SparkRun(spark))
+    place, name = Place.parse(storage), TopicName.parse(topic)
+    return verify_topic(place, name, progress=progress, run=SparkRun(spark))
 
 
 def rebuild(spark: SparkSession, *, storage: str, topic: str, progress: Progress = no_progress) -> Rebuilt:
@@ -108,8 +108,8 @@ def rebuild(spark: SparkSession, *, storage: str, topic: str, progress: Progress
         Corrupt: If the topic's metadata is damaged.
         StorageFailed: If a file cannot be read or written.
     """
-    root, name = open_store(storage).root, TopicName.parse(topic)
-    return rebuild_topic(root, name, progress=progress, run=SparkRun(spark))
+    place, name = Place.parse(storage), TopicName.parse(topic)
+    return rebuild_topic(place, name, progress=progress, run=SparkRun(spark))
 
 
 def history(*, storage: str, topic: str) -> list[Version]:
@@ -125,6 +125,6 @@ def history(*, storage: str, topic: str) -> list[Version]:
         Corrupt: If the Delta log is damaged.
         StorageFailed: If a file cannot be read.
     """
-    root, name = open_store(storage).root, TopicName.parse(topic)
-    read_snapshot(root, name, ())  # for its errors, which are those of the other jobs
-    return versions.history(root, name)
+    place, name = Place.parse(storage), TopicName.parse(topic)
+    read_snapshot(place, name, ())  # for its errors, which are those of the other jobs
+    return versions.history(place, name)

@@ -11,8 +11,8 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.options import WRITE_ID
 from seaweedmq.spark.write.sink import new_write_id
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.staging import StagedBatch, StagedSink
-from seaweedmq.storage.store.files import open_store
 
 LOOK_S: Final = 0.5
 
@@ -27,7 +27,7 @@ def save_watched(
     the other: their durations depend on files and cluster.
     """
     context, write_id = spark.sparkContext, new_write_id()
-    batch = StagedSink(open_store(storage).root, TopicName.parse(topic), write_id).batch(0)
+    batch = StagedSink(Place.parse(storage), TopicName.parse(topic), write_id).batch(0)
     ended = threading.Event()
 
     def watch() -> None:

@@ -6,7 +6,6 @@ runs, and Spark calls it a hundred times a second when the stream is idle. Needs
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -41,6 +40,7 @@ from seaweedmq.spark.streams.stream_offset import check_place, frontier_of, offs
 from seaweedmq.spark.streams.stream_options import LimitKind, StreamOptions
 from seaweedmq.spark.streams.stream_scan import StreamScan
 from seaweedmq.spark.streams.stream_start import starting_frontier
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.scan.columns import Column
 from seaweedmq.storage.snapshot import list_files
 from seaweedmq.storage.watch import TopicState, TopicWatch
@@ -83,8 +83,8 @@ class _Sight:
 class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """The reader of one query. Spark makes another one for the executors, and calls only its ``read``."""
 
-    def __init__(self, root: Path, options: StreamOptions, topic: Topic, columns: tuple[Column, ...]) -> None:
-        self._root = root
+    def __init__(self, place: Place, options: StreamOptions, topic: Topic, columns: tuple[Column, ...]) -> None:
+        self._place = place
         self._options = options
         self._topic = topic
         self._columns = columns
@@ -104,7 +104,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Return the start of a query without a checkpoint."""
         sight = self._sight_now(complete=True)
         topic = sight.state.topic
-        return offset_of(topic, starting_frontier(self._root, topic, sight.lineage, sight.ends, self._options))
+        return offset_of(topic, starting_frontier(self._place, topic, sight.lineage, sight.ends, self._options))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit that the options set."""
@@ -126,7 +126,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             if limited == limit and start == before == end:
                 return start  # nothing is new
         topic, lineage = sight.state.topic, sight.lineage
-        frontier = frontier_of(start, topic, self._root)
+        frontier = frontier_of(start, topic, self._place)
         check_place(frontier, topic, lineage)
         is_all = isinstance(limit, ReadAllAvailable)
         following = advanced(
@@ -147,9 +147,9 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._reported is not None and self._reported[0] is sight and self._reported[1] == planned:
             return self._reported[2]
         topic, lineage = sight.state.topic, sight.lineage
-        place = {} if planned is None else frontier_of(planned, topic, self._root)
-        last = everything(lineage, place, sight.ends)
-        behind = {} if planned is None else {"behind": between(lineage, place, last).records}
+        frontier = {} if planned is None else frontier_of(planned, topic, self._place)
+        last = everything(lineage, frontier, sight.ends)
+        behind = {} if planned is None else {"behind": between(lineage, frontier, last).records}
         report = behind | offset_of(topic, last)
         self._reported = (sight, planned, report)
         return report
@@ -157,7 +157,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the partitions of a batch, new or repeated."""
         topic, lineage = self._lineage_now()
-        frontiers = [frontier_of(offset, topic, self._root) for offset in (start, end)]
+        frontiers = [frontier_of(offset, topic, self._place) for offset in (start, end)]
         for frontier in frontiers:
             check_place(frontier, topic, lineage)
         found = between(lineage, *frontiers)
@@ -170,7 +170,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if not isinstance(partition, StreamPartition):
             raise AssertionError(f"Spark returned {partition!r}, which is not a StreamPartition")
         scan = StreamScan(
-            root=self._root,
+            place=self._place,
             topic=self._topic,
             columns=self._columns,
             fail_on_data_loss=self._options.fail_on_data_loss,
@@ -184,7 +184,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def __getstate__(self) -> dict[str, object]:
         """Return the initial state: what the reader has learned and holds open belongs to the driver."""
-        fresh = SeaweedMQStreamReader(self._root, self._options, self._topic, self._columns)
+        fresh = SeaweedMQStreamReader(self._place, self._options, self._topic, self._columns)
         return dict(vars(fresh))
 
     # --- parts --------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _watching(self) -> TopicWatch:
         if self._watch is None:
-            self._watch = TopicWatch(self._root, self._options.topic, time.monotonic)  # noqa: TID251
+            self._watch = TopicWatch(self._place, self._options.topic, time.monotonic)  # noqa: TID251
         return self._watch
 
     def _lineage_of(self, state: TopicState) -> LineageGraph:
@@ -261,7 +261,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Return the pieces of all segments that may be read from this frontier."""
         wanted = sight.lineage.segments.keys() - sight.lineage.ancestors(frontier)
         files: dict[int, list[SegmentFile]] = {number: [] for number in wanted}
-        for file in list_files(self._root, self._options.topic, wanted):
+        for file in list_files(self._place, self._options.topic, wanted):
             files[file.segment].append(file)
         topic, segments = sight.state.topic, sight.lineage.segments
         # Lost records have no size: the task that reads them reports them.

@@ -5,12 +5,12 @@ the topic's uid. Keys are sorted, because Spark compares the text.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from seaweedmq.core.lineage.frontier import Frontier, LineageGraph
 from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, SeaweedMQError, Unsupported
 from seaweedmq.model.topic import Topic
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import list_topics, read_topic
 
 VERSION = 1
@@ -23,7 +23,7 @@ def offset_of(topic: Topic, frontier: Frontier) -> dict[str, Any]:
     return {"segments": dict(sorted(segments.items())), "uid": topic.uid, "v": VERSION}
 
 
-def frontier_of(offset: Mapping[str, Any], topic: Topic, root: Path) -> dict[int, int]:
+def frontier_of(offset: Mapping[str, Any], topic: Topic, place: Place) -> dict[int, int]:
     """Return the frontier of an offset, the inverse of :func:`offset_of`.
 
     NotFound is raised if the checkpoint belongs to another topic, or to a deleted one of this name; InvalidArgument if
@@ -35,7 +35,7 @@ def frontier_of(offset: Mapping[str, Any], topic: Topic, root: Path) -> dict[int
     if version != VERSION or type(uid) is not int or not isinstance(segments, dict):
         raise InvalidArgument(f"the checkpoint holds {str(offset)[:100]!r}, which SeaweedMQ did not write: {_REMEDY}")
     if uid != topic.uid:
-        raise _of_another(uid, topic, root)
+        raise _of_another(uid, topic, place)
     frontier = {}
     for number, position in segments.items():
         if not (number.isascii() and number.isdigit()) or type(position) is not int or position < 0:
@@ -62,10 +62,10 @@ def check_place(frontier: Frontier, topic: Topic, lineage: LineageGraph) -> None
             )
 
 
-def _of_another(uid: int, topic: Topic, root: Path) -> NotFound:
-    for name in list_topics(root):
+def _of_another(uid: int, topic: Topic, place: Place) -> NotFound:
+    for name in list_topics(place):
         try:
-            other = read_topic(root, name)
+            other = read_topic(place, name)
         except SeaweedMQError:
             continue  # it is being deleted, or damaged: the name only improves the message
         if other.uid == uid:

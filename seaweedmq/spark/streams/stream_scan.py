@@ -7,7 +7,6 @@ lost, or not visible yet on a file system that several machines share.
 import logging
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from seaweedmq.errors import Corrupt, DataLoss, InvalidArgument, NotFound, OutOf
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.column_types import arrow_schema
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.scan.columns import Column
 from seaweedmq.storage.scan.range_scan import RangeScan
@@ -42,7 +42,7 @@ _Listed: TypeAlias = dict[int, list[SegmentFile]]
 class StreamScan:
     """The data that every task of a stream needs; sent to the executors."""
 
-    root: Path
+    place: Place
     topic: Topic
     columns: tuple[Column, ...]
     fail_on_data_loss: bool
@@ -65,8 +65,8 @@ class StreamScan:
     def _range(
         self, topic: Topic, wanted: Range, low: int, listed: _Listed, patience: "_Patience"
     ) -> Iterator[pa.RecordBatch]:
-        place = _Place(wanted.start)
-        while place.position < wanted.end:
+        reached = _Position(wanted.start)
+        while reached.position < wanted.end:
             looks = Retrying(
                 retry=retry_if_exception_type(_Missing),
                 stop=patience.is_over,
@@ -76,9 +76,9 @@ class StreamScan:
             try:
                 for look in looks:
                     with look:
-                        yield from self._look(topic, wanted, low, listed, place)
+                        yield from self._look(topic, wanted, low, listed, reached)
             except _Missing as e:
-                place.position = self._passed(wanted, place.position, e.damage)
+                reached.position = self._passed(wanted, reached.position, e.damage)
 
     def _passed(self, wanted: Range, position: int, damage: Corrupt | DataLoss | None) -> int:
         """Return where to continue behind records that no look found; raise if that is an error."""
@@ -91,34 +91,34 @@ class StreamScan:
         return damage.end_offset
 
     def _look(
-        self, topic: Topic, wanted: Range, low: int, listed: _Listed, place: "_Place"
+        self, topic: Topic, wanted: Range, low: int, listed: _Listed, reached: "_Position"
     ) -> Iterator[pa.RecordBatch]:
         """Yield what files show of the range from the place, which advances with each batch. Raises _Missing."""
         scan = RangeScan(
-            root=self.root,
+            place=self.place,
             topic=self.topic,
             timestamps=Interval(),
             columns=self.columns,
             schema=arrow_schema(self.columns),
         )
-        while place.position < wanted.end:
-            pieces = self._pieces(topic, wanted, max(place.position, low), listed)
-            begin = pieces[0].start_offset if pieces else wanted.end if low >= wanted.end else place.position
-            if begin > place.position:
-                self._lose(wanted, place.position, begin)
-                place.position = begin
-            before = place.position
+        while reached.position < wanted.end:
+            pieces = self._pieces(topic, wanted, max(reached.position, low), listed)
+            begin = pieces[0].start_offset if pieces else wanted.end if low >= wanted.end else reached.position
+            if begin > reached.position:
+                self._lose(wanted, reached.position, begin)
+                reached.position = begin
+            before = reached.position
             try:
                 for batch in scan.read(pieces):
-                    place.position += batch.num_rows  # nothing is filtered: rows are offsets
+                    reached.position += batch.num_rows  # nothing is filtered: rows are offsets
                     yield batch
             except (OutOfRange, InvalidArgument) as e:  # retention removed files, or the whole segment
                 log.info("files changed: %s#%d: %s; retrying", self.topic.name, wanted.segment, e)
             except (Corrupt, DataLoss) as e:
                 raise _Missing(e) from e
-            if place.position > wanted.end:
-                raise AssertionError(f"{wanted} yielded {place.position - wanted.end} records too many")
-            if place.position == before < wanted.end:
+            if reached.position > wanted.end:
+                raise AssertionError(f"{wanted} yielded {reached.position - wanted.end} records too many")
+            if reached.position == before < wanted.end:
                 raise _Missing(None)
 
     def _pieces(self, topic: Topic, wanted: Range, position: int, listed: _Listed) -> tuple[SnapshotPiece, ...]:
@@ -130,7 +130,7 @@ class StreamScan:
         if files is None:
             files = self._list({wanted.segment})[wanted.segment]
         # After the files: retention records what it removes before it deletes it.
-        removed_below = list_removed(self.root, topic).get(wanted.segment, 0)
+        removed_below = list_removed(self.place, topic).get(wanted.segment, 0)
         gaps: list[range] = []
         pieces = plan_offsets(topic, wanted.segment, wanted.end, files, position, lowest=removed_below, missing=gaps)
         if not gaps:
@@ -142,7 +142,7 @@ class StreamScan:
 
     def _list(self, segments: Set[int]) -> _Listed:
         listed: _Listed = {segment: [] for segment in segments}
-        for file in list_files(self.root, self.topic.name, segments):
+        for file in list_files(self.place, self.topic.name, segments):
             listed[file.segment].append(file)
         return listed
 
@@ -156,7 +156,7 @@ class StreamScan:
         log.warning("%s; the query continues behind them, since failOnDataLoss is false", what)
 
     def _check_topic(self) -> Topic:
-        found = read_topic(self.root, self.topic.name)
+        found = read_topic(self.place, self.topic.name)
         if found.uid != self.topic.uid:
             raise NotFound(
                 f"topic {self.topic.name} was recreated during the read: begin with a new checkpointLocation"
@@ -167,12 +167,12 @@ class StreamScan:
         """Return the offset below which each segment's records were deleted manually, for segments that have one."""
         if not topic.low_watermarks:
             return {}
-        _, segments = lineage_from_document(read_document(self.root, topic.name, LINEAGE_DOCUMENT))
+        _, segments = lineage_from_document(read_document(self.place, topic.name, LINEAGE_DOCUMENT))
         return {s.id: low for s in segments if (low := topic.low_watermark(s.slots))}
 
 
 @dataclass(slots=True)
-class _Place:
+class _Position:
     """The read position in a range."""
 
     position: int

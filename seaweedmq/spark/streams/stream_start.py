@@ -1,7 +1,6 @@
 """Start of a stream without a checkpoint: options ``startingOffsets`` and ``startingTimestamp``."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from seaweedmq.core.lineage.frontier import Frontier, LineageGraph, beginning, beginning_at, everything
 from seaweedmq.core.lineage.lineage import below_offset
@@ -9,6 +8,7 @@ from seaweedmq.errors import OutOfRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.streams.stream_options import StreamOptions
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.time_offsets import find_in_files
 from seaweedmq.storage.read.recovery import earliest_offset
 from seaweedmq.storage.snapshot import TopicSnapshot, list_files, list_removed
@@ -16,17 +16,17 @@ from seaweedmq.storage.store.files import FileSegmentStore, run_with_store
 
 
 def starting_frontier(
-    root: Path, topic: Topic, lineage: LineageGraph, ends: Mapping[int, int], options: StreamOptions
+    place: Place, topic: Topic, lineage: LineageGraph, ends: Mapping[int, int], options: StreamOptions
 ) -> Frontier:
     """Return the first frontier of a query; ``ends`` holds the end offsets of open segments.
 
     InvalidArgument is raised if a named segment does not exist, or precedes another named one; OutOfRange if an offset
     lies beyond the end of its segment.
     """
-    earliest, gone = _earliest(root, topic, lineage)
+    earliest, gone = _earliest(place, topic, lineage)
     starting = options.starting
     if options.starting_us is not None:
-        return _at_time(root, topic, lineage, ends, earliest, gone, options.starting_us)
+        return _at_time(place, topic, lineage, ends, earliest, gone, options.starting_us)
     if starting.by_segment:
         snapshot = TopicSnapshot(topic=topic, segments=tuple(lineage.segments.values()), files=())
         named = {}
@@ -62,15 +62,15 @@ def _end(segment: Segment, ends: Mapping[int, int]) -> int:
     return max(ends.get(segment.id, 0), segment.start_offset)
 
 
-def _earliest(root: Path, topic: Topic, lineage: LineageGraph) -> tuple[dict[int, int], set[int]]:
+def _earliest(place: Place, topic: Topic, lineage: LineageGraph) -> tuple[dict[int, int], set[int]]:
     """Return the first offsets of segments from which records were removed, and the segments without any left.
 
     Retention or manual deletion removed them.
     """
     begin: dict[int, int] = {}
-    for file in list_files(root, topic.name, lineage.segments) if topic.expires else ():
+    for file in list_files(place, topic.name, lineage.segments) if topic.expires else ():
         begin[file.segment] = min(file.base_offset, begin.get(file.segment, file.base_offset))
-    removed = list_removed(root, topic)
+    removed = list_removed(place, topic)
     if not (topic.has_retention or removed):
         return {}, set()
     earliest: dict[int, int] = {}
@@ -85,21 +85,21 @@ def _earliest(root: Path, topic: Topic, lineage: LineageGraph) -> tuple[dict[int
         elif first > segment.start_offset:
             earliest[number] = first
     trimmed = [number for number in beginning(lineage, earliest, gone) if number in earliest]
-    exact = _exact(root, topic, [lineage.segments[number] for number in trimmed])
+    exact = _exact(place, topic, [lineage.segments[number] for number in trimmed])
     return earliest | exact, gone
 
 
-def _exact(root: Path, topic: Topic, segments: list[Segment]) -> dict[int, int]:
+def _exact(place: Place, topic: Topic, segments: list[Segment]) -> dict[int, int]:
     """Return the first offsets by the files' contents: a file may be left over from what retention removed."""
 
     async def search(store: FileSegmentStore) -> dict[int, int]:
         return {segment.id: await earliest_offset(store, topic, segment) for segment in segments}
 
-    return run_with_store(root, search)
+    return run_with_store(place, search)
 
 
 def _at_time(
-    root: Path,
+    place: Place,
     topic: Topic,
     lineage: LineageGraph,
     ends: Mapping[int, int],
@@ -112,7 +112,7 @@ def _at_time(
         start, end = max(segment.start_offset, earliest.get(number, 0)), _end(segment, ends)
         if start < end:
             wanted[number] = timestamp_us, start, end
-    found = find_in_files(root, topic, wanted)
+    found = find_in_files(place, topic, wanted)
     skipped = set(gone)
     begins = dict(earliest)
     for number in sorted(lineage.segments):  # ids rise along the lineage

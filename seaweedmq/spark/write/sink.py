@@ -24,9 +24,9 @@ from seaweedmq.spark.write.sink_options import SinkOptions, parse_sink_options
 from seaweedmq.spark.write.sink_plan import SinkPlan, plan_sink, run
 from seaweedmq.spark.write.sink_publish import publish_staged
 from seaweedmq.spark.write.stager import Stager
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.staged_sweep import sweep
 from seaweedmq.storage.staging import ONCE, StagedBatch, StagedSink
-from seaweedmq.storage.store.files import open_store
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class BatchSink(DataSourceArrowWriter):  # type: ignore[misc]
         Raises nothing. A published write must not be reported as failed, since it can only be repeated as a whole.
         """
         try:
-            StagedSink(self._plan.root, self._plan.topic, self._sink).remove()
+            StagedSink(self._plan.place, self._plan.topic, self._sink).remove()
         except StorageFailed as error:
             log.warning("staged files not removed: %s, until the next sweep: %s", self._plan.topic, error)
 
@@ -101,7 +101,7 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
         """Publish what the tasks staged for a batch, unless the batch is already published."""
         first = next((message for message in messages if message is not None), None)
         if first is not None:
-            sink = StagedSink(open_store(self._options.storage).root, self._options.topic, first.sink)
+            sink = StagedSink(Place.parse(self._options.storage), self._options.topic, first.sink)
             sink.bind_topic(first.topic_uid)
             run(publish_staged(self._options, first.sink, batchId, _files(messages), first.topic_uid))
 
@@ -110,7 +110,7 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
         staged = [message for message in messages if message is not None]
         if not staged:
             return
-        batch = StagedBatch(open_store(self._options.storage).root, self._options.topic, staged[0].sink, batchId)
+        batch = StagedBatch(Place.parse(self._options.storage), self._options.topic, staged[0].sink, batchId)
         manifest = batch.manifest()
         kept = set() if manifest is None else {file.name for file in manifest.files}
         batch.discard({message.file.name for message in staged} - kept)
@@ -138,14 +138,14 @@ def _planned(given: dict[str, str], schema: StructType, overwrite: bool, append:
         raise Unsupported(_ONLY_APPENDS.format(append))
     check_kinds(schema)
     plan = run(plan_sink(options, to_arrow_schema(schema, timezone="UTC")))
-    sweep(plan.root, plan.topic)
+    sweep(plan.place, plan.topic)
     return options, plan
 
 
 def _stage(plan: SinkPlan, sink: str, number: int, batches: Iterable[pa.RecordBatch]) -> Staged:
     context = TaskContext.get()
     partition = context.partitionId()
-    staged = StagedSink(plan.root, plan.topic, sink)
+    staged = StagedSink(plan.place, plan.topic, sink)
     done = staged.done()
     ranges, ring = plan.ranges, plan.ring
     if done is not None and done.ranges:  # as of the last batch; partitions may have been added since the query's start

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -24,8 +23,8 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 from seaweedmq.spark.write.sink_columns import SinkColumns, plan_columns
 from seaweedmq.spark.write.sink_options import SinkOptions
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.staging import topic_in_storage
-from seaweedmq.storage.store.files import open_store
 
 T = TypeVar("T")
 
@@ -38,7 +37,7 @@ _PAUSE_S = 0.02, 0.5
 class SinkPlan:
     """The data that tasks need."""
 
-    root: Path
+    place: Place
     topic: TopicName
     topic_uid: int
     ring: KeyRange
@@ -74,13 +73,13 @@ async def plan_sink(options: SinkOptions, given: pa.Schema) -> SinkPlan:
     async with connected(options) as cluster:
         described = await cluster.describe(options.topic, OPEN)
         frame_bytes_max = described.known_frame_bytes_max
-        root = await check_storage(options, described)
+        place = await check_storage(options, described)
         columns = plan_columns(given, described.topic.schema, options.key, options.timestamp)
         if columns.schema is not None and described.topic.schema is None:
             call = AdoptSchema(options.topic, columns.schema, described.topic.uid)
             described = await cluster.call(f"give {options.topic} a schema", call)
         return SinkPlan(
-            root=root,
+            place=place,
             topic=options.topic,
             topic_uid=described.topic.uid,
             ring=described.topic.ring,
@@ -90,26 +89,26 @@ async def plan_sink(options: SinkOptions, given: pa.Schema) -> SinkPlan:
         )
 
 
-async def check_storage(options: SinkOptions, described: TopicDescription) -> Path:
-    """Return the root of the storage, after checking that it is the topic's.
+async def check_storage(options: SinkOptions, described: TopicDescription) -> Place:
+    """Return the place of the storage, after checking that it is the topic's.
 
     Raises:
         InvalidArgument: If the storage is another cluster's or does not exist.
     """
-    root = open_store(options.storage).root
-    if not root.is_dir():
-        raise InvalidArgument(f"storage {root} is not a directory: give the root that the brokers use")
+    place = Place.parse(options.storage)
+    if not place.exists():
+        raise InvalidArgument(f"storage {place} is not a directory: give the root that the brokers use")
     where = ", ".join(options.bootstrap)
     try:
-        found = await again(lambda: asyncio.to_thread(topic_in_storage, root, options.topic), NotFound)
+        found = await again(lambda: asyncio.to_thread(topic_in_storage, place, options.topic), NotFound)
     except NotFound as error:
         raise InvalidArgument(f"{error}; the cluster at {where} has the topic, in another storage") from None
     if found.uid != described.topic.uid:
         raise InvalidArgument(
-            f"storage {root} holds another topic {options.topic} than the cluster at {where}: give the root that its "
+            f"storage {place} holds another topic {options.topic} than the cluster at {where}: give the root that its "
             "brokers use"
         )
-    return root
+    return place
 
 
 def open_ranges(described: TopicDescription) -> tuple[KeyRange, ...]:

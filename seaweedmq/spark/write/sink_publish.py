@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
@@ -19,10 +18,10 @@ from seaweedmq.model.staged import CompletedBatch, Manifest, SegmentProgress, St
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.write.sink_options import SinkOptions
 from seaweedmq.spark.write.sink_plan import again, check_storage, connected, open_ranges
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.read.producer_lookup import stored_sequence
 from seaweedmq.storage.staged_frames import StagedFrames
 from seaweedmq.storage.staging import StagedBatch, StagedSink
-from seaweedmq.storage.store.files import open_store
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +54,8 @@ async def publish_staged(
     """
     if not 0 <= number < _BATCHES_MAX:
         raise InvalidArgument(f"batch {number} of {sink_id}: a sink has batches from 0 to {_BATCHES_MAX - 1}")
-    root = open_store(options.storage).root
-    sink = StagedSink(root, options.topic, sink_id)
+    place = Place.parse(options.storage)
+    sink = StagedSink(place, options.topic, sink_id)
     batch = sink.batch(number)
     names = {file.name for file in files}
     done = sink.done()
@@ -83,7 +82,7 @@ async def publish_staged(
         batch.discard(names - {file.name for file in manifest.files})
         search = None
         if is_resumed:  # regardless of its age: a clock set back since would make an old batch seem young
-            search = partial(_search, root, described.topic, manifest, batch.begun_us(), options.repeat_unknown)
+            search = partial(_search, place, described.topic, manifest, batch.begun_us(), options.repeat_unknown)
         await _publish(cluster, described.topic, manifest, batch, search)
         ranges = () if is_last else await _ranges_now(cluster, options, manifest)
     if not is_last:
@@ -160,7 +159,7 @@ async def _publish(
 
 
 def _search(
-    root: Path,
+    place: Place,
     topic: Topic,
     manifest: Manifest,
     since_us: int,
@@ -171,7 +170,7 @@ def _search(
     """Return what the files show of a segment that does not know the producer; OutOfRange if they no longer show it."""
     try:
         return stored_sequence(
-            root,
+            place,
             topic,
             segment,
             (manifest.producer_id, manifest.batch),

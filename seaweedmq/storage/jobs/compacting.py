@@ -3,13 +3,13 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from seaweedmq.core.files.compaction import TARGET_BYTES, TableMerge, granular, merges
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.jobs.run import Progress, Run, attempt, no_progress, one_after_another
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import TopicSnapshot, list_files, read_snapshot
 from seaweedmq.storage.tables.compact import kind_of, merge_tables, publish_merge, remove_superseded
 from seaweedmq.storage.tables.delta.updater import reconcile
@@ -37,7 +37,7 @@ class Compaction:
 
 
 def compact_topic(
-    root: Path,
+    place: Place,
     name: TopicName,
     *,
     target_bytes: int = TARGET_BYTES,
@@ -46,36 +46,24 @@ def compact_topic(
 ) -> Compaction:
     """Merge the small tables of a topic by the rules of ``core.files.compaction``.
 
-    Brokers may write and readers read meanwhile. After a kill at any point, the next call resumes.
-
-    Args:
-        root: Root of the storage.
-        name: Topic.
-        target_bytes: Target size of tables in bytes, at least 1.
-        progress: Called with the bytes done and in all.
-        run: Runs the merges.
-
-    Raises:
-        InvalidArgument: If the target is below 1, or ``root`` is not a directory.
-        NotFound: If there is no such topic.
-        Corrupt: If a document of the topic is damaged.
-        StorageFailed: If the storage cannot be read or written.
+    Brokers may write and readers read meanwhile. After a kill at any point, the next call resumes. The errors are those
+    of ``snapshot.read_snapshot``, and InvalidArgument if the target is below 1.
     """
     if target_bytes < 1:
         raise InvalidArgument(f"target of {target_bytes} bytes is below 1: give a size of tables like 256MiB")
-    snapshot = read_snapshot(root, name)
+    snapshot = read_snapshot(place, name)
     found = Compaction(topic=name)
     for segment in snapshot.segments:
-        removed, refused = remove_superseded(root, snapshot.topic, segment.id)
+        removed, refused = remove_superseded(place, snapshot.topic, segment.id)
         found.finished += len(removed)
         found.problems += refused
-    snapshot = read_snapshot(root, name)
-    planned = plan(root, snapshot, target_bytes)
+    snapshot = read_snapshot(place, name)
+    planned = plan(place, snapshot, target_bytes)
     found.tables_before = sum(f.kind is FileKind.TABLE for f in snapshot.files)
     total, done = sum(merge.size_bytes for merge in planned), 0
     progress(0, total)
-    for merge, made in run(partial(attempt, merge_tables, root, snapshot.topic), planned):
-        table = made if isinstance(made, SeaweedMQError) else attempt(publish_merge, root, merge, made)
+    for merge, made in run(partial(attempt, merge_tables, place, snapshot.topic), planned):
+        table = made if isinstance(made, SeaweedMQError) else attempt(publish_merge, place, merge, made)
         if isinstance(table, SegmentFile):
             found.made.append(table)
             found.merged += len(merge.tables)
@@ -87,15 +75,15 @@ def compact_topic(
         done += merge.size_bytes
         progress(done, total)
     try:
-        found.version = reconcile(root, snapshot.topic)
+        found.version = reconcile(place, snapshot.topic)
     except SeaweedMQError as error:  # the merges are complete, and the next call updates the log
         found.problems.append(error)
-    after = list_files(root, name, [s.id for s in snapshot.segments])
+    after = list_files(place, name, [s.id for s in snapshot.segments])
     found.tables_after = sum(f.kind is FileKind.TABLE for f in after)
     return found
 
 
-def plan(root: Path, snapshot: TopicSnapshot, target_bytes: int) -> list[TableMerge]:
+def plan(place: Place, snapshot: TopicSnapshot, target_bytes: int) -> list[TableMerge]:
     """Plan the merges of all segments; tables below a low watermark are left to be removed."""
     target = granular(target_bytes, snapshot.topic.retention_bytes)
     files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
@@ -106,5 +94,5 @@ def plan(root: Path, snapshot: TopicSnapshot, target_bytes: int) -> list[TableMe
     for segment in snapshot.segments:
         low = snapshot.topic.low_watermark(segment.slots)
         live = [t for t in files[segment.id] if (t.end_offset or 0) > low]
-        found += merges(live, target, partial(kind_of, root, snapshot.topic))
+        found += merges(live, target, partial(kind_of, place, snapshot.topic))
     return found

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -15,7 +13,7 @@ from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_scan import LogScanner
-from seaweedmq.storage.store.file_handles import open_input
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.format import PARTITION
 from seaweedmq.storage.tables.rows import Rows, table_rows
 
@@ -67,22 +65,15 @@ class PartFindings:
     """Whether the table was merged, or removed by retention, before it was read."""
 
 
-def verify_part(root: Path, topic: Topic, end_offsets: dict[int, int | None], part: VerifyPart) -> PartFindings:
-    """Read a whole table and compare it with the records that the logs hold of it.
-
-    Args:
-        root: Root of the storage.
-        topic: Topic of the files.
-        end_offsets: Segment -> end offset, above which a log's records belong to no segment; None while it is open.
-        part: Part to verify.
-    """
+def verify_part(place: Place, topic: Topic, end_offsets: dict[int, int | None], part: VerifyPart) -> PartFindings:
+    """Read a whole table and compare it with its logs, whose records end with those of their segment (None: open)."""
     found = PartFindings()
     if part.table is None:
-        _walk(root, topic, part, found)
+        _walk(place, topic, part, found)
         return found
     table = part.table
     try:
-        for _, batch in table_rows(partial(open_input, root), topic, table):
+        for _, batch in table_rows(place.open_input, topic, table):
             found.records += batch.num_rows
     except NotFound:
         found.gone = True
@@ -94,7 +85,7 @@ def verify_part(root: Path, topic: Topic, end_offsets: dict[int, int | None], pa
     end = table.end_offset or 0
     for log in part.logs:
         try:
-            found.compared += _compare(root, topic, table, log, end if limit is None else min(end, limit), found)
+            found.compared += _compare(place, topic, table, log, end if limit is None else min(end, limit), found)
         except NotFound:
             continue  # the log or the table was deleted
         except Corrupt as e:
@@ -102,12 +93,12 @@ def verify_part(root: Path, topic: Topic, end_offsets: dict[int, int | None], pa
     return found
 
 
-def _walk(root: Path, topic: Topic, part: VerifyPart, found: PartFindings) -> None:
+def _walk(place: Place, topic: Topic, part: VerifyPart, found: PartFindings) -> None:
     """Check that the frames of logs are sound and contiguous up to the required end; a torn tail ends the check."""
     position = part.start
     for log in part.logs:
         try:
-            for frame, _ in _frames(root, topic, log, position):
+            for frame, _ in _frames(place, topic, log, position):
                 header = frame.header
                 if header.base_offset > position or (part.end is not None and position >= part.end):
                     break
@@ -125,18 +116,18 @@ def _walk(root: Path, topic: Topic, part: VerifyPart, found: PartFindings) -> No
         found.differences.append(Difference(path=part.logs[0].path, offset=position, what=str(loss)))
 
 
-def _compare(root: Path, topic: Topic, table: SegmentFile, log: SegmentFile, end: int, found: PartFindings) -> int:
+def _compare(place: Place, topic: Topic, table: SegmentFile, log: SegmentFile, end: int, found: PartFindings) -> int:
     """Return the number of records in both files; record the first difference, which ends the comparison."""
     rows: Rows = iter(())
     batch: pa.RecordBatch | None = None
     first = count = 0
-    for frame, where in _frames(root, topic, log, table.base_offset):
+    for frame, where in _frames(place, topic, log, table.base_offset):
         header = frame.header
         if header.base_offset >= end:
             break
         logged = _decoded(topic, frame)
         if batch is None:
-            rows = table_rows(partial(open_input, root), topic, table)
+            rows = table_rows(place.open_input, topic, table)
             _, batch = next(rows)
             first = table.base_offset
         position = max(header.base_offset, table.base_offset)
@@ -201,25 +192,16 @@ def _decoded(topic: Topic, frame: Frame) -> pa.RecordBatch:
         raise Corrupt(f"the frame of offset {frame.header.base_offset} is damaged: {e}") from e
 
 
-def _frames(root: Path, topic: Topic, log: SegmentFile, start: int) -> Iterator[tuple[Frame, str]]:
+def _frames(place: Place, topic: Topic, log: SegmentFile, start: int) -> Iterator[tuple[Frame, str]]:
     """Yield the frames that a log held when it was listed, from an offset."""
     scanner = LogScanner(topic, log, skip_below=start)
-    with closing(open_input(root, log)) as source:
-        while (wanted := scanner.wants()) is not None:
-            position, length = wanted
-            source.seek(position)
-            for frame in scanner.feed(source.read(max(0, min(length, log.size_bytes - position)))).frames:
-                yield frame.frame, f"at byte {frame.position}"
+    with closing(place.open_input(log)) as source:
+        for run in scanner.runs(source):
+            yield from ((found.frame, f"at byte {found.position}") for found in run.frames)
 
 
 def logs_of(table: SegmentFile, logs: Sequence[SegmentFile], bounds: dict[str, int | None]) -> tuple[SegmentFile, ...]:
-    """Return the logs that may hold records of the table.
-
-    Args:
-        table: Table.
-        logs: Logs of the segment.
-        bounds: Path of a log -> upper bound of its end offset; None: unbounded.
-    """
+    """Return the logs that may hold records of the table; ``bounds`` limits the end of each log, by path."""
     return tuple(
         log
         for log in logs

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
-from typing import NamedTuple
 
 from seaweedmq.core.files.cover import covered_up_to, uncovered
 from seaweedmq.core.files.holes import first_needed
@@ -17,6 +15,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.jobs.run import Progress, Run, attempt, no_progress, one_after_another
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import TopicSnapshot, list_files, list_removed, read_snapshot
 from seaweedmq.storage.tables.compact import ROW_GROUP_BYTES, check_table
 from seaweedmq.storage.tables.delta.updater import rebuild_log
@@ -40,37 +39,20 @@ class Rebuilt:
     """Version of the Delta log; None if it was not written."""
 
 
-class _Result(NamedTuple):
-    made: list[SegmentFile]
-    replaced: list[str]
-    problems: list[SeaweedMQError]
-
-
 def rebuild_topic(
-    root: Path, name: TopicName, *, progress: Progress = no_progress, run: Run = one_after_another
+    place: Place, name: TopicName, *, progress: Progress = no_progress, run: Run = one_after_another
 ) -> Rebuilt:
     """Rebuild a topic's missing or damaged tables from its log files.
 
-    Brokers may write meanwhile; the logs that they have yet to convert are left to them.
-
-    Args:
-        root: Root of the storage.
-        name: Topic.
-        progress: Called with the bytes done and in all.
-        run: Runs the parts.
-
-    Raises:
-        InvalidArgument: If ``root`` is not a directory.
-        NotFound: If there is no such topic.
-        Corrupt: If a document of the topic is damaged.
-        StorageFailed: If the storage cannot be read or written.
+    Brokers may write meanwhile; the logs that they have yet to convert are left to them. The errors are those of
+    ``snapshot.read_snapshot``.
     """
-    snapshot = read_snapshot(root, name)
+    snapshot = read_snapshot(place, name)
     found = Rebuilt(topic=name)
     sizes = _sizes(snapshot)
     total, done = sum(sizes.values()), 0
     progress(0, total)
-    for segment, result in run(partial(_rebuild, root, snapshot.topic), snapshot.segments):
+    for segment, result in run(partial(_rebuild, place, snapshot.topic), snapshot.segments):
         found.made += result.made
         found.replaced += result.replaced
         found.problems += result.problems
@@ -78,7 +60,7 @@ def rebuild_topic(
         progress(done, total)
     found.made.sort(key=lambda f: (f.segment, f.base_offset))
     try:
-        found.version = rebuild_log(root, snapshot.topic)
+        found.version = rebuild_log(place, snapshot.topic)
     except SeaweedMQError as error:  # the tables are complete, and the next call writes the log
         found.problems.append(error)
     return found
@@ -91,10 +73,10 @@ def _sizes(snapshot: TopicSnapshot) -> dict[int, int]:
     return {segment.id: sizes[segment.id] for segment in snapshot.segments}
 
 
-def _rebuild(root: Path, topic: Topic, segment: Segment) -> _Result:
+def _rebuild(place: Place, topic: Topic, segment: Segment) -> Rebuilt:
     """Rebuild the tables of one segment, on any machine."""
-    result = _Result([], [], [])
-    files = attempt(list_files, root, topic.name, [segment.id])
+    result = Rebuilt(topic=topic.name)
+    files = attempt(list_files, place, topic.name, [segment.id])
     if isinstance(files, SeaweedMQError):
         result.problems.append(files)
         return result
@@ -102,17 +84,17 @@ def _rebuild(root: Path, topic: Topic, segment: Segment) -> _Result:
     aside: list[SegmentFile] = []
     for table in tables:
         try:
-            check_table(root, topic, table)
+            check_table(place, topic, table)
         except NotFound:
             continue  # merged or expired meanwhile
         except SeaweedMQError as error:
             if isinstance(error, Corrupt) and _have(files, table.base_offset, table.end_offset or 0):
-                _hidden(root, table, away=True)
+                _hidden(place, table, away=True)
                 aside.append(table)
             else:
                 result.problems.append(error)
     sound = [t for t in tables if t not in aside]
-    removed = attempt(list_removed, root, topic)  # after the files: retention records an offset before it deletes
+    removed = attempt(list_removed, place, topic)  # after the files: retention records an offset before it deletes
     if isinstance(removed, SeaweedMQError):
         result.problems.append(removed)
         return result
@@ -122,7 +104,7 @@ def _rebuild(root: Path, topic: Topic, segment: Segment) -> _Result:
         if not _have(files, start, end):
             result.problems.append(_in_no_file(segment, start, end))
             continue
-        made = attempt(convert_files, root, topic, logs, end, ROW_GROUP_BYTES)
+        made = attempt(convert_files, place, topic, logs, end, ROW_GROUP_BYTES)
         if isinstance(made, SeaweedMQError):
             if not any(t.base_offset <= start and end <= (t.end_offset or 0) for t in aside):  # reported below
                 what = f"{segment}: offsets [{start}, {end}) cannot be rebuilt: {made}"
@@ -135,7 +117,7 @@ def _rebuild(root: Path, topic: Topic, segment: Segment) -> _Result:
                 result.problems.extend(_in_no_file(segment, *gap) for gap in left)
     for table in aside:
         if covered_up_to([*sound, *result.made], table.base_offset) < (table.end_offset or 0):
-            _hidden(root, table, away=False)  # the logs do not have all its records
+            _hidden(place, table, away=False)  # the logs do not have all its records
             result.problems.append(
                 Corrupt(f"{table.path} is damaged, and no log has all its records: restore it from a copy")
             )
@@ -177,9 +159,9 @@ def _have(files: Sequence[SegmentFile], start: int, end: int) -> bool:
     return any((bound := log_end_bound(log, files)) is None or bound > start for log in logs)
 
 
-def _hidden(root: Path, table: SegmentFile, *, away: bool) -> None:
+def _hidden(place: Place, table: SegmentFile, *, away: bool) -> None:
     """Hide a damaged table before its replacement is made, or restore its name."""
-    path = root / table.path
+    path = place.path(table.path)
     hidden = path.with_name(f".{path.name}{DAMAGED_SUFFIX}")
     with contextlib.suppress(FileNotFoundError):
         (path if away else hidden).rename(hidden if away else path)

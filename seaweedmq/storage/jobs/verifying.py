@@ -3,7 +3,6 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from seaweedmq.codec.paths import log_dir
 from seaweedmq.core.files.holes import missing_records
@@ -12,6 +11,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.jobs.comparing import Difference, VerifyPart, logs_of, verify_part
 from seaweedmq.storage.jobs.run import Progress, Run, no_progress, one_after_another
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
 
 ROUNDS_MAX = 3
@@ -38,25 +38,14 @@ class Verified:
 
 
 def verify_topic(
-    root: Path, name: TopicName, *, progress: Progress = no_progress, run: Run = one_after_another
+    place: Place, name: TopicName, *, progress: Progress = no_progress, run: Run = one_after_another
 ) -> Verified:
     """Read all tables of a topic and compare them with the existing log files, without any change.
 
     The call verifies the records that are in files at its start. Brokers may write and tables may be merged meanwhile.
-
-    Args:
-        root: Root of the storage.
-        name: Topic.
-        progress: Called with the bytes done and in all.
-        run: Runs the parts.
-
-    Raises:
-        InvalidArgument: If ``root`` is not a directory.
-        NotFound: If there is no such topic.
-        Corrupt: If a document of the topic is damaged.
-        StorageFailed: If the storage cannot be read.
+    The errors are those of ``snapshot.read_snapshot``.
     """
-    snapshot = read_snapshot(root, name)
+    snapshot = read_snapshot(place, name)
     found = Verified(topic=name)
     seen: set[tuple[str, int]] = set()
     holes: list[Difference] = []
@@ -68,7 +57,7 @@ def verify_topic(
         progress(done, total)
         ends = {s.id: s.end_offset for s in snapshot.segments}
         gone = False
-        for part, result in run(partial(verify_part, root, snapshot.topic, ends), parts):
+        for part, result in run(partial(verify_part, place, snapshot.topic, ends), parts):
             seen.add(_key(part))
             found.tables += part.table is not None and not result.gone
             found.records += result.records
@@ -79,7 +68,7 @@ def verify_topic(
             progress(done, total)
         if not gone:
             break
-        snapshot = read_snapshot(root, name)
+        snapshot = read_snapshot(place, name)
     found.differences += holes
     found.differences.sort(key=lambda d: (d.path, d.offset or 0))
     return found

@@ -10,8 +10,8 @@ were not flushed and keep later ones (``lost_blocks``): that is also a torn tail
 distinguished by a sound frame of a higher offset after it, without a lost block in between.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
@@ -21,12 +21,24 @@ from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported, fresh
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import Topic
+from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.logs.log_index import Mark
 from seaweedmq.storage.logs.lost_blocks import LostBlocks
 
 READ_BYTES = 4 * 1024 * 1024
 _SEEN_BYTES = 16
 """Last bytes of a skipped frame that prove its presence; a multiple of 8 keeps payloads aligned."""
+
+
+CHUNKS_AT_ONCE: Final = 4
+"""Chunks made from a table per thread call: a call costs as much as a tenth of a frame of 1 MiB."""
+
+
+class Chunk(NamedTuple):
+    """A sequence of frames back to back, of a log file or a table, and the offset after the last of them."""
+
+    end_offset: int
+    data: Frames
 
 
 class LogFrame(NamedTuple):
@@ -66,15 +78,7 @@ class LogScanner:
         read_bytes: int = READ_BYTES,
         begin: Mark | None = None,
     ) -> None:
-        """Create a scanner.
-
-        Args:
-            topic: Topic of the file.
-            file: Log file.
-            skip_below: Offset; frames that end at or below it are skipped, with only their headers read and verified.
-            read_bytes: Length of one read.
-            begin: Mark of an earlier scan of the same file to begin at; None: the start of the file.
-        """
+        """Create a scanner from a mark of the file; it reads only the headers of frames that end by ``skip_below``."""
         self._topic = topic
         self._file = file
         self._skip_below = skip_below
@@ -115,11 +119,7 @@ class LogScanner:
         """Whether the file belongs to an earlier topic of the same name and is ignored."""
 
     def wants(self) -> tuple[int, int] | None:
-        """Return the position and length to read next; None when done.
-
-        Raises:
-            Corrupt: If damage follows the frames returned so far, and sound frames follow the damage.
-        """
+        """Return the position and length to read next, None when done; raises Corrupt if sound frames follow damage."""
         if self._damage is not None and self._damage_proven:
             raise fresh(self._damage)
         if self._done:
@@ -129,18 +129,20 @@ class LogScanner:
         unread = -(self._start + self._needed_bytes) % self._read_bytes
         return self._start - seen, seen + max(self._read_bytes, self._needed_bytes + unread)
 
+    def runs(self, source: BlockingInput) -> Iterator[FrameRun]:
+        """Feed the file from an open source, without data appended since it was listed; yield what each read holds."""
+        while (wanted := self.wants()) is not None:
+            position, length = wanted
+            source.seek(position)
+            yield self.feed(source.read(max(0, min(length, self._file.size_bytes - position))))
+
     def stop(self) -> None:
         """End the scan; damage after the frames returned so far is not reported."""
         self._damage = None
         self._done = True
 
     def feed(self, data: Frames) -> FrameRun:
-        """Process the bytes read for :meth:`wants`; fewer bytes than wanted mean the end of the file.
-
-        Raises:
-            Corrupt: If the preamble is damaged or does not match the file's name.
-            Unsupported: If a later version wrote the file.
-        """
+        """Process the bytes read for :meth:`wants`; fewer bytes than wanted mean the end of the file."""
         wanted = self.wants()
         if wanted is None:
             raise AssertionError(f"{self._file.path}: fed after the end")
@@ -320,11 +322,7 @@ def _reason(error: Corrupt | Unsupported) -> str:
 
 
 def check_joins(file: SegmentFile, found: LogFrame, position: int) -> None:
-    """Check that a frame does not straddle ``position``, where the frames of another file end.
-
-    Raises:
-        Corrupt: If it does: overlapping files hold identical frames, so one of the two is damaged.
-    """
+    """Raise Corrupt if a frame straddles ``position``, where those of another file end: the two disagree."""
     header = found.frame.header
     if header.base_offset < position < header.end_offset:
         raise Corrupt(

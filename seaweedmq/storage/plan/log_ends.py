@@ -5,17 +5,15 @@ Planning them here spares executors a task for an empty log file.
 
 from collections import deque
 from contextlib import closing
-from pathlib import Path
 
 from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.logs.log_index import Mark
 from seaweedmq.storage.logs.log_scan import LogScanner
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import TopicSnapshot
-from seaweedmq.storage.store.file_handles import open_input
 
 _READ_BYTES = 16 * KIB
 """Bytes per read: the scan reads mostly headers, and skips the payloads of large frames."""
@@ -27,14 +25,11 @@ After power loss, unflushed data may have holes; the log file ends at the first 
 _ALL = 2**63 - 1
 
 
-def end_in_files(root: Path, snapshot: TopicSnapshot, segment_id: int) -> int | None:
+def end_in_files(place: Place, snapshot: TopicSnapshot, segment_id: int) -> int | None:
     """Return the end of a segment's files, tables and logs; None if it has no files.
 
-    Reads only the last files. The reader of earlier files reports what is missing there.
-
-    Raises:
-        NotFound: If a log file was deleted meanwhile.
-        Corrupt: If a file is damaged otherwise than by a torn tail.
+    Reads only the last files. The reader of earlier files reports what is missing there. Raises Corrupt if a file is
+    damaged otherwise than by a torn tail.
     """
     limit = snapshot.segment(segment_id).end_offset
     mine = {f.base_offset for f in snapshot.files if f.segment == segment_id}
@@ -46,35 +41,26 @@ def end_in_files(root: Path, snapshot: TopicSnapshot, segment_id: int) -> int | 
     last = pieces[-1]
     if last.kind is FileKind.TABLE and last.end_offset is not None:
         return last.end_offset
-    return end_of_logs(root, snapshot.topic, last)
+    return end_of_logs(place, snapshot.topic, last)
 
 
-def end_of_logs(root: Path, topic: Topic, piece: SnapshotPiece) -> int:
-    """Return the end of the contiguous offsets that the piece's log files hold from its start.
-
-    Returns:
-        The end offset; the start of the piece if its log files hold none of it.
-
-    Raises:
-        NotFound: If a log file was deleted meanwhile.
-        Corrupt: If a file is damaged otherwise than by a torn tail.
-    """
+def end_of_logs(place: Place, topic: Topic, piece: SnapshotPiece) -> int:
+    """Return the end of the contiguous offsets that the piece's log files hold from its start, at least that start."""
     position = piece.start_offset
     for file in piece.files:
         if file.base_offset <= position:
-            position = max(position, _end_of(root, topic, file, piece.end_offset))
+            position = max(position, _end_of(place, topic, file, piece.end_offset))
         if piece.end_offset is not None and position >= piece.end_offset:
             return piece.end_offset
     return position
 
 
-def _end_of(root: Path, topic: Topic, file: SegmentFile, limit: int | None) -> int:
-    with closing(open_input(root, file)) as source:
+def _end_of(place: Place, topic: Topic, file: SegmentFile, limit: int | None) -> int:
+    with closing(place.open_input(file)) as source:
         marks: deque[Mark | None] = deque([None])
         """Positions where the second pass may begin; None is the start of the file."""
         scanner = LogScanner(topic, file, skip_below=_ALL, read_bytes=_READ_BYTES)
-        while (wanted := scanner.wants()) is not None:
-            _feed(scanner, source, file, *wanted)
+        for _ in scanner.runs(source):
             if limit is not None and scanner.next_offset >= limit:
                 return limit
             if scanner.mark is not None and scanner.mark != marks[-1]:
@@ -86,12 +72,5 @@ def _end_of(root: Path, topic: Topic, file: SegmentFile, limit: int | None) -> i
         if scanner.foreign:
             return file.base_offset
         scanner = LogScanner(topic, file, begin=marks[0])
-        while (wanted := scanner.wants()) is not None:
-            _feed(scanner, source, file, *wanted)
+        deque(scanner.runs(source), maxlen=0)
         return scanner.next_offset
-
-
-def _feed(scanner: LogScanner, source: BlockingInput, file: SegmentFile, position: int, length: int) -> None:
-    source.seek(position)
-    # Data appended after the listing is not part of the snapshot.
-    scanner.feed(source.read(max(0, min(length, file.size_bytes - position))))

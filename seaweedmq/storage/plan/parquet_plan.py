@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from seaweedmq.codec.paths import kept_path
 from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import NotFound
 from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.log_ends import end_of_logs
 from seaweedmq.storage.plan.read_plan import plan_read
 from seaweedmq.storage.plan.scan_ranges import BrokerRange, ScanRange
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import Interval, ReadWindow
-from seaweedmq.storage.store.file_handles import open_input
 from seaweedmq.storage.tables.opener import open_table
 from seaweedmq.storage.tables.row_groups import row_groups
 
@@ -44,19 +43,8 @@ def plan_parquet(
     """Divide a read into whole tables, parts of tables, and ranges to scan.
 
     Reads the headers in log files, and reads and verifies the footer of every table. Plans again if files were deleted
-    after they were listed.
-
-    Args:
-        source: Topic to read.
-        window: Requested records.
-        fail_on_data_loss: Whether lost records are an error.
-        with_tables: Whether the reader of Parquet gets the tables; otherwise they are ranges as well.
-
-    Raises:
-        NotFound: If files were deleted during each plan.
-        OutOfRange: If requested offsets were removed, as in ``read_plan.plan_read``.
-        Corrupt: If a file is damaged.
-        StorageFailed: If a file cannot be read.
+    after they were listed. Without ``with_tables`` the tables are ranges as well. Raises NotFound if files were deleted
+    during each plan; OutOfRange if requested offsets were removed, as in ``read_plan.plan_read``.
     """
     for attempt in range(REPLANS_MAX):
         try:
@@ -99,7 +87,7 @@ def _end_of(source: TopicSource, piece: ScanRange) -> int:
         return piece.end_offset
     if piece.end_offset is not None and (source.known is not None or piece.complete):
         return piece.end_offset
-    return end_of_logs(source.folder, source.snapshot.topic, piece)
+    return end_of_logs(source.storage, source.snapshot.topic, piece)
 
 
 def _add(parts: list[tuple[int, int]], start: int, end: int) -> None:
@@ -111,25 +99,24 @@ def _add(parts: list[tuple[int, int]], start: int, end: int) -> None:
 
 def _is_wanted(source: TopicSource, file: SegmentFile, timestamps: Interval) -> bool:
     # By the link that the reader of Parquet is going to read: the table itself may be deleted since the listing.
-    root = source.folder
-    lasting = replace(file, path=str(lasting_path(root, file).relative_to(root)))
-    with closing(open_input(root, lasting)) as opened, open_table(opened, file, source.snapshot.topic) as table:
+    lasting = replace(file, path=lasting_path(source.storage, file))
+    with (
+        closing(source.storage.open_input(lasting)) as opened,
+        open_table(opened, file, source.snapshot.topic) as table,
+    ):
         if not timestamps.is_bounded:
             return True
         return any(g.timestamps is None or timestamps.overlaps(*g.timestamps) for g in row_groups(file, table))
 
 
-def lasting_path(root: Path, file: SegmentFile) -> Path:
+def lasting_path(place: Place, file: SegmentFile) -> str:
     """Return the retained link of a table if it has one, otherwise the table."""
-    kept = root / kept_path(file.path)
-    return kept if kept.exists() else root / file.path
+    kept = kept_path(file.path)
+    return kept if place.path(kept).exists() else file.path
 
 
 def groups_of(pieces: Sequence[SnapshotPiece]) -> list[list[SnapshotPiece]]:
-    """Group pieces that may be read together, by one filter on segment and offset.
-
-    In a group, no table holds offsets that another piece of the group is to supply.
-    """
+    """Group pieces that one filter on segment and offset may read: no table holds offsets of another in its group."""
     groups: list[list[SnapshotPiece]] = []
     for piece in pieces:
         group = next((g for g in groups if not any(_meet(piece, other) or _meet(other, piece) for other in g)), None)

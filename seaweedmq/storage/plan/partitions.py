@@ -47,23 +47,7 @@ def plan_partitions(
     sharing: Sharing = Sharing(),
     fail_on_data_loss: bool = True,
 ) -> list[tuple[ScanRange, ...]]:
-    """Return partitions that hold what the window requests of a topic, each record once.
-
-    Args:
-        source: Topic to read.
-        window: Requested records.
-        cores: Number of tasks that run at once; None for the machine's number of cores.
-        sharing: Division that the user requested.
-        fail_on_data_loss: Whether lost records are an error.
-
-    Returns:
-        The scan ranges of each partition, in order.
-
-    Raises:
-        InvalidArgument: If offsets are given for a segment that does not exist.
-        OutOfRange: If requested offsets were removed, as in ``read_plan.plan_read``.
-        Corrupt: If a file is damaged or unreadable.
-    """
+    """Return partitions for so many cores (None: all of the machine) that hold the requested records, each once."""
     pieces = plan_read(source, window, fail_on_data_loss=fail_on_data_loss)
     total_bytes = sum(p.size_bytes for p in pieces)
     target = min(PARTITION_BYTES_MAX, max(PARTITION_BYTES_MIN, total_bytes // (cores or os.cpu_count() or 1)))
@@ -77,10 +61,7 @@ def plan_partitions(
 
 
 def shared(pieces: Sequence[ScanRange], sharing: Sharing) -> list[tuple[ScanRange, ...]]:
-    """Return a partition for each range of at most ``records_max`` offsets.
-
-    There are at least ``partitions_min`` partitions if there are as many offsets. All pieces must have an end.
-    """
+    """Return partitions of at most ``records_max`` offsets, at least ``partitions_min``; all pieces have an end."""
     counts = [_count(piece) for piece in pieces]
     total = sum(counts)
     share = sharing.records_max or max(1, total)
@@ -93,7 +74,7 @@ def _ended(source: TopicSource, piece: ScanRange) -> Iterator[ScanRange]:
     """Yield the piece up to the current end of its log files, if it is not empty."""
     if isinstance(piece, BrokerRange) or piece.end_offset is not None:
         yield piece
-    elif (end := end_of_logs(source.folder, source.snapshot.topic, piece)) > piece.start_offset:
+    elif (end := end_of_logs(source.storage, source.snapshot.topic, piece)) > piece.start_offset:
         yield replace(piece, end_offset=end)
 
 
@@ -119,10 +100,7 @@ def _evenly(piece: ScanRange, parts: int) -> Iterator[ScanRange]:
 def slices(
     piece: SnapshotPiece, groups: Sequence[RowGroup], timestamps: Interval, target_bytes: int
 ) -> list[SnapshotPiece]:
-    """Split the piece of a table into sequences of row groups of about ``target_bytes`` each.
-
-    Row groups without a timestamp in the interval are left out.
-    """
+    """Split the piece of a table into about ``target_bytes``, without row groups outside the interval."""
     if piece.end_offset is None:
         raise AssertionError(f"{piece.files[0].path} is a table without an end offset")
     kept = [
@@ -161,7 +139,7 @@ def _cut(source: TopicSource, piece: ScanRange, timestamps: Interval, target_byt
         return [piece]
     file = piece.files[0]
     try:
-        with opened(source.folder, file, source.snapshot.topic) as table:
+        with opened(source.storage, file, source.snapshot.topic) as table:
             return slices(piece, row_groups(file, table), timestamps, target_bytes)
     except NotFound:
         return [piece]  # the table was removed after the listing; the reader lists what is left

@@ -25,10 +25,8 @@ def parse_offsets(option: str, text: str, topic: TopicName, *, absent: int | Non
     """Parse ``earliest``, ``latest``, an offset, or JSON by segment.
 
     In JSON, -2 is earliest and -1 is latest. The JSON may be nested under the topic's name, as in Kafka's ``{"orders":
-    {"0": 5}}``. Segments that JSON does not name get ``absent``: EARLIEST, or None for latest.
-
-    Raises:
-        InvalidArgument: If the text is anything else.
+    {"0": 5}}``. Segments that JSON does not name get ``absent``: EARLIEST, or None for latest. Raises InvalidArgument
+    if the text is anything else.
     """
     rule = (
         f"option {option!r} is {text[:_SHOWN_MAX]!r}: give earliest, latest, an offset from 0, or JSON like "
@@ -43,17 +41,7 @@ def parse_offsets(option: str, text: str, topic: TopicName, *, absent: int | Non
 
 
 def check_order(what: str, starting: Offsets, ending: Offsets, *, unit: int = 1) -> None:
-    """Raise if a segment would end before it begins, which would always be an empty result.
-
-    Args:
-        what: Common suffix of both option names, after ``starting`` and ``ending``.
-        starting: Starts as parsed.
-        ending: Ends as parsed.
-        unit: Number of parsed units in one unit of the option, for the message.
-
-    Raises:
-        InvalidArgument: If an end lies before its start.
-    """
+    """Raise InvalidArgument if an end precedes its start; ``what`` ends the option names, ``unit`` scales numbers."""
     for number in (None, *sorted(starting.by_segment.keys() | ending.by_segment.keys())):
         start, end = (o.default if number is None else o.of(number) for o in (starting, ending))
         if start is not None and end is not None and start > end:
@@ -70,13 +58,7 @@ def backwards(what: str, start: object, end: object) -> InvalidArgument:
 
 
 def parse_times(option: str, text: str, topic: TopicName, *, absent: int | None) -> Offsets:
-    """Parse milliseconds since 1970 UTC, one number or JSON by segment, into microseconds.
-
-    Segments that JSON does not name get ``absent``, as in :func:`parse_offsets`.
-
-    Raises:
-        InvalidArgument: If the text is anything else.
-    """
+    """Parse milliseconds since 1970 UTC, a number or JSON as in :func:`parse_offsets`, into microseconds."""
     rule = (
         f"option {option!r} is {text[:_SHOWN_MAX]!r}: give milliseconds since 1970, or JSON of them by segment like "
         f'{{"3": 1767225600000}}'
@@ -90,9 +72,8 @@ def parse_times(option: str, text: str, topic: TopicName, *, absent: int | None)
 def parse_timestamp(option: str, text: str | None) -> int | None:
     """Parse ISO 8601 (UTC without an offset) or microseconds since 1970 into microseconds.
 
-    Raises:
-        InvalidArgument: If the text is anything else, or a number that is probably seconds, or milliseconds as in
-            Spark's Kafka source.
+    Raises InvalidArgument if the text is anything else, or a number that is probably seconds, or milliseconds as in
+    Spark's Kafka source.
     """
     if text is None:
         return None

@@ -36,17 +36,10 @@ def plan_ranges(
 ) -> list[ScanRange]:
     """Return the scan ranges of a window, each record once, in order within a segment.
 
-    Args:
-        snapshot: Segments and files of the topic.
-        window: Requested offsets.
-        known: Ends of the segments, as brokers report them; what is in no file below them is a ``BrokerRange``.
-        fail_on_data_loss: Whether lost records, or offsets requested by number that retention removed, are an error;
-            otherwise each gap is logged, and the plan continues behind it.
-
-    Raises:
-        InvalidArgument: If offsets are given for a segment that does not exist.
-        OutOfRange: If offsets requested by number were removed.
-        DataLoss: If records are lost.
+    What is in no file below the ends that brokers report (``known``) is a ``BrokerRange``. Lost records, and offsets
+    requested by number that retention removed, are an error if ``fail_on_data_loss``; otherwise each gap is logged, and
+    the plan continues behind it. Raises InvalidArgument if offsets are given for a segment that does not exist;
+    OutOfRange if offsets requested by number were removed; DataLoss if records are lost.
     """
     for segment_id in (*window.starting.by_segment, *window.ending.by_segment):
         if fail_on_data_loss or segment_id not in snapshot.topic.pruned:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from seaweedmq.model.topic import Topic
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.log_ends import end_in_files
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import EARLIEST, Offsets, ReadWindow
@@ -17,13 +17,8 @@ def with_offsets(window: ReadWindow, source: TopicSource) -> ReadWindow:
     """Return the window with offsets in place of times.
 
     A time stands for the first record at or after it, or for the end if all records are older. These offsets exist, so
-    none of them is a loss of data.
-
-    Raises:
-        InvalidArgument: If a time is given for a segment that does not exist.
-        Corrupt: If a file is damaged.
-        StorageFailed: If a file cannot be read.
-        Unavailable: If no broker answers.
+    none of them is a loss of data. Raises InvalidArgument if a time is given for a segment that does not exist;
+    Unavailable if no broker answers.
     """
     starting, ending = window.starting_times, window.ending_times
     if starting is None and ending is None:
@@ -32,8 +27,8 @@ def with_offsets(window: ReadWindow, source: TopicSource) -> ReadWindow:
     for segment_id in (*_named(starting), *_named(ending)):
         snapshot.segment(segment_id)
     ends = {} if known is None else dict(known.ends)
-    if known is None and source.root is not None:
-        ends = {s.id: end_in_files(source.root, snapshot, s.id) or 0 for s in snapshot.segments}
+    if known is None and source.place is not None:
+        ends = {s.id: end_in_files(source.place, snapshot, s.id) or 0 for s in snapshot.segments}
     window = replace(window, starting_times=None, ending_times=None)
     if starting is not None:
         window = replace(window, starting=Offsets(default=EARLIEST, by_segment=_offsets(starting, source, ends)))
@@ -52,7 +47,7 @@ def _offsets(times: Offsets, source: TopicSource, ends: Mapping[int, int]) -> di
         return dict(source.search(wanted))
     snapshot = source.snapshot
     bounds = {number: (us, _lowest(snapshot, number), end) for number, (us, end) in wanted.items()}
-    found = find_in_files(source.folder, snapshot.topic, bounds)
+    found = find_in_files(source.storage, snapshot.topic, bounds)
     return {number: found.get(number, end) for number, (_, end) in wanted.items()}
 
 
@@ -65,18 +60,8 @@ def _lowest(snapshot: TopicSnapshot, number: int) -> int:
     return max(segment.start_offset, snapshot.topic.low_watermark(segment.slots))
 
 
-def find_in_files(root: Path, topic: Topic, wanted: Mapping[int, tuple[int, int, int]]) -> dict[int, int]:
-    """Return the offset of the first record at or after a time in each segment, if it has one.
-
-    Args:
-        root: Root of the storage.
-        topic: Topic of the segments.
-        wanted: Segment -> (microseconds since 1970 UTC, first offset, end offset).
-
-    Raises:
-        Corrupt: If a file is damaged.
-        StorageFailed: If a file cannot be read.
-    """
+def find_in_files(place: Place, topic: Topic, wanted: Mapping[int, tuple[int, int, int]]) -> dict[int, int]:
+    """Return the first offset at or after a time by segment; ``wanted`` has microseconds, first and end offset."""
 
     async def search(store: FileSegmentStore) -> dict[int, int]:
         found = {}
@@ -86,4 +71,4 @@ def find_in_files(root: Path, topic: Topic, wanted: Mapping[int, tuple[int, int,
                 found[number] = record.offset
         return found
 
-    return run_with_store(root, search)
+    return run_with_store(place, search)

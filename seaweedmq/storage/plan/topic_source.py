@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TypeAlias
 
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
 
 TimeSearch: TypeAlias = Callable[[Mapping[int, tuple[int, int]]], Mapping[int, int]]
@@ -27,8 +27,8 @@ class BrokerOffsets:
 class TopicSource:
     """A topic as it is at one moment."""
 
-    root: Path | None = None
-    """Root of the storage; None if brokers serve all records."""
+    place: Place | None = None
+    """Place of the storage; None if brokers serve all records."""
     snapshot: TopicSnapshot
     known: BrokerOffsets | None = None
     """Offsets that brokers report; None if none were queried."""
@@ -36,14 +36,14 @@ class TopicSource:
     """Search for times on brokers; None to search the files."""
 
     @property
-    def folder(self) -> Path:
-        """Root of the storage, of a source with files."""
-        if self.root is None:
+    def storage(self) -> Place:
+        """Place of the storage, of a source with files."""
+        if self.place is None:
             raise AssertionError(f"a file of topic {self.snapshot.topic.name} was listed, and there is no storage")
-        return self.root
+        return self.place
 
     def relisted(self) -> "TopicSource":
         """Return the source with the files as they are now, and the low watermarks, which may explain removed ones."""
-        again = read_snapshot(self.folder, self.snapshot.topic.name)
+        again = read_snapshot(self.storage, self.snapshot.topic.name)
         topic = replace(self.snapshot.topic, low_watermarks=again.topic.low_watermarks)
         return replace(self, snapshot=replace(self.snapshot, topic=topic, files=again.files, removed=again.removed))

@@ -8,17 +8,15 @@ written since the producer began has the records: any producer may have sent the
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import accumulate
-from pathlib import Path
 from typing import NamedTuple
 
 from seaweedmq.errors import NotFound, OutOfRange
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
+from seaweedmq.storage.faults import failing
 from seaweedmq.storage.logs.log_scan import LogScanner
-from seaweedmq.storage.store.directory import scan_segment
-from seaweedmq.storage.store.faults import failing
-from seaweedmq.storage.store.file_handles import open_input
+from seaweedmq.storage.place import Place
 
 SLACK_US = 60_000_000
 """Tolerance for file dates, which come from several machines; microseconds."""
@@ -38,7 +36,7 @@ class _Found(NamedTuple):
 
 
 def stored_sequence(
-    root: Path,
+    place: Place,
     topic: Topic,
     segment: Segment,
     producer: tuple[int, int],
@@ -49,28 +47,18 @@ def stored_sequence(
 ) -> int:
     """Return the sequence after the producer's last record in the segment.
 
-    Args:
-        root: Root of the storage.
-        topic: Topic of the segment.
-        segment: Segment to search.
-        producer: Producer id and epoch.
-        since_us: Time before which the producer published nothing, by the storage's clock, in microseconds.
-        sequence: Sequence after the last record known to be stored; 0 if none is known.
-        offset: Offset after that record, at or above which any later record is; 0 if none is known.
-
-    Raises:
-        OutOfRange: If records that may be the producer's are only in tables, which do not name producers.
-        Corrupt: If a log file to search is damaged.
-        StorageFailed: If a log file to search cannot be read.
+    ``producer`` is its id and epoch; it published nothing before ``since_us``, by the storage's clock. ``sequence`` and
+    ``offset`` are those after the last record known to be stored; 0 if none is known. Raises OutOfRange if records that
+    may be the producer's are only in tables, which do not name producers.
     """
     start = max(offset, segment.start_offset)
     for _ in range(LISTINGS_MAX):
         with failing("list files of", segment):
-            files = scan_segment(root, topic.name, segment.id)
+            files = place.segment_files(topic.name, segment.id)
         young = _young(files, since_us - SLACK_US)
         logs = [f for f in young if f.kind is FileKind.LOG]
         try:
-            found = [_scan(root, topic, f, segment, producer, start) for f in logs]
+            found = [_scan(place, topic, f, segment, producer, start) for f in logs]
         except NotFound:
             continue
         sequence = max(sequence, *(each.sequence for each in found), 0)
@@ -97,11 +85,11 @@ def _young(files: Sequence[SegmentFile], since_us: int) -> list[SegmentFile]:
 
 
 def _scan(
-    root: Path, topic: Topic, file: SegmentFile, segment: Segment, producer: tuple[int, int], start: int
+    place: Place, topic: Topic, file: SegmentFile, segment: Segment, producer: tuple[int, int], start: int
 ) -> _Found:
     scanner = LogScanner(topic, file, skip_below=start)
     found = 0
-    with closing(open_input(root, file)) as source:
+    with closing(place.open_input(file)) as source:
         while (wanted := scanner.wants()) is not None:
             position, length = wanted
             source.seek(position)

@@ -18,9 +18,8 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
-from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
 from seaweedmq.storage.logs.log_index import LogIndex
-from seaweedmq.storage.logs.log_scan import READ_BYTES, LogScanner
+from seaweedmq.storage.logs.log_scan import CHUNKS_AT_ONCE, READ_BYTES, Chunk, LogScanner
 
 logger = logging.getLogger(__name__)
 
@@ -63,22 +62,13 @@ async def read_segment(
 
     Frames are whole, so the first may begin below ``start_offset`` and the last end above ``end_offset``. Each file is
     read once. Files may be converted or deleted meanwhile. All offsets must be written before the call. A caller that
-    may stop early closes the generator (``contextlib.aclosing``).
-
-    Args:
-        store: Store of the files.
-        topic: Topic of the segment.
-        segment: Segment to read.
-        start_offset: First offset.
-        end_offset: Offset after the last one.
-        chunk_bytes: Approximate size of a chunk, which may be a view of a read of a few MiB.
-        index: Index of scanned logs, which this call extends; None: none.
+    may stop early closes the generator (``contextlib.aclosing``). A chunk of about ``chunk_bytes`` may be a view of a
+    read of a few MiB. The call extends the ``index`` of scanned logs.
 
     Raises:
         OutOfRange: If retention removed ``start_offset``, or records before a slow reader reached them.
         Corrupt: If a file is damaged and no other holds the records; the message names the file and position.
         DataLoss: If no file holds the next record, and retention did not remove it.
-        StorageFailed: If the storage fails.
     """
     reading = _Reading(store, topic, chunk_bytes, LogIndex() if index is None else index)
     position, fruitless = start_offset, 0
@@ -221,10 +211,7 @@ async def _read_log(
 
 
 def _cut(scanner: LogScanner, data: Frames, end: int, chunk_bytes: int) -> tuple[list[Chunk], Frame | None]:
-    """Return chunks of the verified frames of one read that begin below ``end``, and the first frame.
-
-    Chunks are views of the read bytes.
-    """
+    """Return chunks, views of the read bytes, of the verified frames that begin below ``end``, and the first frame."""
     run = scanner.feed(data)
     chunks: list[Chunk] = []
     first = 0

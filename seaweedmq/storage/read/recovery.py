@@ -45,12 +45,8 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
     The oldest log read is one below which nothing can be missing: its preamble has the producer state before it, and
     verified frames give the rest. The end is the first offset that no file continues. Frames after a gap are ignored:
     the missing ones would have been flushed before them. Torn tails were never flushed and are ignored. Frames that
-    several files hold count once.
-
-    Raises:
-        Corrupt: If a file has damage other than a torn tail, files contradict each other, or records are missing that
-            were certainly flushed; the message names file and position.
-        StorageFailed: If the storage fails.
+    several files hold count once. Raises Corrupt if a file has damage other than a torn tail, files contradict each
+    other, or records are missing that were certainly flushed, and names file and position.
     """
     files = await store.list_files(topic.name, segment.id)
     # A frozen broker may have written after its segment was sealed: those frames are not part of it.
@@ -106,9 +102,7 @@ async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -
     """Return the offset from which the segment's records must exist; retention and low watermarks removed those below.
 
     It is the end offset if the segment is sealed and all its records were removed. Records missing above it are lost.
-
-    Raises:
-        StorageFailed: If the storage fails, or listed files are deleted again and again before they are read.
+    Raises StorageFailed if the storage fails, or listed files are deleted again and again before they are read.
     """
     low = max(topic.low_watermark(segment.slots), segment.start_offset)
     if segment.end_offset is not None and low >= segment.end_offset:

@@ -50,20 +50,8 @@ async def find_offset_by_time(
     """Return the first stored record of ``[start_offset, end_offset)`` at or after a time; None if there is none.
 
     The result may be among lost records. Then the first lost offset is returned with the time, so that its reader
-    reports the gap.
-
-    Args:
-        store: Store of the files.
-        topic: Topic of the segment.
-        segment: Segment to search.
-        timestamp_us: Time in microseconds since 1970 UTC.
-        end_offset: Offset after the last one to search.
-        start_offset: First offset to search.
-        skip_missing: Whether to continue after lost records instead.
-
-    Raises:
-        Corrupt: If a file is damaged and no other holds the records.
-        StorageFailed: If the storage fails.
+    reports the gap; with ``skip_missing`` the search continues after it. Raises Corrupt if a file is damaged and no
+    other holds the records.
     """
     search = _Search(store, topic, segment)
     position = start_offset
@@ -86,12 +74,7 @@ async def find_offset_by_time(
 async def find_latest_time(
     store: SegmentStore, topic: Topic, segment: int, end_offset: int, *, start_offset: int = 0
 ) -> RecordAt | None:
-    """Return the first stored record of ``[start_offset, end_offset)`` with the highest timestamp; None if none.
-
-    Raises:
-        Corrupt: If a file is damaged and no other holds the records.
-        StorageFailed: If the storage fails.
-    """
+    """Return the first stored record of ``[start_offset, end_offset)`` with the highest timestamp; None if none."""
     search = _Search(store, topic, segment)
     latest: RecordAt | None = None
     for piece in reversed(await search.pieces(start_offset, end_offset)):  # newest first, so that most are skipped
@@ -199,6 +182,7 @@ def _look_into(
 ) -> RecordAt | None:
     # Lazy import: a broker that reads no tables saves some 10 MB.
     from seaweedmq.storage.tables.opener import open_table, table_error
+    from seaweedmq.storage.tables.row_groups import row_groups
 
     with closing(source), open_table(source, file, topic) as table:
 
@@ -209,18 +193,13 @@ def _look_into(
                 raise table_error(file, e) from e
             return _values(read.column(0).combine_chunks())[first:last]
 
-        column = table.schema_arrow.get_field_index("_timestamp")
         groups: list[_Group] = []
-        following = file.base_offset
-        for number in range(table.metadata.num_row_groups):
-            group = table.metadata.row_group(number)
-            base, following = following, following + group.num_rows
-            if following <= piece.start or base >= piece.end:
-                continue
-            statistics = group.column(column).statistics
-            bound = math.inf if statistics is None or not statistics.has_min_max else statistics.max_raw
-            first = max(base, piece.start)
-            groups.append(_Group(first, bound, partial(times, number, first - base, piece.end - base)))
+        for group in row_groups(file, table):
+            base = group.base_offset
+            if group.end_offset > piece.start and base < piece.end:
+                bound = math.inf if group.timestamps is None else group.timestamps[1]
+                first = max(base, piece.start)
+                groups.append(_Group(first, bound, partial(times, group.index, first - base, piece.end - base)))
         return look(groups)
 
 

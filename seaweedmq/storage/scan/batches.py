@@ -44,13 +44,8 @@ class BatchBuilder:
     ) -> pa.RecordBatch:
         """Return the records of offsets ``[first_offset, first_offset + count)``.
 
-        Args:
-            segment: Id of the segment.
-            first_offset: Offset of the first row.
-            count: Number of rows.
-            read: :attr:`sources` as stored, each of length ``count``. A column is null if it is absent, as in plain
-                records of a topic with a schema.
-            mask: Rows to keep; None keeps all.
+        ``read`` has :attr:`sources` as stored; a column is null if it is absent, as in plain records of a topic with a
+        schema. ``mask`` has the rows to keep; None: all.
         """
         arrays = []
         for column, field in zip(self._columns, self._schema, strict=True):

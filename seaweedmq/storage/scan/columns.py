@@ -51,13 +51,7 @@ class Column:
 def columns_of(
     topic: Topic, chosen: Sequence[str] | None = None, *, include_headers: bool = True
 ) -> tuple[Column, ...]:
-    """Return a topic's columns: all, or the chosen ones in the chosen order.
-
-    ``include_headers`` applies only if ``chosen`` is None.
-
-    Raises:
-        InvalidArgument: If a chosen column does not exist; the message names those that do.
-    """
+    """Return the columns of a topic in the chosen order; None: all, the headers only with ``include_headers``."""
     schema = None if topic.schema is None else schema_from_bytes(topic.schema)
     own = {} if schema is None else {field.name.casefold(): field for field in schema}
     content = [_VALUE] if schema is None else [(f.name, f.name, f.type, True) for f in schema]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,17 +13,17 @@ from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_scan import LogScanner
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.scan.batches import BATCH_BYTES, BatchBuilder, Scanned, in_batches
 from seaweedmq.storage.scan.columns import PARTITION
-from seaweedmq.storage.store.file_handles import open_input
 
 
 class LogScan:
     """One pass over one log file; a torn tail ends the pass."""
 
-    def __init__(self, root: Path, topic: Topic, timestamps: Interval, builder: BatchBuilder) -> None:
-        self._root = root
+    def __init__(self, place: Place, topic: Topic, timestamps: Interval, builder: BatchBuilder) -> None:
+        self._place = place
         self._topic = topic
         self._schema = None if topic.schema is None else schema_from_bytes(topic.schema)
         self._timestamps = timestamps
@@ -33,11 +32,8 @@ class LogScan:
     def scan(self, file: SegmentFile, start: int, end: int | None) -> Iterator[Scanned]:
         """Yield the records of offsets ``[start, end)`` that the file holds from ``start`` without a gap.
 
-        The last item may have no batch: records up to its ``next_offset`` exist, but outside the requested time.
-
-        Raises:
-            NotFound: If the file was deleted.
-            Corrupt: If the file is damaged otherwise than by a torn tail; the message names file and position.
+        The last item may have no batch: records up to its ``next_offset`` exist, but outside the requested time. Raises
+        Corrupt if the file is damaged otherwise than by a torn tail, and names file and position.
         """
         waiting: list[pa.RecordBatch] = []
         waiting_bytes = 0
@@ -72,12 +68,8 @@ class LogScan:
 
     def _frames(self, file: SegmentFile, start: int, end: int | None) -> Iterator[tuple[Frame, str]]:
         scanner = LogScanner(self._topic, file, skip_below=start)
-        with closing(open_input(self._root, file)) as source:
-            while (wanted := scanner.wants()) is not None:
-                position, length = wanted
-                source.seek(position)
-                # Data appended after the listing is not part of the snapshot.
-                run = scanner.feed(source.read(max(0, min(length, file.size_bytes - position))))
+        with closing(self._place.open_input(file)) as source:
+            for run in scanner.runs(source):
                 for found in run.frames:
                     if end is not None and found.frame.header.base_offset >= end:
                         return

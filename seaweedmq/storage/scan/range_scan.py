@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import NotFound, OutOfRange
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.scan_ranges import BrokerRange, ScanRange
 from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.scan.batches import BatchBuilder, Scanned, in_batches
@@ -37,7 +37,7 @@ REPLANS_MAX = 3
 class RangeScan:
     """A scan of ranges of one topic, with the same columns."""
 
-    root: Path | None
+    place: Place | None
     """Root of the storage; None if brokers serve all records."""
     topic: Topic
     timestamps: Interval
@@ -50,13 +50,7 @@ class RangeScan:
     """Whether lost records are an error; otherwise each gap is logged, and the read continues behind it."""
 
     def read(self, pieces: Sequence[ScanRange]) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the pieces, in order.
-
-        Raises:
-            Corrupt: If a file is damaged.
-            DataLoss: If records are lost.
-            OutOfRange: If retention removed records of the pieces.
-        """
+        """Yield the records of the pieces, in order; raises DataLoss if some are lost, OutOfRange if removed."""
         builder = BatchBuilder(str(self.topic.name), self.columns, self.schema)
         for piece in pieces:
             scan = (
@@ -106,14 +100,14 @@ class RangeScan:
             (file,) = piece.files
             if piece.end_offset is None:
                 raise AssertionError(f"{file.path} is a table without an end offset")
-            if self.root is None:
+            if self.place is None:
                 raise AssertionError(f"{file.path} was listed without a storage")
-            with opened(self.root, file, self.topic) as table:
+            with opened(self.place, file, self.topic) as table:
                 yield from scan_table(table, file, piece.start_offset, piece.end_offset, self.timestamps, builder)
             return
-        if self.root is None:
+        if self.place is None:
             raise AssertionError(f"{piece.files[0].path} was listed without a storage")
-        logs = LogScan(self.root, self.topic, self.timestamps, builder)
+        logs = LogScan(self.place, self.topic, self.timestamps, builder)
         position = piece.start_offset
         for file in piece.files:
             for scanned in logs.scan(file, position, piece.end_offset):
@@ -131,9 +125,9 @@ class RangeScan:
             log.warning("%s; skipped, since failOnDataLoss is false", loss)
 
     def _replan(self, piece: SnapshotPiece) -> tuple[SnapshotPiece, ...]:
-        if self.root is None:
+        if self.place is None:
             raise AssertionError(f"{piece.files[0].path} was listed without a storage")
-        snapshot = read_snapshot(self.root, self.topic.name)
+        snapshot = read_snapshot(self.place, self.topic.name)
         if snapshot.topic.uid != self.topic.uid:
             raise NotFound(f"topic {self.topic.name} was recreated during the read: run the query again")
         gaps: list[range] = []

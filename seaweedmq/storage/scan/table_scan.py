@@ -16,12 +16,7 @@ from seaweedmq.storage.tables.row_groups import RowGroup, row_groups
 def scan_table(
     table: pq.ParquetFile, file: SegmentFile, start: int, end: int, timestamps: Interval, builder: BatchBuilder
 ) -> Iterator[Scanned]:
-    """Yield the records of an open table with offsets ``[start, end)`` and timestamps in the interval.
-
-    Raises:
-        NotFound: If the table was deleted, and the file system does not keep open files.
-        Corrupt: If the table is damaged; the message names it.
-    """
+    """Yield the records of an open table with offsets ``[start, end)`` and timestamps in the interval."""
     for group in row_groups(file, table):
         if group.end_offset <= start or group.base_offset >= end:
             continue

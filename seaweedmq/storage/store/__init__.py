@@ -1,1 +1,1 @@
-"""Implementations of ``ports.SegmentStore`` on a mounted directory and in memory; they import ``storage.logs``."""
+"""Implementation of ``ports.SegmentStore`` on a mounted directory."""

@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-from collections.abc import Collection
-from pathlib import Path
 
 from seaweedmq.codec.paths import (
     DELETED_TOPICS,
@@ -20,8 +18,8 @@ from seaweedmq.codec.paths import (
 )
 from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.faults import NO_SPACE
+from seaweedmq.storage.faults import NO_SPACE
+from seaweedmq.storage.place import Place
 
 DELETED_TOPICS_MAX = 1_000
 """Limit of the records of deleted topics; late files of a topic deleted earlier must be moved away manually."""
@@ -29,40 +27,27 @@ DELETED_TOPICS_SPARE = 100
 """Records beyond the limit before the oldest are deleted, since the deletion reads the date of each."""
 
 
-def used_segments(root: Path, topic: TopicName) -> frozenset[int]:
-    """Return the ids of the segments that left any file in the topic's folder, from one listing of each folder.
-
-    Raises:
-        OSError: If a folder is unreadable.
-    """
+def used_segments(place: Place, topic: TopicName) -> frozenset[int]:
+    """Return the ids of the segments that left any file in the topic's folder, from one listing of each folder."""
     folders = (topic_dir(topic), logs_dir(topic), table_dir(topic), f"{table_dir(topic)}/{KEPT}")
     found = set()
     for folder in (*folders, f"{topic_dir(topic)}/{REMOVED}"):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            found |= {parse_segment_path(topic, f"{folder}/{name}") for name in os.listdir(root / folder)}  # noqa: PTH208
+            found |= {parse_segment_path(topic, f"{folder}/{name}") for name in os.listdir(place.path(folder))}  # noqa: PTH208
     return frozenset(number for number in found if number is not None)
 
 
-def create_claim(root: Path, kind: ClaimKind, number: int, content: bytes) -> None:
-    """Create the claim of a number durably.
-
-    Raises:
-        FileExistsError: If the number is taken.
-        OSError: If the file system reports an error.
-    """
-    file_io.make_directories(root, claims_dir(kind))
-    file_io.create_whole(root, root / claim_path(kind, number), content)
+def create_claim(place: Place, kind: ClaimKind, number: int, content: bytes) -> None:
+    """Create the claim of a number durably. Raises FileExistsError if the number is taken."""
+    place.make_folder(claims_dir(kind))
+    place.create(claim_path(kind, number), content)
 
 
-def read_claims(root: Path, kind: ClaimKind) -> dict[int, bytes]:
-    """Return the content of each claim, by number.
-
-    Raises:
-        OSError: If the folder or a claim is unreadable.
-    """
+def read_claims(place: Place, kind: ClaimKind) -> dict[int, bytes]:
+    """Return the content of each claim, by number."""
     claims = {}
     with contextlib.suppress(FileNotFoundError):
-        for path in (root / claims_dir(kind)).iterdir():
+        for path in place.path(claims_dir(kind)).iterdir():
             number = parse_claim_name(path.name)
             if number is not None:
                 with contextlib.suppress(FileNotFoundError):
@@ -70,27 +55,11 @@ def read_claims(root: Path, kind: ClaimKind) -> dict[int, bytes]:
     return claims
 
 
-def delete_claims(root: Path, kind: ClaimKind, numbers: Collection[int]) -> None:
-    """Delete claims.
-
-    Raises:
-        OSError: If the file system reports an error.
-    """
-    for number in numbers:
-        (root / claim_path(kind, number)).unlink(missing_ok=True)
-
-
-def record_deleted(root: Path, uid: int) -> None:
-    """Record that a topic was deleted, and delete the oldest such records.
-
-    On a full disk it records nothing, since the deletion itself frees space.
-
-    Raises:
-        OSError: If the file system reports another error.
-    """
+def record_deleted(place: Place, uid: int) -> None:
+    """Record that a topic was deleted, if a full disk takes a name, and delete the oldest such records."""
     try:
-        folder = file_io.make_directories(root, DELETED_TOPICS)
-        (root / deleted_topic_path(uid)).touch()
+        folder = place.make_folder(DELETED_TOPICS)
+        place.path(deleted_topic_path(uid)).touch()
     except OSError as error:
         if error.errno not in NO_SPACE:
             raise
@@ -105,13 +74,9 @@ def record_deleted(root: Path, uid: int) -> None:
             path.unlink(missing_ok=True)
 
 
-def deleted_topics(root: Path) -> frozenset[int]:
-    """Return the uids of recently deleted topics.
-
-    Raises:
-        OSError: If the folder is unreadable.
-    """
+def deleted_topics(place: Place) -> frozenset[int]:
+    """Return the uids of recently deleted topics."""
     with contextlib.suppress(FileNotFoundError):
-        names = os.listdir(root / DELETED_TOPICS)  # noqa: PTH208
+        names = os.listdir(place.path(DELETED_TOPICS))  # noqa: PTH208
         return frozenset(int(name) for name in names if name.isascii() and name.isdecimal())
     return frozenset()

@@ -6,15 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
 from seaweedmq.errors import Closed, NotFound, StorageFailed
-from seaweedmq.model.files import SegmentFile
-from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.faults import GONE, storage_failed
+from seaweedmq.storage import file_io
+from seaweedmq.storage.faults import GONE, storage_failed
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.marker import RootGuard
 
 T = TypeVar("T")
@@ -28,10 +25,7 @@ memory (3 against 0.3 GB/s in a virtual machine).
 
 
 class Descriptor:
-    """An open file descriptor, and the blocking calls that use it.
-
-    It is closed once these calls have ended, even if their callers, or that of ``close``, are cancelled meanwhile.
-    """
+    """An open file descriptor, closed once its blocking calls have ended, even if their callers are cancelled."""
 
     def __init__(self, fd: int, closes: ThreadPoolExecutor) -> None:
         """Take over a descriptor; the threads ``closes`` close it."""
@@ -90,7 +84,7 @@ class FileLogWriter:
 
     def __init__(
         self,
-        root: Path,
+        place: Place,
         path: str,
         fd: int,
         size_bytes: int,
@@ -99,21 +93,9 @@ class FileLogWriter:
         syncs: ThreadPoolExecutor,
         guard: RootGuard,
     ) -> None:
-        """Take over an open log file.
-
-        Args:
-            root: Root of the storage.
-            path: Path of the file below ``root``.
-            fd: Descriptor of the file.
-            size_bytes: Size of the file.
-            writes: Threads for appends.
-            syncs: Threads for fsyncs.
-            guard: Guard of the root, verified every ``VERIFY_INTERVAL_S`` before a write or fsync succeeds, since the
-            mount
-                may be missing.
-        """
+        """Take over an open log file; writes and fsyncs verify ``guard`` every ``VERIFY_INTERVAL_S``, then succeed."""
         self._guard = guard
-        self._root = root
+        self._place = place
         self._path = path
         self._descriptor = Descriptor(fd, writes)
         self._size_bytes = size_bytes
@@ -136,14 +118,7 @@ class FileLogWriter:
         return self._size_bytes
 
     async def append(self, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
-        """Append bytes, and flush the file if ``sync``; return whether they are flushed.
-
-        One append runs at a time. A failed flush fails the next call, not this one.
-
-        Raises:
-            StorageFailed: If the append or an earlier call failed.
-            Closed: If the writer is closed.
-        """
+        """Append bytes, one append at a time; return whether they are flushed. A failed flush fails the next call."""
         self._check()
         if self._appending:
             raise AssertionError(f"{self._path}: two appends at once would mix their bytes")
@@ -166,12 +141,7 @@ class FileLogWriter:
         return synced
 
     async def sync(self) -> None:
-        """Flush everything appended before the call.
-
-        Raises:
-            StorageFailed: If the fsync or an earlier call failed.
-            Closed: If the writer is closed.
-        """
+        """Flush everything appended before the call."""
         self._check()
         named, end = self._named, self._size_bytes
         await self._run(self._syncs, "fsync", lambda: self._sync(end, named=named))
@@ -190,7 +160,7 @@ class FileLogWriter:
         except StorageFailed as e:
             self._failure = f"an earlier call failed ({e})"
         except OSError as e:
-            self._failure = f"an earlier call failed ({storage_failed('fsync', str(self._root / self._path), e)})"
+            self._failure = f"an earlier call failed ({storage_failed('fsync', str(self._place.path(self._path)), e)})"
 
     def _sync(self, end: int, *, named: bool) -> None:
         file_io.sync_file(self._descriptor.fd)
@@ -198,7 +168,7 @@ class FileLogWriter:
             file_io.drop_cache(self._descriptor.fd, self._dropped_bytes, end)
             self._dropped_bytes = end
         if not named:
-            file_io.sync_directories(self._root, (self._root / self._path).parent)
+            self._place.sync_names(self._place.path(self._path).parent)
         self._guard.verify_often()
 
     async def close(self) -> None:
@@ -210,7 +180,8 @@ class FileLogWriter:
             raise Closed(f"{self._path} was closed by its writer")
         if self._failure is not None:
             raise StorageFailed(
-                f"{self._root / self._path} accepts no more records because {self._failure}: continue in another file"
+                f"{self._place.path(self._path)} accepts no more records because {self._failure}: continue in another "
+                "file"
             )
 
     async def _run(self, pool: ThreadPoolExecutor, action: str, call: Callable[[], None]) -> None:
@@ -223,7 +194,7 @@ class FileLogWriter:
             self._failure = f"an earlier call failed ({e})"
             raise
         except OSError as e:
-            failed = storage_failed(action, str(self._root / self._path), e)
+            failed = storage_failed(action, str(self._place.path(self._path)), e)
             self._failure = f"an earlier call failed ({failed})"
             raise failed from e
 
@@ -231,22 +202,6 @@ class FileLogWriter:
         error = None if running.cancelled() else running.exception()
         if error is not None and self._failure is None:
             self._failure = f"an earlier call failed ({error})"
-
-
-def open_input(root: Path, file: SegmentFile) -> pa.OSFile:
-    """Open a file below ``root`` as a ``ports.BlockingInput`` of Arrow, by a blocking call.
-
-    Raises:
-        NotFound: If the file was deleted.
-        StorageFailed: If the file cannot be opened.
-    """
-    path = root / file.path
-    try:
-        return pa.OSFile(str(path))
-    except OSError as e:
-        if e.errno in GONE:
-            raise NotFound(f"{file.path} was deleted: list the segment's files again") from e
-        raise storage_failed("open", str(path), e) from e
 
 
 class FileLogReader:
@@ -267,13 +222,7 @@ class FileLogReader:
         """Bytes of the last read: a scan begins the next read within them, at the start of a frame."""
 
     async def read(self, position: int, length: int) -> memoryview:
-        """Read ``length`` bytes from ``position``; fewer only at the end of the file.
-
-        Raises:
-            NotFound: If the file was deleted.
-            StorageFailed: If the file cannot be read.
-            Closed: If the reader is closed.
-        """
+        """Read ``length`` bytes from ``position``; fewer only at the end of the file."""
         if self._descriptor.is_closed:
             raise Closed(f"{self._path} was closed by its reader")
         known = self._last[position - self._last_position :][:length] if position >= self._last_position else b""

@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path
 from seaweedmq.errors import NotFound, StorageFailed
-from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.faults import failing, storage_failed
+from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.faults import failing, storage_failed
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.file_handles import open_descriptor
 from seaweedmq.storage.store.marker import RootGuard
 
@@ -30,8 +32,8 @@ class GuardedCalls:
     """A storage root whose blocking calls run in threads and verify the cluster's marker before and after."""
 
     def __init__(self, root: Path | str) -> None:
-        self.root = Path(root).absolute()
-        self._guard = RootGuard(self.root)
+        self.place = Place(Path(root).absolute())
+        self._guard = RootGuard(self.place)
         self._writes = ThreadPoolExecutor(WRITE_THREADS, "seaweedmq-write")
         self._syncs = ThreadPoolExecutor(SYNC_THREADS, "seaweedmq-sync")
         self._reads = ThreadPoolExecutor(READ_THREADS, "seaweedmq-read")
@@ -53,26 +55,22 @@ class GuardedCalls:
 
     async def _read_whole(self, relative: str) -> bytes:
         try:
-            return await self._run(self._documents, "read", self.root / relative, (self.root / relative).read_bytes)
+            return await self._run(self._documents, "read", relative, lambda: self.place.read(relative))
         except FileNotFoundError:
-            raise NotFound(f"{relative} is missing in {self.root}") from None
+            raise NotFound(f"{relative} is missing in {self.place}") from None
 
     async def _run(
-        self, pool: ThreadPoolExecutor, action: str, path: Path, call: Callable[[], T], *, verify_after: bool = True
+        self, pool: ThreadPoolExecutor, action: str, path: str, call: Callable[[], T], *, verify_after: bool = True
     ) -> T:
         """Run a blocking call; while the root exists, the caller handles FileExistsError and FileNotFoundError."""
         guarded = self._guarded(action, path, call, verify_after=verify_after)
         return await asyncio.get_running_loop().run_in_executor(pool, guarded)
 
-    async def _open(self, pool: ThreadPoolExecutor, action: str, path: Path, call: Callable[[], int]) -> int:
-        """Run a blocking call that opens a descriptor.
-
-        The call verifies the marker itself and closes the descriptor if the marker is missing; otherwise the descriptor
-        would leak.
-        """
+    async def _open(self, pool: ThreadPoolExecutor, action: str, path: str, call: Callable[[], int]) -> int:
+        """Open a descriptor by a call that verifies the marker itself: an error afterwards would leak it."""
         return await open_descriptor(pool, self._guarded(action, path, call, verify_after=False))
 
-    def _guarded(self, action: str, path: Path, call: Callable[[], T], *, verify_after: bool) -> Callable[[], T]:
+    def _guarded(self, action: str, path: str, call: Callable[[], T], *, verify_after: bool) -> Callable[[], T]:
         def guarded() -> T:
             try:
                 self._guard.verify()
@@ -82,11 +80,11 @@ class GuardedCalls:
                 return result
             except (FileExistsError, FileNotFoundError) as e:
                 self._guard.verify()
-                if self.root.is_dir():
+                if self.place.exists():
                     raise
-                raise storage_failed(action, str(path), e) from e
+                raise storage_failed(action, str(self.place.path(path)), e) from e
             except OSError as e:
-                raise storage_failed(action, str(path), e) from e
+                raise storage_failed(action, str(self.place.path(path)), e) from e
 
         return guarded
 
@@ -94,23 +92,23 @@ class GuardedCalls:
         """Run a blocking call that needs no marker."""
 
         def converted() -> T:
-            with failing(action, self.root):
+            with failing(action, self.place):
                 return call()
 
         return await asyncio.get_running_loop().run_in_executor(self._documents, converted)
 
-    def _make_directories(self, relative: str) -> Path:
-        return file_io.make_directories(self.root, relative, beside=self._guard.beside)
+    def _make_folder(self, relative: str) -> Path:
+        return self.place.make_folder(relative, beside=self._guard.beside)
 
     def _create_exclusively(self, relative: str) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         for _ in range(CREATE_ATTEMPTS):
-            self._make_directories(relative.rpartition("/")[0])
+            self._make_folder(relative.rpartition("/")[0])
             with contextlib.suppress(FileNotFoundError):
-                return os.open(self.root / relative, flags, 0o644)
-        return os.open(self.root / relative, flags, 0o644)
+                return os.open(self.place.path(relative), flags, 0o644)
+        return os.open(self.place.path(relative), flags, 0o644)
 
-
-def missing_document(document: Path) -> StorageFailed:
-    """Return the error of a topic whose document is missing while its files are used."""
-    return StorageFailed(f"{document} is missing: the topic was deleted, or is being created")
+    def _missing_document(self, topic: TopicName) -> StorageFailed:
+        """Return the error of a topic whose document is missing while its files are used."""
+        document = self.place.path(document_path(topic, TOPIC_DOCUMENT))
+        return StorageFailed(f"{document} is missing: the topic was deleted, or is being created")

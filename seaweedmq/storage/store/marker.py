@@ -11,14 +11,14 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TypeAlias
 
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT
 from seaweedmq.codec.state.cluster import marker_document, marker_from_document
 from seaweedmq.errors import NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.cluster import StorageMarker
-from seaweedmq.storage.store import file_io
+from seaweedmq.storage import file_io
+from seaweedmq.storage.place import Place
 
 READ_ATTEMPTS = 3
 """Attempts to read the marker: on a network file system, a replaced file may vanish between open and read."""
@@ -42,20 +42,13 @@ def marker_foreign(root: str, cluster_id: str, found: StorageMarker) -> StorageF
     )
 
 
-def read_marker(root: Path) -> StorageMarker | None:
-    """Read the marker; None if there is none.
-
-    Raises:
-        OSError: If the root is missing, or the marker is unreadable.
-        Corrupt: If its content is damaged.
-        Unsupported: If its content is of a newer version.
-    """
-    path = root / CLUSTER_DOCUMENT
+def read_marker(place: Place) -> StorageMarker | None:
+    """Read the marker; None if there is none."""
     for attempt in range(READ_ATTEMPTS):
         try:
-            return marker_from_document(path.read_bytes())
+            return marker_from_document(place.read(CLUSTER_DOCUMENT))
         except FileNotFoundError:
-            if not root.is_dir():
+            if not place.exists():
                 raise
             return None
         except OSError as error:
@@ -64,50 +57,36 @@ def read_marker(root: Path) -> StorageMarker | None:
     raise AssertionError("the last attempt returns or raises")
 
 
-def create_marker(root: Path, marker: StorageMarker) -> StorageMarker:
-    """Create the marker durably unless there is one; return the marker of the root.
-
-    Raises:
-        OSError: If the file system reports an error.
-        Corrupt: If an existing marker is damaged.
-        Unsupported: If an existing marker is of a newer version.
-    """
-    path = root / CLUSTER_DOCUMENT
+def create_marker(place: Place, marker: StorageMarker) -> StorageMarker:
+    """Create the marker durably unless there is one; return the marker of the root."""
     with contextlib.suppress(FileExistsError):
-        file_io.create_whole(root, path, marker_document(marker))
-    file_io.sync_directory(root)  # another broker may have created it without a durable name yet
-    found = read_marker(root)
+        place.create(CLUSTER_DOCUMENT, marker_document(marker))
+    file_io.sync_directory(place.root)  # another broker may have created it without a durable name yet
+    found = read_marker(place)
     if found is None:
-        raise FileNotFoundError(errno.ENOENT, "the marker is missing right after its creation", str(path))
+        raise FileNotFoundError(
+            errno.ENOENT, "the marker is missing right after its creation", str(place.path(CLUSTER_DOCUMENT))
+        )
     return found
 
 
-def replace_marker(root: Path, marker: StorageMarker) -> None:
-    """Replace the marker of the same cluster, durably.
-
-    Raises:
-        StorageFailed: If there is none, or it is of another cluster.
-        OSError: If the file system reports an error.
-        Corrupt: If the existing marker is damaged.
-        Unsupported: If the existing marker is of a newer version.
-    """
-    found = read_marker(root)
+def replace_marker(place: Place, marker: StorageMarker) -> None:
+    """Replace the marker of the same cluster, durably; raises StorageFailed if it is of another one."""
+    found = read_marker(place)
     if found is None:
-        raise marker_missing(str(root), marker.cluster_id)
+        raise marker_missing(str(place), marker.cluster_id)
     if found.cluster_id != marker.cluster_id:
-        raise marker_foreign(str(root), marker.cluster_id, found)
-    with file_io.temporary_file(root) as aside:
-        aside.write_bytes(marker_document(marker))
-        file_io.publish(root, (aside, root / CLUSTER_DOCUMENT))
+        raise marker_foreign(str(place), marker.cluster_id, found)
+    place.replace(CLUSTER_DOCUMENT, marker_document(marker))
 
 
 class RootGuard:
     """A check that the root of a storage is that of one cluster. Blocking; any thread may call it."""
 
-    def __init__(self, root: Path, cluster_id: str | None = None) -> None:
+    def __init__(self, place: Place, cluster_id: str | None = None) -> None:
         """Create a guard; without ``cluster_id`` every check passes until :meth:`bind`."""
-        self._root = root
-        self._path = str(root / CLUSTER_DOCUMENT)
+        self._place = place
+        self._path = str(place.path(CLUSTER_DOCUMENT))
         self._cluster_id = cluster_id
         self._verified: _Stamp | None = None
         """Stamp of the marker file whose content was verified."""
@@ -129,11 +108,7 @@ class RootGuard:
         self._cluster_id, self._verified, self._verified_s = cluster_id, None, -math.inf
 
     def verify_often(self) -> None:
-        """Verify at most once in ``VERIFY_INTERVAL_S``, for writes to an open file.
-
-        The open file is on the file system that held the marker at the file's creation. So its content is in the
-        storage even if a later check fails.
-        """
+        """Verify at most once in ``VERIFY_INTERVAL_S``; an open file stays on the file system that held the marker."""
         if time.monotonic() - self._verified_s >= VERIFY_INTERVAL_S:  # noqa: TID251 - in threads, on a real disk
             self.verify()
 
@@ -148,7 +123,7 @@ class RootGuard:
             if stamp == self._verified:
                 self._verified_s = time.monotonic()  # noqa: TID251 - see verify_often
                 return
-            marker = read_marker(self._root) if stat.S_ISREG(found.st_mode) else None
+            marker = read_marker(self._place) if stat.S_ISREG(found.st_mode) else None
         except FileNotFoundError:
             marker = None
         except OSError as error:
@@ -159,21 +134,17 @@ class RootGuard:
             raise StorageFailed(f"{self._path} is unreadable ({error}): restore it") from error
         if marker is None:
             self._verified = None
-            raise marker_missing(str(self._root), self._cluster_id)
+            raise marker_missing(str(self._place), self._cluster_id)
         if marker.cluster_id != self._cluster_id:
             self._verified = None
-            raise marker_foreign(str(self._root), self._cluster_id, marker)
+            raise marker_foreign(str(self._place), self._cluster_id, marker)
         self._verified = stamp
         self._verified_s = time.monotonic()  # noqa: TID251 - see verify_often
 
 
 @contextlib.contextmanager
 def guarded(guard: RootGuard) -> Iterator[None]:
-    """Require the marker before and after a block of calls, even if one of them misses a file.
-
-    Raises:
-        StorageFailed: If the root does not hold the marker.
-    """
+    """Require the marker before and after a block of calls, even if one of them misses a file."""
     guard.verify()
     try:
         yield

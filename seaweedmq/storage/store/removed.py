@@ -13,37 +13,26 @@ from pathlib import Path
 from seaweedmq.codec.paths import RemovedMark, parse_removed_mark, removed_dir
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store import file_io
+from seaweedmq.storage.place import Place
 
 
-def record_removed(root: Path, topic: TopicName, uid: int, removed: Mapping[int, int], *, beside: str = "") -> None:
-    """Record durably the offset below which the records of each segment are removed.
-
-    Args:
-        root: Root of the storage.
-        topic: Topic of the segments.
-        uid: Uid of the topic.
-        removed: Segment -> offset.
-        beside: File that must exist in the root: see ``file_io.make_directories``.
-
-    Raises:
-        OSError: If the file system reports an error.
-    """
+def record_removed(place: Place, topic: TopicName, uid: int, removed: Mapping[int, int], *, beside: str = "") -> None:
+    """Record durably the offset below which the records of each segment are removed."""
     known: dict[int, list[tuple[int, Path]]] = {}
-    for mark, path in _marks(root, topic):
+    for mark, path in _marks(place, topic):
         if mark.uid == uid:
             known.setdefault(mark.segment, []).append((mark.offset, path))
     rising = {s: offset for s, offset in removed.items() if offset > max(known.get(s, ()), default=(0,))[0]}
     if not rising:
         return
-    directory = file_io.make_directories(root, removed_dir(topic), beside=beside)
+    directory = place.make_folder(removed_dir(topic), beside=beside)
     for segment, offset in rising.items():
         raised = directory / RemovedMark(segment, offset, uid).file_name
         lower = [path for _, path in sorted(known.get(segment, ()))]
         _put(raised, lower[0] if len(lower) > 1 else None)
         for path in lower[1:-1]:  # records of a second broker
             path.unlink(missing_ok=True)
-    file_io.sync_directories(root, directory)
+    place.sync_names(directory)
 
 
 def _put(raised: Path, oldest: Path | None) -> None:
@@ -55,28 +44,24 @@ def _put(raised: Path, oldest: Path | None) -> None:
     raised.touch()
 
 
-def scan_removed(root: Path, topic: TopicName, uid: int) -> dict[int, int]:
-    """Return the highest recorded offset of each segment of the topic with this uid.
-
-    Raises:
-        OSError: If the folder is unreadable.
-    """
+def scan_removed(place: Place, topic: TopicName, uid: int) -> dict[int, int]:
+    """Return the highest recorded offset of each segment of the topic with this uid."""
     removed: dict[int, int] = {}
-    for mark, _ in _marks(root, topic):
+    for mark, _ in _marks(place, topic):
         if mark.uid == uid:
             removed[mark.segment] = max(mark.offset, removed.get(mark.segment, 0))
     return removed
 
 
-def sweep_removed(root: Path, topic: TopicName, pruned: IdRanges) -> None:
+def sweep_removed(place: Place, topic: TopicName, pruned: IdRanges) -> None:
     """Delete the records of pruned segments, which readers no longer use."""
-    for mark, path in _marks(root, topic) if pruned else ():
+    for mark, path in _marks(place, topic) if pruned else ():
         if mark.segment in pruned:
             path.unlink(missing_ok=True)
 
 
-def _marks(root: Path, topic: TopicName) -> Iterator[tuple[RemovedMark, Path]]:
-    with contextlib.suppress(FileNotFoundError), os.scandir(root / removed_dir(topic)) as entries:
+def _marks(place: Place, topic: TopicName) -> Iterator[tuple[RemovedMark, Path]]:
+    with contextlib.suppress(FileNotFoundError), os.scandir(place.path(removed_dir(topic))) as entries:
         for entry in entries:
             mark = parse_removed_mark(entry.name)
             if mark is not None:

@@ -13,25 +13,18 @@ from seaweedmq.codec.paths import KEPT, kept_path, parse_segment_file, table_dir
 from seaweedmq.errors import NotFound
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store import file_io
+from seaweedmq.storage import file_io
+from seaweedmq.storage.place import Place
 
 logger = logging.getLogger(__name__)
 
-_told: set[Path] = set()
+_told: set[Place] = set()
 _TOLD_MAX = 100
 
 
-def retain(root: Path, temporary: Path, table: str) -> bool:
-    """Create the retained link of a table for a complete file, durably; return False if hard links are unsupported.
-
-    An existing link is replaced. It is of a deleted table, or of a process that was killed before it named the table.
-
-    Args:
-        root: Root of the storage.
-        temporary: File of the table.
-        table: Path of the table below ``root``.
-    """
-    kept = root / kept_path(table)
+def retain(place: Place, temporary: Path, table: str) -> bool:
+    """Create or replace the retained link of a complete file, durably; return False if hard links are unsupported."""
+    kept = place.path(kept_path(table))
     folder = kept.parent
     folder.mkdir(exist_ok=True)  # not its parents: that would recreate the folder of a topic that is being deleted
     try:
@@ -44,12 +37,12 @@ def retain(root: Path, temporary: Path, table: str) -> bool:
     except OSError as e:
         if e.errno not in file_io.NO_LINKS:
             raise
-        if root not in _told and len(_told) < _TOLD_MAX:
-            _told.add(root)
+        if place not in _told and len(_told) < _TOLD_MAX:
+            _told.add(place)
             logger.warning(
                 "hard links unsupported: %s: %s; running queries fail if their tables are replaced or expire, "
                 "restart them",
-                root,
+                place,
                 e.strerror,
             )
         return False
@@ -57,35 +50,25 @@ def retain(root: Path, temporary: Path, table: str) -> bool:
     return True
 
 
-def retain_table(root: Path, table: str) -> bool:
-    """Create the retained link of an existing table unless it has one; return False if hard links are unsupported.
-
-    Raises:
-        NotFound: If the table was deleted.
-    """
-    if (root / kept_path(table)).exists():
+def retain_table(place: Place, table: str) -> bool:
+    """Create the retained link of an existing table unless it has one; return False if hard links are unsupported."""
+    if place.path(kept_path(table)).exists():
         return True
     try:
-        return retain(root, root / table, table)
+        return retain(place, place.path(table), table)
     except FileNotFoundError:
         raise NotFound(f"{table} was deleted") from None
 
 
-def sweep_retained(root: Path, topic: TopicName, kept_s: float, now_us: int | None = None) -> None:
+def sweep_retained(place: Place, topic: TopicName, kept_s: float, now_us: int | None = None) -> None:
     """Remove retained links of tables that were deleted ``kept_s`` ago.
 
     A table that was never named, since its process was killed, counts from the creation of its link.
 
-    The storage's clock dates the inode, whose change time changes with its names.
-
-    Args:
-        root: Root of the storage.
-        topic: Topic of the tables.
-        kept_s: Seconds for which a link outlives its table.
-        now_us: Upper bound of the current time in microseconds, as in ``SegmentStore.sweep``; None: the storage's
-        clock.
+    The storage's clock dates the inode, whose change time changes with its names. ``now_us`` is an upper bound of the
+    current time, as in ``SegmentStore.sweep``; None: the storage's clock.
     """
-    folder = root / table_dir(topic) / KEPT
+    folder = place.path(f"{table_dir(topic)}/{KEPT}")
     try:
         names = [path.name for path in folder.iterdir()]
     except FileNotFoundError:

@@ -1,33 +1,45 @@
 """Folders of topics, on a mounted directory: documents, sweeps and deletion."""
 
 import contextlib
+import os
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from seaweedmq.codec.paths import DELETED_PREFIX, TOPIC_DOCUMENT, TOPICS, deleted_prefix, document_path, topic_dir
+from seaweedmq.codec.paths import (
+    BLOBS,
+    DELETED_PREFIX,
+    TOPIC_DOCUMENT,
+    TOPICS,
+    deleted_prefix,
+    document_path,
+    logs_dir,
+    parse_producers_document,
+    parse_segment_file,
+    table_dir,
+    topic_dir,
+)
 from seaweedmq.codec.state.documents import topic_from_document
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store import claims, file_io
-from seaweedmq.storage.store.directory import holds_something, scan_names, scan_topics, sweep_pruned
-from seaweedmq.storage.store.faults import NO_SPACE
-from seaweedmq.storage.store.guarded_calls import GuardedCalls, missing_document
+from seaweedmq.storage import file_io
+from seaweedmq.storage.faults import NO_SPACE
+from seaweedmq.storage.place import Place
+from seaweedmq.storage.store import claims
+from seaweedmq.storage.store.guarded_calls import GuardedCalls
 from seaweedmq.storage.store.removed import sweep_removed
 from seaweedmq.storage.store.retained_tables import sweep_retained
 
 
 class TopicFolders(GuardedCalls):
-    """The folders of topics.
-
-    Methods raise StorageFailed if the storage fails or lacks the marker of its cluster.
-    """
+    """The folders of topics. Methods raise StorageFailed if the storage fails or lacks the marker of its cluster."""
 
     async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
         """Replace documents of a topic, each atomically, and durably if ``is_durable``."""
 
         def put() -> None:
-            directory = self._make_directories(topic_dir(topic))
+            directory = self._make_folder(topic_dir(topic))
             with contextlib.ExitStack() as aside:
                 renames = []
                 for name, content in documents.items():
@@ -35,74 +47,67 @@ class TopicFolders(GuardedCalls):
                     temporary.write_bytes(content)
                     renames.append((temporary, directory / name))
                 if is_durable:
-                    file_io.publish(self.root, *renames)
+                    self.place.publish(*renames)
                 else:
                     for temporary, final in renames:
                         temporary.replace(final)
 
-        await self._run(self._documents, "write the documents of", self.root / topic_dir(topic), put)
+        await self._run(self._documents, "write the documents of", topic_dir(topic), put)
 
     async def list_topics(self) -> list[TopicName]:
         """List the topics that have a non-empty folder, ordered by name."""
-        return await self._run(self._documents, "list the topics of", self.root, lambda: scan_topics(self.root))
+        return await self._run(self._documents, "list the topics of", "", self.place.topics)
 
     async def with_folder(self, topics: Collection[TopicName]) -> frozenset[TopicName]:
         """Return those of the topics that have a non-empty folder."""
 
         def found() -> frozenset[TopicName]:
-            return frozenset(topic for topic in topics if holds_something(self.root / topic_dir(topic)))
+            return frozenset(topic for topic in topics if self.place.holds_something(topic_dir(topic)))
 
-        return await self._run(self._documents, "list topics in", self.root, found)
+        return await self._run(self._documents, "list topics in", "", found)
 
     async def list_documents(self, topic: TopicName) -> list[str]:
         """List the names of a topic's documents."""
-        folder = self.root / topic_dir(topic)
-        return await self._run(self._documents, "list", folder, lambda: scan_names(folder, ".json"))
+        folder = topic_dir(topic)
+        return await self._run(self._documents, "list", folder, lambda: self.place.names(folder, ".json"))
 
     async def read_document(self, topic: TopicName, name: str) -> bytes:
-        """Read a document of a topic.
-
-        Raises:
-            NotFound: If there is no such document.
-            StorageFailed: If the storage fails.
-        """
+        """Read a document of a topic."""
         return await self._read_whole(document_path(topic, name))
 
     async def used_segments(self, topic: TopicName) -> frozenset[int]:
         """Return the ids of the segments that left any file in the topic's folder."""
-        folder = self.root / topic_dir(topic)
-        return await self._run(self._documents, "list", folder, lambda: claims.used_segments(self.root, topic))
+        folder = topic_dir(topic)
+        return await self._run(self._documents, "list", folder, lambda: claims.used_segments(self.place, topic))
 
     async def deleted_topics(self) -> frozenset[int]:
         """Return the uids of recently deleted topics."""
-        return await self._run(self._documents, "list", self.root, lambda: claims.deleted_topics(self.root))
+        return await self._run(self._documents, "list", "", lambda: claims.deleted_topics(self.place))
 
     async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
-        """Delete the files of pruned segments and expired retained links, unless the topic was recreated.
-
-        Raises:
-            StorageFailed: If the storage fails, or the topic's document is missing.
-        """
-        document = self.root / document_path(topic, TOPIC_DOCUMENT)
+        """Delete the files of pruned segments and expired retained links, unless the topic was recreated."""
 
         def sweep() -> None:
-            found = topic_from_document(document.read_bytes())
+            found = topic_from_document(self.place.read(document_path(topic, TOPIC_DOCUMENT)))
             if found.uid == uid:
-                sweep_pruned(self.root, topic, found.pruned)
-                sweep_removed(self.root, topic, found.pruned)
-                sweep_retained(self.root, topic, kept_s, now_us)
+                _sweep_pruned(self.place, topic, found.pruned)
+                sweep_removed(self.place, topic, found.pruned)
+                sweep_retained(self.place, topic, kept_s, now_us)
 
         try:
-            await self._run(self._syncs, "delete old files of", self.root / topic_dir(topic), sweep)
+            await self._run(self._syncs, "delete old files of", topic_dir(topic), sweep)
         except FileNotFoundError:
-            raise missing_document(document) from None
+            raise self._missing_document(topic) from None
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         """Record that a topic was deleted, and delete its folder unless it is of a recreated topic."""
 
         def delete() -> None:
-            claims.record_deleted(self.root, uid)
-            for folder in (self.root / topic_dir(topic), self.root / "blobs" / topic.namespace / topic.name):
+            claims.record_deleted(self.place, uid)
+            for folder in (
+                self.place.path(topic_dir(topic)),
+                self.place.path(f"{BLOBS}/{topic.namespace}/{topic.name}"),
+            ):
                 prefix = deleted_prefix(uid)
                 if folder.is_dir() and self._belongs(folder, uid):
                     aside = next(p for n in range(10**6) if not (p := folder.parent / f"{prefix}{n}").exists())
@@ -112,17 +117,17 @@ class TopicFolders(GuardedCalls):
                     for leftover in folder.parent.glob(pattern):
                         shutil.rmtree(leftover, ignore_errors=False)
 
-        await self._run(self._syncs, "delete topic folder", self.root / topic_dir(topic), delete)
+        await self._run(self._syncs, "delete topic folder", topic_dir(topic), delete)
 
     async def sweep_deleted(self) -> None:
         """Delete the leftovers of interrupted deletions of topics."""
 
         def sweep() -> None:
-            for parent in (self.root / TOPICS, self.root / "blobs"):
+            for parent in (self.place.path(TOPICS), self.place.path(BLOBS)):
                 for leftover in parent.glob(f"*/{DELETED_PREFIX}*"):
                     shutil.rmtree(leftover)
 
-        await self._run(self._syncs, "delete the leftovers of deleted topics in", self.root / TOPICS, sweep)
+        await self._run(self._syncs, "delete the leftovers of deleted topics in", TOPICS, sweep)
 
     def _belongs(self, folder: Path, uid: int) -> bool:
         """Whether the folder is of the topic with this uid, not of a recreated one."""
@@ -144,3 +149,22 @@ def _move_aside(folder: Path, aside: Path) -> None:
             if path.name != TOPIC_DOCUMENT and not path.is_dir():
                 path.unlink(missing_ok=True)
         folder.rename(aside)
+
+
+def _sweep_pruned(place: Place, topic: TopicName, pruned: IdRanges) -> None:
+    """Delete the log folders, the tables and the documents of pruned segments."""
+    if not pruned:
+        return
+    with contextlib.suppress(FileNotFoundError), os.scandir(place.path(logs_dir(topic))) as folders:
+        for folder in folders:
+            if folder.name.isdecimal() and int(folder.name) in pruned and folder.is_dir(follow_symlinks=False):
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.rmtree(folder.path)
+    for document in place.names(topic_dir(topic), ".json"):
+        segment = parse_producers_document(document)
+        if segment is not None and segment in pruned:
+            place.delete(f"{topic_dir(topic)}/{document}")
+    for table in place.names(table_dir(topic)):
+        name = parse_segment_file(f"{table_dir(topic)}/{table}")
+        if name is not None and name.segment in pruned:
+            place.delete(f"{table_dir(topic)}/{table}")

@@ -1,4 +1,1 @@
-"""Parquet tables: written from log files in a separate process, and read back as frames.
-
-This package imports ``storage.store`` and ``storage.logs``.
-"""
+"""Parquet tables: written from log files in a separate process, and read back as frames."""

@@ -27,10 +27,9 @@ from seaweedmq.core.files.compaction import TableMerge, containing, merges, supe
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.directory import scan_tables
-from seaweedmq.storage.store.faults import failing, storage_failed
-from seaweedmq.storage.store.file_handles import open_input
+from seaweedmq.storage import file_io
+from seaweedmq.storage.faults import failing, storage_failed
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.retained_tables import retain_table
 from seaweedmq.storage.tables.files import DirectoryTarget
 from seaweedmq.storage.tables.format import TableFile
@@ -41,61 +40,51 @@ ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 """Uncompressed size of a row group, the default of brokers."""
 
 
-def kind_of(root: Path, topic: Topic, table: SegmentFile) -> object:
-    """Return whether a table is plain or of the topic's schema, for ``core.files.compaction.merges``.
-
-    It is ``NotImplemented`` if the table is unreadable.
-    """
+def kind_of(place: Place, topic: Topic, table: SegmentFile) -> object:
+    """Return the kind of a table's columns for ``core.files.compaction.merges``, NotImplemented if unreadable."""
     if topic.schema is None:
         return "plain"  # reading it detects a foreign table
     try:
-        with contextlib.closing(open_input(root, table)) as source, open_table(source, table, topic) as opened:
+        with contextlib.closing(place.open_input(table)) as source, open_table(source, table, topic) as opened:
             return "plain" if schema_of(opened, topic) is None else "typed"
     except SeaweedMQError:
         return NotImplemented
 
 
-def merge_tables(root: Path, topic: Topic, merge: TableMerge, *, row_group_bytes: int = ROW_GROUP_BYTES) -> str:
-    """Write the rows of the tables to a durable temporary file, and return its path below ``root``.
+def merge_tables(place: Place, topic: Topic, merge: TableMerge, *, row_group_bytes: int = ROW_GROUP_BYTES) -> str:
+    """Write the rows of the tables to a durable temporary file, and return its path in the storage.
 
-    The memory is two row groups and the encoded columns of one.
-
-    Raises:
-        Corrupt: If a table is damaged, foreign, or does not match its name; the message names it.
-        NotFound: If a table was deleted, by another merge or retention.
-        StorageFailed: If the storage fails.
+    The memory is two row groups and the encoded columns of one. Raises NotFound if a table was deleted, by another
+    merge or retention.
     """
     first = merge.tables[0]
-    target = DirectoryTarget(root, first.topic, first.segment)
+    target = DirectoryTarget(place, first.topic, first.segment)
     sink = target.create()
     try:
-        write_merge(sink, topic, merge, partial(open_input, root), row_group_bytes)
+        write_merge(sink, topic, merge, place.open_input, row_group_bytes)
         sink.flush()
         os.fsync(sink.fileno())
         sink.close()
     except OSError as e:
         target.discard(sink)
-        raise storage_failed("merge tables of", str(root / table_dir(first.topic)), e) from e
+        raise storage_failed("merge tables of", str(place.path(table_dir(first.topic))), e) from e
     except BaseException:
         target.discard(sink)
         raise
-    return str(Path(sink.name).relative_to(root))
+    return str(Path(sink.name).relative_to(place.root))
 
 
-def publish_merge(root: Path, merge: TableMerge, made: str) -> SegmentFile:
+def publish_merge(place: Place, merge: TableMerge, made: str) -> SegmentFile:
     """Replace the tables by the file of ``merge_tables``, and return the new table.
 
-    Raises:
-        NotFound: If the file was deleted.
-        Unavailable: If another process merged or merges some of the tables; nothing changed and the file is deleted.
-        StorageFailed: If the storage fails.
+    Raises Unavailable if another process merged or merges some of the tables; nothing changed and the file is deleted.
     """
     first = merge.tables[0]
-    path = root / made
+    path = place.path(made)
     if not path.exists():
         raise NotFound(f"{path} is missing, the topic was deleted or the merge took more than a day: plan again")
     with failing("publish a table in", path.parent):
-        target = DirectoryTarget(root, first.topic, first.segment)
+        target = DirectoryTarget(place, first.topic, first.segment)
         try:
             # Retention uses the age of a table, and this one is as old as its newest record. It gets its date before
             # its name: by the date other processes decide which of two tables replaces the other. It gets it not
@@ -106,22 +95,18 @@ def publish_merge(root: Path, merge: TableMerge, made: str) -> SegmentFile:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        _unlink(root, merge.tables)
+        _unlink(place, merge.tables)
     return table
 
 
 def _check_date(path: Path, merge: TableMerge) -> None:
-    """Check that a rewritten table is dated later than its original: otherwise other processes would delete it.
-
-    Raises:
-        StorageFailed: If the file system does not store the date.
-    """
+    """Raise StorageFailed unless a rewritten table is later than its original: other processes would delete it."""
     if merge.leaves_out and path.stat().st_mtime_ns // 1_000 <= merge.tables[-1].modified_us:
         raise StorageFailed(f"{path}: {merge} is not rewritten: the file system does not store times to the second")
 
 
 def compact_tables(
-    root: Path,
+    place: Place,
     topic: Topic,
     tables: Sequence[SegmentFile],
     row_group_bytes: int = ROW_GROUP_BYTES,
@@ -134,42 +119,29 @@ def compact_tables(
     """
     if low_watermark:
         rewrite = TableMerge(tables=tuple(tables), low_watermark=low_watermark)
-        _check_name(root, rewrite)
-        return [publish_merge(root, rewrite, merge_tables(root, topic, rewrite, row_group_bytes=row_group_bytes))]
+        _check_name(place, rewrite)
+        return [publish_merge(place, rewrite, merge_tables(place, topic, rewrite, row_group_bytes=row_group_bytes))]
     whole_bytes = 2 * sum(table.size_bytes for table in tables) + 2
     return [
-        publish_merge(root, merge, merge_tables(root, topic, merge, row_group_bytes=row_group_bytes))
-        for merge in merges(tables, whole_bytes, partial(kind_of, root, topic))
+        publish_merge(place, merge, merge_tables(place, topic, merge, row_group_bytes=row_group_bytes))
+        for merge in merges(tables, whole_bytes, partial(kind_of, place, topic))
     ]
 
 
-def _check_name(root: Path, rewrite: TableMerge) -> None:
-    """Check that no table of the rewrite's name was deleted within ``table_grace_s``.
-
-    Otherwise a process that is about to delete that table would delete the new one.
-
-    Raises:
-        Unavailable: If there was such a table.
-    """
+def _check_name(place: Place, rewrite: TableMerge) -> None:
+    """Raise Unavailable if a table of that name was just deleted: its deletion may be under way and hit the new one."""
     first = rewrite.tables[0]
     name = kept_path(table_path(first.topic, first.segment, rewrite.base_offset, rewrite.end_offset))
-    if (root / name).exists():
+    if place.path(name).exists():
         raise Unavailable(f"{name} is left of a table of the same name: {rewrite} is rewritten once it is swept")
 
 
-def remove_superseded(root: Path, topic: Topic, segment: int) -> tuple[list[SegmentFile], list[Corrupt]]:
-    """Remove superseded tables that a killed merge left, if the footer of the table that replaces them is sound.
-
-    Returns:
-        The removed tables, and the errors of unsound replacements.
-
-    Raises:
-        StorageFailed: If the storage fails.
-    """
+def remove_superseded(place: Place, topic: Topic, segment: int) -> tuple[list[SegmentFile], list[Corrupt]]:
+    """Remove tables that a killed merge left if their replacement is sound; return them and errors of unsound ones."""
     removed: list[SegmentFile] = []
     refused: list[Corrupt] = []
     try:
-        tables = scan_tables(root, topic.name, [segment])
+        tables = place.tables(topic.name, [segment])
         sound: dict[str, bool] = {}
         for table in superseded(tables):
             whole = containing(table, [t for t in tables if t.path not in {r.path for r in removed}])
@@ -177,7 +149,7 @@ def remove_superseded(root: Path, topic: Topic, segment: int) -> tuple[list[Segm
                 continue
             if whole.path not in sound:
                 try:
-                    check_table(root, topic, whole)
+                    check_table(place, topic, whole)
                     sound[whole.path] = True
                 except Corrupt as e:
                     refused.append(e)
@@ -187,32 +159,31 @@ def remove_superseded(root: Path, topic: Topic, segment: int) -> tuple[list[Segm
             if sound[whole.path]:
                 removed.append(table)
         if removed:
-            file_io.sync_directory(root / table_dir(topic.name))  # the process that named the replacement may be dead
-            _unlink(root, removed)
+            file_io.sync_directory(
+                place.path(table_dir(topic.name))
+            )  # the process that named the replacement may be dead
+            _unlink(place, removed)
     except OSError as e:
-        raise storage_failed("remove tables of", str(root / table_dir(topic.name)), e) from e
+        raise storage_failed("remove tables of", str(place.path(table_dir(topic.name))), e) from e
     return removed, refused
 
 
-def check_table(root: Path, topic: Topic, table: SegmentFile) -> None:
+def check_table(place: Place, topic: Topic, table: SegmentFile) -> None:
     """Raise Corrupt unless the table's footer is sound and matches its name."""
-    with contextlib.closing(open_input(root, table)) as source, open_table(source, table, topic):
+    with contextlib.closing(place.open_input(table)) as source, open_table(source, table, topic):
         pass
 
 
-def _unlink(root: Path, tables: Iterable[SegmentFile]) -> None:
+def _unlink(place: Place, tables: Iterable[SegmentFile]) -> None:
     """Remove the names of tables; a table without a retained link gets one first."""
     for table in tables:
         with contextlib.suppress(NotFound):  # another process removed it
-            retain_table(root, table.path)
-        (root / table.path).unlink(missing_ok=True)
+            retain_table(place, table.path)
+        place.delete(table.path)
 
 
 def write_merge(sink: IO[bytes], topic: Topic, merge: TableMerge, open_file: Open, row_group_bytes: int) -> None:
-    """Write all rows of the tables, and the footer; the errors are those of ``merge_tables``.
-
-    A thread encodes a row group while this one decodes the next.
-    """
+    """Write all rows of the tables, and the footer; a thread encodes a row group while this one decodes the next."""
     batches = (row for table in merge.tables for row in table_rows(open_file, topic, table))
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = rows = 0

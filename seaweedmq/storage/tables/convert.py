@@ -20,8 +20,8 @@ from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import Topic
+from seaweedmq.storage.faults import failing
 from seaweedmq.storage.logs.log_scan import LogFrame, LogScanner, check_joins
-from seaweedmq.storage.store.faults import failing
 from seaweedmq.storage.tables.format import TableWriter
 
 TABLE_BYTES_MAX = 128 * 1024 * 1024
@@ -71,11 +71,8 @@ class Job:
 def convert_logs(job: Job, read: Read, target: TableTarget) -> list[SegmentFile]:
     """Write tables for the logs' records that are in none; return all tables that hold records of the logs.
 
-    Raises:
-        Corrupt: If a log has damage other than a torn tail, or records are missing; the message names file and
-            position.
-            The log is unchanged, and no table is made of it.
-        StorageFailed: If a log cannot be read.
+    Raises Corrupt if a log has damage other than a torn tail, or records are missing, and names file and position. The
+    log is unchanged, and no table is made of it.
     """
     tables = [f for f in job.listed if f.kind is FileKind.TABLE]
     made: list[SegmentFile] = []

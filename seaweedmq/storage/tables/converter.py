@@ -6,10 +6,9 @@ import logging
 import os
 import random
 import sys
-import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from typing import Any
 
 from seaweedmq.core.clock_doubt import WallWatch, doubt_s
 from seaweedmq.core.files.live_tables import TABLE_GRACE_S
@@ -17,13 +16,17 @@ from seaweedmq.errors import DeadlineExceeded, Unavailable
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.runtime.process.boot_clock import boot_s
+from seaweedmq.runtime.process.wall_clock import wall_us
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.protocol import (
+    COMPACT,
+    CONVERT,
+    RECONCILE,
     Answer,
     decode_answer,
-    encode_compaction,
-    encode_conversion,
-    encode_reconciliation,
+    encode_request,
+    file_fields,
 )
 
 log = logging.getLogger(__name__)
@@ -41,14 +44,11 @@ ROW_GROUP_BYTES = 16 * 1024 * 1024
 
 
 class ProcessTableConverter:
-    """A converter in a child process, one request at a time.
-
-    The child is started if needed, restarted after its death, and ended when idle.
-    """
+    """A converter in a child process, which is started and restarted as needed and handles one request at a time."""
 
     def __init__(
         self,
-        root: Path,
+        place: Place,
         *,
         rng: random.Random,
         cluster_id: Callable[[], str | None] = lambda: None,
@@ -56,19 +56,10 @@ class ProcessTableConverter:
         table_grace_s: float = TABLE_GRACE_S,
         idle_s: float = IDLE_S,
         timeout_s: float = CONVERT_TIMEOUT_S,
+        wall_us: Callable[[], int] = wall_us,
     ) -> None:
-        """Create a converter without a child.
-
-        Args:
-            root: Root of the storage.
-            rng: Source of the jitter between attempts.
-            cluster_id: Returns the id of the cluster whose marker the root must hold; None: no marker is required.
-            row_group_bytes: Uncompressed size of a row group.
-            table_grace_s: Seconds for which deleted tables and old versions stay readable.
-            idle_s: Seconds without a request after which the child is ended.
-            timeout_s: Deadline of a request in seconds.
-        """
-        self._root = root
+        """Create a converter without a child; unless ``cluster_id`` returns None, the place must hold its marker."""
+        self._place = place
         self._cluster_id = cluster_id
         self._row_group_bytes = row_group_bytes
         self._table_grace_s = table_grace_s
@@ -76,6 +67,7 @@ class ProcessTableConverter:
         self.timeout_s = timeout_s
         """Deadline of a request in seconds."""
         self._rng = rng
+        self._wall_us = wall_us
         self._watch = WallWatch()
         """Clock watch of this process, since the child ends when idle and would restart its own."""
         self._confirmed_us()
@@ -92,84 +84,26 @@ class ProcessTableConverter:
         return None if self._child is None else self._child.pid
 
     async def convert(self, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None) -> list[SegmentFile]:
-        """Convert logs of one segment to tables, and return all tables that hold records of the logs.
-
-        Raises:
-            Corrupt: If a log has damage other than a torn tail, or records are missing.
-            NotFound: If a log was deleted.
-            StorageFailed: If the storage fails.
-            Unavailable: If another process converts the segment, or the child died three times.
-            DeadlineExceeded: If the child did not reply in time.
-        """
-        return await self._tables(
-            topic,
-            encode_conversion(
-                self._root,
-                self._cluster_id(),
-                topic,
-                logs,
-                end_offset,
-                row_group_bytes=self._row_group_bytes,
-                table_grace_s=self._table_grace_s,
-                confirmed_us=self._confirmed_us(),
-            ),
-        )
+        """Convert logs of one segment to tables, and return all tables that hold records of the logs."""
+        answer = await self._answer(topic, CONVERT, logs=list(map(file_fields, logs)), end_offset=end_offset)
+        return answer.tables
 
     async def compact(
         self, topic: Topic, tables: Sequence[SegmentFile], *, low_watermark: int = 0
     ) -> list[SegmentFile]:
-        """Merge consecutive tables of one segment, without the records below the low watermark; return the new tables.
-
-        Raises:
-            Corrupt: If a table is damaged or foreign.
-            NotFound: If a table was deleted.
-            StorageFailed: If the storage fails.
-            Unavailable: If another process merges the tables, or the child died three times.
-            DeadlineExceeded: If the child did not reply in time.
-        """
-        return await self._tables(
-            topic,
-            encode_compaction(
-                self._root,
-                self._cluster_id(),
-                topic,
-                tables,
-                low_watermark=low_watermark,
-                row_group_bytes=self._row_group_bytes,
-                table_grace_s=self._table_grace_s,
-                confirmed_us=self._confirmed_us(),
-            ),
-        )
+        """Merge consecutive tables of a segment, without the records below the low watermark; return the new ones."""
+        fields = list(map(file_fields, tables))
+        return (await self._answer(topic, COMPACT, tables=fields, low_watermark=low_watermark)).tables
 
     async def reconcile(self, topic: Topic) -> bool:
-        """Update the topic's Delta log from its tables; return whether it is up to date.
-
-        Raises:
-            Unavailable: If the child died three times.
-            DeadlineExceeded: If the child did not reply in time.
-        """
-        answer = await self._answer(
-            encode_reconciliation(
-                self._root,
-                self._cluster_id(),
-                topic,
-                table_grace_s=self._table_grace_s,
-                confirmed_us=self._confirmed_us(),
-            )
-        )
-        self._warn(topic.name, answer.warning)
-        return answer.warning is None
+        """Update the topic's Delta log from its tables; return whether it is up to date."""
+        return (await self._answer(topic, RECONCILE)).warning is None
 
     def _confirmed_us(self) -> int:
         """Return a lower bound of the current time, for entries that expire after ``table_grace_s``; microseconds."""
         steady_s = boot_s()
-        self._watch.note(time.time_ns() // 1_000, steady_s)  # noqa: TID251 - beside a real process, on a real disk
+        self._watch.note(self._wall_us(), steady_s)
         return self._watch.confirmed_us(steady_s, doubt_s(self._table_grace_s))
-
-    async def _tables(self, topic: Topic, request: bytes) -> list[SegmentFile]:
-        answer = await self._answer(request)
-        self._warn(topic.name, answer.warning)
-        return answer.tables
 
     def _warn(self, name: TopicName, warning: str | None) -> None:
         """Log a warning once per reason: a damaged log stays damaged until it is rebuilt manually."""
@@ -181,13 +115,25 @@ class ProcessTableConverter:
             self._warned[name] = warning
             log.warning("Delta log out of date: %s: %s; retrying", name, warning)
 
-    async def _answer(self, request: bytes) -> Answer:
+    async def _answer(self, topic: Topic, kind: str, **fields: Any) -> Answer:
+        request = encode_request(
+            kind,
+            self._place,
+            self._cluster_id(),
+            topic,
+            row_group_bytes=self._row_group_bytes,
+            table_grace_s=self._table_grace_s,
+            confirmed_us=self._confirmed_us(),
+            **fields,
+        )
         async with self._turn:
             self._stop_idle_timer()
             asking = retrying(backoff(self._rng, 0.5, 0.5), on=Unavailable, stop=after_attempts(ATTEMPTS))
             line: bytes = await asking(self._ask, request)
             self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
-            return decode_answer(line)
+        answer = decode_answer(line)
+        self._warn(topic.name, answer.warning)
+        return answer
 
     async def close(self) -> None:
         """End the child; a running conversion is aborted and leaves only a temporary file."""
@@ -199,10 +145,7 @@ class ProcessTableConverter:
             await asyncio.wait(self._ending)
 
     async def _ask(self, request: bytes) -> bytes:
-        """Send one request to the child and return its reply.
-
-        Without a reply the child is ended, since its next line would reply to this request.
-        """
+        """Return the reply of the child, which ends if it does not reply: its next line would reply to this request."""
         if self._child is None or self._child.returncode is not None:
             self._child = await _start()
         child = self._child
@@ -252,11 +195,7 @@ class ProcessTableConverter:
 
 
 async def _start() -> Process:
-    """Start a child.
-
-    Raises:
-        Unavailable: If the system cannot start a process.
-    """
+    """Start a child. Raises Unavailable if the system cannot start a process."""
     try:
         return await asyncio.create_subprocess_exec(
             sys.executable,

@@ -9,22 +9,20 @@ import contextlib
 import errno
 import fcntl
 import os
-import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
-from seaweedmq.codec.paths import kept_path, log_dir, table_dir, table_path
+from seaweedmq.codec.paths import LOCK_NAME, kept_path, log_dir, table_dir, table_path
 from seaweedmq.core.files.cover import check_no_overlap
 from seaweedmq.errors import NotFound, Unavailable
-from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.directory import LOCK_NAME, scan_segment, scan_tables
-from seaweedmq.storage.store.faults import failing
+from seaweedmq.storage import file_io
+from seaweedmq.storage.faults import failing
+from seaweedmq.storage.place import Place, segment_file
 from seaweedmq.storage.store.retained_tables import retain
-from seaweedmq.storage.tables.convert import Job, convert_logs
+from seaweedmq.storage.tables.convert import Job, Read, convert_logs
 
 CLAIM_PREFIX = ".claim-"
 """Prefix of claims in the folder of the tables: ``.claim-<segment>-<base>-<end>-<unique>``.
@@ -37,39 +35,32 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSU
 
 
 def convert_files(
-    root: Path, topic: Topic, logs: list[SegmentFile], end_offset: int | None, row_group_bytes: int
+    place: Place, topic: Topic, logs: list[SegmentFile], end_offset: int | None, row_group_bytes: int
 ) -> list[SegmentFile]:
-    """Convert logs of one segment below ``root`` by ``convert.convert_logs``.
-
-    Raises:
-        Corrupt: If a log has damage other than a torn tail, or records are missing.
-        NotFound: If a log was deleted meanwhile.
-        Unavailable: If another process converts the segment, or has just done so.
-        StorageFailed: If the storage fails.
-    """
+    """Convert logs of one segment by ``convert.convert_logs``; raises Unavailable if another process does or did so."""
     if not logs:
         return []
     name, segment = logs[0].topic, logs[0].segment
     with (
-        failing("convert log files of", root / log_dir(name, segment)),
-        _alone(root, name, segment),
-        _held_open(root, logs[0].path) as beside,
-        _Logs(root) as files,
+        failing("convert log files of", place.path(log_dir(name, segment))),
+        _alone(place, name, segment),
+        _held_open(place, logs[0].path) as beside,
+        _log_reader(place) as read,
     ):
-        target = DirectoryTarget(root, name, segment, beside=beside)
-        listed = scan_segment(root, name, segment)
+        target = DirectoryTarget(place, name, segment, beside=beside)
+        listed = place.segment_files(name, segment)
         job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
-        return convert_logs(job, files.read, target)
+        return convert_logs(job, read, target)
 
 
 @contextlib.contextmanager
-def _alone(root: Path, topic: TopicName, segment: int) -> Iterator[None]:
+def _alone(place: Place, topic: TopicName, segment: int) -> Iterator[None]:
     """Lock a segment's conversion for the length of a block.
 
     The worker of a broker that lost the segment may still be converting it, and tables must not overlap. The lock ends
     with the process in any case. Its file is deleted by the holder, or with the last log.
     """
-    path = root / log_dir(topic, segment) / LOCK_NAME
+    path = place.path(f"{log_dir(topic, segment)}/{LOCK_NAME}")
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except FileNotFoundError:
@@ -95,14 +86,14 @@ def _alone(root: Path, topic: TopicName, segment: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _held_open(root: Path, path: str) -> "Iterator[tuple[Path, int]]":
+def _held_open(place: Place, path: str) -> "Iterator[tuple[Path, int]]":
     """Hold a log open, to detect its replacement."""
     try:
-        fd = os.open(root / path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(place.path(path), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise _gone(path) from None
     try:
-        yield root / path, fd
+        yield place.path(path), fd
     finally:
         os.close(fd)
 
@@ -121,24 +112,13 @@ def _is_at(path: Path, fd: int) -> bool:
 class DirectoryTarget:
     """A ``TableTarget`` in the table folder of a topic, for one segment."""
 
-    def __init__(self, root: Path, topic: TopicName, segment: int, *, beside: tuple[Path, int] | None = None) -> None:
-        """Open the table folder of a topic.
-
-        Args:
-            root: Root of the storage.
-            topic: Topic of the tables.
-            segment: Segment of the tables.
-            beside: Open file of the same topic that must still exist when a table is created; None: merge existing
-                tables.
-
-        Raises:
-            NotFound: If the topic was deleted.
-        """
-        self._root = root
+    def __init__(self, place: Place, topic: TopicName, segment: int, *, beside: tuple[Path, int] | None = None) -> None:
+        """Open the table folder; an open file ``beside`` must still exist when a table is created (None: a merge)."""
+        self._place = place
         self._beside = beside
         self._topic = topic
         self._segment = segment
-        self._directory = root / table_dir(topic)
+        self._directory = place.path(table_dir(topic))
         try:
             if beside is not None:
                 self._directory.mkdir(exist_ok=True)  # never its parents: that would recreate a deleted topic
@@ -148,15 +128,10 @@ class DirectoryTarget:
             raise NotFound(
                 f"{self._directory} is missing: the topic was deleted, or the storage is not mounted"
             ) from None
-        now_s = time.time()  # noqa: TID251 - in a process of its own, on a real disk
-        file_io.remove_stale_temporaries(self._directory, now_s)
+        file_io.remove_stale_temporaries(self._directory)
 
     def create(self) -> IO[bytes]:
-        """Create a temporary file in the table folder.
-
-        Raises:
-            NotFound: If the topic was deleted.
-        """
+        """Create a temporary file in the table folder. Raises NotFound if the topic was deleted."""
         sink = file_io.temporary_name(self._directory).open("x+b")
         # A topic's deletion moves its folder away. If the log still exists after the creation, the new file is in the
         # log's topic, not in a recreated one, and moves away with it. It must be the same log file: a recreated topic
@@ -172,40 +147,19 @@ class DirectoryTarget:
         return self.publish_file(Path(sink.name), base, end)
 
     def publish_file(self, made: Path, base: int, end: int, replaced: Collection[SegmentFile] = ()) -> SegmentFile:
-        """Publish a file of the folder as a table; it may have been written on another machine.
-
-        Args:
-            made: File of the table.
-            base: First offset.
-            end: Offset after the last one.
-            replaced: Tables that the file was made of, which must still exist and may overlap it.
-
-        Raises:
-            Unavailable: If another process publishes or has published some of these offsets.
-        """
+        """Publish a file of the folder as a table; the tables ``replaced`` must still exist and may overlap it."""
         path = table_path(self._topic, self._segment, base, end)
-        final = self._root / path
+        final = self._place.path(path)
         with self._claimed(base, end):
-            check_no_overlap(scan_tables(self._root, self._topic, [self._segment]), base, end, replaced)
-            is_kept = retain(self._root, made, path)
+            check_no_overlap(self._place.tables(self._topic, [self._segment]), base, end, replaced)
+            is_kept = retain(self._place, made, path)
             try:
-                file_io.publish(self._root, (made, final))
+                self._place.publish((made, final))
             except BaseException:
                 if is_kept and not final.exists():  # the link would keep the space of a failed table
-                    (self._root / kept_path(path)).unlink(missing_ok=True)
+                    self._place.delete(kept_path(path))
                 raise
-        stat = final.stat()
-        return SegmentFile(
-            topic=self._topic,
-            segment=self._segment,
-            kind=FileKind.TABLE,
-            base_offset=base,
-            end_offset=end,
-            writer="",
-            size_bytes=stat.st_size,
-            path=path,
-            modified_us=stat.st_mtime_ns // 1_000,
-        )
+        return segment_file(path, final.stat())
 
     def discard(self, sink: IO[bytes]) -> None:
         """Delete a file of :meth:`create`, even on a full disk."""
@@ -221,10 +175,7 @@ class DirectoryTarget:
         the table is published. So of two overlapping processes, the later one to claim sees the other's claim or table.
         If both see each other, both fail and retry some seconds later. A leftover claim blocks others for ten minutes,
         and the next table of the topic deletes it. A process that resumes after that may cause an overlap, which
-        readers tolerate.
-
-        Raises:
-            Unavailable: If another process has claimed some of these offsets.
+        readers tolerate. Raises Unavailable if another process has claimed some of these offsets.
         """
         prefix = f"{CLAIM_PREFIX}{self._segment}-"
         mine = self._directory / f"{prefix}{base}-{end}-{file_io.unique_suffix()}"
@@ -254,34 +205,22 @@ def _is_alive(claim: Path, now_s: float) -> bool:
     return False
 
 
-class _Logs:
-    """A reader of log files, with one open at a time."""
+@contextlib.contextmanager
+def _log_reader(place: Place) -> Iterator[Read]:
+    """Yield a function that reads log files, with one open at a time."""
+    with contextlib.ExitStack() as opened:
+        readers: dict[str, file_io.OnceReader] = {}
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._path = ""
-        self._fd = -1
-        self._reader = file_io.OnceReader(-1)
+        def read(file: SegmentFile, position: int, length: int) -> memoryview:
+            if file.path not in readers:
+                readers.clear()
+                opened.close()
+                try:
+                    fd = os.open(place.path(file.path), os.O_RDONLY | os.O_CLOEXEC)
+                except FileNotFoundError:
+                    raise NotFound(f"{file.path} was deleted: list the segment's files again") from None
+                opened.callback(os.close, fd)
+                readers[file.path] = file_io.OnceReader(fd)
+            return readers[file.path].read_at(position, length)
 
-    def read(self, file: SegmentFile, position: int, length: int) -> memoryview:
-        """Read bytes of a log; fewer only at the end of the file."""
-        if file.path != self._path:
-            self._close()
-            try:
-                self._fd = os.open(self._root / file.path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                raise NotFound(f"{file.path} was deleted: list the segment's files again") from None
-            self._path = file.path
-            self._reader = file_io.OnceReader(self._fd)
-        return self._reader.read_at(position, length)
-
-    def _close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd, self._path = -1, ""
-
-    def __enter__(self) -> "_Logs":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
-        self._close()
+        yield read

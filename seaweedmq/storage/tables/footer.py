@@ -31,12 +31,7 @@ def seal_footer(file: IO[bytes]) -> None:
 
 
 def verify_footer(file: BlockingInput, name: str) -> None:
-    """Verify the checksum of a footer; ``name`` is the file's name in messages.
-
-    Raises:
-        Corrupt: If the checksum is missing or does not match.
-        OSError: If the file cannot be read.
-    """
+    """Raise Corrupt unless the footer matches its checksum; ``name`` is the file's name in messages."""
     size = file.seek(0, os.SEEK_END)
     tail = _tail(file, size)
     seal = b""

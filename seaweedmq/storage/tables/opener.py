@@ -8,7 +8,7 @@ from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BlockingInput
-from seaweedmq.storage.store.faults import GONE, storage_failed
+from seaweedmq.storage.faults import GONE, storage_failed
 from seaweedmq.storage.tables.footer import verify_footer
 from seaweedmq.storage.tables.format import stored_schema
 
@@ -17,15 +17,7 @@ PAGE_BUFFER_BYTES = 1024 * 1024
 
 
 def open_table(source: BlockingInput, file: SegmentFile, topic: Topic) -> pq.ParquetFile:
-    """Open a table and verify its footer, its number of rows and its columns.
-
-    The caller closes ``source`` after the table.
-
-    Raises:
-        Corrupt: If the table is damaged or foreign, or does not match its name; the message names the file.
-        NotFound: If the table was deleted.
-        StorageFailed: If the table cannot be read.
-    """
+    """Open a table, which the caller closes before ``source``, and verify its footer, number of rows and columns."""
     try:
         verify_footer(source, file.path)
         table = pq.ParquetFile(source, page_checksum_verification=True, buffer_size=PAGE_BUFFER_BYTES)
@@ -50,13 +42,7 @@ def schema_of(table: pq.ParquetFile, topic: Topic) -> pa.Schema | None:
 
 
 def table_error(file: SegmentFile, error: Exception, where: str = "") -> SeaweedMQError:
-    """Return the error for a failed read of a table by Arrow.
-
-    Args:
-        file: Table.
-        error: Error of Arrow or the operating system.
-        where: Position in the table, such as " in row group 3", if it is known.
-    """
+    """Return the error for a failed read of a table by Arrow, at a position ``where`` if it is known."""
     if isinstance(error, OSError) and error.errno in GONE:
         return NotFound(f"{file.path} was deleted: list the segment's files again")
     if isinstance(error, OSError) and error.errno:

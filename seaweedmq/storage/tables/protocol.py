@@ -1,10 +1,10 @@
 """Protocol between a broker and its table worker: one JSON object per line.
 
-Requests, each with ``"root", "cluster_id", "topic" (as codec.metadata), "table_grace_s", "confirmed_us"``: ``{"kind":
-"convert", "logs": [file], "end_offset", "row_group_bytes"}``; ``{"kind": "compact", "tables": [file],
-"low_watermark", "row_group_bytes"}`` to merge tables, without the records below the low watermark; and ``{"kind":
-"reconcile"}``, which updates the Delta log of the topic from its tables. The other requests also do that. The root must
-hold the marker of ``cluster_id``, unless that is null. ``confirmed_us`` is the time that the broker's clocks confirm
+Requests, each with ``"root", "cluster_id", "topic" (as codec.metadata), "row_group_bytes", "table_grace_s",
+"confirmed_us"``: ``{"kind": "convert", "logs": [file], "end_offset"}``; ``{"kind": "compact", "tables": [file],
+"low_watermark"}`` to merge tables, without the records below the low watermark; and ``{"kind": "reconcile"}``, which
+updates the Delta log of the topic from its tables. The other requests also do that. The root must hold the marker of
+``cluster_id``, unless that is null. ``confirmed_us`` is the time that the broker's clocks confirm
 for ``table_grace_s``: the worker cannot confirm one, since it ends when idle.
 
 The reply is ``{"tables": [file], "warning"}``, where the warning is the reason why the log is out of date, or null; or
@@ -13,14 +13,13 @@ The reply is ``{"tables": [file], "warning"}``, where the warning is the reason 
 
 import dataclasses
 import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from seaweedmq.codec.state.metadata import topic_to_json
 from seaweedmq.errors import ALL_KINDS, SeaweedMQError
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.storage.place import Place
 
 CONVERT, COMPACT, RECONCILE = "convert", "compact", "reconcile"
 
@@ -33,63 +32,10 @@ class Answer(NamedTuple):
     """Reason why the topic's Delta log is out of date; None if it is not."""
 
 
-def encode_conversion(
-    root: Path,
-    cluster_id: str | None,
-    topic: Topic,
-    logs: Sequence[SegmentFile],
-    end_offset: int | None,
-    *,
-    row_group_bytes: int,
-    table_grace_s: float,
-    confirmed_us: int,
-) -> bytes:
-    """Encode a request to convert logs, as one line."""
-    convert = {
-        "logs": [file_fields(f) for f in logs],
-        "end_offset": end_offset,
-        "row_group_bytes": row_group_bytes,
-    }
-    return _line({"kind": CONVERT, **_common(root, cluster_id, topic, table_grace_s, confirmed_us), **convert})
-
-
-def encode_compaction(
-    root: Path,
-    cluster_id: str | None,
-    topic: Topic,
-    tables: Sequence[SegmentFile],
-    *,
-    low_watermark: int,
-    row_group_bytes: int,
-    table_grace_s: float,
-    confirmed_us: int,
-) -> bytes:
-    """Encode a request to merge tables, as one line."""
-    compact = {
-        "tables": [file_fields(f) for f in tables],
-        "low_watermark": low_watermark,
-        "row_group_bytes": row_group_bytes,
-    }
-    return _line({"kind": COMPACT, **_common(root, cluster_id, topic, table_grace_s, confirmed_us), **compact})
-
-
-def encode_reconciliation(
-    root: Path, cluster_id: str | None, topic: Topic, *, table_grace_s: float, confirmed_us: int
-) -> bytes:
-    """Encode a request to update the Delta log, as one line."""
-    return _line({"kind": RECONCILE, **_common(root, cluster_id, topic, table_grace_s, confirmed_us)})
-
-
-def _common(
-    root: Path, cluster_id: str | None, topic: Topic, table_grace_s: float, confirmed_us: int
-) -> dict[str, Any]:
-    return {
-        "root": str(root),
-        "cluster_id": cluster_id,
-        "topic": topic_to_json(topic).decode(),
-        "table_grace_s": table_grace_s,
-        "confirmed_us": confirmed_us,
-    }
+def encode_request(kind: str, place: Place, cluster_id: str | None, topic: Topic, **fields: Any) -> bytes:
+    """Encode a request of a kind with its other fields, as one line."""
+    common = {"root": str(place), "cluster_id": cluster_id, "topic": topic_to_json(topic).decode()}
+    return _line({"kind": kind, **common, **fields})
 
 
 def encode_answer(answer: Answer) -> bytes:

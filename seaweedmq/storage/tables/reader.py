@@ -24,7 +24,7 @@ from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, KeyRange
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BlockingInput
-from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
+from seaweedmq.storage.logs.log_scan import CHUNKS_AT_ONCE, Chunk
 from seaweedmq.storage.tables.format import PLACE
 from seaweedmq.storage.tables.opener import open_table, schema_of, table_error
 from seaweedmq.storage.tables.row_groups import row_groups
@@ -52,13 +52,7 @@ class TableReader:
         self._chunks: Iterator[Chunk] | None = None
 
     def next(self) -> list[Chunk] | None:
-        """Return the next few frames; None at the end.
-
-        Raises:
-            Corrupt: If the table is damaged or foreign, or does not match its name.
-            NotFound: If the table was deleted.
-            StorageFailed: If the table cannot be read.
-        """
+        """Return the next few frames; None at the end."""
         with self._lock:
             if self._chunks is None:
                 self._table = open_table(self._source, self._file, self._topic)

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.storage.store.file_handles import open_input
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.opener import open_table
 
 _TIMESTAMP = "_timestamp"
@@ -29,9 +28,9 @@ class RowGroup:
 
 
 @contextmanager
-def opened(root: Path, file: SegmentFile, topic: Topic) -> Iterator[pq.ParquetFile]:
+def opened(place: Place, file: SegmentFile, topic: Topic) -> Iterator[pq.ParquetFile]:
     """Yield an open table; raises like ``opener.open_table``."""
-    with closing(open_input(root, file)) as source, open_table(source, file, topic) as table:
+    with closing(place.open_input(file)) as source, open_table(source, file, topic) as table:
         yield table
 
 

@@ -25,13 +25,7 @@ Open: TypeAlias = Callable[[SegmentFile], BlockingInput]
 
 
 def table_rows(open_file: Open, topic: Topic, table: SegmentFile) -> Rows:
-    """Yield the rows in order, in batches of about 4 MiB, with their offsets and all checksums verified.
-
-    Raises:
-        Corrupt: If the table is damaged or foreign, or does not match its name; the message names it.
-        NotFound: If the table was deleted.
-        StorageFailed: If the table cannot be read.
-    """
+    """Yield the rows in order, in batches of about 4 MiB, with their offsets and all checksums verified."""
     with contextlib.closing(open_file(table)) as source, open_table(source, table, topic) as opened:
         schema = schema_of(opened, topic)
         position = table.base_offset

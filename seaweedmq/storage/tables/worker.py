@@ -19,6 +19,7 @@ from seaweedmq.codec.state.metadata import topic_from_json
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.marker import RootGuard, guarded
 from seaweedmq.storage.tables.compact import compact_tables
 from seaweedmq.storage.tables.delta.updater import DeltaLogs
@@ -33,40 +34,40 @@ class Worker:
 
     def __init__(self) -> None:
         self._logs = DeltaLogs()
-        self._guards: dict[tuple[Path, str | None], RootGuard] = {}
+        self._guards: dict[tuple[Place, str | None], RootGuard] = {}
 
     def answer(self, line: bytes) -> bytes:
         """Execute a request and return the line of the reply."""
         request = json.loads(line)
-        root, topic = Path(request["root"]), topic_from_json(request["topic"].encode())
+        place, topic = Place(Path(request["root"])), topic_from_json(request["topic"].encode())
         tables: list[SegmentFile] = []
-        guard = self._guard(root, request["cluster_id"])
+        guard = self._guard(place, request["cluster_id"])
         try:
             if request["kind"] != RECONCILE:
                 with guarded(guard):
-                    tables = _written(root, topic, request)
+                    tables = _written(place, topic, request)
         except SeaweedMQError as e:
             return encode_error(e)
         try:
             grace_s, confirmed_us = request["table_grace_s"], request["confirmed_us"]
             with guarded(guard):
-                self._logs.reconcile(root, topic, grace_s=grace_s, confirmed_us=confirmed_us)
+                self._logs.reconcile(place, topic, grace_s=grace_s, confirmed_us=confirmed_us)
         except SeaweedMQError as e:
             return encode_answer(Answer(tables, str(e)))
         return encode_answer(Answer(tables, None))
 
-    def _guard(self, root: Path, cluster_id: str | None) -> RootGuard:
+    def _guard(self, place: Place, cluster_id: str | None) -> RootGuard:
         """Return the guard of a root; a worker serves one broker, so there is one."""
-        return self._guards.setdefault((root, cluster_id), RootGuard(root, cluster_id))
+        return self._guards.setdefault((place, cluster_id), RootGuard(place, cluster_id))
 
 
-def _written(root: Path, topic: Topic, request: Mapping[str, Any]) -> list[SegmentFile]:
+def _written(place: Place, topic: Topic, request: Mapping[str, Any]) -> list[SegmentFile]:
     """Return the tables that a request to convert or to compact has written."""
     if request["kind"] == CONVERT:
         logs = [file_of(fields) for fields in request["logs"]]
-        return convert_files(root, topic, logs, request["end_offset"], request["row_group_bytes"])
+        return convert_files(place, topic, logs, request["end_offset"], request["row_group_bytes"])
     merged = [file_of(fields) for fields in request["tables"]]
-    return compact_tables(root, topic, merged, request["row_group_bytes"], request["low_watermark"])
+    return compact_tables(place, topic, merged, request["row_group_bytes"], request["low_watermark"])
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.read_permit import ReadPermit
-from seaweedmq.storage.logs.chunk import Chunk
+from seaweedmq.storage.logs.log_scan import Chunk
 
 
 async def chunks() -> AsyncGenerator[Chunk, None]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from seaweedmq.cli.main import run
-from seaweedmq.storage.store import file_io
+from seaweedmq.storage import file_io
 
 FILLER = "filler"
 

@@ -18,6 +18,7 @@ from seaweedmq.spark.streams import stream
 from seaweedmq.spark.streams.stream import SeaweedMQStreamReader, StreamPartition
 from seaweedmq.spark.streams.stream_options import LimitKind, parse_stream_options
 from seaweedmq.spark.streams.stream_scan import StreamScan
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.scan.columns import columns_of
 from seaweedmq.storage.store.removed import record_removed
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
@@ -40,7 +41,7 @@ def orders(tmp_path: Path) -> TopicFiles:
 def reader_of(files: TopicFiles, **options: object) -> SeaweedMQStreamReader:
     given = {"storage": str(files.root), "topic": str(files.name), "startingOffsets": "earliest"}
     read = parse_stream_options({**given, **{name: str(value) for name, value in options.items()}})
-    return SeaweedMQStreamReader(files.root, read, files.topic, columns_of(files.topic))
+    return SeaweedMQStreamReader(Place(files.root), read, files.topic, columns_of(files.topic))
 
 
 def place(reader: SeaweedMQStreamReader) -> dict[str, int]:
@@ -147,7 +148,7 @@ def test_a_stream_begins_at_a_time(orders: TopicFiles) -> None:
             "startingTimestamp": str(NOON_US + second * STEP_US),
         }
         read = parse_stream_options(given)
-        return place(SeaweedMQStreamReader(orders.root, read, orders.topic, columns_of(orders.topic)))
+        return place(SeaweedMQStreamReader(Place(orders.root), read, orders.topic, columns_of(orders.topic)))
 
     assert place_at(17) == {"0": 17}
     assert place_at(55) == {"1": 55, "2": 50}
@@ -276,7 +277,7 @@ def test_lost_records_are_an_error_or_left_out(orders: TopicFiles, caplog: pytes
     assert offsets(reader_of(orders, failOnDataLoss="false"), start, end) == [(0, n) for n in left]
     for gap in ("[0, 10)", "[20, 30)", "[45, 50)"):
         assert f"offsets {gap} are missing" in caplog.text
-    record_removed(orders.root, orders.name, orders.uid, {0: 30})
+    record_removed(Place(orders.root), orders.name, orders.uid, {0: 30})
     with pytest.raises(OutOfRange, match="#0: offsets 0 to 30 were removed before they were read"):
         offsets(reader, start, end)
 
@@ -303,7 +304,9 @@ def test_a_file_that_shows_late_is_waited_for(orders: TopicFiles, monkeypatch: p
         return 0.0
 
     monkeypatch.setattr("seaweedmq.spark.streams.stream_scan.wait_fixed", lambda _: look_again)
-    scan = StreamScan(root=orders.root, topic=orders.topic, columns=columns_of(orders.topic), fail_on_data_loss=True)
+    scan = StreamScan(
+        place=Place(orders.root), topic=orders.topic, columns=columns_of(orders.topic), fail_on_data_loss=True
+    )
     assert sum(batch.num_rows for batch in scan.read([Range(0, 5, 20)])) == 15
 
 

@@ -29,14 +29,14 @@ async def test_it_reads_on_and_every_record_once(store: FileSegmentStore, after_
     await store.put_documents(NAME, documents)
     for base in range(0, 120, 10):
         await write_log(store, base, [make_frame(base, 10)])
-        convert_files(store.root, make_topic(), await logs_of(store), None, 2_000)
+        convert_files(store.place, make_topic(), await logs_of(store), None, 2_000)
         await store.delete(await logs_of(store))
     assert len(await tables_of(store)) == 12
     found: list[int] = []
     chunks = read_segment(store, make_topic(), 0, 0, 120, chunk_bytes=200)
     for number in range(1_000):
         if number == after_chunks:
-            assert compact_topic(store.root, NAME).tables_after == 1
+            assert compact_topic(store.place, NAME).tables_after == 1
         chunk = await anext(chunks, None)
         if chunk is None:
             break

@@ -75,7 +75,7 @@ async def check(
 
 
 def convert(store: FileSegmentStore, logs: list[SegmentFile], topic: Topic | None = None) -> list[SegmentFile]:
-    return convert_files(store.root, topic or make_topic(), logs, None, 2_000)
+    return convert_files(store.place, topic or make_topic(), logs, None, 2_000)
 
 
 async def test_from_a_log(store: FileSegmentStore) -> None:
@@ -275,7 +275,7 @@ async def test_who_begins_in_the_middle_of_a_log_that_was_scanned_before_does_no
 
 
 def flip(store: FileSegmentStore, file: SegmentFile, at: Callable[[int], int]) -> None:
-    path = store.root / file.path
+    path = store.place.root / file.path
     data = bytearray(path.read_bytes())
     data[at(len(data))] ^= 1
     path.write_bytes(data)
@@ -369,7 +369,7 @@ async def test_a_gap_is_named_up_to_the_next_record_that_a_file_holds(
     topic = replace(make_topic(), retention_s=retention_s)
     await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)[:-3]])
     await write_log(store, 30, [make_frame(30, 10)], writer="other", uid=6)
-    (store.root / log_path(NAME, 0, 40, "torn")).write_bytes(b"SW")
+    (store.place.root / log_path(NAME, 0, 40, "torn")).write_bytes(b"SW")
     await write_log(store, 50, [make_frame(50, 10)], writer="b-2")
     for end, missing in ((60, (10, 50)), (45, (10, 45))):
         with pytest.raises(DataLoss) as caught:

@@ -80,7 +80,7 @@ async def test_an_empty_last_file_is_enough(store: FileSegmentStore) -> None:
 async def test_a_file_whose_preamble_never_reached_the_disk_is_as_if_it_were_not(store: FileSegmentStore) -> None:
     await write_log(store, 0, [make_frame(0, 10)])
     later = await write_log(store, 10, [])
-    path = store.root / later.path
+    path = store.place.root / later.path
     path.write_bytes(path.read_bytes()[:30])
     assert (await recover_segment(store, make_topic(), make_segment())).end_offset == 10
 
@@ -142,7 +142,7 @@ async def test_a_lost_block_of_what_was_never_fsynced_ends_the_log(store: FileSe
     """Later blocks of the same write reached the disk: valid frames follow the hole."""
     under_way = [make_frame(8 + n, 1, size=8192) for n in range(4)]
     log = await write_log(store, 0, [make_frame(0, 8), *under_way], flushed=0)
-    path = store.root / log.path
+    path = store.place.root / log.path
     content = bytearray(path.read_bytes())
     second = len(content) - sum(map(len, under_way[1:]))
     block = second - second % BLOCK_BYTES
@@ -154,7 +154,7 @@ async def test_a_lost_block_of_what_was_never_fsynced_ends_the_log(store: FileSe
 async def test_a_damaged_preamble_is_an_error_and_a_lost_one_is_not(store: FileSegmentStore) -> None:
     await write_log(store, 0, [make_frame(0, 8)], flushed=0)
     later = await write_log(store, 8, [make_frame(8, 2, size=8192)], producers=[stored_below(8)], flushed=0)
-    path = store.root / later.path
+    path = store.place.root / later.path
     content = bytearray(path.read_bytes())
     path.write_bytes(content[:40] + b"?" + content[41:])
     with pytest.raises(Corrupt, match="log preamble: checksum"):
@@ -213,9 +213,9 @@ async def test_writers_that_disagree_are_an_error(store: FileSegmentStore) -> No
 
 async def test_a_log_shorter_than_the_table_made_of_it_was_damaged(store: FileSegmentStore) -> None:
     log = await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)])
-    convert_files(store.root, make_topic(), [log], None, 10_000)
+    convert_files(store.place, make_topic(), [log], None, 10_000)
     assert (await recover_segment(store, make_topic(), make_segment())).end_offset == 20
-    path = store.root / log.path
+    path = store.place.root / log.path
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(Corrupt, match="damaged or cut"):
         await recover_segment(store, make_topic(), make_segment())
@@ -223,11 +223,11 @@ async def test_a_log_shorter_than_the_table_made_of_it_was_damaged(store: FileSe
 
 async def test_who_published_is_not_known_without_the_logs(store: FileSegmentStore) -> None:
     log = await write_log(store, 0, [make_frame(0, 10)])
-    convert_files(store.root, make_topic(), [log], None, 10_000)
+    convert_files(store.place, make_topic(), [log], None, 10_000)
     assert (await recover_segment(store, make_topic(), make_segment())).producers_complete
     torso = await write_log(store, 10, [])
-    (store.root / torso.path).write_bytes(b"")
-    (store.root / log.path).unlink()
+    (store.place.root / torso.path).write_bytes(b"")
+    (store.place.root / log.path).unlink()
     found = await recover_segment(store, make_topic(), make_segment())
     assert (found.end_offset, found.producers_complete) == (10, False)
 
@@ -303,8 +303,8 @@ async def test_the_earliest_offset_is_known_though_a_file_vanishes_meanwhile(
     opened = store.open
 
     async def converted_first(file: SegmentFile) -> LogReader:
-        if (store.root / log.path).exists():
-            convert_files(store.root, make_topic(), [log], None, 10_000)
+        if (store.place.root / log.path).exists():
+            convert_files(store.place, make_topic(), [log], None, 10_000)
             await store.delete([log])
         return await opened(file)
 

@@ -28,7 +28,7 @@ async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
 
 async def convert(store: FileSegmentStore) -> None:
     logs = await logs_of(store)
-    convert_files(store.root, make_topic(), logs, None, SMALL_GROUPS)
+    convert_files(store.place, make_topic(), logs, None, SMALL_GROUPS)
     await store.delete(logs)
 
 

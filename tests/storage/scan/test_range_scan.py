@@ -10,6 +10,7 @@ import pytest
 
 from seaweedmq.core.files.snapshot import plan_snapshot
 from seaweedmq.errors import Corrupt
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.scan_ranges import ScanRange, plan_ranges
 from seaweedmq.storage.plan.topic_source import BrokerOffsets
 from seaweedmq.storage.plan.window import Interval, ReadWindow
@@ -106,7 +107,7 @@ def test_where_files_end_the_brokers_go_on(orders: TopicFiles) -> None:
         assert all(row["value"] == b"s0v%d" % row["offset"] for row in rows)
         return [row["offset"] for row in rows]
 
-    snapshot = read_snapshot(orders.root, orders.name)
+    snapshot = read_snapshot(Place(orders.root), orders.name)
     planned = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={}, ends={0: 30}))
     assert offsets(planned) == list(range(5, 28))
     assert asked == [(0, 20, 30)]

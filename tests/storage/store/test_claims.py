@@ -44,15 +44,15 @@ def put(store: Store, path: str) -> None:
     if isinstance(store, MemorySegmentStore):
         store.files[path] = MemoryFile(bytearray(b"x"), 0, "", 1, named=True)
     else:
-        (store.root / path).parent.mkdir(parents=True, exist_ok=True)
-        (store.root / path).write_bytes(b"x")
+        (store.place.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (store.place.root / path).write_bytes(b"x")
 
 
 def remove(store: Store, path: str) -> None:
     if isinstance(store, MemorySegmentStore):
         del store.files[path]
     else:
-        (store.root / path).unlink()
+        (store.place.root / path).unlink()
 
 
 async def test_a_number_is_claimed_once(store: Store) -> None:

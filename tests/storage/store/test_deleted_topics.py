@@ -30,18 +30,18 @@ async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
 async def use(store: FileSegmentStore, name: TopicName, uid: int) -> None:
     """Create each kind of file: documents, logs, a fence, tables with both names, a Delta log, a batch, a mark."""
     topic = replace(make_topic(), name=name, uid=uid)
-    files = TopicFiles(store.root, name=name, uid=uid)
+    files = TopicFiles(store.place.root, name=name, uid=uid)
     files.table(0, 10)
     files.log(10, 20)
-    rebuild_log(store.root, files.topic)
+    rebuild_log(store.place, files.topic)
     await store.put_documents(name, {TOPIC_DOCUMENT: topic_document(topic)})
     await store.fence(name, uid, 0)
     assert await store.is_fenced(name, uid, 0)
-    sink = StagedSink(store.root, name, "s" * NAME_LENGTH_MAX)
+    sink = StagedSink(store.place, name, "s" * NAME_LENGTH_MAX)
     sink.bind_topic(uid)
     with sink.batch(0).staging("0-0") as frames:
         frames.write([b"rows"], 1)
-    sweep(store.root, name)
+    sweep(store.place, name)
     await store.sweep(name, uid, kept_s=0)
     assert len(await store.list_topic_files(name)) == 2
 
@@ -52,21 +52,21 @@ async def test_a_name_of_any_length_is_used_deleted_and_used_again(store: FileSe
     for uid in (2**63 - 1, 2**63 - 2):
         await use(store, name, uid)
         await store.delete_topic(name, uid)
-        assert set(tree(store.root)) == {
+        assert set(tree(store.place.root)) == {
             deleted_topic_path(uid),
             f"{sink_marks_dir(name)}/{sink_mark('s' * NAME_LENGTH_MAX, uid)}",
         }, "marks outlive topics, and so does the record of the deletion"
-        (store.root / deleted_topic_path(uid)).unlink()
-        for mark in (store.root / sink_marks_dir(name)).iterdir():
+        (store.place.root / deleted_topic_path(uid)).unlink()
+        for mark in (store.place.root / sink_marks_dir(name)).iterdir():
             mark.unlink()
 
 
 async def test_what_an_interrupted_deletion_of_an_earlier_release_left_goes(store: FileSegmentStore) -> None:
     await write_log(store, 0, [])
-    left = store.root / "topics/shop/.deleted-orders-7-0"
+    left = store.place.root / "topics/shop/.deleted-orders-7-0"
     (left / "log").mkdir(parents=True)
     (left / "log/records").touch()
-    others = store.root / "topics/shop/.deleted-orders-70-0"
+    others = store.place.root / "topics/shop/.deleted-orders-70-0"
     others.mkdir()
     await store.delete_topic(NAME, 7)
     assert (left.exists(), others.exists()) == (False, True)
@@ -87,7 +87,7 @@ async def test_a_full_disk_that_takes_no_new_name_takes_it_once_the_records_are_
     monkeypatch.setattr(Path, "rename", renamed)
     with full_disk(0):
         await store.delete_topic(NAME, 7)
-    assert tree(store.root) == {deleted_topic_path(7): 0}
+    assert tree(store.place.root) == {deleted_topic_path(7): 0}
     writer = await begin_log(store, 0)
     await writer.close()
 
@@ -96,11 +96,11 @@ async def test_leftovers_of_deletions_are_no_topics_and_are_swept_whatever_topic
     store: FileSegmentStore,
 ) -> None:
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
-    before = tree(store.root)
+    before = tree(store.place.root)
     for parent in ("topics/shop", "topics/gone", "blobs/shop"):
-        left = store.root / parent / ".deleted-9-0"
+        left = store.place.root / parent / ".deleted-9-0"
         (left / "log").mkdir(parents=True)
         (left / "log/records").touch()
     assert await store.list_topics() == [NAME]
     await store.sweep_deleted()
-    assert tree(store.root) == before
+    assert tree(store.place.root) == before

@@ -33,7 +33,7 @@ class Held:
 def open_logs(store: FileSegmentStore) -> int:
     """Descriptors of log files in this process."""
     names = [os.readlink(fd) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]  # noqa: PTH115
-    return sum(name.startswith(str(store.root)) and ".log" in name for name in names)
+    return sum(name.startswith(str(store.place.root)) and ".log" in name for name in names)
 
 
 async def cancelled_while(held: Held, work: Awaitable[object]) -> None:

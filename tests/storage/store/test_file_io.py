@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.storage.store.file_io import OnceReader
+from seaweedmq.storage.file_io import OnceReader
 
 CONTENT = os.urandom(100_000)
 

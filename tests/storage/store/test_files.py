@@ -13,7 +13,8 @@ import pytest
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, log_dir, table_dir, table_path, topic_dir
 from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import InvalidArgument, StorageFailed
-from seaweedmq.storage.store import file_io
+from seaweedmq.storage import file_io
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.files import FileSegmentStore, open_store
 from tests.support.segments import NAME, begin_log, make_topic, write_log
 
@@ -30,15 +31,15 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: int, after_bytes:
     monkeypatch.setattr(file_io, name, fail)
 
 
-def noted(monkeypatch: pytest.MonkeyPatch, name: str, calls: list[str]) -> None:
-    """Record every call of a function of ``file_io``."""
-    original = getattr(file_io, name)
+def noted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, calls: list[str]) -> None:
+    """Record every call of a function of the owner."""
+    original = getattr(owner, name)
 
     def note(*args: Any) -> None:
         calls.append(name)
         original(*args)
 
-    monkeypatch.setattr(file_io, name, note)
+    monkeypatch.setattr(owner, name, note)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ async def test_after_a_failed_append_nothing_is_written_behind_the_torn_tail(
             await log.append([b"half-written"])
     with pytest.raises(StorageFailed, match="continue in another file"):
         await log.append([b"more"])
-    assert (store.root / log.path).read_bytes().endswith(b"hal")
+    assert (store.place.root / log.path).read_bytes().endswith(b"hal")
     await log.close()
 
 
@@ -96,15 +97,15 @@ async def test_an_append_with_its_fsync_makes_all_before_it_durable_and_the_name
     store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    for name in ("write_all", "sync_file", "sync_directories"):
-        noted(monkeypatch, name, calls)
+    for owner, name in ((file_io, "write_all"), (file_io, "sync_file"), (Place, "sync_names")):
+        noted(monkeypatch, owner, name, calls)
     log = await begin_log(store, 0)
     calls.clear()
     assert not await log.append([b"x"])
     assert await log.append([b"y"], sync=True)
     assert await log.append([b"z"], sync=True)
-    assert calls == ["write_all", "write_all", "sync_file", "sync_directories", "write_all", "sync_file"]
-    assert (store.root / log.path).read_bytes().endswith(b"xyz")
+    assert calls == ["write_all", "write_all", "sync_file", "sync_names", "write_all", "sync_file"]
+    assert (store.place.root / log.path).read_bytes().endswith(b"xyz")
     await log.close()
 
 
@@ -115,7 +116,7 @@ async def test_an_append_whose_fsync_failed_is_written_and_the_next_sync_says_wh
     with monkeypatch.context() as patch:
         failing(patch, "sync_file", errno.EIO)
         assert not await log.append([b"x"], sync=True)
-    assert (store.root / log.path).read_bytes().endswith(b"x")
+    assert (store.place.root / log.path).read_bytes().endswith(b"x")
     with pytest.raises(StorageFailed, match="I/O error"):
         await log.sync()
     with pytest.raises(StorageFailed, match="continue in another file"):
@@ -149,17 +150,17 @@ async def test_the_first_sync_makes_the_name_durable_up_to_the_root(
     store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    original = file_io.sync_directories
+    original = Place.sync_names
 
-    def note(root: Path, directory: Path) -> None:
+    def note(place: Place, directory: Path) -> None:
         synced.append(directory)
-        original(root, directory)
+        original(place, directory)
 
-    monkeypatch.setattr(file_io, "sync_directories", note)
+    monkeypatch.setattr(Place, "sync_names", note)
     log = await begin_log(store, 0)
     await log.sync()
     await log.sync()
-    assert synced == [store.root / log_dir(NAME, 0)]
+    assert synced == [store.place.root / log_dir(NAME, 0)]
     await log.close()
 
 
@@ -167,18 +168,18 @@ async def test_documents_put_together_make_their_names_durable_once(
     store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(file_io, "sync_directories", lambda _, directory: synced.append(directory))
+    monkeypatch.setattr(Place, "sync_names", lambda _, directory: synced.append(directory))
     documents = {"topic.json": b"{}", "lineage.json": b"{}"}
     await store.put_documents(NAME, documents, is_durable=False)
     assert synced == []
     await store.put_documents(NAME, documents)
-    assert synced == [store.root / topic_dir(NAME)]
+    assert synced == [store.place.root / topic_dir(NAME)]
     assert {path.name for path in synced[0].iterdir()} == documents.keys()
 
 
 async def test_a_vanished_root_is_said_and_not_made_anew(store: FileSegmentStore) -> None:
     await write_log(store, 0, [b"x"])
-    shutil.rmtree(store.root)
+    shutil.rmtree(store.place.root)
     with pytest.raises(StorageFailed, match="the directory is missing"):
         await begin_log(store, 1)
     with pytest.raises(StorageFailed, match="the directory is missing"):
@@ -186,11 +187,11 @@ async def test_a_vanished_root_is_said_and_not_made_anew(store: FileSegmentStore
     with pytest.raises(StorageFailed, match="no such directory"):
         await store.check()
     assert await store.list_files(NAME, 0) == []
-    assert not store.root.exists()
+    assert not store.place.root.exists()
 
 
 async def test_a_file_in_the_place_of_a_folder(store: FileSegmentStore) -> None:
-    (store.root / "topics").write_text("not a folder")
+    (store.place.root / "topics").write_text("not a folder")
     with pytest.raises(StorageFailed, match="move it away"):
         await begin_log(store, 0)
 
@@ -199,7 +200,7 @@ async def test_foreign_files_are_reported_once_and_left_alone(
     store: FileSegmentStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     await write_log(store, 0, [b"x"])
-    folder = store.root / log_dir(NAME, 0)
+    folder = store.place.root / log_dir(NAME, 0)
     for name in ("notes.txt", "1-b.log", "00000000000000000005.log", ".tmp-1-1"):
         (folder / name).write_text("mine")
     (folder / "00000000000000000009-b-9.log").mkdir()
@@ -214,10 +215,15 @@ async def test_foreign_files_are_reported_once_and_left_alone(
 async def test_foreign_files_among_the_tables_are_reported_too(
     store: FileSegmentStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = store.root / table_dir(NAME)
+    folder = store.place.root / table_dir(NAME)
     folder.mkdir(parents=True)
     own, others = table_path(NAME, 0, 0, 5), table_path(NAME, 1, 0, 5)
-    for path in (store.root / own, store.root / others, folder / "part-0.parquet", folder / "00000000-9.parquet"):
+    for path in (
+        store.place.root / own,
+        store.place.root / others,
+        folder / "part-0.parquet",
+        folder / "00000000-9.parquet",
+    ):
         path.write_text("mine")
     (folder / ".tmp-1-1").write_text("half")
     with caplog.at_level(logging.WARNING):
@@ -227,12 +233,12 @@ async def test_foreign_files_among_the_tables_are_reported_too(
 
 
 async def test_only_a_day_old_temporary_files_are_removed(store: FileSegmentStore) -> None:
-    old, new, other = (store.root / n for n in (".tmp-1-0", ".tmp-1-1", "data"))
+    old, new, other = (store.place.root / n for n in (".tmp-1-0", ".tmp-1-1", "data"))
     for path in (old, new, other):
         path.write_text("x")
         os.utime(path, (0, 0))
     os.utime(new)
-    file_io.remove_stale_temporaries(store.root, new.stat().st_mtime + 10)
+    file_io.remove_stale_temporaries(store.place.root, new.stat().st_mtime + 10)
     assert [old.exists(), new.exists(), other.exists()] == [False, True, True]
 
 
@@ -254,8 +260,8 @@ def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_uris_of_directories(uri: str, root: str) -> None:
-    assert str(open_store(uri).root) == root
-    assert str(open_store(open_store(uri).uri).root) == root
+    assert str(open_store(uri).place) == root
+    assert str(open_store(open_store(uri).uri).place) == root
 
 
 @pytest.mark.parametrize("uri", ["", "s3://bucket/x", "file://host/x", "http://x"])

@@ -4,6 +4,7 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,12 @@ from seaweedmq.codec.paths import CLUSTER_DOCUMENT, TOPIC_DOCUMENT, journal_name
 from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.cluster import STORAGE_FORMAT, StorageMarker
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.store import marker as markers
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.store.marker import RootGuard
-from seaweedmq.storage.tables.protocol import decode_answer, encode_conversion, encode_reconciliation
+from seaweedmq.storage.tables.protocol import CONVERT, RECONCILE, decode_answer, encode_request, file_fields
 from seaweedmq.storage.tables.worker import Worker
 from tests.support.segments import NAME, make_frame, make_topic, write_log
 
@@ -53,7 +55,7 @@ class Mount:
 def mount(tmp_path: Path) -> Mount:
     root = tmp_path / "root"
     root.mkdir()
-    markers.create_marker(root, MARKER)
+    markers.create_marker(Place(root), MARKER)
     return Mount(root)
 
 
@@ -106,7 +108,7 @@ def test_writes_to_an_open_file_verify_the_marker_once_in_a_while(
         stats.append(path)
         return stat(path, *args, **kwargs)  # type: ignore[arg-type]
 
-    guard = RootGuard(mount.root, CLUSTER)
+    guard = RootGuard(Place(mount.root), CLUSTER)
     monkeypatch.setattr(os, "stat", counted)
     monkeypatch.setattr(markers.time, "monotonic", lambda: now_s)
     now_s = 100.0
@@ -137,14 +139,14 @@ async def test_the_table_worker_does_nothing_without_the_marker(
         fall_away_after(monkeypatch, mount, 1)
     else:
         mount.fall_away()
+    common = Place(mount.root), CLUSTER, make_topic()
     if kind == "convert":
-        line = encode_conversion(
-            mount.root, CLUSTER, make_topic(), [log], None, row_group_bytes=1_000, table_grace_s=1.0, confirmed_us=0
-        )
+        logs: dict[str, Any] = {"logs": [file_fields(log)], "end_offset": None, "row_group_bytes": 1_000}
+        line = encode_request(CONVERT, *common, **logs, table_grace_s=1.0, confirmed_us=0)
         with pytest.raises(StorageFailed, match=r"has no cluster\.json"):
             decode_answer(Worker().answer(line))
     else:
-        line = encode_reconciliation(mount.root, CLUSTER, make_topic(), table_grace_s=1.0, confirmed_us=0)
+        line = encode_request(RECONCILE, *common, table_grace_s=1.0, confirmed_us=0)
         warning = decode_answer(Worker().answer(line)).warning
         assert warning is not None
         assert "has no cluster.json" in warning
@@ -154,7 +156,7 @@ async def test_the_table_worker_does_nothing_without_the_marker(
 
 def test_a_sink_stages_nothing_beneath_a_lost_mount(mount: Mount) -> None:
     (mount.root / "topics").mkdir()
-    sink = StagedSink(mount.root, NAME, "q-1")
+    sink = StagedSink(Place(mount.root), NAME, "q-1")
     with pytest.raises(NotFound, match="it was deleted"):
         sink.bind_topic(7)
     mount.fall_away()

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from seaweedmq.codec.paths import table_dir
 from seaweedmq.core.files.compaction import TableMerge
 from seaweedmq.errors import Unavailable
-from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.directory import scan_tables
+from seaweedmq.storage import file_io
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables import files as table_files
 from seaweedmq.storage.tables.compact import publish_merge
@@ -72,7 +72,7 @@ def test_tables_of_converters_without_a_common_lock_never_overlap(
 
     def convert(base: int, end: int) -> None:
         try:
-            target = DirectoryTarget(root, NAME, 0)
+            target = DirectoryTarget(Place(root), NAME, 0)
             sink = target.create()
             turns.step()
             target.publish(sink, base, end)
@@ -83,8 +83,8 @@ def test_tables_of_converters_without_a_common_lock_never_overlap(
 
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in (
-            (table_files, "scan_tables"),
-            (file_io, "publish"),
+            (Place, "tables"),
+            (Place, "publish"),
             (Path, "touch"),
             (Path, "glob"),
             (Path, "unlink"),
@@ -94,7 +94,7 @@ def test_tables_of_converters_without_a_common_lock_never_overlap(
         with ThreadPoolExecutor(len(ranges)) as pool:
             for _ in pool.map(lambda r: convert(*r), ranges):
                 pass
-    tables = sorted((t.base_offset, t.end_offset or 0) for t in scan_tables(root, NAME, [0]))
+    tables = sorted((t.base_offset, t.end_offset or 0) for t in Place(root).tables(NAME, [0]))
     assert all(one[1] <= other[0] for one, other in itertools.pairwise(tables)), tables
     assert not list((root / table_dir(NAME)).glob(f"{CLAIM_PREFIX}*"))
 
@@ -106,17 +106,17 @@ def test_of_merges_on_machines_that_do_not_see_each_other_no_two_replace_the_sam
 ) -> None:
     root = tmp_path_factory.mktemp("storage")
     (root / table_dir(NAME)).mkdir(parents=True)
-    target = DirectoryTarget(root, NAME, 0)
+    target = DirectoryTarget(Place(root), NAME, 0)
     tables = [target.publish(target.create(), n, n + 1) for n in range(12)]
     merges = [TableMerge(tables=tuple(tables[base : max(end, base + 2)])) for base, end in ranges]
     turns = Turns(random.Random(seed), len(merges))
 
     def merge(one: TableMerge) -> None:
         try:
-            sink = DirectoryTarget(root, NAME, 0).create()
+            sink = DirectoryTarget(Place(root), NAME, 0).create()
             sink.close()
             turns.step()
-            publish_merge(root, one, str(Path(sink.name).relative_to(root)))
+            publish_merge(Place(root), one, str(Path(sink.name).relative_to(root)))
         except Unavailable:
             pass  # another one was faster
         finally:
@@ -124,8 +124,8 @@ def test_of_merges_on_machines_that_do_not_see_each_other_no_two_replace_the_sam
 
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in (
-            (table_files, "scan_tables"),
-            (file_io, "publish"),
+            (Place, "tables"),
+            (Place, "publish"),
             (Path, "touch"),
             (Path, "glob"),
             (Path, "unlink"),
@@ -135,7 +135,7 @@ def test_of_merges_on_machines_that_do_not_see_each_other_no_two_replace_the_sam
         with ThreadPoolExecutor(len(merges)) as pool:
             for _ in pool.map(merge, merges):
                 pass
-    left = sorted((t.base_offset, t.end_offset or 0) for t in scan_tables(root, NAME, [0]))
+    left = sorted((t.base_offset, t.end_offset or 0) for t in Place(root).tables(NAME, [0]))
     assert [left[0][0], left[-1][1]] == [0, 12]
     assert all(one[1] == other[0] for one, other in itertools.pairwise(left)), left
     assert not list((root / table_dir(NAME)).glob(".[ct]*"))
@@ -151,11 +151,11 @@ async def test_a_claim_that_was_left_behind_holds_others_up_for_a_while(tmp_path
     for other in elsewhere:
         other.touch()
     with pytest.raises(Unavailable, match=r"about to publish offsets \[5, 20\)"):
-        table_files.convert_files(tmp_path, make_topic(), await logs_of(store), None, 10_000)
+        table_files.convert_files(Place(tmp_path), make_topic(), await logs_of(store), None, 10_000)
     old_s = claim.stat().st_mtime - CLAIM_AGE_S_MAX - 1
     for old in (claim, *elsewhere[:2]):
         os.utime(old, (old_s, old_s))
-    table_files.convert_files(tmp_path, make_topic(), await logs_of(store), None, 10_000)
+    table_files.convert_files(Place(tmp_path), make_topic(), await logs_of(store), None, 10_000)
     assert [(t.base_offset, t.end_offset) for t in await tables_of(store)] == [(0, 10)]
     assert list(claim.parent.glob(f"{CLAIM_PREFIX}*")) == elsewhere[2:]
     await store.close()

@@ -15,13 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from seaweedmq.codec.paths import log_dir, table_dir
+from seaweedmq.codec.paths import LOCK_NAME, log_dir, table_dir
 from seaweedmq.codec.payload.batch import schema_to_bytes
 from seaweedmq.errors import Corrupt, NotFound, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.storage.store.directory import LOCK_NAME
-from seaweedmq.storage.store.file_handles import open_input
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import DirectoryTarget, convert_files
 from seaweedmq.storage.tables.opener import open_table
@@ -54,13 +52,13 @@ def convert(
     topic: Topic | None = None,
     row_group_bytes: int = 500,
 ) -> list[tuple[int, int | None]]:
-    made = convert_files(store.root, topic or make_topic(), logs, end_offset, row_group_bytes)
+    made = convert_files(store.place, topic or make_topic(), logs, end_offset, row_group_bytes)
     return [(t.base_offset, t.end_offset) for t in made]
 
 
 def offsets(store: FileSegmentStore) -> list[int]:
     """Return all rows that a reader of the table folder finds."""
-    folder = store.root / table_dir(NAME)
+    folder = store.place.root / table_dir(NAME)
     return sorted(o for p in folder.glob("*.parquet") for o in pq.read_table(p)["_offset"].to_pylist())
 
 
@@ -70,7 +68,7 @@ async def test_a_log_becomes_a_table_of_its_records(store: FileSegmentStore) -> 
     )
     assert convert(store, [log]) == [(0, 45)]
     (table,) = await tables_of(store)
-    file = pq.ParquetFile(store.root / table.path)
+    file = pq.ParquetFile(store.place.root / table.path)
     assert file.schema_arrow.names == ["_segment", "_offset", "_timestamp", "_key", "_headers", "_value"]
     assert file.num_row_groups > 1
     rows = file.read().to_pylist()
@@ -80,7 +78,7 @@ async def test_a_log_becomes_a_table_of_its_records(store: FileSegmentStore) -> 
     assert [r["_key"] for r in rows[1:4]] == [b"key-1", b"key-2", None]
     assert rows[44]["_headers"] == [("h", b"44")]
     assert rows[43]["_headers"] == [("h", b"43")]
-    stamps = pq.read_table(store.root / table.path)["_timestamp"].cast(pa.int64()).to_pylist()
+    stamps = pq.read_table(store.place.root / table.path)["_timestamp"].cast(pa.int64()).to_pylist()
     assert stamps[:4] == [T0, T0, T0, T0 + 3_000_000]
     assert stamps[44] == T0 + 44_000_000
 
@@ -128,7 +126,7 @@ async def test_plain_and_typed_records_go_into_tables_of_their_own(store: FileSe
     topic = make_topic(schema_to_bytes(TYPED))
     log = await write_log(store, 0, [make_frame(0, 5), make_frame(5, 5, schema=TYPED), make_frame(10, 5)])
     assert convert(store, [log], topic=topic) == [(0, 5), (5, 10), (10, 15)]
-    typed = pq.read_table(store.root / (await tables_of(store))[1].path)
+    typed = pq.read_table(store.place.root / (await tables_of(store))[1].path)
     assert typed.column_names == ["_segment", "_offset", "_timestamp", "_key", "_headers", "id", "price"]
     assert typed["id"].to_pylist() == [5, 6, 7, 8, 9]
 
@@ -151,7 +149,7 @@ async def test_damage_in_the_middle_names_the_place_and_leaves_everything_as_it_
     at = len(make_preamble(0)) + len(make_frame(0, 10))
     with pytest.raises(Corrupt, match=rf"{log.path} is damaged at byte {at}, offset 10"):
         convert(store, [log])
-    assert list((store.root / table_dir(NAME)).iterdir()) == []
+    assert list((store.place.root / table_dir(NAME)).iterdir()) == []
     assert await logs_of(store) == [log]
 
 
@@ -201,7 +199,7 @@ async def test_a_table_grows_no_larger_than_its_limit_where_logs_meet(
 async def test_tables_of_a_topic_lie_in_one_folder_that_plain_readers_understand(store: FileSegmentStore) -> None:
     convert(store, [await write_log(store, 0, [make_frame(0, 10)])], row_group_bytes=10**6)
     convert(store, [await write_log(store, 0, [make_frame(0, 30)], segment=1)], row_group_bytes=10**6)
-    folder = store.root / table_dir(NAME)
+    folder = store.place.root / table_dir(NAME)
     (folder / ".tmp-1-1").write_bytes(b"PAR1, half written")
     read: tuple[Callable[[Path], pa.Table], ...] = (
         pq.read_table,
@@ -216,7 +214,7 @@ async def test_tables_of_a_topic_lie_in_one_folder_that_plain_readers_understand
         ]
     for segment in (0, 1):
         (table,) = await tables_of(store, segment)
-        statistics = pq.read_metadata(store.root / table.path).row_group(0).column(0).statistics
+        statistics = pq.read_metadata(store.place.root / table.path).row_group(0).column(0).statistics
         assert (statistics.min, statistics.max) == (segment, segment)
         assert [f.segment for f in await store.list_files(NAME, segment)] == [segment] * 2
 
@@ -224,11 +222,11 @@ async def test_tables_of_a_topic_lie_in_one_folder_that_plain_readers_understand
 async def test_no_damage_of_a_footer_is_overlooked(store: FileSegmentStore) -> None:
     """Undetected, it would hide records from searches by time, or crash the process that reads it."""
     log = await write_log(store, 0, [make_frame(0, 30, keys=True, stamps=True)])
-    (table,) = convert_files(store.root, make_topic(), [log], None, 10**6)
-    path = store.root / table.path
+    (table,) = convert_files(store.place, make_topic(), [log], None, 10**6)
+    path = store.place.root / table.path
 
     def opened() -> None:
-        with contextlib.closing(open_input(store.root, table)) as source:
+        with contextlib.closing(store.place.open_input(table)) as source:
             open_table(source, table, make_topic()).close()
 
     content = path.read_bytes()
@@ -251,7 +249,7 @@ class Racing(DirectoryTarget):
     """Another converter publishes the same records just before this one does."""
 
     def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
-        faster = DirectoryTarget(self._root, NAME, 0)
+        faster = DirectoryTarget(self._place, NAME, 0)
         other = faster.create()
         other.write(b"of the other one")
         faster.publish(other, base, end - 1)
@@ -272,19 +270,19 @@ async def test_two_converters_never_make_tables_that_overlap(
 
 async def test_only_one_process_converts_a_segment_at_a_time(store: FileSegmentStore) -> None:
     log = await write_log(store, 0, [make_frame(0, 10)])
-    with (store.root / log_dir(NAME, 0) / LOCK_NAME).open("wb") as other:
+    with (store.place.root / log_dir(NAME, 0) / LOCK_NAME).open("wb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(Unavailable, match="shop/orders#0 is being converted by another process"):
             convert(store, [log])
     assert convert(store, [log]) == [(0, 10)]
-    assert [path.name for path in (store.root / log_dir(NAME, 0)).iterdir()] == [Path(log.path).name]
+    assert [path.name for path in (store.place.root / log_dir(NAME, 0)).iterdir()] == [Path(log.path).name]
 
 
 async def test_a_lock_whose_file_was_removed_meanwhile_is_none(
     store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await write_log(store, 0, [make_frame(0, 10)])
-    lock = store.root / log_dir(NAME, 0) / LOCK_NAME
+    lock = store.place.root / log_dir(NAME, 0) / LOCK_NAME
     take = fcntl.flock
 
     def late(fd: int, operation: int) -> None:
@@ -302,7 +300,7 @@ async def test_a_lock_whose_file_was_removed_meanwhile_is_none(
 async def test_the_folder_of_a_segment_goes_with_its_last_log(store: FileSegmentStore, converter: str) -> None:
     log = await write_log(store, 0, [make_frame(0, 10)])
     later = await write_log(store, 10, [make_frame(10, 10)])
-    folder = store.root / log_dir(NAME, 0)
+    folder = store.place.root / log_dir(NAME, 0)
     assert convert(store, [log, later]) == [(0, 20)]
     with contextlib.ExitStack() as held:
         if converter != "done":
@@ -335,10 +333,10 @@ async def test_a_file_system_without_locks_will_do(store: FileSegmentStore, monk
 
 async def test_the_logs_of_a_deleted_topic_make_no_folder_anew(store: FileSegmentStore) -> None:
     log = await write_log(store, 0, [make_frame(0, 10)])
-    shutil.rmtree(store.root / "topics")
+    shutil.rmtree(store.place.root / "topics")
     with pytest.raises(NotFound, match="the topic was deleted"):
         convert(store, [log])
-    assert list(store.root.iterdir()) == []
+    assert list(store.place.root.iterdir()) == []
 
 
 async def test_a_table_is_not_left_to_the_next_topic_of_the_name(
@@ -346,12 +344,12 @@ async def test_a_table_is_not_left_to_the_next_topic_of_the_name(
 ) -> None:
     """The same broker may have begun a log of the same name there."""
     log = await write_log(store, 0, [make_frame(0, 10)])
-    path = store.root / log.path
+    path = store.place.root / log.path
 
     class Late(DirectoryTarget):
         def create(self) -> IO[bytes]:
             content = path.read_bytes()
-            path.rename(store.root / "deleted")
+            path.rename(store.place.root / "deleted")
             path.write_bytes(content)
             return super().create()
 

@@ -8,7 +8,6 @@ import pytest
 
 from seaweedmq.codec.frame import HEADER_BYTES, SCHEMA_VERSION_SHIFT, split_frames, stamp
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame, schema_to_bytes
-from seaweedmq.storage.store.file_handles import open_input
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import convert_files
 from seaweedmq.storage.tables.reader import TableReader
@@ -47,9 +46,9 @@ async def test_a_table_gives_back_what_a_log_held(
     topic = make_topic(schema_to_bytes(schema))
     batch = pa.RecordBatch.from_arrays([pa.array(values, kind)], schema=schema)
     await write_log(store, 0, [frame_of(batch, 0), frame_of(batch, len(values))])
-    convert_files(store.root, topic, await logs_of(store), None, 1_000_000)
+    convert_files(store.place, topic, await logs_of(store), None, 1_000_000)
     (table,) = await tables_of(store)
-    reader = TableReader(open_input(store.root, table), table, topic, 0, 2 * len(values), chunk_bytes=1_000)
+    reader = TableReader(store.place.open_input(table), table, topic, 0, 2 * len(values), chunk_bytes=1_000)
     found: list[pa.RecordBatch] = []
     while (chunks := reader.next()) is not None:
         found += [decode_frame(frame, schema) for chunk in chunks for frame in split_frames(chunk.data)]

@@ -46,7 +46,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_it_converts_in_a_niced_child_that_is_kept_for_the_next_request(
     store: FileSegmentStore, log: SegmentFile
 ) -> None:
-    converter = ProcessTableConverter(store.root, row_group_bytes=1_000, rng=random.Random(1))
+    converter = ProcessTableConverter(store.place, row_group_bytes=1_000, rng=random.Random(1))
     made = await converter.convert(make_topic(), [log], None)
     assert made == await tables_of(store)
     assert [(t.base_offset, t.end_offset) for t in made] == [(0, 20)]
@@ -66,7 +66,7 @@ def test_a_child_that_cannot_be_started_is_started_later(
     async def convert() -> None:
         store = FileSegmentStore(tmp_path)
         written = await write_log(store, 0, [make_frame(0, 10)])
-        converter = ProcessTableConverter(store.root, rng=random.Random(1))
+        converter = ProcessTableConverter(store.place, rng=random.Random(1))
         with no_descriptors(), pytest.raises(Unavailable, match="limit of open files"):
             await converter.convert(make_topic(), [written], None)
         assert len(await converter.convert(make_topic(), [written], None)) == 1
@@ -95,10 +95,10 @@ async def main():
         found = await find_offset_by_time(store, topic, 0, int(sys.argv[3]), 20)
         assert found and found.offset == 13, found
         logs = [f for f in await store.list_files(topic.name, 0) if f.kind == "log"]
-        files.convert_files(Path(sys.argv[1]), topic, logs, None, 1_000)
+        files.convert_files(store.place, topic, logs, None, 1_000)
         updater.is_checkpoint_due = lambda commits, *_: True
         for step in ("first", "from the checkpoint"):
-            updater.DeltaLogs().reconcile(Path(sys.argv[1]), topic)
+            updater.DeltaLogs().reconcile(store.place, topic)
         await store.delete(logs)
     await store.close()
 
@@ -110,7 +110,7 @@ sys.exit("pandas was imported" if "pandas" in sys.modules else 0)
 async def test_neither_conversion_nor_reading_imports_pandas(store: FileSegmentStore) -> None:
     """Arrow imports pandas at the first Python value that it gets: 35 MB and half a second, in a process per broker."""
     await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10, stamps=True, keys=True)])
-    arguments = (str(store.root), topic_to_json(make_topic()).decode(), str(T0 + 13_000_000))
+    arguments = (str(store.place.root), topic_to_json(make_topic()).decode(), str(T0 + 13_000_000))
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", WITHOUT_PANDAS, *arguments, cwd=Path(__file__).parents[3]
     )
@@ -121,7 +121,7 @@ async def test_errors_come_back_as_what_they_are_and_the_child_goes_on(
     store: FileSegmentStore, log: SegmentFile
 ) -> None:
     cut = await write_log(store, 20, [make_frame(20, 10)])
-    converter = ProcessTableConverter(store.root, rng=random.Random(1))
+    converter = ProcessTableConverter(store.place, rng=random.Random(1))
     with pytest.raises(Corrupt, match=f"{cut.path} ends with offset 30"):
         await converter.convert(make_topic(), [cut], 40)
     child = converter.pid
@@ -133,28 +133,28 @@ async def test_errors_come_back_as_what_they_are_and_the_child_goes_on(
 async def test_a_conversion_and_a_request_to_reconcile_bring_the_delta_log_in_line(
     store: FileSegmentStore, log: SegmentFile, caplog: pytest.LogCaptureFixture
 ) -> None:
-    converter = ProcessTableConverter(store.root, rng=random.Random(1))
+    converter = ProcessTableConverter(store.place, rng=random.Random(1))
     (table,) = await converter.convert(make_topic(), [log], None)
-    (only,) = history(store.root, NAME)
+    (only,) = history(store.place, NAME)
     assert (only.version, only.added, only.records) == (0, 1, 20)
-    (store.root / log.path).unlink()
+    (store.place.root / log.path).unlink()
     await store.delete([table])
     assert await converter.reconcile(make_topic())
-    assert [(v.operation, v.removed, v.records) for v in history(store.root, NAME)[1:]] == [("DELETE", 1, 0)]
-    damaged = store.root / "topics/shop/orders/table/_delta_log/00000000000000000001.json"
+    assert [(v.operation, v.removed, v.records) for v in history(store.place, NAME)[1:]] == [("DELETE", 1, 0)]
+    damaged = store.place.root / "topics/shop/orders/table/_delta_log/00000000000000000001.json"
     damaged.write_text("{")
     more = await write_log(store, 20, [make_frame(20, 10)])
     for _ in range(2):
         assert len(await converter.convert(make_topic(), [more], 30)) == 1, "conversion does not depend on it"
         assert not await converter.reconcile(make_topic())
     assert caplog.text.count("Delta log out of date") == 1
-    rebuild_log(store.root, make_topic())
+    rebuild_log(store.place, make_topic())
     assert await converter.reconcile(make_topic())
     await converter.close()
 
 
 async def test_a_child_that_died_is_started_again(store: FileSegmentStore, log: SegmentFile) -> None:
-    converter = ProcessTableConverter(store.root, rng=random.Random(1))
+    converter = ProcessTableConverter(store.place, rng=random.Random(1))
     await converter.convert(make_topic(), [log], None)
     first = converter.pid
     assert first is not None
@@ -170,7 +170,7 @@ def test_a_child_whose_end_of_the_pipe_is_gone_before_its_exit_is_known_is_start
     async def story() -> None:
         store = FileSegmentStore(tmp_path)
         log = await write_log(store, 0, [make_frame(0, 10)])
-        converter = ProcessTableConverter(store.root, rng=random.Random(1))
+        converter = ProcessTableConverter(store.place, rng=random.Random(1))
         made = await converter.convert(make_topic(), [log], None)
         child = converter._child  # noqa: SLF001 - only the system brings it into this state
         assert child is not None
@@ -189,7 +189,7 @@ def test_a_child_whose_end_of_the_pipe_is_gone_before_its_exit_is_known_is_start
 
 
 async def test_an_idle_child_is_ended(store: FileSegmentStore, log: SegmentFile) -> None:
-    converter = ProcessTableConverter(store.root, idle_s=0.05, rng=random.Random(1))
+    converter = ProcessTableConverter(store.place, idle_s=0.05, rng=random.Random(1))
     await converter.convert(make_topic(), [log], None)
     await until(lambda: converter.pid is None)
     assert len(await converter.convert(make_topic(), [log], None)) == 1
@@ -197,7 +197,7 @@ async def test_an_idle_child_is_ended(store: FileSegmentStore, log: SegmentFile)
 
 
 async def test_a_child_that_hangs_is_killed_at_the_deadline(store: FileSegmentStore, log: SegmentFile) -> None:
-    converter = ProcessTableConverter(store.root, timeout_s=10, rng=random.Random(1))
+    converter = ProcessTableConverter(store.place, timeout_s=10, rng=random.Random(1))
     await converter.convert(make_topic(), [log], None)
     child = converter.pid
     assert child is not None
@@ -210,7 +210,7 @@ async def test_a_child_that_hangs_is_killed_at_the_deadline(store: FileSegmentSt
 
 
 async def test_a_cancelled_request_does_not_answer_the_next_one(store: FileSegmentStore, log: SegmentFile) -> None:
-    converter = ProcessTableConverter(store.root, rng=random.Random(1))
+    converter = ProcessTableConverter(store.place, rng=random.Random(1))
     request = asyncio.create_task(converter.convert(make_topic(), [log], None))
     await until(lambda: converter.pid is not None)
     request.cancel()
@@ -231,7 +231,7 @@ async def test_the_child_ends_with_its_parent_however_that_ends(tmp_path: Path) 
         "async def main():\n"
         "    store = FileSegmentStore(sys.argv[1])\n"
         "    log = await write_log(store, 0, [make_frame(0, 1)])\n"
-        "    converter = ProcessTableConverter(store.root, rng=random.Random(1))\n"
+        "    converter = ProcessTableConverter(store.place, rng=random.Random(1))\n"
         "    await converter.convert(make_topic(), [log], None)\n"
         "    print(converter.pid, flush=True)\n"
         "    await asyncio.sleep(60)\n"

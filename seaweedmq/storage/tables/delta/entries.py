@@ -4,8 +4,8 @@ import contextlib
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,10 +18,10 @@ from seaweedmq.codec.timestamps import moment_text
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.files.live_tables import TableSpan
 from seaweedmq.errors import Corrupt, NotFound
-from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage import file_io
+from seaweedmq.storage.faults import storage_failed
+from seaweedmq.storage.place import Place, segment_file
 from seaweedmq.storage.store.retained_tables import retain_table
 from seaweedmq.storage.tables.delta.log_state import GRACE_KEY
 from seaweedmq.storage.tables.format import table_schema
@@ -39,35 +39,19 @@ class TableColumns(StrEnum):
     TYPED = "typed"
 
 
-def enter(root: Path, topic: Topic, span: TableSpan) -> tuple[Add, TableColumns]:
-    """Verify a table, and return its log entry and kind of columns.
-
-    Raises:
-        Corrupt: If the table is damaged, or not of the topic.
-        NotFound: If the table was deleted.
-        StorageFailed: If the storage fails.
-    """
+def enter(place: Place, topic: Topic, span: TableSpan) -> tuple[Add, TableColumns]:
+    """Verify a table, and return its log entry and kind of columns; raises Corrupt if it is not one of the topic."""
     path = table_path(topic.name, *span)
     try:
-        found = (root / path).stat()
+        found = place.path(path).stat()
         if not stat.S_ISREG(found.st_mode):
             raise Corrupt(f"{path} is not a regular file: move it away")
-        source = (root / path).open("rb")
+        source = place.path(path).open("rb")
     except FileNotFoundError:
         raise NotFound(f"{path} was deleted") from None
     except OSError as e:
         raise storage_failed("read", path, e) from e
-    file = SegmentFile(
-        topic=topic.name,
-        segment=span.segment,
-        kind=FileKind.TABLE,
-        base_offset=span.base,
-        end_offset=span.end,
-        writer="",
-        size_bytes=found.st_size,
-        path=path,
-        modified_us=found.st_mtime_ns // 1_000,
-    )
+    file = segment_file(path, found)
     with source, open_table(source, file, topic) as table:
         uid = (table.schema_arrow.metadata or {}).get(b"seaweedmq.topic_uid", b"").decode(errors="replace")
         if uid not in ("", str(topic.uid)):
@@ -81,7 +65,7 @@ def enter(root: Path, topic: Topic, span: TableSpan) -> tuple[Add, TableColumns]
                 "renamed: restore it from a copy"
             )
     add = Add(
-        path=_retained_path(root, topic, path),
+        path=_retained_path(place, topic, path),
         size_bytes=found.st_size,
         modified_ms=found.st_mtime_ns // 1_000_000,
         stats=stats_json(span.end - span.base, bounds),
@@ -90,10 +74,7 @@ def enter(root: Path, topic: Topic, span: TableSpan) -> tuple[Add, TableColumns]
 
 
 def column_bounds(metadata: pq.FileMetaData) -> dict[str, tuple[int | str, int | str, int]]:
-    """Return minimum, maximum and null count of the position and time columns.
-
-    Columns without statistics in every row group are omitted.
-    """
+    """Return minimum, maximum and null count of position and time columns that have statistics in every row group."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     found: dict[str, tuple[int | str, int | str, int]] = {}
     first = groups[0] if groups else None
@@ -110,26 +91,23 @@ def column_bounds(metadata: pq.FileMetaData) -> dict[str, tuple[int | str, int |
     return found
 
 
-def _retained_path(root: Path, topic: Topic, path: str) -> str:
-    """Return a table's retained link relative to the folder of the tables, created if it is missing.
-
-    On a file system without hard links it is the table's name.
-    """
-    kept = kept_path(path) if retain_table(root, path) else path
+def _retained_path(place: Place, topic: Topic, path: str) -> str:
+    """Return a table's retained link, created if missing, or its name without hard links, relative to its folder."""
+    kept = kept_path(path) if retain_table(place, path) else path
     return kept.removeprefix(f"{table_dir(topic.name)}/")
 
 
-def restore_retained_links(root: Path, topic: Topic, listed: Mapping[TableSpan, Add]) -> None:
+def restore_retained_links(place: Place, topic: Topic, listed: Mapping[TableSpan, Add]) -> None:
     """Recreate missing retained links that a log lists: copies of a storage may lack them."""
     try:
-        kept = set(os.listdir(root / table_dir(topic.name) / KEPT))  # noqa: PTH208 - names suffice
+        kept = set(os.listdir(place.path(f"{table_dir(topic.name)}/{KEPT}")))  # noqa: PTH208 - names suffice
     except FileNotFoundError:
         kept = set()
     for span, add in listed.items():
         folder, _, name = add.path.rpartition("/")
         if folder == KEPT and name not in kept:
             with contextlib.suppress(NotFound):
-                retain_table(root, table_path(topic.name, *span))
+                retain_table(place, table_path(topic.name, *span))
 
 
 def log_metadata(
@@ -137,36 +115,26 @@ def log_metadata(
 ) -> tuple[LogMetadata, frozenset[str]]:
     """Return the log's metadata and the features that its readers need.
 
-    Args:
-        topic: Topic of the log.
-        plain: Whether a table of plain records is or was in the log.
-        grace_s: Seconds for which removed tables stay readable, for a new log.
-        before: Previous metadata, of which all but the columns stays; None: a new log.
+    ``plain``: whether a table of plain records is or was in the log. All but the columns stays as in ``before``; None:
+    a new log, whose removed tables stay readable for ``grace_s``.
     """
     schema = delta_schema(topic_columns(topic, plain=plain))
     if before is not None:
-        metadata = LogMetadata(
-            id=before.id,
-            name=before.name,
-            schema=schema,
-            configuration=before.configuration,
-            created_ms=before.created_ms,
-        )
-    else:
-        unique = xxh3_128_hexdigest(f"{topic.uid}/{file_io.unique_suffix()}".encode())
-        interval = f"interval {int(grace_s)} seconds"
-        metadata = LogMetadata(
-            id="-".join((unique[:8], unique[8:12], unique[12:16], unique[16:20], unique[20:])),
-            name=str(topic.name),
-            schema=schema,
-            configuration={
-                "delta.logRetentionDuration": interval,
-                GRACE_KEY: interval,
-                "seaweedmq.topic": str(topic.name),
-                "seaweedmq.topic_uid": str(topic.uid),
-            },
-            created_ms=topic.created_us // 1_000,
-        )
+        return replace(before, schema=schema), features_needed(schema)
+    unique = xxh3_128_hexdigest(f"{topic.uid}/{file_io.unique_suffix()}".encode())
+    interval = f"interval {int(grace_s)} seconds"
+    metadata = LogMetadata(
+        id="-".join((unique[:8], unique[8:12], unique[12:16], unique[16:20], unique[20:])),
+        name=str(topic.name),
+        schema=schema,
+        configuration={
+            "delta.logRetentionDuration": interval,
+            GRACE_KEY: interval,
+            "seaweedmq.topic": str(topic.name),
+            "seaweedmq.topic_uid": str(topic.uid),
+        },
+        created_ms=topic.created_us // 1_000,
+    )
     return metadata, features_needed(schema)
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from seaweedmq.codec.tables.delta import Commit, decode_commit
 from seaweedmq.codec.tables.delta_checkpoint import Checkpoint, checkpoint_of, checkpoint_table
 from seaweedmq.errors import Conflict, Corrupt
-from seaweedmq.storage.store import file_io
+from seaweedmq.storage import file_io
 
 _NAME = re.compile(
     r"(?P<version>[0-9]{20})(?:(?P<commit>\.json)|(?P<checkpoint>\.checkpoint\.parquet)|\.\S+)", re.ASCII
@@ -47,11 +47,7 @@ class LogFolder:
     @classmethod
     @contextlib.contextmanager
     def opened(cls, path: Path) -> "Iterator[LogFolder]":
-        """Open a log for the length of a block.
-
-        Raises:
-            FileNotFoundError: If there is no log.
-        """
+        """Open a log for the length of a block. Raises FileNotFoundError if there is no log."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             yield cls(path, fd)
@@ -59,11 +55,7 @@ class LogFolder:
             os.close(fd)
 
     def listing(self) -> Listing:
-        """List the versions with a commit or checkpoint file.
-
-        Raises:
-            Corrupt: If a checkpoint has a form that this build does not read.
-        """
+        """List the versions with a commit or checkpoint file; raises Corrupt for checkpoints in parts or version 2."""
         commits, checkpoints = [], []
         for name in os.listdir(self._fd):  # noqa: PTH208 - an open folder
             match = _NAME.fullmatch(name)
@@ -86,22 +78,12 @@ class LogFolder:
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def commit(self, version: int) -> tuple[Commit, int] | None:
-        """Read a commit and its size in bytes; None if there is no such file.
-
-        Raises:
-            Corrupt: If the commit is damaged.
-            Unsupported: If the commit needs a newer reader.
-        """
+        """Read a commit and its size in bytes; None if there is no such file."""
         data = self._read(commit_name(version))
         return None if data is None else (decode_commit(data, commit_name(version)), len(data))
 
     def checkpoint(self, version: int) -> Checkpoint:
-        """Read a checkpoint.
-
-        Raises:
-            Corrupt: If the checkpoint is missing or damaged.
-            Unsupported: If the checkpoint needs a newer reader.
-        """
+        """Read a checkpoint. Raises Corrupt if the checkpoint is missing or damaged."""
         name = checkpoint_name(version)
         data = self._read(name)
         if data is None:
@@ -113,11 +95,7 @@ class LogFolder:
         return checkpoint_of(table, name)
 
     def put_commit(self, version: int, data: bytes) -> Stamp:
-        """Add a version atomically and durably, unless another process did.
-
-        Raises:
-            Conflict: If another process did, or the log was moved aside.
-        """
+        """Add a version atomically and durably; raises Conflict if another process did, or the log was moved aside."""
         name = commit_name(version)
         with self._written(data) as temporary:
             try:
@@ -137,11 +115,7 @@ class LogFolder:
         return stamp
 
     def _create(self, name: str, version: int, data: bytes) -> None:
-        """Create a commit on a file system without hard links.
-
-        Readers may see an incomplete commit for a moment. It stays if this process is killed then; ``table rebuild``
-        repairs that.
-        """
+        """Create a commit without hard links: readers may see an incomplete one, which ``table rebuild`` repairs."""
         try:
             fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=self._fd)
         except FileExistsError:

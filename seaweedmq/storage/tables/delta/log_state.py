@@ -57,12 +57,7 @@ class LogState:
             self.removed.pop(add.path, None)
 
     def catch_up(self, folder: LogFolder) -> list[Commit] | None:
-        """Apply and return the commits of other processes; None if the log was replaced by another.
-
-        Raises:
-            Corrupt: If a commit is damaged.
-            Unsupported: If a commit needs a newer reader.
-        """
+        """Apply and return the commits of other processes; None if the log was replaced by another."""
         if self.version < 0 or self.stamp is None or folder.stamp(self.version) != self.stamp:
             return None
         taken = []
@@ -91,9 +86,8 @@ class LogState:
 def read_state(folder: LogFolder, listing: Listing) -> LogState:
     """Read the state of a log at the newest version of a listing.
 
-    Raises:
-        Corrupt: If the log is damaged, or commits are missing.
-        Unsupported: If another program wrote it with features that this build cannot read.
+    Raises Corrupt if the log is damaged, or commits are missing; Unsupported if another program wrote it with features
+    that this build cannot read.
     """
     newest = max([*listing.commits[-1:], *listing.checkpoints[-1:]], default=-1)
     base = max(listing.checkpoints, default=-1)

@@ -11,13 +11,11 @@ import logging
 import os
 import random
 import shutil
-import time
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
@@ -42,10 +40,12 @@ from seaweedmq.core.files.live_tables import (
 from seaweedmq.errors import Conflict, Corrupt, NotFound
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.runtime.process.wall_clock import wall_us
 from seaweedmq.runtime.retrying import backoff
-from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.faults import failing
-from seaweedmq.storage.tables.delta.cache import LogCache, file_stamp
+from seaweedmq.storage import file_io
+from seaweedmq.storage.faults import failing
+from seaweedmq.storage.place import Place
+from seaweedmq.storage.tables.delta.cache import LogCache
 from seaweedmq.storage.tables.delta.entries import TableColumns, enter, holds_plain, log_metadata
 from seaweedmq.storage.tables.delta.log_folder import LogFolder
 from seaweedmq.storage.tables.delta.log_state import grace_s_of, metadata_of_any
@@ -64,65 +64,62 @@ ASIDE_MAX = 3
 _MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
-def reconcile(root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
-    """Update the topic's log to its live tables.
+def reconcile(
+    place: Place, topic: Topic, *, grace_s: float | None = None, wall_us: Callable[[], int] = wall_us
+) -> int | None:
+    """Update the topic's log to its live tables; return the new version, None if it was up to date.
 
-    Args:
-        root: Root of the storage.
-        topic: Topic.
-        grace_s: Seconds for which versions stay readable, at most the life of retained links. None: the setting in the
-            log, which brokers wrote.
-
-    Returns:
-        The new version; None if the log was up to date.
-
-    Raises:
-        Corrupt: If the log is damaged; it and the tables are unchanged.
-        Conflict: If other processes made the version first, 20 times.
-        StorageFailed: If the storage fails.
+    Versions stay readable for ``grace_s``, at most the life of retained links; None: the setting in the log, which
+    brokers wrote. Raises Corrupt if the log is damaged; it and the tables are unchanged; Conflict if other processes
+    made the version first, 20 times.
     """
-    return DeltaLogs().reconcile(root, topic, grace_s=grace_s)
+    return DeltaLogs(wall_us=wall_us).reconcile(place, topic, grace_s=grace_s)
 
 
-def rebuild_log(root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
+def rebuild_log(
+    place: Place, topic: Topic, *, grace_s: float | None = None, wall_us: Callable[[], int] = wall_us
+) -> int | None:
     """Move the topic's log aside, even a damaged one, and write a new one from the tables.
 
     The new log begins with version 0, and readers see another table. The last three old logs stay beside it. The errors
     are those of :func:`reconcile`.
     """
-    folder = root / table_dir(topic.name)
-    log = root / delta_log_dir(topic.name)
+    folder = place.path(table_dir(topic.name))
+    log = place.path(delta_log_dir(topic.name))
     with failing("move aside", log):
         if grace_s is None:
             with suppress(FileNotFoundError), LogFolder.opened(log) as opened:
                 grace_s = grace_s_of(metadata_of_any(opened))
         if log.exists():
-            log.rename(folder / f"{ASIDE_PREFIX}{time.time_ns():020d}")  # noqa: TID251 - on a real disk
+            log.rename(folder / f"{ASIDE_PREFIX}{wall_us() * 1_000:020d}")
         for old in sorted(folder.glob(f"{ASIDE_PREFIX}*"))[:-ASIDE_MAX]:
             shutil.rmtree(old)
-    return reconcile(root, topic, grace_s=grace_s)
+    return reconcile(place, topic, grace_s=grace_s, wall_us=wall_us)
 
 
 class DeltaLogs:
     """An updater of Delta logs that caches their state between calls."""
 
-    def __init__(self, tables_max: int = TABLES_KNOWN_MAX) -> None:
+    def __init__(
+        self,
+        tables_max: int = TABLES_KNOWN_MAX,
+        *,
+        wall_us: Callable[[], int] = wall_us,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Create an updater without cached logs; ``wall_us`` dates commits, and ``rng`` spreads retries."""
         self._tables_max = tables_max
-        self._known: OrderedDict[tuple[Path, TopicName], LogCache] = OrderedDict()
-        rng = random.Random(os.urandom(8))  # noqa: TID251 - in a process of its own, on a real disk
-        self._pause_s = backoff(rng, PAUSE_S_FIRST, PAUSE_S_MAX)
+        self._wall_us = wall_us
+        self._known: OrderedDict[tuple[Place, TopicName], LogCache] = OrderedDict()
+        self._pause_s = backoff(rng or random.Random(), PAUSE_S_FIRST, PAUSE_S_MAX)
 
-    def reconcile(self, root: Path, topic: Topic, *, grace_s: float | None = None, confirmed_us: int = 0) -> int | None:
+    def reconcile(
+        self, place: Place, topic: Topic, *, grace_s: float | None = None, confirmed_us: int = 0
+    ) -> int | None:
         """Update a topic's log like the function of this name.
 
-        Args:
-            root: Root of the storage.
-            topic: Topic.
-            grace_s: Seconds for which versions stay readable; None: the setting in the log.
-            confirmed_us: Lower bound of the current time in microseconds since 1970 UTC (``core.clock_doubt``), by
-            which
-                versions older than ``grace_s`` are removed. 0: none is, for processes too short-lived to confirm a
-                time.
+        ``confirmed_us`` is a lower bound of the current time (``core.clock_doubt``), by which versions older than
+        ``grace_s`` are removed; 0: none is, for processes too short-lived to confirm a time.
         """
         attempts = Retrying(
             stop=stop_after_attempt(ATTEMPTS),
@@ -130,71 +127,64 @@ class DeltaLogs:
             retry=retry_if_exception_type(Conflict),
             reraise=True,
         )
-        with failing("write the Delta log of", root / table_dir(topic.name)):
-            return attempts(partial(self._attempt, root, topic, grace_s, confirmed_us))
+        with failing("write the Delta log of", place.path(table_dir(topic.name))):
+            return attempts(partial(self._attempt, place, topic, grace_s, confirmed_us))
 
-    def _attempt(self, root: Path, topic: Topic, grace_s: float | None, confirmed_us: int) -> int | None:
-        key = (root, topic.name)
+    def _attempt(self, place: Place, topic: Topic, grace_s: float | None, confirmed_us: int) -> int | None:
+        key = (place, topic.name)
         known = self._known.pop(key, None) or LogCache(topic.name)  # dropped on any other error
         try:
-            version = _Change(root, topic, grace_s, known, confirmed_us).make()
+            version = _Change(place, topic, grace_s, known, confirmed_us, self._wall_us).make()
         except Conflict:
             self._remember(key, known)  # still valid, and its due tables stay due
             raise
         self._remember(key, known)
         return version
 
-    def _remember(self, key: tuple[Path, TopicName], known: LogCache) -> None:
+    def _remember(self, key: tuple[Place, TopicName], known: LogCache) -> None:
         """Cache a topic and drop others above the limit, never the one just used: it is needed for the next table."""
         self._known[key] = known
         while len(self._known) > 1 and sum(len(k.names) for k in self._known.values()) > self._tables_max:
             self._known.popitem(last=False)
 
 
+@dataclass(slots=True)
 class _Change:
     """An attempt to update a log."""
 
-    def __init__(
-        self,
-        root: Path,
-        topic: Topic,
-        grace_s: float | None,
-        known: LogCache,
-        confirmed_us: int,
-    ) -> None:
-        self._root = root
-        self._confirmed_us = confirmed_us
-        self._topic = topic
-        self._grace_given_s = grace_s
-        self._known = known
-        self._tables = root / table_dir(topic.name)
-        self._entered: dict[TableSpan, tuple[Add, TableColumns]] = {}
+    _place: Place
+    _topic: Topic
+    _grace_given_s: float | None
+    _known: LogCache
+    _confirmed_us: int
+    _wall_us: Callable[[], int]
+    _entered: dict[TableSpan, tuple[Add, TableColumns]] = field(default_factory=dict)
 
     def make(self) -> int | None:
         """Update the log, and return the new version; None if it was up to date or the topic was deleted."""
         path = delta_log_dir(self._topic.name)
         with ExitStack() as stack:
             try:
-                folder = stack.enter_context(LogFolder.opened(self._root / path))
+                folder = stack.enter_context(LogFolder.opened(self._place.path(path)))
             except FileNotFoundError:
                 names = self._listed()
                 if names is None or not any(self._known.span(name) for name in names):
                     return None
                 # Not its parents: that would recreate the folder of a topic that is being deleted.
                 try:
-                    (self._root / path).mkdir(exist_ok=True)
+                    self._place.path(path).mkdir(exist_ok=True)
                 except FileNotFoundError:
                     return None
-                file_io.sync_directories(self._root, self._root / path)
-                folder = stack.enter_context(LogFolder.opened(self._root / path))
-            self._known.catch_up(self._root, self._topic, folder)
+                self._place.sync_names(self._place.path(path))
+                folder = stack.enter_context(LogFolder.opened(self._place.path(path)))
+            self._known.catch_up(self._place, self._topic, folder)
             # Always listed after the log: a table that another process publishes and commits in between would be in the
             # log and not in the listing, like a deleted one. A later commit of another process takes the version.
             names = self._listed()
             if names is None:
                 return None
-            version = self._commit(folder, self._known.find_changes(self._root, self._topic, names))
-            now_us = time.time_ns() // 1_000  # noqa: TID251 - in a process of its own, on a real disk
+            version = self._commit(folder, self._known.find_changes(self._place, self._topic, names))
+            now_us = self._wall_us()
             horizon_us = self._confirmed_us - int(self._grace_s * US_PER_S)
             if self._is_checkpoint_due(now_us):
                 self._checkpoint(folder, now_us, horizon_us)
@@ -206,13 +196,14 @@ class _Change:
 
     def _listed(self) -> frozenset[str] | None:
         """List the current names in the folder of the tables; None if it was deleted."""
+        folder = self._place.path(table_dir(self._topic.name))
         try:
             try:
-                file_io.refresh_cache(self._tables)
+                file_io.refresh_cache(folder)
             except OSError as e:
                 if e.errno not in _MAY_NOT_WRITE:  # a read-only process can still find the log up to date
                     raise
-            return frozenset(os.listdir(self._tables))  # noqa: PTH208 - names suffice
+            return frozenset(os.listdir(folder))  # noqa: PTH208 - names suffice
         except FileNotFoundError:
             return None
 
@@ -249,7 +240,7 @@ class _Change:
         is_first = log.version < 0
         if not (diff.added or diff.removed or known.foreign) and (is_first or metadata == log.metadata):
             return None
-        now_ms = time.time_ns() // 1_000_000  # noqa: TID251 - in a process of its own, on a real disk
+        now_ms = self._wall_us() // 1_000
         removes = [_removed(before[s], now_ms, s in diff.gone) for s in diff.removed]
         removes += [_removed(add, now_ms, True) for add in known.foreign]
         adds = {s: replace(self._entered[s][0], brings_records=s in diff.come) for s in diff.added}
@@ -284,11 +275,11 @@ class _Change:
                 continue
             path = table_path(self._topic.name, *span)
             try:
-                self._entered[span] = enter(self._root, self._topic, span)
+                self._entered[span] = enter(self._place, self._topic, span)
             except Corrupt as e:
                 refused.add(span)
                 name = path.rpartition("/")[2]
-                self._known.refused[name] = file_stamp(self._root / path)
+                self._known.refused[name] = self._place.state(path)
                 logger.warning("table omitted from the Delta log: %s", e)
             except NotFound as e:
                 raise Conflict(f"{path} was deleted while it was checked: retry") from e
@@ -300,7 +291,7 @@ class _Change:
         if topic.pruned:
             spans = {s for s in spans if s.segment not in topic.pruned}
         if any(topic.low_watermarks):
-            lows = _low_watermarks(self._root, topic)
+            lows = _low_watermarks(self._place, topic)
             spans = {s for s in spans if s.end > lows.get(s.segment, 0)}
         return spans
 
@@ -336,10 +327,10 @@ def _removed(add: Add, now_ms: int, takes_records: bool) -> Remove:
     return Remove(path=add.path, size_bytes=add.size_bytes, removed_ms=now_ms, takes_records=takes_records)
 
 
-def _low_watermarks(root: Path, topic: Topic) -> Mapping[int, int]:
+def _low_watermarks(place: Place, topic: Topic) -> Mapping[int, int]:
     """Return the low watermark of each segment; none without a lineage document."""
     try:
-        _, segments = lineage_from_document((root / document_path(topic.name, LINEAGE_DOCUMENT)).read_bytes())
+        _, segments = lineage_from_document(place.read(document_path(topic.name, LINEAGE_DOCUMENT)))
     except FileNotFoundError:
         return {}
     return {s.id: topic.low_watermark(s.slots) for s in segments}

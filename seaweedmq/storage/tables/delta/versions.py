@@ -2,14 +2,14 @@
 
 import contextlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from seaweedmq.codec.paths import delta_log_dir
 from seaweedmq.codec.tables.delta import Commit
 from seaweedmq.errors import Corrupt, NotFound, Unsupported
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.faults import storage_failed
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.delta.log_folder import LogFolder
 from seaweedmq.storage.tables.delta.log_state import damaged
 
@@ -29,15 +29,9 @@ class Version:
     """Number of records in all tables of the version; None if its writer did not record it."""
 
 
-def history(root: Path, name: TopicName) -> list[Version]:
-    """Return the readable versions of a topic's tables, oldest first.
-
-    Raises:
-        NotFound: If the topic has no log.
-        Corrupt: If the log is damaged.
-        StorageFailed: If the log cannot be read.
-    """
-    path = root / delta_log_dir(name)
+def history(place: Place, name: TopicName) -> list[Version]:
+    """Return the readable versions of a topic's tables, oldest first. Raises NotFound if the topic has no log."""
+    path = place.path(delta_log_dir(name))
     versions = []
     try:
         with LogFolder.opened(path) as folder:
@@ -50,7 +44,7 @@ def history(root: Path, name: TopicName) -> list[Version]:
                     versions.append(_version(number, found[0]))
     except FileNotFoundError:
         raise NotFound(
-            f"topic {name} has no Delta log in {root}: it gets one with its first table, or by "
+            f"topic {name} has no Delta log in {place}: it gets one with its first table, or by "
             f"`seaweedmq table rebuild {name}`"
         ) from None
     except (Corrupt, Unsupported) as e:

@@ -1,7 +1,4 @@
-"""Blocking file calls that the file store runs in its threads.
-
-Each call completes or raises OSError.
-"""
+"""Blocking calls on files and folders of a file system; each completes or raises OSError."""
 
 import contextlib
 import errno
@@ -15,7 +12,7 @@ import numpy as np
 
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.ports import StorageSpace
-from seaweedmq.storage.store.faults import NO_SPACE
+from seaweedmq.storage.faults import NO_SPACE
 
 IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if "SC_IOV_MAX" in os.sysconf_names else 16
 """Limit of the buffers of one writev; POSIX guarantees 16."""
@@ -78,13 +75,7 @@ class OnceReader:
         self._flags = _RWF_DONTCACHE if hasattr(os, "preadv") and sys.platform == "linux" else 0
 
     def read_at(self, position: int, length: int, *, known: Frames = b"") -> memoryview:
-        """Read ``length`` bytes from ``position``; fewer only at the end of the file.
-
-        Args:
-            position: Position in the file.
-            length: Number of bytes.
-            known: First of these bytes, if they were read before.
-        """
+        """Read ``length`` bytes from ``position``, of which the first ones may be ``known``; fewer only at the end."""
         data = np.empty(length, np.uint8).data
         done = len(known)
         data[:done] = known
@@ -122,64 +113,24 @@ def sync_path(path: Path) -> None:
         os.close(fd)
 
 
+def sync_with_dates(path: Path, flags: int = 0) -> None:
+    """Make the content and the dates of a file durable."""
+    fd = os.open(path, os.O_RDONLY | flags)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def drop_cache(fd: int, start: int, end: int) -> None:
     """Drop flushed bytes between two positions from the page cache."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, start, end - start, os.POSIX_FADV_DONTNEED)
 
 
-def make_directories(root: Path, relative: str, *, beside: str = "") -> Path:
-    """Create the folder ``root/relative`` and its missing parents, but never ``root``.
-
-    A missing root is an unmounted disk: creating it would put the data in the wrong place. The mount may also vanish at
-    any moment and expose the folder beneath it. So a folder directly below the root is created only beside the file
-    ``beside``, by one open directory; deeper folders need their parents.
-
-    Raises:
-        FileNotFoundError: If the root, or ``beside`` in it, is missing.
-    """
-    path = root / relative
-    try:
-        if "/" in relative:
-            path.mkdir()
-        elif not path.is_dir():
-            _make_top(root, relative, beside)
-    except FileExistsError:
-        pass
-    except FileNotFoundError:
-        if "/" not in relative:
-            raise
-        make_directories(root, relative.rpartition("/")[0], beside=beside)
-        with contextlib.suppress(FileExistsError):
-            path.mkdir()
-    return path
-
-
-def _make_top(root: Path, name: str, beside: str) -> None:
-    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        if beside:
-            os.stat(beside, dir_fd=fd)
-        os.mkdir(name, dir_fd=fd)
-    finally:
-        os.close(fd)
-
-
-def sync_directories(root: Path, directory: Path) -> None:
-    """Make the names in ``directory``, and its own name up to ``root``, durable."""
-    for path in (directory, *directory.parents):
-        sync_directory(path)
-        if path == root:
-            return
-
-
 def sync_directory(path: Path) -> None:
     """Make the names in a folder durable, but not its own."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_with_dates(path, os.O_DIRECTORY)
 
 
 def unique_suffix() -> str:
@@ -203,10 +154,7 @@ def temporary_file(directory: Path) -> Iterator[Path]:
 
 
 def refresh_cache(directory: Path) -> None:
-    """Refresh a network file system's cache of a folder, by a change of the folder.
-
-    Otherwise, names created by other clients may be missing from the cache for half a minute.
-    """
+    """Refresh a network file system's cache of a folder, which may lack new names for half a minute, by changing it."""
     clock_s(directory)
 
 
@@ -227,39 +175,7 @@ def clock_s(directory: Path) -> float:
     return directory.stat().st_mtime
 
 
-def publish(root: Path, *renames: tuple[Path, Path]) -> None:
-    """Flush temporary files, rename each to its final name in one folder, and make the names durable."""
-    for temporary, _ in renames:
-        fd = os.open(temporary, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-    for temporary, final in renames:
-        temporary.replace(final)
-    sync_directories(root, renames[0][1].parent)
-
-
-def create_whole(root: Path, path: Path, content: bytes) -> None:
-    """Create a file durably with all of its content, in a folder that exists.
-
-    Raises:
-        FileExistsError: If a file of that name exists.
-        OSError: If the file system reports an error.
-    """
-    with temporary_file(path.parent) as aside:
-        aside.write_bytes(content)
-        sync_path(aside)
-        try:
-            os.link(aside, path)
-        except OSError as error:
-            if error.errno not in NO_LINKS:
-                raise
-            _create_in_place(path, content)
-    sync_directories(root, path.parent)
-
-
-def _create_in_place(path: Path, content: bytes) -> None:
+def create_in_place(path: Path, content: bytes) -> None:
     """Create a file on a file system without hard links."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
@@ -272,12 +188,13 @@ def _create_in_place(path: Path, content: bytes) -> None:
         os.close(fd)
 
 
-def remove_stale_temporaries(directory: Path, now_s: float) -> None:
-    """Delete temporary files that are older than a day."""
+def remove_stale_temporaries(directory: Path, now_s: float | None = None) -> None:
+    """Delete temporary files older than a day, by the clock that dates them; reading that changes the folder."""
     with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.startswith(TEMPORARY_PREFIX):
                 with contextlib.suppress(FileNotFoundError):
+                    now_s = clock_s(directory) if now_s is None else now_s
                     if now_s - entry.stat().st_mtime > TEMPORARY_AGE_S_MAX:
                         Path(entry.path).unlink()
 
