@@ -17,6 +17,7 @@ from seaweedmq.errors import (
     SeaweedMQError,
     fresh,
 )
+from seaweedmq.model.messages.call_context import CallContext
 from seaweedmq.model.messages.frames import (
     LARGE_MESSAGE_BYTES,
     SENT_PIECE_BYTES,
@@ -56,7 +57,9 @@ class SubscribeService:
         self.sending = Sending(memory.sending, memory.logs)
         """The memory of messages on their way to subscribers."""
 
-    async def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+    async def subscribe(
+        self, requests: AsyncIterator[SubscribeRequest], context: CallContext
+    ) -> AsyncIterator[SubscribeReply]:
         """Serve one subscribe stream: see ``ports.BrokerApi.subscribe``."""
         opening = await anext(requests, None)
         if not isinstance(opening, SubscribeOpen):
@@ -66,7 +69,7 @@ class SubscribeService:
         yield SubscribeReady(start_offset=start, high_watermark=found.high_watermark)
         tail = self._tails.at(found, start)
         credit = _Credit(opening.credit_bytes)
-        reading = asyncio.create_task(credit.read(requests), name=f"credit for {found.segment}")
+        reading = asyncio.create_task(credit.read(requests), name=f"credit for {found.segment} of {context.peer}")
         try:
             async with aclosing(self._deliver(tail, credit, opening)) as replies:
                 async for reply in replies:
