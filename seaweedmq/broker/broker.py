@@ -207,12 +207,8 @@ class Broker:
             BrokerRuntime(config=config, env=env, clock=clock, memory=self._memory.kafka, spawn=self._supervisor.brief),
         )
         self.inspect = Inspection(
-            view=self._view,
-            descriptions=descriptions,
             owned=self._owned,
             memory=self._memory,
-            publish=publish,
-            subscribe=subscribe,
             incarnation=lambda: self._membership.incarnation,
             loop_holds=env.loop_holds,
         )
