@@ -104,13 +104,6 @@ class Local:
     def __init__(
         self, descriptions: Descriptions, owned: OwnedSegments, followers: Callable[[], FollowerService]
     ) -> None:
-        """Create the handlers.
-
-        Args:
-            descriptions: Descriptions of topics.
-            owned: Open segments whose primary is this broker.
-            followers: Returns the segments that this broker follows; raises Unavailable while it is not registered.
-        """
         self.followers = followers
         """Function that returns the segments that this broker follows; it raises Unavailable before it has joined."""
         self._answers: dict[type[Call[Any]], Callable[[Any], Awaitable[Any]]] = {
@@ -143,15 +136,7 @@ class ForwardedApi:
         kafka_groups: KafkaGroupRouter,
         check_admission: Callable[[], None],
     ) -> None:
-        """Create the receiver.
-
-        Args:
-            local: Calls that this broker answers itself.
-            forward: Access to the leader.
-            draining: Drains brokers.
-            kafka_groups: Access to the coordinators of Kafka groups.
-            check_admission: Raises the reason while this broker may not serve.
-        """
+        """Create the receiver; ``check_admission`` raises the reason while this broker may not serve."""
         self._check_admission = check_admission
         self._local = local
         self._forward = forward

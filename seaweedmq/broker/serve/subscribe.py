@@ -215,12 +215,7 @@ class _Credit:
             self._changed.fire()
 
     async def change(self) -> None:
-        """Wait for more credit.
-
-        Raises:
-            ProtocolViolation: If the client broke the protocol.
-            Closed: If the client closed its side of the stream.
-        """
+        """Wait for more credit; raise ProtocolViolation or Closed if the client broke the protocol or closed."""
         if self._end:
             raise fresh(self._end)
         await self._changed.wait()
