@@ -190,7 +190,7 @@ class LocalPartition:
         return 0
 
     async def find_time(self, timestamp_us: int) -> RecordAt | None:
-        """Return the first retained record at or after a time, in us since 1970 UTC. Raises as ``read_segment``."""
+        """Return the first retained record at or after a time (UTC, microseconds). Raises as ``read_segment``."""
         return await self._search(self._lineage, partial(find_offset_by_time, timestamp_us=timestamp_us))
 
     async def latest_time(self) -> RecordAt | None:
