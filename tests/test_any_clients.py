@@ -31,6 +31,7 @@ from seaweedmq.rpc.address import parse_address
 from seaweedmq.rpc.client import GrpcDialer
 from tests.integration.kafka.raw import PRODUCE, produce_fields
 from tests.kafka.wire.script import Script, script
+from tests.support.insides import Insides
 from tests.support.kafka_batches import Record, batch_of
 from tests.support.visitors import FRAME_BYTES_MAX, TOPIC, VISITORS, Place, frame_of, opening
 from tests.support.whole_broker import WholeBroker, whole_broker
@@ -63,7 +64,7 @@ class Visited:
         self._place = Place(broker.address, broker.kafka_port)
         self._bound_bytes = bound_bytes
         self._process = psutil.Process()
-        self._logs_bytes = broker.broker.inspect.memory.logs.limit
+        self._logs_bytes = Insides(broker.broker).memory.logs.limit
         self._memory: Mapping[str, int] = {}
         self._tasks: Mapping[str, int] = {}
         self._sockets = 0
@@ -80,8 +81,8 @@ class Visited:
         for _ in range(STORED_FRAMES):
             await self._native.publish(60 * KIB)
         await self._be_good()
-        memory = self._broker.broker.inspect.memory
-        for segment in self._broker.broker.inspect.segments.values():
+        memory = Insides(self._broker.broker).memory
+        for segment in Insides(self._broker.broker).segments.values():
             while segment.log.flushed < segment.log.end:  # noqa: ASYNC110 - only publishers learn of fsyncs
                 await asyncio.sleep(0.05)
             memory.logs.give(segment.log.evict(1 << 30))
@@ -158,13 +159,10 @@ class Visited:
 
     def _held(self) -> Mapping[str, int]:
         """Return the bytes that clients hold, by the name of the budget."""
-        memory = self._broker.broker.inspect.memory
+        budgets = {budget.purpose: budget for budget in self._broker.broker.inspect.budgets()}
         return {
-            "streams": self._logs_bytes - memory.logs.limit,
-            "intake": memory.intake.used,
-            "reading": memory.reading.used,
-            "relaying": memory.relaying.used,
-            "sending": memory.sending.used,
+            "streams": self._logs_bytes - budgets["buffer"].limit_bytes,
+            **{name: budgets[name].used_bytes for name in ("intake", "reading", "relaying", "sending")},
             "kafka": self._broker.gateway.held_bytes,
             "fetches": self._broker.rooms.fetch_memory.used,
         }

@@ -23,9 +23,11 @@ from benchmarks.neighbors.requests import OF_MANY, largest
 from seaweedmq.codec.kafka.batch import check_batch
 from seaweedmq.kafka.wire.frames import read_request
 from seaweedmq.kafka.wire.messages import FetchResponse, Line, ProduceRequest
+from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 
 pytestmark = pytest.mark.deep
 
+CONTEXT = CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:1")
 BEFORE_BODY = 4 + 2 + 2 + 4 + 2 + len(CLIENT)
 """Length, key, version, correlation id, client id."""
 
@@ -91,5 +93,5 @@ def test_every_part_can_be_named() -> None:
 def test_the_largest_requests_of_a_neighbor_are_taken() -> None:
     for api in OF_MANY:
         data = memoryview(largest(api))[4:]
-        request = read_request(data, peer="p", client_host="/p", connection=1, line=Line())
+        request = read_request(data, context=CONTEXT, connection=1, line=Line())
         assert request.api == api

@@ -55,16 +55,7 @@ class Admission:
         readiness: Readiness,
         halted: Callable[[], None],
     ) -> None:
-        """Create the check.
-
-        Args:
-            meta: etcd.
-            store: Storage of the cluster.
-            rng: Source of ids and of the backoff's jitter.
-            address: Address of this broker.
-            readiness: Reasons not to serve.
-            halted: Called when an admitted broker is rejected.
-        """
+        """Create the check; ``halted`` is called when an admitted broker is rejected."""
         self._readiness = readiness
         self._meta = meta
         self._store = store
@@ -86,14 +77,9 @@ class Admission:
             raise NotAdmitted(f"broker {self._address} is starting: retry")
 
     async def admit(self) -> ClusterIdentity:
-        """Bind the storage to its cluster if etcd and storage belong together.
+        """Bind the storage to its cluster, if etcd and storage belong together; return the joined cluster's identity.
 
-        Returns:
-            The identity of the joined cluster.
-
-        Raises:
-            NotAdmitted: If they do not belong together.
-            StorageFailed, Unavailable: If one of them cannot be read.
+        Raises NotAdmitted if they do not, and StorageFailed or Unavailable if one of them cannot be read.
         """
         for _ in range(CREATE_ATTEMPTS_MAX):
             decision = await self._decide()
@@ -111,8 +97,7 @@ class Admission:
     async def admit_first(self) -> None:
         """Admit the broker at its start: wait for etcd, and for an operator to remove the cause of a rejection.
 
-        Raises:
-            StorageFailed: If the storage cannot be read, or takes no marker, and the broker was not rejected before.
+        Raises StorageFailed if storage cannot be read, or takes no marker, and the broker was not rejected before.
         """
         await retrying(backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), on=self._may_heal)(self.admit)
 
@@ -130,11 +115,8 @@ class Admission:
     def recognizes(self, snapshot: Snapshot, revision: int, seen: int) -> bool:
         """Return whether a listing is of this cluster and not older than the mirror; else halt the broker.
 
-        Args:
-            snapshot: Listing of all metadata.
-            revision: Revision of the mirror.
-            seen: Modification revision of ``keys.CLUSTER_SEEN`` in the mirror. Leases that end after a restore raise
-                the revision of etcd, but not this one.
+        ``seen`` is the mirror's modification revision of ``keys.CLUSTER_SEEN``: unlike ``revision``, it does not rise
+        when leases end after a restore.
         """
         mine = self._identity
         if mine is None:
@@ -241,10 +223,7 @@ class Admission:
 def _identity_in(snapshot: Snapshot) -> tuple[ClusterIdentity | None, int]:
     """Return the identity among the entries, or None, and the revision at which the storage last saw this etcd.
 
-    The revision is 0 if the storage did not see etcd in this generation.
-
-    Raises:
-        Corrupt, Unsupported: If the identity cannot be read.
+    The revision is 0 if the storage did not see etcd in this generation. Raises Corrupt or Unsupported.
     """
     entries = {entry.key: entry for entry in snapshot.entries if entry.key in (keys.CLUSTER, keys.CLUSTER_SEEN)}
     found, seen = entries.get(keys.CLUSTER), entries.get(keys.CLUSTER_SEEN)

@@ -20,6 +20,7 @@ from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.errors import ProtocolViolation, Unavailable
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.messages.call_context import INTERNAL, CallContext
 from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
@@ -103,13 +104,6 @@ class Local:
     def __init__(
         self, descriptions: Descriptions, owned: OwnedSegments, followers: Callable[[], FollowerService]
     ) -> None:
-        """Create the handlers.
-
-        Args:
-            descriptions: Descriptions of topics.
-            owned: Open segments whose primary is this broker.
-            followers: Returns the segments that this broker follows; raises Unavailable while it is not registered.
-        """
         self.followers = followers
         """Function that returns the segments that this broker follows; it raises Unavailable before it has joined."""
         self._answers: dict[type[Call[Any]], Callable[[Any], Awaitable[Any]]] = {
@@ -142,22 +136,14 @@ class ForwardedApi:
         kafka_groups: KafkaGroupRouter,
         check_admission: Callable[[], None],
     ) -> None:
-        """Create the receiver.
-
-        Args:
-            local: Calls that this broker answers itself.
-            forward: Access to the leader.
-            draining: Drains brokers.
-            kafka_groups: Access to the coordinators of Kafka groups.
-            check_admission: Raises the reason while this broker may not serve.
-        """
+        """Create the receiver; ``check_admission`` raises the reason while this broker may not serve."""
         self._check_admission = check_admission
         self._local = local
         self._forward = forward
         self._draining = draining
         self._kafka_groups = kafka_groups
 
-    async def call(self, request: Call[R]) -> R:
+    async def call(self, request: Call[R], context: CallContext = INTERNAL) -> R:
         """See ``ports.LeaderApi``."""
         self._check_admission()
         by_leader = BY_LEADER.get(type(request))
@@ -171,7 +157,9 @@ class ForwardedApi:
             return found
         return await self._local.call(request)
 
-    async def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncGenerator[GroupReply, None]:
+    async def join_group(
+        self, requests: AsyncIterator[GroupRequest], context: CallContext = INTERNAL
+    ) -> AsyncGenerator[GroupReply, None]:
         """See ``ports.LeaderApi``."""
         self._check_admission()
         opening = await anext(requests, None)
@@ -219,31 +207,37 @@ class Api(ForwardedApi):
         self._subscribe = subscribe
         self._status = status
 
-    async def call(self, request: Call[R]) -> R:
+    async def call(self, request: Call[R], context: CallContext = INTERNAL) -> R:
         """See ``ports.LeaderApi``."""
         if isinstance(request, GetClusterStatus):
             self._check_admission()
             status: Any = await self._status.status(request)
             found: R = status
             return found
-        return await super().call(request)
+        return await super().call(request, context)
 
-    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+    def publish(
+        self, requests: AsyncIterator[PublishRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[PublishReply]:
         """See ``ports.BrokerApi``."""
         self._check_admission()
-        return self._publish.publish(requests)
+        return self._publish.publish(requests, context)
 
-    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+    def subscribe(
+        self, requests: AsyncIterator[SubscribeRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[SubscribeReply]:
         """See ``ports.BrokerApi``."""
         self._check_admission()
-        return self._subscribe.subscribe(requests)
+        return self._subscribe.subscribe(requests, context)
 
-    def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
+    def replicate(
+        self, requests: AsyncIterator[ReplicateRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[ReplicateReply]:
         """See ``ports.BrokerApi``."""
         self._check_admission()
         return self._local.followers().replicate(requests)
 
-    async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
+    async def report_load(self, reports: AsyncIterator[BrokerLoad], context: CallContext = INTERNAL) -> None:
         """See ``ports.BrokerApi``."""
         self._check_admission()
         await self._forward.own().report_load(reports)

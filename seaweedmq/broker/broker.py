@@ -77,18 +77,6 @@ class Broker:
         endpoints: Endpoints,
         standby: Standby | None = None,
     ) -> None:
-        """Create the broker.
-
-        Args:
-            config: Settings.
-            env: Clocks, randomness and size of the process.
-            store: Storage.
-            meta: etcd.
-            dialer: Connects to other brokers.
-            converter: Writer of tables.
-            endpoints: Addresses at which clients and brokers dial this process.
-            standby: Renews the lease when the event loop does not.
-        """
         self.address = address = endpoints.address
         self._config = config
         self._env = env
@@ -207,12 +195,8 @@ class Broker:
             BrokerRuntime(config=config, env=env, clock=clock, memory=self._memory.kafka, spawn=self._supervisor.brief),
         )
         self.inspect = Inspection(
-            view=self._view,
-            descriptions=descriptions,
             owned=self._owned,
             memory=self._memory,
-            publish=publish,
-            subscribe=subscribe,
             incarnation=lambda: self._membership.incarnation,
             loop_holds=env.loop_holds,
         )
@@ -230,9 +214,7 @@ class Broker:
     async def start(self) -> None:
         """Wait until etcd and storage belong together and storage is writable, register, and serve.
 
-        Raises:
-            StorageFailed: If the storage cannot be read, or takes no marker of a new cluster.
-            AlreadyExists: If another broker holds the address.
+        Raises StorageFailed as ``Admission.admit_first``, and AlreadyExists if another broker holds the address.
         """
         self._supervisor.spawn(self._etcd.run(), "etcd probes")
         await self._admission.admit_first()
@@ -294,11 +276,7 @@ class Broker:
         return self._membership.incarnation
 
     def _dial(self, broker_id: str) -> BrokerApi:
-        """Return a connection to a broker by id.
-
-        Raises:
-            Unavailable: If it is not registered.
-        """
+        """Return a connection to a broker by id; raise Unavailable if it is not registered."""
         if broker_id == self.id:
             return self.api
         return self._peers.dial(broker_id)
@@ -306,11 +284,8 @@ class Broker:
     async def _admit(self) -> None:
         """Return once the broker may register: admitted, and with a view of the generation that it joins.
 
-        A leader would otherwise decide by metadata from before a recovery, whose revisions are higher.
-
-        Raises:
-            Unavailable: If the view is behind.
-            SeaweedMQError: As ``Admission.admit`` raises it.
+        A leader would otherwise decide by metadata from before a recovery, whose revisions are higher. Raises
+        Unavailable if the view is behind, and as ``Admission.admit``.
         """
         joined, known = await self._admission.admit(), self._view.cluster
         if known is not None and known.generation < joined.generation:

@@ -22,13 +22,7 @@ class StatusService:
     """The handler of ``model.calls.GetClusterStatus``."""
 
     def __init__(self, forward: LeaderForwarder, trouble: Callable[[], str], timeout_s: float) -> None:
-        """Create the handler.
-
-        Args:
-            forward: Access to the leader.
-            trouble: Returns the reason why etcd rejects calls of this broker; "" if it answers all.
-            timeout_s: Deadline of a call, in seconds.
-        """
+        """Create the handler; ``trouble`` returns the reason why etcd rejects calls of this broker, or ""."""
         self._forward = forward
         self._trouble = trouble
         self._timeout_s = timeout_s
@@ -36,8 +30,7 @@ class StatusService:
     async def status(self, request: GetClusterStatus) -> ClusterStatus:
         """Return the leader's status, or this broker's own, which names no leader and has the reason.
 
-        Raises:
-            Unavailable: If no broker leads though etcd answers, or this broker was never registered.
+        Raises Unavailable if no broker leads though etcd answers, or this broker was never registered.
         """
         patience_s = PATIENCE_S if self._trouble() else self._timeout_s
         try:

@@ -22,15 +22,7 @@ class Drainer:
         member: Callable[[], Incarnation],
         address: str,
     ) -> None:
-        """Create the drainer.
-
-        Args:
-            view: Mirror of the metadata.
-            dialer: Connects to other brokers.
-            membership: Membership of this broker.
-            member: Returns the present incarnation, or raises Unavailable.
-            address: Address of this broker.
-        """
+        """Create the drainer; ``member`` returns the present incarnation, or raises Unavailable."""
         self._view = view
         self._dialer = dialer
         self._membership = membership
@@ -43,12 +35,7 @@ class Drainer:
         return self._membership.incarnation.id if self._membership.incarnation else ""
 
     async def drain_named(self, broker: str) -> None:
-        """Drain the broker with this id or address.
-
-        Raises:
-            NotFound: If it is not registered.
-            InvalidArgument: If no other broker can take its segments.
-        """
+        """Drain the broker with this id or address. Raises NotFound if it is not registered, and as :meth:`drain`."""
         named = self._view.broker_named(broker)
         if named.id == self.broker_id:
             await self.drain()
@@ -56,11 +43,7 @@ class Drainer:
             await self._dialer.dial(named.address).forwarded.call(DrainBroker(named.id))
 
     async def drain(self) -> None:
-        """Drain this broker; return once it holds no segment.
-
-        Raises:
-            InvalidArgument: If no other broker can take its segments.
-        """
+        """Drain this broker; return once it holds no segment. Raises InvalidArgument if no other one can take them."""
         if not self._others_stay():
             raise InvalidArgument(
                 f"{self._address} is the last broker that is not being drained: add another one first"

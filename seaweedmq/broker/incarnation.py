@@ -64,11 +64,7 @@ class Incarnation:
         self._begin()
 
     async def announce_draining(self) -> None:
-        """Register as draining, under the same lease.
-
-        Raises:
-            LeaseEnded: If the lease has ended.
-        """
+        """Register as draining, under the same lease; raise LeaseEnded if that has ended."""
         self._info = replace(self._info, draining=True)
         await self.session.update(self._info)
 

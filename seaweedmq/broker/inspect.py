@@ -1,67 +1,71 @@
-"""Read access to the parts of one broker, for tests, metrics and views."""
+"""Figures of one broker for metrics and views: frozen values, so that no reader changes or keeps a live part."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from seaweedmq.broker.incarnation import Incarnation
-from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.broker.memory.broker_memory import BrokerMemory
-from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.owned import OwnedSegments
-from seaweedmq.broker.segment.primary import OpenSegment
-from seaweedmq.broker.serve.describe import Descriptions
-from seaweedmq.broker.serve.publish import PublishService
-from seaweedmq.broker.serve.subscribe import SubscribeService
-from seaweedmq.coordination.view import ClusterView
-from seaweedmq.errors import Unavailable
-from seaweedmq.model.segment import SegmentId
+from seaweedmq.core.segment.segment_lifecycle import SegmentStage
+from seaweedmq.model.segment import ReplicaKey, Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFigures:
+    """An open segment at its primary. Each offset is the first one that has not reached the stage."""
+
+    segment: Segment
+    stage: SegmentStage
+    flushed: int
+    committed: int
+    written: int
+    replicated: int
+    end: int
+    cached_bytes: int
+    trouble: str
+    """Reason why the segment takes no records; "" if it takes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFigures:
+    """A segment at a follower. The offsets are those of ``SegmentFigures``."""
+
+    key: ReplicaKey
+    epoch: int
+    flushed: int
+    committed: int
+    end: int
+    held_bytes: int
+    is_fenced: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetFigures:
+    """A memory budget."""
+
+    purpose: str
+    used_bytes: int
+    peak_bytes: int
+    limit_bytes: int
+    waiting: int
+    """Callers that wait for memory."""
 
 
 class Inspection:
-    """A read-only view of one broker."""
+    """The figures of one broker as of the moment of each call."""
 
     def __init__(
         self,
         *,
-        view: ClusterView,
-        descriptions: Descriptions,
         owned: OwnedSegments,
         memory: BrokerMemory,
-        publish: PublishService,
-        subscribe: SubscribeService,
         incarnation: Callable[[], Incarnation | None],
         loop_holds: Callable[[], int],
     ) -> None:
-        self.view = view
-        """Metadata as this broker knows it."""
-        self.descriptions = descriptions
-        """Descriptions of topics."""
-        self.memory = memory
-        """Memory budgets."""
-        self.publish = publish
-        self.subscribe = subscribe
         self._owned = owned
+        self._memory = memory
         self._incarnation = incarnation
         self._loop_holds = loop_holds
-
-    @property
-    def incarnation(self) -> Incarnation | None:
-        """Present incarnation, or the last one; None before the first."""
-        return self._incarnation()
-
-    @property
-    def segments(self) -> Mapping[SegmentId, OpenSegment]:
-        """Open segments whose primary is this broker, by topic and id."""
-        return self._owned.segments
-
-    @property
-    def followers(self) -> FollowerService:
-        """Segments that this broker follows. Raises Unavailable before it has joined."""
-        return self._member().followers
-
-    @property
-    def leader(self) -> Leader:
-        """Leader duties of this broker, whether it leads or not. Raises Unavailable before it has joined."""
-        return self._member().leader
 
     @property
     def leads(self) -> bool:
@@ -74,8 +78,49 @@ class Inspection:
         """Number of times that the event loop was held since the start; the log has the stack of each."""
         return self._loop_holds()
 
-    def _member(self) -> Incarnation:
+    def segments(self) -> tuple[SegmentFigures, ...]:
+        """Return the open segments whose primary is this broker."""
+        return tuple(
+            SegmentFigures(
+                segment=owned.segment,
+                stage=owned.stage,
+                flushed=owned.log.flushed,
+                committed=owned.log.committed,
+                written=owned.log.written,
+                replicated=owned.log.replicated,
+                end=owned.log.end,
+                cached_bytes=owned.log.cached_bytes,
+                trouble=str(owned.refusal or owned.failure or ""),
+            )
+            for owned in self._owned.segments.values()
+        )
+
+    def replicas(self) -> tuple[ReplicaFigures, ...]:
+        """Return the segments that this broker follows; none before it has joined."""
         incarnation = self._incarnation()
-        if incarnation is None:
-            raise Unavailable("this broker has not joined the cluster yet: retry")
-        return incarnation
+        replicas = {} if incarnation is None else incarnation.followers.replicas
+        return tuple(
+            ReplicaFigures(
+                key=key,
+                epoch=replica.epoch,
+                flushed=replica.flushed,
+                committed=replica.committed,
+                end=replica.end,
+                held_bytes=replica.held_bytes,
+                is_fenced=replica.fenced,
+            )
+            for key, replica in replicas.items()
+        )
+
+    def budgets(self) -> tuple[BudgetFigures, ...]:
+        """Return the memory budgets."""
+        return tuple(
+            BudgetFigures(
+                purpose=budget.purpose,
+                used_bytes=budget.used,
+                peak_bytes=budget.peak,
+                limit_bytes=budget.limit,
+                waiting=budget.waiting,
+            )
+            for budget in self._memory.budgets
+        )

@@ -30,15 +30,9 @@ class LeaderForwarder:
         *,
         forwarded: bool = False,
     ) -> None:
-        """Create the forwarder.
+        """Create the forwarder, which waits up to ``timeout_s`` for a leader and passes on no ``forwarded`` call.
 
-        Args:
-            view: Mirror of the metadata.
-            dialer: Connects to other brokers.
-            own: Returns this broker's own duties as a leader; raises Unavailable while it is not registered.
-            rng: Source of the backoff's jitter.
-            timeout_s: Longest wait for a leader, in seconds.
-            forwarded: Whether the calls were forwarded to this broker; they are not forwarded again.
+        ``own`` returns this broker's own duties as a leader; it raises Unavailable while the broker is not registered.
         """
         self._forwarded = forwarded
         self._view = view
@@ -53,10 +47,7 @@ class LeaderForwarder:
         return LeaderForwarder(self._view, self._dialer, self.own, self._rng, self._timeout_s, forwarded=True)
 
     async def call(self, request: Call[R], answer: Callable[[Leader, Any], Awaitable[R]]) -> R:
-        """Return the leader's answer, waiting while there is no leader.
-
-        Calls with an unknown outcome are not retried.
-        """
+        """Return the leader's answer, waiting while there is none. Calls with an unknown outcome are not retried."""
 
         async def attempt() -> R:
             own = self.own()
@@ -72,10 +63,8 @@ class LeaderForwarder:
     ) -> AsyncGenerator[R, None]:
         """Yield the replies of the leader while it leads: a frozen one would never end its stream.
 
-        Raises:
-            NoLeader: If no broker leads.
-            StaleMetadata: If another broker has become the leader.
-            Unavailable: If brokers disagree about the leader.
+        Raises NoLeader if no broker leads, StaleMetadata if another one has become the leader, and Unavailable if
+        brokers disagree about that.
         """
         own = self.own()
         if own.leading:
@@ -121,9 +110,7 @@ class LeaderForwarder:
     def _another(self, own: Leader) -> BrokerInfo:
         """Return the leader, if it is not this broker.
 
-        Raises:
-            NoLeader: If no broker leads, or this one is about to.
-            Unavailable: If the call was forwarded to this broker, which does not lead.
+        Raises NoLeader if no broker leads or this one is about to, and Unavailable if the call was forwarded here.
         """
         info = self._view.brokers.get(self._view.leader or "")
         if info is None or info.id == own.broker_id:

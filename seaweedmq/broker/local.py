@@ -89,25 +89,23 @@ class LocalPartition:
     def in_memory(self, offset: int, bytes_max: int) -> Sequence[LogEntry] | None:
         """Return committed frames from the one with ``offset``, about ``bytes_max`` bytes but at least one frame.
 
-        Returns:
-            The frames, none at the high watermark; None if they are only in files.
+        Returns no frame at the high watermark, and None if they are only in files.
         """
         log = self._open.log
         return log.read(offset, bytes_max) if offset >= log.cache_start else None
 
     async def append(self, frame: Frame, *, may_begin: bool = True) -> FrameAck:
-        """Give offsets to a frame whose payload was checked, or find those of an earlier copy.
+        """Give offsets to a frame whose payload was checked, or find those of an earlier copy: see ``Appender.append``.
 
-        The frame is not durable yet: see ``committed``. Arguments and errors are those of ``Appender.append``.
+        The frame is not durable yet: see ``committed``.
         """
         return await self._appender.append(frame, is_checked=True, may_begin=may_begin)
 
     async def committed(self, end_offset: int) -> None:
         """Wait until all records below the offset are committed. No deadline.
 
-        Raises:
-            StaleMetadata: If the segment ended, and the metadata do not confirm that it holds these records.
-            SeaweedMQError: If nothing is committed at the moment; the message has the reason.
+        Raises StaleMetadata if the segment ended, and the metadata do not confirm that it holds these records; another
+        error if nothing is committed at the moment.
         """
         segment = self._open
         while segment.log.committed < end_offset:
@@ -135,11 +133,7 @@ class LocalPartition:
             raise StaleMetadata(f"segment {self.segment} has ended: use its successor")
 
     def tail(self, offset: int) -> Tail:
-        """Return a position in the partition, in the segment that holds the offset.
-
-        Raises:
-            OutOfRange: If no segment holds the offset, or no longer.
-        """
+        """Return a position in the segment that holds the offset; raise OutOfRange if no segment does, or no longer."""
         if offset >= self.segment.start_offset:
             return self._serving.tails.at(ServedSegment(self.topic, self.segment, self._open), offset)
         for segment in self._lineage:
@@ -156,10 +150,7 @@ class LocalPartition:
         return self._start(await self._serving.starts.of(self.topic) if self.topic.expires else None)
 
     def known_log_start(self) -> int:
-        """Return the lowest retained offset without a wait.
-
-        It may be older than that of :meth:`log_start` if retention removes records.
-        """
+        """Return :meth:`log_start` without a wait; it may be older if retention removes records."""
         return self._start(self._serving.starts.known(self.topic) if self.topic.expires else None)
 
     def _start(self, starts: Mapping[int, int] | None) -> int:
@@ -199,10 +190,7 @@ class LocalPartition:
         return 0
 
     async def find_time(self, timestamp_us: int) -> RecordAt | None:
-        """Return the first retained record at or after a time, in microseconds since 1970 UTC.
-
-        Errors are those of ``reader.read_segment``.
-        """
+        """Return the first retained record at or after a time (UTC, microseconds). Raises as ``read_segment``."""
         return await self._search(self._lineage, partial(find_offset_by_time, timestamp_us=timestamp_us))
 
     async def latest_time(self) -> RecordAt | None:

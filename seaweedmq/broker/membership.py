@@ -53,15 +53,8 @@ class Membership:
     ) -> None:
         """Create the membership.
 
-        Args:
-            env: Clocks and randomness.
-            lease_ttl_s: Lease of a broker, in seconds.
-            endpoints: Addresses of this broker.
-            make_session: Creates a session, which is not open.
-            admit: Returns once the broker may register.
-            make_incarnation: Creates an incarnation.
-            changed: Called when an incarnation begins or is over.
-            drop: Called before the end of an incarnation whose lease is lost.
+        ``admit`` returns once the broker may register, ``changed`` is called when an incarnation begins or is over, and
+        ``drop`` before the end of one whose lease is lost.
         """
         self.incarnation: Incarnation | None = None
         """Present incarnation, or the last one, which may be over."""
@@ -84,11 +77,7 @@ class Membership:
         self._running: asyncio.Task[None] | None = None
 
     async def join_when_possible(self) -> Incarnation:
-        """Register as soon as etcd allows it. No deadline.
-
-        Raises:
-            AlreadyExists: If another broker holds the address.
-        """
+        """Register as soon as etcd allows it. No deadline. Raises AlreadyExists as :meth:`join`."""
         joining = retrying(
             backoff(self._env.rng, 0.1, self._ttl_s),
             on=lambda error: isinstance(error, SeaweedMQError) and not isinstance(error, AlreadyExists),
@@ -101,9 +90,8 @@ class Membership:
     async def join(self) -> Incarnation:
         """Register under a new lease and a new id: segments of an earlier id belong to other brokers.
 
-        Raises:
-            AlreadyExists: If another broker holds the address.
-            SeaweedMQError: If etcd is unreachable or rejects it, or etcd and storage do not belong together.
+        Raises AlreadyExists if another broker holds the address; other errors if etcd is unreachable or rejects it, or
+        etcd and storage do not belong together.
         """
         async with self._joining:
             await self._admit()
@@ -134,11 +122,7 @@ class Membership:
         self._running = spawn(self._run_incarnations(first, ready), "terms")
 
     async def announce_draining(self) -> None:
-        """Register as draining, now or with the next incarnation.
-
-        Raises:
-            Unavailable: If the outcome is unknown.
-        """
+        """Register as draining, now or with the next incarnation. Raises Unavailable if the outcome is unknown."""
         self.draining = True
         async with self._joining:
             incarnation = self.incarnation

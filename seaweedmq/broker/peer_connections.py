@@ -18,11 +18,7 @@ class PeerConnections:
         """Ids of the brokers dialed so far."""
 
     def dial(self, broker: str) -> BrokerApi:
-        """Return a connection to a broker by id.
-
-        Raises:
-            Unavailable: If it is not registered.
-        """
+        """Return a connection to a broker by id; raise Unavailable if it is not registered."""
         info = self._view.brokers.get(broker)
         if info is None:
             raise Unavailable(f"broker {broker} is not registered: retry")

@@ -33,20 +33,18 @@ class PartitionAccess:
         self._known: OrderedDict[TopicName, _Partitions] = OrderedDict()
 
     def lineages(self, name: TopicName) -> Mapping[int, Sequence[Segment]]:
-        """Return the present segments of every partition, oldest first; empty if there is no such topic.
+        """Return the present segments of every partition, oldest first, by number; empty if there is no such topic.
 
-        The key is the partition's number; without partitions it is the lowest slot of each range.
+        Without partitions the number is the lowest slot of each range.
         """
         return self._partitions_of(name).lineages
 
     def leads(self, name: TopicName, number: int) -> LocalPartition:
         """Return a partition that this broker leads, by its number in ``lineages``.
 
-        Raises:
-            NotFound: If there is no such topic or partition.
-            StaleMetadata: If another broker is its primary.
-            Unavailable: If it has no primary at the moment.
-            Corrupt: If its open segment cannot be recovered; names the file.
+        Raises NotFound if there is no such topic or partition, StaleMetadata if another broker is its primary,
+        Unavailable if it has none at the moment, and Corrupt, with the file's name, if its open segment cannot be
+        recovered.
         """
         known = self._partitions_of(name)
         partition = known.led.get(number)

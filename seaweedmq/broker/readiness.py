@@ -72,11 +72,7 @@ async def follow_lease(
 ) -> None:
     """Keep the cause ``lease`` current: the broker is ready while its lease surely lives by its own clock.
 
-    Args:
-        readiness: Readiness of the broker.
-        session: Returns the session of the present registration; None without one.
-        changed: Fires when the session is replaced.
-        why: Returns the reason why etcd rejects calls at present; "" if it answers.
+    ``changed`` fires when the session is replaced, and ``why`` returns the reason why etcd rejects calls at present.
     """
     while True:
         now = session()

@@ -295,7 +295,8 @@ class RequestScheduler:
 
     def _note_failure(self, request: Request, slot: ReplySlot, error: Exception) -> bool:
         """Log a failure; return whether the client waits for a reply."""
-        name = f"{name_of(request.api)} version {request.version} of {request.peer} ({request.client_id})"
+        who = f"{request.context.peer} ({request.context.client_id})"
+        name = f"{name_of(request.api)} version {request.version} of {who}"
         code = code_of(error, place=error_scope_of(request.api))
         if isinstance(error, SeaweedMQError | TimeoutError):
             log.debug("Kafka request failed: %s: %s: %s", name, code.name, error)
@@ -318,7 +319,7 @@ class RequestScheduler:
             slot.fill(buffers)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
-        return self._tasks.spawn(work, f"{name} of {self._connection.peer}")
+        return self._tasks.spawn(work, f"{name} of {self._connection.context.peer}")
 
 
 def _is_large(request: Request) -> bool:

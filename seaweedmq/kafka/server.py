@@ -128,7 +128,7 @@ class KafkaServer:
                 log.warning(
                     "Kafka connections rejected: first from %s, all %d of kafka_connections_max are open: close some "
                     "or raise it",
-                    connection.peer,
+                    connection.context.peer,
                     self._connections_max,
                 )
             return None

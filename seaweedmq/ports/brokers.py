@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Protocol, TypeVar
 
 from seaweedmq.model.broker import BrokerLoad
+from seaweedmq.model.messages.call_context import INTERNAL, CallContext
 from seaweedmq.model.messages.calls import Call
 from seaweedmq.model.messages.groups import GroupReply, GroupRequest
 from seaweedmq.model.messages.publish import PublishReply, PublishRequest
@@ -16,17 +17,20 @@ R = TypeVar("R")
 class LeaderApi(Protocol):
     """The calls that a broker answers for another one that forwards them: by itself, or not at all."""
 
-    async def call(self, request: Call[R]) -> R:
+    async def call(self, request: Call[R], context: CallContext = INTERNAL) -> R:
         """Answer a unary call: see ``model.calls``."""
 
-    def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
+    def join_group(
+        self, requests: AsyncIterator[GroupRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[GroupReply]:
         """Connect a member's stream to the coordinator: see ``model.groups``."""
 
 
 class BrokerApi(LeaderApi, Protocol):
     """A broker, local or remote. Errors are those of ``seaweedmq.errors`` on both sides.
 
-    It forwards calls that another broker has to answer: the leader, or the broker that is to be drained.
+    It forwards calls that another broker has to answer: the leader, or the broker that is to be drained. Listeners pass
+    the context of the caller; a remote broker gets none, since its own listener makes one.
     """
 
     @property
@@ -36,16 +40,22 @@ class BrokerApi(LeaderApi, Protocol):
         So brokers that disagree about the leader do not forward a call back and forth.
         """
 
-    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+    def publish(
+        self, requests: AsyncIterator[PublishRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[PublishReply]:
         """Publish frames: see ``model.publish``."""
 
-    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+    def subscribe(
+        self, requests: AsyncIterator[SubscribeRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[SubscribeReply]:
         """Subscribe to segments: see ``model.subscribe``."""
 
-    def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
+    def replicate(
+        self, requests: AsyncIterator[ReplicateRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[ReplicateReply]:
         """Replicate from a primary to this follower: see ``model.replication``."""
 
-    async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
+    async def report_load(self, reports: AsyncIterator[BrokerLoad], context: CallContext = INTERNAL) -> None:
         """Report loads to the leader until the stream ends.
 
         Raises:

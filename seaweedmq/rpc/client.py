@@ -10,6 +10,7 @@ import grpc.aio
 
 from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.broker import BrokerLoad
+from seaweedmq.model.messages.call_context import INTERNAL, CallContext
 from seaweedmq.model.messages.calls import Call
 from seaweedmq.model.messages.frames import PROTOCOL_VERSION
 from seaweedmq.model.messages.groups import GroupReply, GroupRequest
@@ -148,26 +149,34 @@ class _GrpcBroker:
     def forwarded(self) -> LeaderApi:
         return _GrpcBroker(self._channel, self._peer.with_metadata(FORWARDED_KEY, "1"), self._timeout_s)
 
-    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+    def publish(
+        self, requests: AsyncIterator[PublishRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[PublishReply]:
         return self._publish.open_stream(requests, data.encode_publish_request, data.decode_publish_reply)
 
-    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+    def subscribe(
+        self, requests: AsyncIterator[SubscribeRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[SubscribeReply]:
         return self._peer.stream(
             "Subscribe", self._subscribe, requests, data.encode_subscribe_request, data.decode_subscribe_reply
         )
 
-    def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
+    def replicate(
+        self, requests: AsyncIterator[ReplicateRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[ReplicateReply]:
         return self._replicate.open_stream(requests, cluster.encode_replicate_request, cluster.decode_replicate_reply)
 
-    def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
+    def join_group(
+        self, requests: AsyncIterator[GroupRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[GroupReply]:
         return self._peer.stream(
             "Join", self._join_group, requests, groups.encode_group_request, groups.decode_group_reply
         )
 
-    async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
+    async def report_load(self, reports: AsyncIterator[BrokerLoad], context: CallContext = INTERNAL) -> None:
         await self._peer.feed("ReportLoad", self._report_load, reports, cluster.encode_load)
 
-    async def call(self, request: Call[R]) -> R:
+    async def call(self, request: Call[R], context: CallContext = INTERNAL) -> R:
         method: Unary[Any, R] = METHODS[type(request)]
         try:
             encoded = method.encode_request(request)

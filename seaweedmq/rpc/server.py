@@ -9,6 +9,8 @@ from contextlib import (
     AbstractAsyncContextManager,
     asynccontextmanager,
 )
+from functools import partial
+from math import inf
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -18,6 +20,7 @@ from grpc_reflection.v1alpha import reflection
 
 from seaweedmq.errors import SeaweedMQError, Unsupported
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION, Frames
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc import call_batcher, status
@@ -44,7 +47,7 @@ from seaweedmq.runtime.closing import closing
 
 Q = TypeVar("Q")
 R = TypeVar("R")
-Context = grpc.aio.ServicerContext[Any, Any]
+Rpc = grpc.aio.ServicerContext[Any, Any]
 
 UNARY_CALLS_MAX: Final = 1_000
 """Limit of concurrent calls beyond the streams."""
@@ -162,19 +165,21 @@ class _Handlers:
         )
 
     def _unary(self, method: Unary[Any, Any]) -> Callable[..., Awaitable[bytes]]:
-        async def handle(request: bytes, context: Context) -> bytes:
-            async with self._errors_as_status(method.name, context):
-                api = self._api.forwarded if _is_forwarded(context) else self._api
-                return method.encode_reply(await api.call(method.decode_request(request)))
+        async def handle(request: bytes, rpc: Rpc) -> bytes:
+            context = _context_of(rpc)
+            async with self._errors_as_status(method.name, rpc, context):
+                api = self._api.forwarded if _is_forwarded(rpc) else self._api
+                return method.encode_reply(await api.call(method.decode_request(request), context))
             raise AssertionError("unreachable: a translated block returns or aborts")
 
         return handle
 
     def _together(self, methods: Mapping[str, Unary[Any, Any]]) -> Callable[..., Awaitable[bytes]]:
-        async def handle(request: bytes, context: Context) -> bytes:
-            async with self._errors_as_status(AT_ONCE, context):
-                api = self._api.forwarded if _is_forwarded(context) else self._api
-                return await call_batcher.answer(request, methods.get, api.call)
+        async def handle(request: bytes, rpc: Rpc) -> bytes:
+            context = _context_of(rpc)
+            async with self._errors_as_status(AT_ONCE, rpc, context):
+                api = self._api.forwarded if _is_forwarded(rpc) else self._api
+                return await call_batcher.answer(request, methods.get, partial(api.call, context=context))
             raise AssertionError("unreachable: a translated block returns or aborts")
 
         return handle
@@ -182,16 +187,21 @@ class _Handlers:
     def _stream(
         self,
         name: str,
-        call: Callable[[AsyncIterator[Q]], AsyncIterator[R]],
-        forwarded: Callable[[AsyncIterator[Q]], AsyncIterator[R]] | None = None,
+        call: Callable[[AsyncIterator[Q], CallContext], AsyncIterator[R]],
+        forwarded: Callable[[AsyncIterator[Q], CallContext], AsyncIterator[R]] | None = None,
     ) -> Callable[..., Awaitable[None]]:
-        async def handle(requests: AsyncIterator[Q], context: Context) -> None:
+        async def handle(requests: AsyncIterator[Q], rpc: Rpc) -> None:
             answer, admission = call, self._admission.admit
-            if forwarded is not None and _is_forwarded(context):
+            if forwarded is not None and _is_forwarded(rpc):
                 answer, admission = forwarded, self._admission.count
-            async with self._errors_as_status(name, context), admission(), closing(answer(requests)) as replies:
+            context = _context_of(rpc)
+            async with (
+                self._errors_as_status(name, rpc, context),
+                admission(),
+                closing(answer(requests, context)) as replies,
+            ):
                 async for reply in replies:
-                    await context.write(reply)
+                    await rpc.write(reply)
                     del reply  # a paused stream holds no reply
 
         return handle
@@ -199,26 +209,27 @@ class _Handlers:
     def _channels(
         self,
         name: str,
-        answer: Callable[[AsyncIterator[Q]], AsyncIterator[R]],
+        answer: Callable[[AsyncIterator[Q], CallContext], AsyncIterator[R]],
         decode: Callable[[Frames], Q],
         encode: Callable[[R], bytes],
         admitted: Callable[[], AbstractAsyncContextManager[None]],
     ) -> "grpc.RpcMethodHandler[bytes, bytes]":
-        async def handle(envelopes: AsyncIterator[bytes], context: Context) -> None:
+        async def handle(envelopes: AsyncIterator[bytes], rpc: Rpc) -> None:
+            context = _context_of(rpc)
             answering = ChannelHandler(
                 name=name,
-                answer=answer,
+                answer=lambda requests: answer(requests, context),
                 decode=decode,
                 encode=encode,
                 admitted=admitted,
                 told=lambda error: self._reported_error(name, context, error),
             )
-            async with self._errors_as_status(name, context):
+            async with self._errors_as_status(name, rpc, context):
                 with self._admission.ahead() as ahead_bytes:
                     server = ChannelServer(answering, ahead_bytes=ahead_bytes)
                     self._channel_servers.add(server)
                     try:
-                        await server.run(envelopes, context.write)
+                        await server.run(envelopes, rpc.write)
                     finally:
                         self._channel_servers.discard(server)
 
@@ -229,42 +240,43 @@ class _Handlers:
         for server in self._channel_servers:
             server.wind_down()
 
-    async def _report_load(self, requests: AsyncIterator[Any], context: Context) -> bytes:
-        async with self._errors_as_status("ReportLoad", context), self._admission.count():
-            await self._api.report_load(requests)
+    async def _report_load(self, requests: AsyncIterator[Any], rpc: Rpc) -> bytes:
+        context = _context_of(rpc)
+        async with self._errors_as_status("ReportLoad", rpc, context), self._admission.count():
+            await self._api.report_load(requests, context)
         return cluster_pb2.ReportLoadReply().SerializeToString()
 
     @asynccontextmanager
-    async def _errors_as_status(self, method: str, context: Context) -> AsyncIterator[None]:
+    async def _errors_as_status(self, method: str, rpc: Rpc, context: CallContext) -> AsyncIterator[None]:
         """End the call with the status of the block's error; ignore errors of a call that is over."""
         try:
-            self._check_protocol(method, context)
+            self._check_protocol(method, rpc)
             yield
         except SeaweedMQError as error:
-            await context.abort(*status.to_status(error))
+            await rpc.abort(*status.to_status(error))
         except Exception as error:  # logged, and reported to the client with its failure number
             if _is_over(error):
-                _log.debug("%s from %s ended: %s", method, context.peer(), error)
+                _log.debug("%s from %s ended: %s", method, context.peer, error)
                 raise asyncio.CancelledError from error
-            await context.abort(*status.to_status(self._reported_error(method, context, error)))
+            await rpc.abort(*status.to_status(self._reported_error(method, context, error)))
 
-    def _reported_error(self, method: str, context: Context, error: Exception) -> SeaweedMQError:
+    def _reported_error(self, method: str, context: CallContext, error: Exception) -> SeaweedMQError:
         """Return the error to report to the client; log an internal one under a failure number."""
         if isinstance(error, SeaweedMQError):
             return error
         name = f"{os.getpid()}-{next(self._failures)}"
-        _log.error("call failed: failure %s in %s from %s", name, method, context.peer(), exc_info=error)
+        _log.error("call failed: failure %s in %s from %s", name, method, context.peer, exc_info=error)
         return SeaweedMQError(
             f"{method} failed inside the broker ({type(error).__name__}): see failure {name} in its log"
         )
 
-    def _check_protocol(self, method: str, context: Context) -> None:
+    def _check_protocol(self, method: str, rpc: Rpc) -> None:
         ours = str(self._protocol_version)
-        theirs = next((v for key, v in context.invocation_metadata() or () if key == PROTOCOL_KEY), ours)
+        theirs = next((v for key, v in rpc.invocation_metadata() or () if key == PROTOCOL_KEY), ours)
         if theirs == ours:
             return
         number = str(theirs)[:20]
-        caller = "calling broker" if method in self._between_brokers or _is_forwarded(context) else "client"
+        caller = "calling broker" if method in self._between_brokers or _is_forwarded(rpc) else "client"
         older = f"the {caller}" if number.isdecimal() and int(number) < self._protocol_version else "this broker"
         raise Unsupported(f"the {caller} speaks protocol {number}, this broker {ours}: upgrade {older}")
 
@@ -274,5 +286,11 @@ def _is_over(error: Exception) -> bool:
     return isinstance(error, grpc.aio.BaseError) and not isinstance(error, grpc.aio.UsageError)
 
 
-def _is_forwarded(context: Context) -> bool:
-    return any(key == FORWARDED_KEY for key, _ in context.invocation_metadata() or ())
+def _context_of(rpc: Rpc) -> CallContext:
+    left_s = rpc.time_remaining()
+    deadline_s = inf if left_s is None else asyncio.get_running_loop().time() + left_s
+    return CallContext(listener=ListenerKind.NATIVE, peer=rpc.peer(), deadline_s=deadline_s)
+
+
+def _is_forwarded(rpc: Rpc) -> bool:
+    return any(key == FORWARDED_KEY for key, _ in rpc.invocation_metadata() or ())

@@ -18,7 +18,6 @@ from typing import Any
 import pyarrow as pa
 
 from seaweedmq.broker.broker import Broker
-from seaweedmq.broker.inspect import Inspection
 from seaweedmq.broker.membership import Endpoints
 from seaweedmq.client.subscribe.assembler import FrameAssembler
 from seaweedmq.codec.frame import split_frames
@@ -49,6 +48,7 @@ from tests.sim.machines.determinism import WALL_START_US, deterministic
 from tests.sim.machines.loop import Owner, OwnerState, SimLoop
 from tests.sim.machines.meta import SimEtcd
 from tests.sim.machines.network import Network
+from tests.support.insides import Insides
 
 NAME = TopicName("test", "topic")
 TTL_S = 2.0
@@ -267,9 +267,9 @@ class Host:
         return self.testbed.wall_us() + int(self.ahead_s * 1e6)
 
     @property
-    def inspect(self) -> Inspection:
-        """The broker's internals that tests may read."""
-        return self.broker.inspect
+    def inspect(self) -> Insides:
+        """The broker's live parts."""
+        return Insides(self.broker)
 
     @property
     def api(self) -> Any:

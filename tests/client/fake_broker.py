@@ -30,6 +30,7 @@ from seaweedmq.errors import (
 )
 from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus
 from seaweedmq.model.description import SegmentSelection, SegmentStats, TopicDescription, UpdatedTopics
+from seaweedmq.model.messages.call_context import INTERNAL, CallContext
 from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
@@ -328,7 +329,7 @@ class FakeBroker:
         if self.id in self.cluster.frozen:
             await asyncio.Event().wait()
 
-    async def call(self, request: Call[R]) -> R:
+    async def call(self, request: Call[R], context: CallContext = INTERNAL) -> R:
         self._check_alive()
         await self._until_thawed()
         answer: R = await self._answer(request)
@@ -443,7 +444,9 @@ class FakeBroker:
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
-    async def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
+    async def join_group(
+        self, requests: AsyncIterator[GroupRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[GroupReply]:
         self._check_alive()
         opening = await anext(requests)
         assert isinstance(opening, GroupOpen)
@@ -463,7 +466,9 @@ class FakeBroker:
 
     # --- publish -----------------------------------------------------------------------------------------------------
 
-    async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+    async def publish(
+        self, requests: AsyncIterator[PublishRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[PublishReply]:
         self._check_alive()
         cluster = self.cluster
         cluster.publish_streams += 1
@@ -600,7 +605,9 @@ class FakeBroker:
 
     # --- subscribe ---------------------------------------------------------------------------------------------------
 
-    async def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+    async def subscribe(
+        self, requests: AsyncIterator[SubscribeRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[SubscribeReply]:
         self._check_alive()
         cluster = self.cluster
         cluster.subscribe_streams += 1

@@ -15,6 +15,7 @@ from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Handler, Reque
 from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from seaweedmq.ports import Put
 from tests.broker.testbed import CONFIG, Host, Testbed
 
@@ -37,10 +38,8 @@ class ByteClient:
             api=api,
             version=version,
             correlation_id=1,
-            client_id="test",
             body=decode(message, version, memoryview(sent)),
-            peer="127.0.0.1:40000",
-            client_host="/127.0.0.1",
+            context=CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:40000", client_id="test"),
             size_bytes=len(sent),
             connection=1,
         )

@@ -31,6 +31,7 @@ from seaweedmq.kafka.wire.messages import (
 )
 from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.shards.snapshots import AFTER_BYTES
 from tests.broker.testbed import CONFIG, PATIENCE_S, Host, Testbed
@@ -72,10 +73,8 @@ class Gateway:
             api=api,
             version=version,
             correlation_id=next(self._requests),
-            client_id=client_id,
             body=decode(REQUESTS[api], version, memoryview(data)),
-            peer="127.0.0.1:40000",
-            client_host="/127.0.0.1",
+            context=CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:40000", client_id=client_id),
             size_bytes=len(data),
             connection=1,
         )

@@ -13,6 +13,7 @@ from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, EncodedReply, Line, Request
+from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.broker.testbed import CONFIG, Host, Testbed
 
 KAFKA = replace(CONFIG, kafka_listen="127.0.0.1:0")
@@ -47,10 +48,8 @@ class InProcessClient:
             api=api,
             version=version,
             correlation_id=next(self._numbers),
-            client_id="tests",
             body=messages.REQUESTS[api](version=version, **fields),
-            peer="127.0.0.1:1",
-            client_host="/127.0.0.1",
+            context=CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:1", client_id="tests"),
             size_bytes=100,
             connection=1,
             line=self._line,

@@ -11,11 +11,13 @@ from benchmarks.neighbors.requests import GROUP, OF_MANY, TOPIC
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.wire.frames import LENGTH_BYTES, read_request
 from seaweedmq.kafka.wire.messages import API, Line, Reply, Request
+from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.turns import Turn, Turns
 from tests.broker.testbed import Testbed, story
 from tests.kafka.byte_client import ByteClient, byte_clients
 
+CONTEXT = CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:1")
 ELEMENTS = 3_000
 GARBAGE_ELEMENTS = 500
 A_TURN_MAX = 1_000
@@ -96,7 +98,7 @@ async def test_it_gives_way(testbed: Testbed, api: API) -> None:
     await client.ask(API.FIND_COORDINATOR, 1, key=GROUP, key_type=0)
     data = memoryview(OF_MANY[api](ELEMENTS))[LENGTH_BYTES:]
     counter = Counter()
-    request = read_request(data, peer="127.0.0.1:1", client_host="/127.0.0.1", connection=1, line=Line())
+    request = read_request(data, context=CONTEXT, connection=1, line=Line())
     counted(request.body, counter)
     request = replace(request, turn=CountedTurn(counter))
     try:
@@ -118,7 +120,7 @@ async def test_it_leaves_no_garbage_in_cycles(testbed: Testbed, api: API) -> Non
     gc.collect()
     gc.disable()
     try:
-        request = read_request(data, peer="127.0.0.1:1", client_host="/127.0.0.1", connection=1, line=Line())
+        request = read_request(data, context=CONTEXT, connection=1, line=Line())
         await testbed.network.spawn(client.host.owner, handled(client, request))
         del request
         left = gc.collect()

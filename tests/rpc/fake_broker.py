@@ -14,6 +14,7 @@ from seaweedmq.model.kafka.group_admin import (
     KafkaGroupOffset,
     KafkaGroupSummary,
 )
+from seaweedmq.model.messages.call_context import INTERNAL, CallContext
 from seaweedmq.model.messages.calls import (
     AdoptSchema,
     AlterTopic,
@@ -187,6 +188,8 @@ class FakeBroker:
         self.error: Exception | None = None
         """Error that every call raises: streams raise it after their first reply."""
         self.calls: list[object] = []
+        self.contexts: list[CallContext] = []
+        """Context of every call and stream."""
         self.received: list[object] = []
         self.sent = 0
         self.streams_open = 0
@@ -196,8 +199,11 @@ class FakeBroker:
         """Event that must be set before publish streams accept frames."""
         self.gate.set()
 
-    async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+    async def publish(
+        self, requests: AsyncIterator[PublishRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[PublishReply]:
         self.streams_open += 1
+        self.contexts.append(context)
         try:
             self.received.append(await anext(requests))
             yield PublishReady(
@@ -216,8 +222,11 @@ class FakeBroker:
         finally:
             self.streams_open -= 1
 
-    async def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+    async def subscribe(
+        self, requests: AsyncIterator[SubscribeRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[SubscribeReply]:
         self.streams_open += 1
+        self.contexts.append(context)
         try:
             request = await anext(requests)
             assert isinstance(request, SubscribeOpen)
@@ -229,8 +238,11 @@ class FakeBroker:
         finally:
             self.streams_open -= 1
 
-    async def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
+    async def replicate(
+        self, requests: AsyncIterator[ReplicateRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[ReplicateReply]:
         self.streams_open += 1
+        self.contexts.append(context)
         try:
             self.received.append(await anext(requests))
             yield ReplicateHeld(end_offset=0)
@@ -244,8 +256,11 @@ class FakeBroker:
         finally:
             self.streams_open -= 1
 
-    async def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
+    async def join_group(
+        self, requests: AsyncIterator[GroupRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[GroupReply]:
         self.streams_open += 1
+        self.contexts.append(context)
         try:
             self.received.append(await anext(requests))
             yield ASSIGNMENT
@@ -260,8 +275,9 @@ class FakeBroker:
         finally:
             self.streams_open -= 1
 
-    async def call(self, request: Call[R]) -> R:
+    async def call(self, request: Call[R], context: CallContext = INTERNAL) -> R:
         self.calls.append(request)
+        self.contexts.append(context)
         if self.error is not None:
             raise self.error
         if isinstance(request, GetClusterStatus):
@@ -269,7 +285,8 @@ class FakeBroker:
         answer: Any = ANSWERS[type(request)]
         return answer(request) if callable(answer) else answer
 
-    async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
+    async def report_load(self, reports: AsyncIterator[BrokerLoad], context: CallContext = INTERNAL) -> None:
+        self.contexts.append(context)
         async for report in reports:
             self.received.append(report)
             if self.error is not None:

@@ -7,6 +7,7 @@ import pytest
 
 from seaweedmq.errors import DeadlineExceeded, NotFound, Unavailable
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.messages.call_context import INTERNAL
 from seaweedmq.model.messages.calls import Fence, LogEnds, NoteProgress, Seal
 from seaweedmq.model.messages.replication import FenceReply, SegmentRef
 from seaweedmq.rpc import call_batcher, client
@@ -30,7 +31,7 @@ class Slow(FakeBroker):
         self.asked_again = Signal()
         self.go = asyncio.Event()
 
-    async def call(self, request):
+    async def call(self, request, context=INTERNAL):
         if isinstance(request, Seal | Fence):
             self.asked.append(request.ref.segment)
             self.asked_again.fire()
@@ -38,7 +39,7 @@ class Slow(FakeBroker):
                 raise NotFound("there is no segment 9999")
             if request.ref.segment == 13:
                 await self.go.wait()
-        return await super().call(request)
+        return await super().call(request, context)
 
 
 @pytest.fixture

@@ -318,7 +318,7 @@ async def test_a_stream_that_outlives_the_server_is_nobodys_error(dialer, caplog
         yield LOAD
 
     class Lingering(FakeBroker):
-        async def report_load(self, reports):
+        async def report_load(self, reports, context):
             begun.set()
             while not stopped.is_set():
                 with suppress(asyncio.CancelledError):

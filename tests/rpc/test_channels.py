@@ -22,6 +22,7 @@ from seaweedmq.errors import (
     Unsupported,
 )
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
+from seaweedmq.model.messages.call_context import INTERNAL, CallContext
 from seaweedmq.model.messages.frames import SENT_PIECE_BYTES
 from seaweedmq.model.messages.publish import FrameAck, PublishAck, PublishFrames, PublishReply, PublishRequest
 from seaweedmq.rpc.channels import wire
@@ -148,7 +149,9 @@ class Counting(FakeBroker):
             while not condition():
                 await self.changed.wait()
 
-    async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+    async def publish(
+        self, requests: AsyncIterator[PublishRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[PublishReply]:
         opening = await anext(requests)
         self.open += 1
         self.changed.fire()

@@ -141,9 +141,7 @@ class Coordinator:
     async def open(self, opening: GroupOpen) -> MemberSession:
         """Return a stream of a member, for :meth:`read` and then :meth:`close`.
 
-        Raises:
-            ResourceExhausted: If groups have no memory for another member.
-            StaleMetadata: If the coordinator is over.
+        Raises ResourceExhausted if groups have no memory for another member, StaleMetadata if the coordinator is over.
         """
         known = self.group.members.get(opening.member)
         if known is not None and known.incarnation != opening.incarnation:
@@ -202,8 +200,7 @@ class Coordinator:
     async def _query_ends(self, member: str, commit: GroupCommit) -> None:
         """Query the high watermarks of segments where the commit is ahead of the known ones.
 
-        Raises:
-            Unavailable: If a primary does not answer in time, and the segment is not sealed meanwhile.
+        Raises Unavailable if a primary does not answer in time, and the segment is not sealed meanwhile.
         """
         try:
             async with asyncio.timeout(self._config.rpc_timeout_s):
@@ -306,11 +303,7 @@ class Coordinator:
                 self.handle(Released(session.stream, unsent))
 
     def _settled(self) -> "asyncio.Future[None]":
-        """Return a future that is done once the present outcome is written.
-
-        Raises:
-            StaleMetadata: If the coordinator is over.
-        """
+        """Return a future of the write of the present outcome; raise StaleMetadata if the coordinator is over."""
         if self.over:
             raise StaleMetadata(f"the coordinator of {self.name} has ended: retry")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

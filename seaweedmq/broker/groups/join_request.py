@@ -12,11 +12,7 @@ CLIENT_LENGTH_MAX = 200
 
 
 def checked(opening: GroupOpen) -> GroupOpen:
-    """Return the message as the group may keep it.
-
-    Raises:
-        InvalidArgument: If a name or the start is invalid.
-    """
+    """Return the message as the group may keep it; raise InvalidArgument if a name or the start is invalid."""
     check_name("group", opening.group)
     check_name("member", opening.member)
     check_start(opening.start)

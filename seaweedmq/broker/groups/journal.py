@@ -79,14 +79,9 @@ class GroupJournal:
         self._failures_log = OnceLogger(log)
 
     async def record(self, revision: int, changes: Sequence[Put | Delete]) -> None:
-        """Append the changes of one transaction; return once they survive the death of this process.
+        """Append the changes of a transaction at a revision of etcd; return once they survive the death of this process.
 
-        Args:
-            revision: Revision of etcd that the transaction made.
-            changes: Changes of the transaction.
-
-        Raises:
-            StaleMetadata: If this leadership ended meanwhile.
+        Raises StaleMetadata if this leadership ended meanwhile.
         """
         if self._is_over:
             raise StaleMetadata(_OVER)
@@ -127,12 +122,7 @@ class GroupJournal:
                     line.written.set_exception(StaleMetadata(_OVER))
 
     async def _begin(self) -> _Open:
-        """Begin a file with a snapshot.
-
-        Raises:
-            StaleMetadata: If this broker does not lead.
-            SeaweedMQError: If etcd or the storage fails.
-        """
+        """Begin a file with a snapshot. Raises StaleMetadata if this broker does not lead."""
         revision = self._election.revision
         if revision is None:
             raise StaleMetadata(_OVER)
@@ -182,11 +172,7 @@ class GroupJournal:
         self._left = [name for name in self._left if name >= newest]
 
     async def _write(self, journal: _Open) -> None:
-        """Append lines until the file is full.
-
-        Raises:
-            StorageFailed: If a write or flush failed; unanswered lines wait for the next file.
-        """
+        """Append lines until the file is full. On StorageFailed, unanswered lines wait for the next file."""
         flushing = asyncio.create_task(self._flush(journal), name="flush the journal of groups")
         flushing.add_done_callback(lambda _: self._work.set())
         deleting = asyncio.create_task(self._delete_older(journal.name), name="delete old journals of groups")
@@ -211,11 +197,7 @@ class GroupJournal:
             await journal.writer.close()
 
     async def _wait_for_lines(self, flushing: "asyncio.Task[None]") -> None:
-        """Return once lines wait.
-
-        Raises:
-            StorageFailed: If a flush failed.
-        """
+        """Return once lines wait; raise StorageFailed if a flush failed."""
         while not self._waiting and not flushing.done():
             self._work.clear()
             await self._work.wait()
@@ -223,11 +205,7 @@ class GroupJournal:
             flushing.result()
 
     async def _flush(self, journal: _Open) -> None:
-        """Flush written lines once an interval.
-
-        Raises:
-            StorageFailed: If the flush failed.
-        """
+        """Flush written lines once an interval; raise StorageFailed if that fails."""
         while True:
             await asyncio.sleep(FLUSH_INTERVAL_S)
             if journal.is_dirty:

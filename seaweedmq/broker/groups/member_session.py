@@ -16,13 +16,7 @@ class MemberSession:
     """A session of one member's stream. It keeps only the latest assignment, which is complete."""
 
     def __init__(self, stream: int, member: str, held: Mapping[int, int]) -> None:
-        """Create the session.
-
-        Args:
-            stream: Number of the stream in its coordinator.
-            member: Member id.
-            held: Generation of each segment that the member claimed when it opened the stream.
-        """
+        """Create the session; ``held`` is the generation of each segment that the member claimed."""
         self.stream = stream
         self.member = member
         self._told = set(held.items())
@@ -40,11 +34,7 @@ class MemberSession:
         self._changed = Signal()
 
     async def expect(self, number: int) -> None:
-        """Wait until another commit is allowed.
-
-        Raises:
-            ProtocolViolation: If its number does not rise.
-        """
+        """Wait until another commit is allowed; raise ProtocolViolation if its number does not rise."""
         if number <= self._number:
             raise ProtocolViolation(f"commit {number} follows {self._number}: number the commits of a stream upwards")
         self._number = number
@@ -55,9 +45,8 @@ class MemberSession:
     def say(self, message: GroupReply) -> dict[int, int]:
         """Queue a message for the member.
 
-        Returns:
-            Generation of each segment that a replaced, unsent assignment had and this one lacks. Its release need not
-            be awaited.
+        Returns the generation of each segment that a replaced, unsent assignment had and this one lacks: its release
+        need not be awaited.
         """
         untold: dict[int, int] = {}
         match message:

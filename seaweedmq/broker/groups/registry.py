@@ -103,10 +103,8 @@ class Groups:
     async def join(self, opening: GroupOpen, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
         """Serve a member's stream after its first message.
 
-        Raises:
-            NotFound: If the topic does not exist or was recreated, or the group was deleted.
-            Fenced: If another subscriber took the member's id.
-            StaleMetadata, Unavailable: If the member has to rejoin.
+        Raises NotFound if the topic does not exist or was recreated, or the group was deleted; Fenced if another
+        subscriber took the member's id; StaleMetadata or Unavailable if the member has to rejoin.
         """
         await self._catch_up(opening.topic, opening.topic_uid)
         coordinator = await self._coordinator(GroupName(opening.topic, opening.group), opening.start)
@@ -283,8 +281,7 @@ class Groups:
     async def _now(self, topic: TopicName) -> dict[int, int]:
         """Return the present end of every segment: of sealed ones their end, of open ones the high watermark.
 
-        Raises:
-            Corrupt: If a segment cannot be recovered; names the file.
+        Raises Corrupt, with the file's name, if a segment cannot be recovered.
         """
         marks = await self._watermarks.all_open(topic, self._config.rpc_timeout_s)
         for segment in self._watermarks.segments(topic).values():

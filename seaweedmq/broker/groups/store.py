@@ -51,15 +51,7 @@ class GroupStore:
         rng: random.Random,
         record: Callable[[int, Sequence[Put | Delete]], Awaitable[None]],
     ) -> None:
-        """Create the store.
-
-        Args:
-            meta: etcd.
-            election: Candidacy of this broker.
-            name: Group and topic.
-            rng: Source of the backoff's jitter.
-            record: Writes the changes of a transaction to the storage, at its revision; see ``journal``.
-        """
+        """Create the store; ``record`` writes a transaction's changes to storage, at its revision: see ``journal``."""
         self._record = record
         self._meta = meta
         self._election = election
@@ -73,13 +65,9 @@ class GroupStore:
     async def load(self, *, is_again: bool = False) -> tuple[GroupRecord, dict[int, CommittedOffset]] | None:
         """Load the group; return None if it does not exist.
 
-        Args:
-            is_again: Whether this leader loaded the group before. A write with an unknown outcome, or of a cancelled
-                writer, may be in etcd and not in the journal yet.
-
-        Raises:
-            Unavailable: If etcd is unreachable.
-            Corrupt, Unsupported: If a value is foreign.
+        ``is_again``: whether this leader loaded the group before. A write with an unknown outcome, or of a cancelled
+        writer, may be in etcd and not in the journal yet. Raises Unavailable, and Corrupt or Unsupported for a foreign
+        value.
         """
         entry = await self._meta.get(self._key)
         if entry is None:
@@ -98,12 +86,7 @@ class GroupStore:
         """Write a group that does not exist, while the topic is at this revision.
 
         A group exists only with its record: the record comes last, after the deletion of what an interrupted creation
-        may have left.
-
-        Raises:
-            Conflict: If the group exists, or the topic changed.
-            StaleMetadata: If this broker does not lead.
-            Unavailable, ResourceExhausted: If etcd keeps rejecting the write; its outcome is unknown.
+        may have left. Raises Conflict if the group exists or the topic changed, and as :meth:`write`.
         """
         self._revisions = {self._key: 0}
         puts = {self._offset_key(s): committed_to_json(value) for s, value in committed.items()}

@@ -42,8 +42,7 @@ class Watermarks:
     async def all_open(self, name: TopicName, timeout_s: float) -> dict[int, int]:
         """Return the high watermark of every segment that stays open meanwhile, except unrecoverable ones.
 
-        Raises:
-            Unavailable: If a primary does not answer in time.
+        Raises Unavailable if a primary does not answer in time.
         """
         try:
             async with asyncio.timeout(timeout_s):

@@ -90,12 +90,9 @@ class Balancer:
             pause_s = max(self._config.balance_interval_s, (loop.time() - began) / DECIDING_SHARE_MAX)
 
     async def rebalance(self) -> tuple[Decision, ...]:
-        """Answer ``model.calls.Rebalance``.
+        """Answer ``model.calls.Rebalance`` once the changes are done, or at half a call's deadline; they then continue.
 
-        Returns once the changes are done, or at half the deadline of a call; the changes then continue.
-
-        Raises:
-            Unavailable: If the load of a broker is unknown, or this broker does not lead or has just begun to.
+        Raises Unavailable if the load of a broker is unknown, or this broker does not lead or has just begun to.
         """
         silent = self._unreported()
         if silent:

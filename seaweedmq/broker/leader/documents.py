@@ -41,13 +41,7 @@ class Documents:
     def __init__(
         self, metadata: Metadata, store: SegmentStore, *, heard: Callable[[Deletion], Awaitable[None]]
     ) -> None:
-        """Create the documents.
-
-        Args:
-            metadata: Topics and segments as the leader sees them.
-            store: Storage that holds the documents.
-            heard: Returns once every broker that served a deleted topic has dropped it.
-        """
+        """Create the documents; ``heard`` returns once every broker that served a deleted topic has dropped it."""
         self._metadata = metadata
         self._store = store
         self._heard = heard
@@ -102,11 +96,7 @@ class Documents:
                 self._failures_log.add(f"document write of {name}", error)
 
     async def write_due(self) -> bool:
-        """Write the documents that are due.
-
-        Returns:
-            Whether all are written. A failed one stays due, is logged, and delays no other.
-        """
+        """Write the documents that are due; return whether all are. A failed one stays due and delays no other."""
         return await self._write_all(sorted(self._due))
 
     async def _write_all(self, names: Sequence[TopicName], *, is_durable: bool = True) -> bool:
@@ -151,11 +141,8 @@ class Documents:
     async def delete(self, name: TopicName) -> None:
         """Delete the files of a deleted topic of this name, if any, once its primaries have dropped it.
 
-        The creator of the next topic of the name waits for that as well.
-
-        Raises:
-            StorageFailed: If the files cannot be deleted; the deletion stays due.
-            SeaweedMQError: If etcd fails; the files are deleted, and will be deleted again.
+        The creator of the next topic of the name waits for that as well. If storage or etcd fails, the deletion stays
+        due.
         """
         deletions = self._metadata.view.deletions
         while (deletion := deletions.get(name)) is not None:
@@ -168,11 +155,7 @@ class Documents:
                 await self._metadata.view.wait_revision(revision or 0)
 
     async def delete_due(self) -> bool:
-        """Delete the files of deleted topics.
-
-        Returns:
-            Whether no files are left. A failed deletion stays due, is logged, and delays no other.
-        """
+        """Delete the files of deleted topics; return whether none are left. A failed deletion stays due."""
         return all(await asyncio.gather(*map(self._try_to_delete, sorted(self._metadata.view.deletions))))
 
     async def _try_to_delete(self, name: TopicName) -> bool:

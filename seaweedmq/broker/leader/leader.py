@@ -80,17 +80,6 @@ class Leader:
         config: BrokerConfig,
         make_groups: Callable[[], Groups],
     ) -> None:
-        """Create the duties.
-
-        Args:
-            metadata: Topics and segments, and the transactions that change them.
-            store: Storage of the cluster.
-            env: Clocks and randomness.
-            clock: Clock that etcd confirms.
-            host: This broker.
-            config: Settings of this broker.
-            make_groups: Creates the consumer groups of one leadership.
-        """
         self._rng = env.rng
         self._make_groups = make_groups
         self._groups: Groups | None = None
@@ -167,11 +156,7 @@ class Leader:
 
     @property
     def groups(self) -> Groups:
-        """The consumer groups that this leader coordinates.
-
-        Raises:
-            NoLeader: If this broker does not surely lead, or became leader a moment ago.
-        """
+        """The consumer groups that this leader coordinates. Raises NoLeader if it does not lead, or began just now."""
         if self._groups is None or self.election.revision is None:
             raise NoLeader("the leader was elected a moment ago and does not coordinate groups yet: retry")
         return self._groups
@@ -308,10 +293,7 @@ class Leader:
 
 
 def _reserve(config: BrokerConfig) -> Reserve | None:
-    """Return the open segments reserved for the topic of Kafka groups, without which consumers cannot work.
-
-    Each of its partitions has at most one replica on a broker.
-    """
+    """Return the open segments reserved for the topic of Kafka groups: a broker has one replica per partition."""
     if not config.kafka_listen:
         return None
     share_max = config.open_segments_max // RESERVED_PART

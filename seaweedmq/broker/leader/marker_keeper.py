@@ -54,11 +54,7 @@ class MarkerKeeper:
             await asyncio.sleep(KEEP_INTERVAL_S)
 
     async def _keep(self, identity: ClusterIdentity) -> int:
-        """Record in etcd and storage that they have seen each other.
-
-        Returns:
-            The revision of that record in etcd.
-        """
+        """Record in etcd and storage that they have seen each other; return the revision of that record in etcd."""
         marker = await self._store.read_marker()
         if marker is None:
             raise StorageFailed(f"storage {self._store.uri} has no marker: mount the storage")

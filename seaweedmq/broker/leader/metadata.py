@@ -37,11 +37,7 @@ class Metadata:
         return elected is not None and self.view.revision >= elected
 
     def topic(self, name: TopicName) -> Topic:
-        """Return a topic.
-
-        Raises:
-            NotFound: If it does not exist.
-        """
+        """Return a topic; raise NotFound if it does not exist."""
         topic = self.view.topics.get(name)
         if topic is None:
             raise NotFound(f"there is no topic {name}: see `seaweedmq topic list`")
@@ -73,15 +69,10 @@ class Metadata:
     async def write(
         self, change: MetadataChange, compares: Sequence[Compare] = (), also: Sequence[Put | Delete] = ()
     ) -> int:
-        """Write the topic and its changed segments, if the topic is as the view has it.
+        """Write the topic and its changed segments, if the topic is as the view has it; return the write's revision.
 
-        Returns:
-            The revision of the write.
-
-        Raises:
-            Conflict: If the topic changed, or another compare failed.
-            Deposed: If this broker does not lead.
-            Unavailable: If the outcome is unknown.
+        Raises Conflict if the topic changed or another compare failed, Deposed if this broker does not lead, and
+        Unavailable if the outcome is unknown.
         """
         name = change.topic.name
         revision = await self.transact(

@@ -73,12 +73,7 @@ class MetadataBatcher:
         """Carry a plan out while its predecessors are as the view has them; on return the view has the change.
 
         The caller that holds the lock writes for all waiting callers. If it is cancelled, the next one continues.
-
-        Raises:
-            Conflict: If the topic or a predecessor is not as the view has it.
-            Deposed: If this broker does not lead.
-            Unavailable: If the outcome is unknown.
-            SeaweedMQError: If the plan raises it.
+        Raises as ``Metadata.write``; Conflict also for a changed predecessor.
         """
         waiting = _Waiting(name, predecessors, plan, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(name, deque()).append(waiting)
@@ -170,10 +165,7 @@ class MetadataBatcher:
         return revision is not None
 
     def _put_back(self, shares: Sequence[_TopicChanges]) -> None:
-        """Put unfinished changes back to the front of their topics' queues.
-
-        A change that was done after all conflicts when it is planned again.
-        """
+        """Put unfinished changes back to the front of their queues; one that was done conflicts when planned."""
         for share in shares:
             undone = [waiting for waiting in share.waiting if not waiting.done.done()]
             if undone:

@@ -53,15 +53,7 @@ class Placement:
         open_segments_max: int,
         reserve: Reserve | None = None,
     ) -> None:
-        """Create the placement.
-
-        Args:
-            view: Mirror of the metadata.
-            rng: Source of tie-breaks.
-            report_interval_s: Time between two load reports of a broker, in seconds.
-            open_segments_max: Most open segments of a broker.
-            reserve: Open segments reserved for a topic until it exists.
-        """
+        """Create the placement; ``reserve`` are open segments kept for a topic until it exists."""
         self._view = view
         self._rng = rng
         self._report_interval_s = report_interval_s
@@ -146,13 +138,10 @@ class Placement:
     ) -> list[tuple[str, ...]]:
         """Return the replicas of each successor, fewer than the topic has if brokers are missing.
 
-        Brokers at their limit are avoided if others suffice: the slot range of a segment always needs a primary.
-
-        If all others are suspected, one of those takes the segment alone. Brokers that lost each other keep suspecting
-        each other until their segment is replaced, so none of them would ever be free of suspicion.
-
-        Raises:
-            Unavailable: If every broker is being drained.
+        Brokers at their limit are avoided if others suffice: the slot range of a segment always needs a primary. If all
+        others are suspected, one of those takes the segment alone. Brokers that lost each other keep suspecting each
+        other until their segment is replaced, so none of them would ever be free of suspicion. Raises Unavailable if
+        every broker is being drained.
         """
         loads = [load for predecessor in predecessors if (load := self.traffic(predecessor))]
         cost = SEGMENT_COST + sum(load.bytes_per_s for load in loads) / RATE_COST_BYTES / len(wishes)
@@ -176,8 +165,7 @@ class Placement:
     def of_topics(self, specs: Sequence[TopicSpec]) -> list[list[tuple[str, ...]]]:
         """Return the replicas of each segment of new topics.
 
-        Raises:
-            InvalidArgument: If a topic has more replicas than there are brokers, or there is no room.
+        Raises InvalidArgument if a topic has more replicas than there are brokers, or there is no room.
         """
         draining = self.draining
         given: Counter[str] = Counter()

@@ -38,15 +38,7 @@ class Pruner:
         clock: ConfirmedClock,
         forget_offsets: Callable[[TopicName], Awaitable[None]],
     ) -> None:
-        """Create the pruner.
-
-        Args:
-            metadata: Topics and segments, and the transactions that change them.
-            documents: Documents of the topics.
-            config: Settings of this broker.
-            clock: Clock that etcd confirms.
-            forget_offsets: Removes the offsets that a topic's groups committed in pruned segments.
-        """
+        """Create the pruner; ``forget_offsets`` removes what a topic's groups committed in pruned segments."""
         self._metadata = metadata
         self._documents = documents
         self._config = config
@@ -76,9 +68,7 @@ class Pruner:
     async def prune(self, emptied: ReportEmptied) -> None:
         """Prune segments without files, as far as retention allows.
 
-        Raises:
-            NotFound: If the topic was deleted.
-            Conflict, Deposed, Unavailable: If the write fails; the primary repeats its report.
+        Raises NotFound if the topic was deleted, and as ``Metadata.write``; the primary repeats its report.
         """
         for _ in range(TRANSACTIONS_PER_ROUND):
             async for attempt in self._metadata.on_conflict():

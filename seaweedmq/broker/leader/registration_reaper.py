@@ -14,10 +14,7 @@ RETRY_S = 1.0
 
 
 class RegistrationReaper:
-    """The leader's reaper of stale registrations.
-
-    The view ignores these from the start: their segments have lost a replica, see ``repairer``.
-    """
+    """The leader's reaper of stale registrations, which the view ignores from the start: see ``repairer``."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata

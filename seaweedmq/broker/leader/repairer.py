@@ -90,11 +90,7 @@ class Repairer:
                     await self._wait_due(seen)
 
     def _due(self, touched: Iterable[TopicName]) -> list[Repair]:
-        """Return the repairs that are due and not under way.
-
-        Args:
-            touched: Topics that changed since the last call.
-        """
+        """Return the repairs that are due and not under way; ``touched``: topics that changed since the last call."""
         placement, live = self._placement, self._metadata.view.brokers
         placement.drop_outdated()
         brokers = frozenset(live), frozenset(placement.draining)

@@ -30,10 +30,7 @@ class Unrecoverable(Corrupt):
 
 
 class Sealer:
-    """The leader's sealer, which ends the log of an open segment with the replicas that are left.
-
-    Its calls are idempotent.
-    """
+    """The leader's sealer, which ends the log of an open segment with the replicas left. Calls are idempotent."""
 
     def __init__(
         self,
@@ -45,12 +42,8 @@ class Sealer:
     ) -> None:
         """Create the sealer.
 
-        Args:
-            view: Mirror of the metadata.
-            store: Storage of the cluster.
-            dial: Connects to a broker.
-            outlive_others: Returns once the leases that are gone from etcd have run out by their holders' clocks.
-            severity: Returns the log level for a broker that does not answer.
+        ``outlive_others`` returns once the leases that are gone from etcd have run out by their holders' clocks, and
+        ``severity`` the log level for a broker that does not answer.
         """
         self._view = view
         self._store = store
@@ -60,19 +53,10 @@ class Sealer:
         self._failures = GroupedLogger(log)
 
     async def seal(self, topic: Topic, segment: Segment, suspects: Container[str]) -> tuple[int, SealedLog] | None:
-        """Seal the segment.
+        """Seal the segment; suspected brokers get a shorter deadline.
 
-        Args:
-            topic: Topic of the segment.
-            segment: Open segment.
-            suspects: Suspected brokers, which get a shorter deadline.
-
-        Returns:
-            The epoch of the sealing and the sealed log; None while no replica that holds the log answers.
-
-        Raises:
-            Unrecoverable: If no replica lives, and a file is damaged or foreign; names the file.
-            SeaweedMQError: If the storage failed.
+        Returns the epoch of the sealing and the sealed log; None while no replica that holds the log answers. Raises
+        Unrecoverable, with the file's name, if no replica lives and a file is damaged or foreign.
         """
         whom = seal_candidates(segment, self._view.brokers)
         if whom.files:

@@ -67,10 +67,7 @@ class SegmentAdmin:
         return await self._carry_out("seal", (predecessor,), (predecessor.slots,))
 
     async def move(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
-        """Answer ``model.calls.MoveSegment``.
-
-        Nothing changes if the brokers are its first replicas and none is missing.
-        """
+        """Answer ``model.calls.MoveSegment``; change nothing if the brokers are its first replicas, all present."""
         predecessor = self._open(name, segment)
         topic = self._metadata.topic(name)
         targets = tuple(self._broker(broker) for broker in brokers)

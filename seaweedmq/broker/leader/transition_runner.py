@@ -67,17 +67,7 @@ class TransitionRunner:
         wall_us: Callable[[], int],
         orphaned: Callable[[Segment], None],
     ) -> None:
-        """Create the runner.
-
-        Args:
-            metadata: Topics and segments, and the transactions that change them.
-            documents: Documents of the topics.
-            placement: Chooses the replicas of successors.
-            sealer: Seals the predecessors.
-            taken_ids: Segment ids that files in storage occupy.
-            wall_us: Wall clock, microseconds since 1970 UTC.
-            orphaned: Receives segments that were sealed but got no successor.
-        """
+        """Create the runner; ``orphaned`` receives segments that were sealed but got no successor."""
         self._metadata = metadata
         self._batcher = MetadataBatcher(metadata)
         self._documents = documents
@@ -97,19 +87,14 @@ class TransitionRunner:
         return self._under_way.keys()
 
     def concerns(self, segment: Segment) -> bool:
-        """Whether the segment is in a transition.
-
-        Its primary then ends its replicate streams; the leader does not suspect it for that.
-        """
+        """Whether the segment is in a transition: its primary then ends its streams, which raises no suspicion."""
         return segment.key in self._under_way
 
     async def carry_out(self, transition: Transition) -> Decision:
         """Seal the predecessors, then open their successors. A cancelled caller does not stop it midway.
 
-        Raises:
-            Unavailable: If a predecessor is in another transition, no broker can take the successors, or a live replica
-                does not answer. Sealed predecessors get plain successors.
-            SeaweedMQError: If the storage failed, or the files are damaged.
+        Raises Unavailable if a predecessor is in another transition, no broker can take the successors, or a live
+        replica does not answer; sealed predecessors then get plain successors.
         """
         task = asyncio.create_task(
             self.carry_out_here(transition), name=f"{transition.kind} {transition.predecessors[0]}"
@@ -132,12 +117,9 @@ class TransitionRunner:
                 del self._under_way[predecessor.key]
 
     async def record_problem(self, segment: Segment, problem: str) -> None:
-        """Record why the segment cannot be recovered; its sealing removes that.
+        """Record why the segment cannot be recovered, unless that is recorded or outdated; its sealing removes it.
 
-        Nothing changes if it is recorded, or outdated.
-
-        Raises:
-            Conflict, Deposed, Unavailable: As ``MetadataBatcher.write`` raises them.
+        Raises as ``MetadataBatcher.write``.
         """
         if problem != segment.problem:
             uid = self._metadata.topic(segment.topic).uid

@@ -113,8 +113,7 @@ class BrokerMemory:
     def of(cls, config: BrokerConfig, runtime_bytes: int) -> "BrokerMemory":
         """Divide the memory that a process with ``runtime_bytes`` in use has left.
 
-        Raises:
-            InvalidArgument: If ``memory_bytes_max`` is too low.
+        Raises InvalidArgument if ``memory_bytes_max`` is too low.
         """
         heap = heap_bytes(config)
         available = config.memory_bytes_max - runtime_bytes - heap
@@ -166,13 +165,9 @@ class StreamMemory:
         frames_bytes_min: int,
         end_idle: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Compute how many streams may be open.
+        """Compute how many streams may be open while ``frames_bytes_min`` of ``logs`` remain for frames.
 
-        Args:
-            logs: The budget that streams reserve memory of.
-            intake: The budget of early messages: see ``ahead``.
-            frames_bytes_min: The bytes of ``logs`` that always remain for frames.
-            end_idle: Ends an idle stream and returns whether there was one.
+        ``end_idle`` ends an idle stream and returns whether there was one.
         """
         self._logs = logs
         self._intake = intake
@@ -186,11 +181,8 @@ class StreamMemory:
     async def lent(self) -> AsyncIterator[None]:
         """Hold the memory of a stream for the duration of the block.
 
-        It waits while unflushed frames fill the memory. At the limit of streams it also waits for an idle one to end.
-
-        Raises:
-            ResourceExhausted: If as many streams are open as the memory allows and none is idle, or the wait exceeds
-                ``OPENING_PATIENCE_S``.
+        It waits while unflushed frames fill the memory, and at the limit of streams for an idle one to end. Raises
+        ResourceExhausted if none is idle, or the wait exceeds ``OPENING_PATIENCE_S``.
         """
         if self._slots.locked() and not self._end_idle():
             raise self._full()
@@ -212,10 +204,7 @@ class StreamMemory:
 
     @contextmanager
     def ahead(self) -> Iterator[int]:
-        """Hold the memory of early messages on a stream of many channels for the duration of the block.
-
-        Yields the number of bytes that may be sent early; 0 if no memory is available.
-        """
+        """Hold memory of early messages on a stream of many channels; yield the bytes, 0 if no memory is available."""
         size = AHEAD_BYTES if self._intake.used + AHEAD_BYTES <= self._intake.limit // STANDING_PART else 0
         if not self._intake.take_now(size):
             size = 0

@@ -47,11 +47,7 @@ class MemoryBudget:
         return self._caches.keys()
 
     async def take(self, size_bytes: int) -> None:
-        """Wait until ``size_bytes`` fit, and count them as used.
-
-        Raises:
-            ResourceExhausted: If ``size_bytes`` exceeds the whole budget.
-        """
+        """Wait until ``size_bytes`` fit, and count them; raise ResourceExhausted if they exceed the whole budget."""
         if size_bytes > self.limit:
             raise ResourceExhausted(
                 f"frame of {size_bytes} bytes is above this broker's {self.purpose} memory of {self.limit} bytes: "

@@ -61,15 +61,9 @@ class Intake:
     ) -> Frame:
         """Receive an announced frame, whose memory the caller has taken, from the messages that follow.
 
-        Args:
-            head: The announcement.
-            requests: The stream of messages with the parts of the payload.
-            frames_of: Returns the frames of a message; None if it is of another kind.
-
-        Raises:
-            ProtocolViolation: If the payload does not follow.
-            DeadlineExceeded: If nothing follows for ``PIECE_TIMEOUT_S``.
-            Corrupt: If the payload does not match the header.
+        ``frames_of`` returns the frames of a message; None if it is of another kind. Raises ProtocolViolation if the
+        payload does not follow, DeadlineExceeded if nothing follows for ``PIECE_TIMEOUT_S``, and Corrupt if it does not
+        match the header.
         """
         header = self.header(head)
         length, at = header.payload_length, 0

@@ -41,8 +41,7 @@ class Sending:
     async def take(self, message_bytes: int) -> int:
         """Reserve memory for a message, waiting for it, and return its size for ``writing``.
 
-        Raises:
-            ResourceExhausted: If other subscribers hold all memory for ``MEMORY_WAIT_S_MAX``.
+        Raises ResourceExhausted if other subscribers hold all memory for ``MEMORY_WAIT_S_MAX``.
         """
         if message_bytes <= SMALL_MESSAGE_BYTES:
             return 0

@@ -32,11 +32,7 @@ class Application:
         """The creation revision of the lock."""
 
     async def run(self, marker: StorageMarker | None) -> None:
-        """Write the plan, then the identity, then the storage's marker. Raises as ``recover_cluster``.
-
-        Args:
-            marker: The marker of the storage; None to create one.
-        """
+        """Write the plan, the identity, and the storage's marker; None creates one. Raises as ``recover_cluster``."""
         identity = ClusterIdentity(cluster_id=self._plan.cluster_id, generation=self._plan.generation)
         lease = await self._meta.grant_lease(LOCK_TTL_S)
         try:

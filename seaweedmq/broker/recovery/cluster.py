@@ -76,26 +76,15 @@ async def recover_cluster(
 ) -> Plan:
     """Plan the recovery of etcd from the storage, and apply the plan if ``apply`` is set and it has no problems.
 
-    Args:
-        store: The shared storage.
-        meta: The etcd to recover.
-        apply: Whether to write the plan.
-        rng: Source of new ids.
-        wall_us: Returns the wall clock time in microseconds.
-        planned: Called with the plan before anything is written to etcd.
-        lease_ttl_s: The longest lease of a broker, in seconds. A broker that has not noticed the loss of etcd
-            acknowledges records until its lease has ended by its own clock. Nothing is sealed before that.
-
-    Returns:
-        The plan. It was applied if ``apply`` is set, the recovery is due and there are no problems.
+    A broker that has not noticed the loss of etcd acknowledges records until its lease, of up to ``lease_ttl_s``, has
+    ended by its own clock. Nothing is sealed before that. ``planned`` gets the plan before anything is written.
 
     Raises:
         InvalidArgument: If the storage holds no cluster, or another one than etcd.
         Unavailable: If brokers stay registered, or etcd is unreachable.
         Conflict: If another recovery or a leader is active.
         StorageFailed: If the storage cannot be read.
-        Corrupt: If the storage's marker or a journal is damaged.
-        Unsupported: If the storage's marker or a journal has an unknown format.
+        Corrupt, Unsupported: If the storage's marker or a journal is damaged, or of an unknown format.
     """
     marker = await store.read_marker()
     has_topics = await store.has_topics()
@@ -132,10 +121,7 @@ async def recover_cluster(
 async def is_recovery_due(store: SegmentStore, meta: MetaStore) -> bool:
     """Whether etcd is lost or behind the storage. False for a cluster that does not exist yet.
 
-    Raises:
-        InvalidArgument: If etcd and storage do not belong together.
-        StorageFailed: If the storage cannot be read.
-        Unavailable: If etcd is unreachable.
+    Raises InvalidArgument if they do not belong together, and StorageFailed or Unavailable if one cannot be read.
     """
     # Read twice: if brokers create their cluster between the two reads, the marker seems to be missing.
     for is_last in (False, True):
@@ -151,11 +137,7 @@ async def is_recovery_due(store: SegmentStore, meta: MetaStore) -> bool:
 
 
 def _state(found: "_Found", storage: StorageState, new_id: str) -> EtcdCondition:
-    """Return the condition of etcd, by the rule that brokers follow.
-
-    Raises:
-        InvalidArgument: If etcd and storage do not belong together.
-    """
+    """Return the condition of etcd by brokers' rule; raise InvalidArgument if it and storage do not belong together."""
     etcd = EtcdState(identity=found.identity, revision=found.revision, has_topics=bool(found.topics))
     decision = decide(etcd, storage, new_id=new_id)
     if not isinstance(decision, Refuse):
@@ -274,11 +256,7 @@ async def _plan(
 def _check_related(
     store: SegmentStore, marker: StorageMarker | None, found: _Found, uids: Mapping[TopicName, int]
 ) -> None:
-    """Reject an etcd without identity that may belong to another cluster: its topics would be removed.
-
-    Raises:
-        InvalidArgument: If etcd has topics, none of which is in the storage.
-    """
+    """Raise InvalidArgument for an etcd without identity all of whose topics the recovery would remove."""
     if found.identity is not None or not found.topics:
         return
     if not any(uids.get(name) == known.topic.uid for name, known in found.topics.items()):

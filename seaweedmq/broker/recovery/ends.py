@@ -16,8 +16,7 @@ READ_AT_ONCE = 8
 async def end_offsets(store: SegmentStore, topic: PlannedTopic) -> Mapping[int, int | str]:
     """Return the end offset of each segment by id. For an open one it is the end of its files, or an error text.
 
-    Raises:
-        StorageFailed: If the storage cannot be read.
+    Raises StorageFailed if the storage cannot be read.
     """
     limit = asyncio.Semaphore(READ_AT_ONCE)
 

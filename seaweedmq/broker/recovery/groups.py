@@ -29,10 +29,7 @@ class FoundGroups:
 async def find_groups(store: SegmentStore) -> FoundGroups:
     """Read the last journal with a complete snapshot: a leader that began a later one acknowledged nothing in it.
 
-    Raises:
-        StorageFailed: If the storage cannot be read.
-        Corrupt: If a journal is damaged, or journals disappear while they are read.
-        Unsupported: If a journal has an unknown format.
+    Raises StorageFailed; Corrupt if a journal is damaged, or journals disappear while they are read; and Unsupported.
     """
     for _ in range(READ_ATTEMPTS):
         names = await store.list_journals()
@@ -54,10 +51,6 @@ def living(values: Mapping[str, bytes], uids: Mapping[TopicName, int]) -> tuple[
     """Return the keys of groups whose topic exists, with their offsets, and notes about unreadable values.
 
     A group is deleted with its topic, so a group of another topic uid is dropped. So are offsets without a group.
-
-    Args:
-        values: The keys of groups and offsets with their values.
-        uids: The uids of the existing topics.
     """
     kept: dict[str, bytes] = {}
     notes: list[str] = []

@@ -28,8 +28,7 @@ def registrations(entries: Iterable[Entry]) -> list[str]:
 async def until_ended(meta: MetaStore, lease_ttl_s: float) -> None:
     """Wait until no broker is registered. Leases that are not renewed end within ``lease_ttl_s`` seconds.
 
-    Raises:
-        Unavailable: If brokers stay registered, or etcd is unreachable.
+    Raises Unavailable if brokers stay registered, or etcd is unreachable.
     """
     try:
         async with asyncio.timeout(lease_ttl_s + LATE_S):

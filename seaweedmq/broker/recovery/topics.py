@@ -53,18 +53,10 @@ class FoundTopic:
 async def find_topic(
     store: SegmentStore, name: TopicName, known: KnownTopic | None, *, generation: int, apply: bool, now_us: int
 ) -> FoundTopic:
-    """Read one topic from the storage and reconstruct it.
+    """Read one topic from the storage and reconstruct it. Raises StorageFailed if the storage cannot be read.
 
-    Args:
-        store: The shared storage.
-        name: The topic.
-        known: The topic of this name in etcd; None if there is none.
-        generation: The generation that the recovery begins.
-        apply: Whether to fence segments before their end is read from their files.
-        now_us: The wall clock time in microseconds.
-
-    Raises:
-        StorageFailed: If the storage cannot be read.
+    ``known`` is the topic of this name in etcd, or None. With ``apply``, segments are fenced before their end is read
+    from their files.
     """
     found = FoundTopic(name)
     documents = await store.list_documents(name)
@@ -158,10 +150,7 @@ async def _preambles_of_unknown(
 async def read_preamble(store: SegmentStore, file: SegmentFile) -> LogPreamble | None:
     """Read the preamble of a log file; None if it is torn or the file does not exist.
 
-    Raises:
-        Corrupt: If the preamble is damaged.
-        Unsupported: If the preamble has an unknown format.
-        StorageFailed: If the storage cannot be read.
+    Raises Corrupt, Unsupported, or StorageFailed.
     """
     try:
         reader = await store.open(file)

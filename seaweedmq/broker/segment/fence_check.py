@@ -29,12 +29,8 @@ class FenceCheck:
     ) -> None:
         """Prepare a check; ``begin`` starts it.
 
-        Args:
-            topic: The segment's topic.
-            segment: The open segment.
-            context: The broker's segment context.
-            on_answer: Called with whether there is a fence, once the check has ended.
-            on_failure: Called when storage fails or answers late. The check continues.
+        ``on_answer`` is called with whether there is a fence, once the check has ended; ``on_failure`` when storage
+        fails or answers late, and the check continues.
         """
         self._topic = topic
         self._segment = segment

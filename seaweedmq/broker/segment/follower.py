@@ -120,8 +120,7 @@ class FollowerService:
     async def progress(self, progress: NoteProgress) -> None:
         """Free the frames that the primary has flushed: see ``model.calls.NoteProgress``.
 
-        Raises:
-            NotFound: If this broker holds no replica of the segment.
+        Raises NotFound if this broker holds no replica of the segment.
         """
         ref = progress.ref
         replica = self.replicas.get(_key(ref))
@@ -132,8 +131,7 @@ class FollowerService:
     async def fence(self, ref: SegmentRef) -> FenceReply:
         """Reject frames of epochs below ``ref.epoch`` from now on: see ``model.calls.Fence``.
 
-        Returns:
-            The end offset of the replica; None if no replicate stream of the segment reached this broker.
+        The reply's end offset is None if no replicate stream of the segment reached this broker.
 
         Raises:
             NotFound: If this broker is not a follower of the segment.
@@ -156,12 +154,9 @@ class FollowerService:
     async def write_out(self, ref: SegmentRef, end_offset: int) -> SealedLog:
         """Write the frames of the fenced replica to a log file of this broker and fsync it.
 
-        Repeated and concurrent calls share one attempt.
-
-        Raises:
-            NotFound: If this broker holds no replica of the segment, or dropped it meanwhile.
-            InvalidArgument: If the replica is not fenced with ``ref.epoch``, or does not end at ``end_offset``.
-            StorageFailed: If this attempt failed. The next call makes another one, after a pause.
+        Repeated and concurrent calls share one attempt; after StorageFailed the next call makes another, after a pause.
+        Raises NotFound if this broker holds no replica, or dropped it meanwhile, and InvalidArgument if the replica is
+        not fenced with ``ref.epoch``, or does not end at ``end_offset``.
         """
         replica, writing = self.replicas.get(_key(ref)), self._write_outs.get(_key(ref))
         if replica is None or writing is None:

@@ -35,14 +35,8 @@ class FollowerSet:
     ) -> None:
         """Prepare a link to every follower; ``start`` opens them.
 
-        Args:
-            topic: The segment's topic.
-            segment: The segment, whose primary this broker is.
-            segment_log: The log to replicate.
-            context: The broker's segment context.
-            appended: Fires when the log has grown.
-            on_held: Called with the offset below which every follower holds everything.
-            on_lost: Called with a follower's id and the error that ended its stream. The stream never resumes.
+        ``appended`` fires when the log has grown. ``on_held`` is called with the offset below which every follower
+        holds everything, and ``on_lost`` with a follower's id and the error that ended its stream, which never resumes.
         """
         self._segment = segment
         self._spawn = context.spawn

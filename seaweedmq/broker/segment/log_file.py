@@ -45,15 +45,7 @@ class LogFileCreator:
         writer_id: str,
         provenance: Callable[[Segment], Sequence[Segment]] = lambda segment: (segment,),
     ) -> None:
-        """Create the creator.
-
-        Args:
-            store: The shared storage.
-            topic: The segment's topic.
-            segment: The segment.
-            writer_id: The id of this broker, from which the file names are made.
-            provenance: Returns the segments recorded in a segment's log files: see ``core.lineage.provenance``.
-        """
+        """Create the creator; ``provenance`` returns the segments that a log file records: see ``core.lineage``."""
         self._store = store
         self._topic = topic
         self._segment = segment
@@ -65,13 +57,7 @@ class LogFileCreator:
     async def create(self, base: int, producers: Sequence[ProducerState], *, flushed: int) -> tuple[LogWriter, str]:
         """Create a file for frames from offset ``base`` on, and return its writer and the writer's part of its name.
 
-        Args:
-            base: The offset of the first frame.
-            producers: The producer states as of ``base``.
-            flushed: The offset below which all frames are flushed.
-
-        Raises:
-            StorageFailed: If storage rejects the file.
+        ``producers`` are the states as of ``base``; below ``flushed`` all frames are flushed. Raises StorageFailed.
         """
         while True:
             # After a failure another file may begin at the same offset; it needs another name.
@@ -89,12 +75,7 @@ class LogFileCreator:
     async def put_empty(self, end: int, producers: Sequence[ProducerState]) -> None:
         """Put a log file without records, which is durable before it gets its name: see ``core.files.retention``.
 
-        Args:
-            end: The end offset of the segment, below which all frames are flushed.
-            producers: The producer states as of ``end``.
-
-        Raises:
-            StorageFailed: If storage rejects the file.
+        ``end`` is the end offset of the segment, below which all frames are flushed. Raises StorageFailed.
         """
         lineage = self._provenance(self._segment)
         for repeats in count():
@@ -118,21 +99,9 @@ async def create_log_file(
     lineage: Sequence[Segment] = (),
     flushed: int | None = None,
 ) -> LogWriter:
-    """Create a log file of the segment for frames from offset ``base`` on.
+    """Create a log file of the segment for frames from ``base`` on; all below ``flushed``, or ``base``, are flushed.
 
-    Args:
-        store: The shared storage.
-        topic: The segment's topic.
-        segment: The segment.
-        base: The offset of the first frame.
-        writer_id: The writer's part of the file name.
-        producers: The producer states as of ``base``.
-        lineage: The segment and its ancestors: see ``core.lineage.provenance``.
-        flushed: The offset below which all frames are flushed; None for ``base``.
-
-    Raises:
-        AlreadyExists: If the writer already has a file that begins at ``base``.
-        StorageFailed: If storage rejects the file.
+    Raises AlreadyExists if the writer already has a file that begins at ``base``, and StorageFailed.
     """
     preamble = _preamble(topic, segment, base, writer_id, producers, lineage, base if flushed is None else flushed)
     return await store.create_log(topic.name, segment.id, base, writer_id, preamble)

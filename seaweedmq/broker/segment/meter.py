@@ -31,13 +31,7 @@ class Meter:
     )
 
     def __init__(self, now: float, short_s: float, long_s: float) -> None:
-        """Start counting.
-
-        Args:
-            now: The time at which the segment was opened, on any monotonic clock, in seconds.
-            short_s: The short time constant, in seconds.
-            long_s: The long time constant, in seconds.
-        """
+        """Start counting at the segment's opening, on any monotonic clock, with two time constants, in seconds."""
         self._short_s = short_s
         self._long_s = long_s
         self._opened = self._since = now

@@ -73,10 +73,8 @@ class OwnedSegments:
     async def seal(self, ref: SegmentRef) -> SealedLog:
         """Seal an owned segment: see ``model.calls.Seal``.
 
-        Raises:
-            NotFound: If this broker does not own the segment.
-            StaleMetadata: If the segment has another epoch, or others sealed it from its files.
-            StorageFailed: If some records could not be written and flushed.
+        Raises NotFound if this broker does not own the segment, StaleMetadata if it has another epoch, or others sealed
+        it from its files, and StorageFailed if some records could not be written and flushed.
         """
         owned = self.segments.get(ref.key)
         if owned is None or owned.topic.uid != ref.topic_uid:

@@ -48,10 +48,7 @@ REEVALUATE_S = 0.05
 
 
 class OpenSegment:
-    """An open segment on its primary.
-
-    ``committed_changed`` fires when the high watermark, the failure or the stage changes.
-    """
+    """An open segment on its primary. ``committed_changed`` fires with each high watermark, failure or stage."""
 
     def __init__(self, topic: Topic, segment: Segment, context: SegmentContext) -> None:
         self.topic = topic
@@ -200,10 +197,7 @@ class OpenSegment:
         self.log.producers.close(producer_id, self._loop.time())
 
     def find_repeat(self, header: FrameHeader) -> FrameAck | None:
-        """Return the acknowledgement of an earlier copy of a frame; None for a new frame.
-
-        Raises as ``ProducerTable.find_repeat``.
-        """
+        """Return the acknowledgement of a frame's earlier copy, or None. Raises as ``ProducerTable.find_repeat``."""
         return self.log.producers.find_repeat(
             header.producer_id, header.producer_epoch, header.first_sequence, header.record_count, self._loop.time()
         )
@@ -214,18 +208,14 @@ class OpenSegment:
         return self._context.config.producer_idle_s
 
     def adopt_producer(self, state: ProducerState) -> None:
-        """Adopt the state that an earlier segment holds of a producer that is unknown in this one.
-
-        Raises as ``check_open`` and ``ProducerTable.adopt``.
-        """
+        """Adopt an earlier segment's state of a producer. Raises as ``check_open`` and ``ProducerTable.adopt``."""
         self.check_open()
         self.log.producers.adopt(state, self._loop.time())
 
     async def admit(self, size_bytes: int) -> None:
         """Wait until a frame of this size fits the segment's and the broker's memory, and reserve that memory.
 
-        Raises:
-            SeaweedMQError: If the segment rejects records, or commits nothing at the moment.
+        Raises the reason if the segment rejects records, or commits nothing at the moment.
         """
         limit = self._context.config.segment_buffer_bytes_max
         while self.log.unwritten_bytes and self.log.unwritten_bytes + size_bytes > limit:
@@ -303,10 +293,7 @@ class OpenSegment:
     async def release_last_log(self) -> None:
         """Put an empty log file in an idle segment if records of its newest file are deleted or have expired.
 
-        Retention keeps the newest log file and can then remove the one before it.
-
-        Raises:
-            StorageFailed: If storage rejects the file.
+        Retention keeps the newest log file and can then remove the one before it. Raises StorageFailed.
         """
         topic = self.topic
         is_idle = self.stage is SegmentStage.SERVING and self.log.committed == self.log.flushed == self.log.end
@@ -317,12 +304,9 @@ class OpenSegment:
     async def seal(self) -> SealedLog:
         """Accept and acknowledge nothing more, write and fsync all records. Repeated calls return the same end.
 
-        Records that are not acknowledged yet also belong to the sealed segment. Publishers learn that from its
-        metadata and do not send them again.
-
-        Raises:
-            StaleMetadata: If others have sealed the segment from its files.
-            StorageFailed: If some records could not be written and flushed yet.
+        Records that are not acknowledged yet also belong to the sealed segment. Publishers learn that from its metadata
+        and do not send them again. Raises StaleMetadata if others have sealed the segment from its files, and
+        StorageFailed if some records could not be written and flushed yet.
         """
         if self.stage is SegmentStage.FENCED and self._lifecycle.failure:
             raise fresh(self._lifecycle.failure)

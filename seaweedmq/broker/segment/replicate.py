@@ -37,14 +37,7 @@ class ReplicationContext:
     def __init__(
         self, dial: Callable[[str], BrokerApi], memory: MemoryBudget, timeout_s: float, suspicions: Suspicions
     ) -> None:
-        """Create the context.
-
-        Args:
-            dial: Returns another broker by id. It raises Unavailable if that broker is not registered.
-            memory: Memory budget of messages on their way to followers.
-            timeout_s: Longest time in seconds that a follower with frames to take may make no progress.
-            suspicions: Reports to the leader.
-        """
+        """Create the context; ``memory`` is for messages to followers, ``timeout_s`` the longest lack of progress."""
         self.dial = dial
         self.memory = memory
         self.timeout_s = timeout_s
@@ -154,10 +147,7 @@ class FollowerLink:
         self._watch = loop.call_later(self._timeout_s, self._check_progress, self.held, since_s, loop.time())
 
     def _check_progress(self, held: int, since_s: float, began_s: float) -> None:
-        """Fail the link if the follower had frames to take but made no progress for the timeout.
-
-        Progress in other segments extends the timeout: see ``FollowerProgress``.
-        """
+        """Fail the link if the follower had frames to take but made no progress in time: see ``FollowerProgress``."""
         self._watch = None
         waited_s = asyncio.get_running_loop().time() - since_s
         has_all = self.held >= self._log.end

@@ -125,19 +125,10 @@ class SegmentFiles:
     async def append(
         self, chunks: Sequence[bytes | memoryview], size_bytes: int, end: int, *, urgent: bool = False
     ) -> bool:
-        """Write frames that begin at the log's ``written`` offset.
+        """Write frames that begin at the log's ``written`` offset; return whether ``sync`` should follow at once.
 
-        Args:
-            chunks: The encoded frames.
-            size_bytes: The size of all chunks.
-            end: The end offset of the frames.
-            urgent: Whether to fsync in the same call if the frames are few and no other file waits for its fsync.
-
-        Returns:
-            Whether ``sync`` should follow at once.
-
-        Raises:
-            StorageFailed: If the write failed. No frame counts as written; the next attempt uses another file.
+        ``urgent`` fsyncs in the same call if the frames are few and no other file waits for its fsync. After
+        StorageFailed no frame counts as written, and the next attempt uses another file.
         """
         file = await self._file_for(self._log.written)
         idle = self.open_files == [file] and not self._lock.locked()
@@ -164,11 +155,7 @@ class SegmentFiles:
         return file is not self.active or self._unflushed_bytes >= UNFLUSHED_BYTES_MAX
 
     async def probe(self) -> None:
-        """Check whether storage accepts writes at all. Call after a failure, before another file is created.
-
-        Raises:
-            StorageFailed: If storage accepts no writes.
-        """
+        """Raise StorageFailed if storage accepts no writes at all. Call after a failure, before the next file."""
         self._unusable = True
         await self._store.check()
         self._unusable = False
@@ -209,8 +196,7 @@ class SegmentFiles:
     async def _make_durable(self) -> None:
         """Wait until every open file is durable. One is not if an append failed before its first fsync.
 
-        Raises:
-            StorageFailed: If the files can neither be fsynced nor written again.
+        Raises StorageFailed if the files can neither be fsynced nor written again.
         """
         while not all(file.is_durable for file in self.open_files):
             await self.sync()
@@ -269,9 +255,7 @@ class SegmentFiles:
     def is_last_due(self, low_watermark: int, expires_s: float | None) -> bool:
         """Whether an idle segment, all of whose files are tables, has deleted or expired records in its last file.
 
-        Args:
-            low_watermark: The offset below which records are deleted.
-            expires_s: The age in seconds at which records expire; None if they never do.
+        Records below ``low_watermark`` are deleted; those older than ``expires_s`` seconds, if not None, are expired.
         """
         if self._last_sealed is None or self.open_files or self.sealed or self._leftovers:
             return False
@@ -279,11 +263,7 @@ class SegmentFiles:
         return low_watermark > base or (expires_s is not None and self._loop.time() - since >= expires_s)
 
     async def put_empty(self) -> None:
-        """Put an empty log file at the end of an idle segment: retention keeps the newest file and removes the others.
-
-        Raises:
-            StorageFailed: If storage rejects the file.
-        """
+        """Put an empty log file at the end of an idle segment: retention keeps the newest one. Raises StorageFailed."""
         end = self._log.written
         await self._log_files.put_empty(end, self._log.producers_below(end))
         if not self.open_files and not self.sealed:

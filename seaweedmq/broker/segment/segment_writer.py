@@ -21,13 +21,7 @@ class OnWritten(Protocol):
     """The reaction to a write."""
 
     def __call__(self, end: int, size_bytes: int, *, sync_due: bool) -> None:
-        """React to written frames.
-
-        Args:
-            end: The end offset of the frames.
-            size_bytes: Their size.
-            sync_due: Whether an fsync should follow at once.
-        """
+        """React to written frames that end at ``end``; ``sync_due``: whether an fsync should follow at once."""
 
 
 class SegmentWriter:
@@ -47,17 +41,7 @@ class SegmentWriter:
         on_failed: Callable[[], None],
         spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
     ) -> None:
-        """Create the writer; ``start`` runs it.
-
-        Args:
-            segment: The segment.
-            segment_log: The log whose unwritten frames it takes.
-            files: The files to write to.
-            is_closed: Whether the segment is closed, so that nothing more is written.
-            on_written: Called after each write.
-            on_failed: Called after each failed write; ``failure`` is set.
-            spawn: Runs the task.
-        """
+        """Create the writer; ``start`` runs it. ``failure`` is set before ``on_failed`` is called."""
         self.failure: StorageFailed | None = None
         """The reason why the last write failed; None if it did not."""
         self._segment = segment

@@ -27,22 +27,14 @@ class Suspicions:
         report: Callable[[ReportSuspicions], Awaitable[None]],
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
     ) -> None:
-        """Prepare an empty reporter.
-
-        Args:
-            report: Sends a report, and returns once a leader has received it.
-            spawn: Starts a named task that ends by itself.
-        """
+        """Prepare an empty reporter; ``report`` returns once a leader has received a report."""
         self._report = report
         self._spawn = spawn
         self._gathered: dict[_Suspicion, dict[SegmentRef, None]] = {}
         self._under_way: set[SegmentRef] = set()
 
     def tell(self, ref: SegmentRef, suspect: str, reason: str) -> None:
-        """Report, in the background, that the segment suspects a broker: see ``model.calls.ReportSuspicions``.
-
-        A segment with a report under way is not reported again.
-        """
+        """Report in the background that the segment suspects a broker, unless a report of the segment is under way."""
         if ref in self._under_way:
             return
         self._under_way.add(ref)

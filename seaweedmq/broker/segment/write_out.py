@@ -61,9 +61,8 @@ class ReplicaWriter:
     async def run(self) -> None:
         """Write all frames and return once they are flushed. A cancelled caller does not stop the attempt.
 
-        Raises:
-            StorageFailed: If this attempt failed. The next call makes another one, after a pause.
-            NotFound: If the replica was dropped.
+        Raises StorageFailed if this attempt failed, and NotFound if the replica was dropped. The next call makes
+        another attempt, after a pause.
         """
         if self._dropped:
             raise self._dropped_error()
@@ -152,10 +151,7 @@ class ReplicaWriter:
         )
 
     async def _delete_leftovers(self) -> None:
-        """Delete the files of failed attempts: the last attempt's file has all their frames.
-
-        Retention later removes a file whose deletion fails.
-        """
+        """Delete the files of failed attempts: the last file has their frames. Retention removes what is left."""
         leftovers, self._leftovers = self._leftovers, []
         try:
             if leftovers:

@@ -42,11 +42,9 @@ class Appender:
     async def append(self, frame: Frame, *, is_checked: bool = False, may_begin: bool = True) -> FrameAck:
         """Append a frame with valid checksums, or return the acknowledgement of its earlier copy.
 
-        Args:
-            frame: The frame.
-            is_checked: Whether the creator of the frame has verified that its payload matches the header.
-            may_begin: Whether an unknown Kafka producer may begin with this frame. False if an earlier frame of the
-                producer was rejected.
+        ``is_checked``: whether the creator of the frame has verified that its payload matches the header. ``may_begin``
+        is False if an earlier frame of the producer was rejected: an unknown Kafka producer must not begin with this
+        one.
 
         Raises:
             InvalidArgument: If the frame breaks a rule, or is not the producer's next one.
@@ -195,12 +193,9 @@ class Acknowledgements:
     async def next(self) -> tuple[FrameAck, ...]:
         """Wait for committed frames, and return all of them in the order of ``add``.
 
-        Returns:
-            The acknowledgements. Empty if ``end`` was called and all were returned, or if the segment is closed: the
-            record of the sealed segment then shows how much it holds.
-
-        Raises:
-            SeaweedMQError: If nothing is committed at the moment, while frames are pending or being appended.
+        Returns none if ``end`` was called and all were returned, or if the segment is closed: the record of the sealed
+        segment then shows how much it holds. Raises if nothing is committed at the moment while frames are pending or
+        being appended.
         """
         segment = self._appender.segment
         while not (durable := self._take_durable()):

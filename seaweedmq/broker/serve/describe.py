@@ -40,18 +40,7 @@ class Descriptions:
         timeout_s: float,
         frame_bytes_max: int,
     ) -> None:
-        """Create the service.
-
-        Args:
-            view: The broker's view of the metadata.
-            meta: The metadata store, for topics that the view lacks.
-            owned: The open segments of this broker.
-            starts: The start offsets of segments.
-            dial: Returns another broker by id.
-            address: The address of this broker, for errors.
-            timeout_s: The time in seconds that the view may take to follow etcd.
-            frame_bytes_max: The size limit of one frame at this broker, in bytes.
-        """
+        """Create the service; the view may take ``timeout_s`` to follow etcd."""
         self._view = view
         self._meta = meta
         self._owned = owned
@@ -139,17 +128,11 @@ class Descriptions:
         return {owned.segment.id: owned.log.end for owned in self._owned.of(name) if owned.topic.uid == topic_uid}
 
     async def catch_up(self, name: TopicName, uid: int = 0) -> None:
-        """Bring the view up to date with a topic that it does not know yet.
+        """Bring the view up to date with a topic that it does not know yet, of this uid or, if that is 0, any.
 
-        A client may have just created the topic through another broker, so etcd may have what the view lacks.
-
-        Args:
-            name: The topic.
-            uid: The uid that the topic must have; 0 for any.
-
-        Raises:
-            NotFound: If the topic of this name has another uid.
-            Unavailable: If etcd is unreachable, or the view does not follow in time.
+        A client may have just created the topic through another broker, so etcd may have what the view lacks. Raises
+        NotFound if the topic has another uid, and Unavailable if etcd is unreachable, or the view does not follow in
+        time.
         """
         if not self._knows(name, uid):
             await self._follow_up(name)

@@ -36,11 +36,8 @@ class InheritedProducers:
     async def learn(self, header: FrameHeader) -> None:
         """Load the inherited state of a frame's producer into the segment's table, if it is a Kafka producer.
 
-        Raises:
-            Unavailable: If the log files with the state are not read yet.
-            StorageFailed: If they cannot be read.
-            Corrupt: If they are damaged.
-            ResourceExhausted: If the broker already remembers as many producers as it may.
+        Raises Unavailable if the log files with the state are not read yet, StorageFailed or Corrupt if they cannot be,
+        and ResourceExhausted if the broker already remembers as many producers as it may.
         """
         if not is_kafka_producer(header.producer_id):
             return

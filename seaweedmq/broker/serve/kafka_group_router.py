@@ -40,9 +40,8 @@ class KafkaGroupRouter:
     async def call(self, request: Any) -> Any:
         """Forward a call to the coordinators concerned and return the combined answer.
 
-        Raises:
-            NotFound: If the group does not exist.
-            Unavailable: If a coordinator is moving, loading, or on a broker that does not listen for Kafka clients.
+        Raises NotFound if the group does not exist, and Unavailable if a coordinator is moving, loading, or on a broker
+        that does not listen for Kafka clients.
         """
         if isinstance(request, ListKafkaGroups):
             primaries = sorted({segment.primary for segment in self._view.open_of(self._topic).values()})
@@ -53,8 +52,7 @@ class KafkaGroupRouter:
     async def here(self, request: Call[R]) -> R:
         """Answer a call about the groups coordinated by this broker.
 
-        Raises:
-            Unavailable: If a coordinator is loading, or this broker does not listen for Kafka clients.
+        Raises Unavailable if a coordinator is loading, or this broker does not listen for Kafka clients.
         """
         if self.answer is None:
             raise Unavailable(

@@ -62,10 +62,7 @@ class Lookup:
     async def segment(self, name: TopicName, number: int, uid: int = 0) -> ServedSegment:
         """Return a segment that this broker serves, waiting up to ``METADATA_LAG_S`` for the view to show it.
 
-        Args:
-            name: The topic.
-            number: The id of the segment.
-            uid: The uid that the topic must have; 0 for any.
+        The uid is that of the topic; 0 for any.
 
         Raises:
             NotFound: If the topic or segment does not exist, or retention removed the segment.

@@ -12,6 +12,7 @@ from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.codec.frame import FrameHeader, split_frames
 from seaweedmq.errors import Fenced, ProtocolViolation, ResourceExhausted, SeaweedMQError, StaleMetadata, fresh
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.messages.call_context import CallContext
 from seaweedmq.model.messages.frames import FrameHead, Frames
 from seaweedmq.model.messages.publish import (
     PublishAck,
@@ -56,15 +57,17 @@ class PublishService:
             return True
         return False
 
-    async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+    async def publish(
+        self, requests: AsyncIterator[PublishRequest], context: CallContext
+    ) -> AsyncIterator[PublishReply]:
         """Serve one publish stream: see ``ports.BrokerApi.publish``."""
         with closing(Intake(self._intake)) as intake:
-            async with aclosing(self._serve(requests, intake)) as replies:
+            async with aclosing(self._serve(requests, intake, context)) as replies:
                 async for reply in replies:
                     yield reply
 
     async def _serve(
-        self, requests: AsyncIterator[PublishRequest], intake: Intake
+        self, requests: AsyncIterator[PublishRequest], intake: Intake, context: CallContext
     ) -> AsyncGenerator[PublishReply, None]:
         opening = await anext(requests, None)
         if not isinstance(opening, PublishOpen):
@@ -89,7 +92,7 @@ class PublishService:
                 message_bytes_max=intake.message_bytes_max,
                 is_new_epoch=stream.is_new_epoch,
             )
-            async with aclosing(stream.serve(requests)) as acknowledgements:
+            async with aclosing(stream.serve(requests, context)) as acknowledgements:
                 async for acks in acknowledgements:
                     yield acks
         finally:
@@ -195,11 +198,15 @@ class _Stream:
         if self._reading is not None:
             self._reading.cancel()
 
-    async def serve(self, requests: AsyncIterator[PublishRequest]) -> AsyncGenerator[PublishAck, None]:
+    async def serve(
+        self, requests: AsyncIterator[PublishRequest], context: CallContext
+    ) -> AsyncGenerator[PublishAck, None]:
         """Append arriving frames and yield acknowledgements, until the stream has ended and all are acknowledged."""
         if self._ended_by:
             return
-        self._reading = asyncio.create_task(self._read(requests), name=f"publish to {self.segment.segment}")
+        self._reading = asyncio.create_task(
+            self._read(requests), name=f"publish to {self.segment.segment} of {context.peer}"
+        )
         self._reading.add_done_callback(self._read_all)
         try:
             self._note_idle()

@@ -41,12 +41,9 @@ class SealedProducers:
     ) -> tuple[int, tuple[FrameAck, ...]]:
         """Return the next sequence of a producer that repeats nothing below ``first_sequence``, and its last frames.
 
-        The frames are empty if no acknowledgement is missing, or if their offsets are unknown.
-
-        Raises:
-            Fenced: If the segment has a newer epoch of the producer.
-            OutOfRange: If the record is incomplete and some log files are gone.
-            SeaweedMQError: If the record is incomplete and the log files cannot be read.
+        The frames are empty if no acknowledgement is missing, or if their offsets are unknown. Raises Fenced if the
+        segment has a newer epoch of the producer, and OutOfRange if the record is incomplete and some log files are
+        gone.
         """
         recorded = self.recorded(topic, segment).get(producer_id)
         if recorded is not None:
@@ -82,10 +79,7 @@ class SealedProducers:
         return recorded is not None and recorded.producer_epoch < producer_epoch
 
     async def recovered(self, topic: Topic, segment: Segment) -> "FoundProducers":
-        """Return the producers in the segment's log files, which concurrent callers read once.
-
-        Raises as ``recover_segment``.
-        """
+        """Return the producers in the segment's log files, read once for all callers; errors of ``recover_segment``."""
         return await self._recovered.of(topic, segment)
 
     async def _with_frames(
@@ -153,10 +147,7 @@ class FoundProducers:
 
 
 class _Recovered:
-    """A cache of producers from the log files of sealed segments.
-
-    All publishers of a segment return at once when it is sealed. Reading its files for each would be expensive.
-    """
+    """A cache of producers from the log files of sealed segments: all publishers return at once when one is sealed."""
 
     def __init__(self, store: SegmentStore) -> None:
         self._store = store

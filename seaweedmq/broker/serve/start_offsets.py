@@ -60,10 +60,7 @@ class StartOffsets:
         return listing.starts
 
     def known(self, topic: Topic) -> Mapping[int, int] | None:
-        """Return the last known result of :meth:`of` without waiting.
-
-        None before the first listing, which the call starts.
-        """
+        """Return the last known result of :meth:`of` at once; None before the first listing, which it starts."""
         listing = self._listing(topic)
         return None if math.isinf(listing.at) else listing.starts
 

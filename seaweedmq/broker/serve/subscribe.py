@@ -17,6 +17,7 @@ from seaweedmq.errors import (
     SeaweedMQError,
     fresh,
 )
+from seaweedmq.model.messages.call_context import CallContext
 from seaweedmq.model.messages.frames import (
     LARGE_MESSAGE_BYTES,
     SENT_PIECE_BYTES,
@@ -56,7 +57,9 @@ class SubscribeService:
         self.sending = Sending(memory.sending, memory.logs)
         """The memory of messages on their way to subscribers."""
 
-    async def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+    async def subscribe(
+        self, requests: AsyncIterator[SubscribeRequest], context: CallContext
+    ) -> AsyncIterator[SubscribeReply]:
         """Serve one subscribe stream: see ``ports.BrokerApi.subscribe``."""
         opening = await anext(requests, None)
         if not isinstance(opening, SubscribeOpen):
@@ -66,7 +69,7 @@ class SubscribeService:
         yield SubscribeReady(start_offset=start, high_watermark=found.high_watermark)
         tail = self._tails.at(found, start)
         credit = _Credit(opening.credit_bytes)
-        reading = asyncio.create_task(credit.read(requests), name=f"credit for {found.segment}")
+        reading = asyncio.create_task(credit.read(requests), name=f"credit for {found.segment} of {context.peer}")
         try:
             async with aclosing(self._deliver(tail, credit, opening)) as replies:
                 async for reply in replies:
@@ -212,12 +215,7 @@ class _Credit:
             self._changed.fire()
 
     async def change(self) -> None:
-        """Wait for more credit.
-
-        Raises:
-            ProtocolViolation: If the client broke the protocol.
-            Closed: If the client closed its side of the stream.
-        """
+        """Wait for more credit; raise ProtocolViolation or Closed if the client broke the protocol or closed."""
         if self._end:
             raise fresh(self._end)
         await self._changed.wait()

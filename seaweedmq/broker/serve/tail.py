@@ -63,18 +63,7 @@ class Tail:
         chunk_bytes: int,
         losses: "Losses",
     ) -> None:
-        """Create a tail; close it after use.
-
-        Args:
-            lookup: The lookup of segments, for their current state.
-            store: The shared storage.
-            index: The index of log files, shared by all tails of the broker.
-            reading: The memory budget of read permits.
-            found: The current state of the segment.
-            position: The first offset to read.
-            chunk_bytes: The approximate size of one read and one ``take``.
-            losses: The log of missing records.
-        """
+        """Create a tail at the first offset to read; close it after use. Each chunk has about ``chunk_bytes``."""
         self.position = position
         """The offset after the frames taken. The first frame may begin below it."""
         self.found = found
@@ -130,15 +119,13 @@ class Tail:
     async def ready(self) -> bool:
         """Make frames available for ``take``, waiting for a permit if they are in files. Requires READABLE.
 
-        Returns:
-            Whether there are frames. If not, call ``look``: the permit has ended, or others wait for its memory.
+        Returns whether there are frames. If not, call ``look``: the permit has ended, or others wait for its memory.
 
         Raises:
             OutOfRange: If retention removed the records at the position.
             NotFound: If the topic was deleted.
             DataLoss: If committed records are missing at the position for no known reason; see ``skip``.
-            Corrupt: If a file is damaged: see ``reader.read_segment``.
-            StorageFailed: If a file cannot be read: see ``reader.read_segment``.
+            Corrupt, StorageFailed: If a file is damaged or cannot be read: see ``reader.read_segment``.
         """
         if self._permit is None:
             if self._log_in_memory() is not None:
@@ -175,10 +162,7 @@ class Tail:
     def take(self, bytes_max: int) -> TailChunk | None:
         """Return the next frames that fit, at least one, and move the position past them.
 
-        None if they were freed since ``ready``: call ``look`` then.
-
-        Raises:
-            NotFound: If the topic was deleted.
+        None if they were freed since ``ready``: call ``look`` then. Raises NotFound if the topic was deleted.
         """
         self._check_exists()
         if self._permit is not None:

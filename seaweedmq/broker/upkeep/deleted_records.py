@@ -46,18 +46,9 @@ class DeletedRecords:
         self._due.pop(name, None)
 
     async def rewrite(self, topic: Topic, segments: Iterable[Listed]) -> bool:
-        """Rewrite the due tables of a topic, at most ``REWRITES_PER_ROUND``.
+        """Rewrite up to ``REWRITES_PER_ROUND`` due tables of a topic with these files; return whether more are due.
 
-        Args:
-            topic: The topic.
-            segments: The listed files of its segments.
-
-        Returns:
-            Whether more tables are due now.
-
-        Raises:
-            StorageFailed: If storage failed. The next call retries the rest.
-            DeadlineExceeded: If storage did not answer in time. The next call retries the rest.
+        On StorageFailed or DeadlineExceeded, the next call retries the rest.
         """
         now_s = self._loop.time()
         self._damaged = {path: until_s for path, until_s in self._damaged.items() if until_s > now_s}

@@ -29,22 +29,13 @@ class SpaceGuard:
     """A guard that rejects records by the last measured free space of the storage."""
 
     def __init__(self, free_bytes_min: int, exempt: TopicName) -> None:
-        """Create a guard that accepts records.
-
-        Args:
-            free_bytes_min: The least free space, in bytes.
-            exempt: The topic whose records are always accepted.
-        """
+        """Create a guard that accepts records; those of the topic ``exempt`` are always accepted."""
         self._free_bytes_min = free_bytes_min
         self._exempt = exempt
         self._refusal: StorageFull | None = None
 
     def check(self, topic: TopicName) -> None:
-        """Return if records of a topic may be appended.
-
-        Raises:
-            StorageFull: If too little space is free; names the setting and the remedy.
-        """
+        """Return if records of a topic may be appended, else raise StorageFull, which has setting and remedy."""
         if self._refusal is not None and topic != self._exempt:
             raise fresh(self._refusal)
 

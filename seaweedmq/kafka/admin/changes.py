@@ -5,7 +5,8 @@ Clients query the same broker for metadata a moment later, so every change is aw
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from seaweedmq.coordination.view import ClusterView
@@ -18,6 +19,7 @@ from seaweedmq.errors import (
     StaleMetadata,
 )
 from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.messages.call_context import CallContext
 from seaweedmq.model.messages.calls import AlterTopic, CreateTopics, DeleteTopic, RaiseLowWatermark
 from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import BrokerApi
@@ -64,6 +66,14 @@ async def by_key(items: Iterable[T], key: Callable[[T], K], turn: Turn) -> dict[
     return found
 
 
+@asynccontextmanager
+async def _deadline(timeout_s: float, context: CallContext) -> AsyncIterator[CallContext]:
+    """Limit a block's time; the value is the context of its calls. Raises TimeoutError."""
+    deadline_s = asyncio.get_running_loop().time() + timeout_s
+    async with asyncio.timeout_at(deadline_s):
+        yield context.until(deadline_s)
+
+
 class TopicChanges:
     """The changes that admin requests and auto-creation make to topics."""
 
@@ -72,19 +82,23 @@ class TopicChanges:
         self._view = view
         self._rng = rng
 
-    async def create(self, specs: Sequence[TopicSpec], timeout_s: float) -> list[Topic | SeaweedMQError]:
+    async def create(
+        self, specs: Sequence[TopicSpec], timeout_s: float, context: CallContext
+    ) -> list[Topic | SeaweedMQError]:
         """Create topics; return the topic or the error of each, in order. One error does not affect the others."""
         outcomes: list[Topic | SeaweedMQError] = []
         try:
-            async with asyncio.timeout(timeout_s):
+            async with _deadline(timeout_s, context) as limited:
                 for at in range(0, len(specs), TOPICS_AT_ONCE_MAX):
-                    outcomes += await self._create(specs[at : at + TOPICS_AT_ONCE_MAX])
+                    outcomes += await self._create(specs[at : at + TOPICS_AT_ONCE_MAX], limited)
         except TimeoutError:
             late = DeadlineExceeded(f"not created within {timeout_s:g} s and may still be created: look for the topic")
             outcomes += [late] * (len(specs) - len(outcomes))
         return outcomes
 
-    async def alter(self, topic: Topic, change: Callable[[Topic], TopicChange], timeout_s: float) -> None:
+    async def alter(
+        self, topic: Topic, change: Callable[[Topic], TopicChange], timeout_s: float, context: CallContext
+    ) -> None:
         """Change the leader's current state of a topic.
 
         Concurrent changes through other brokers are not lost: the leader rejects a change of an old revision, and this
@@ -94,6 +108,7 @@ class TopicChanges:
             topic: Topic as this broker's view has it.
             change: Makes the change from the current topic.
             timeout_s: Seconds for all attempts.
+            context: Client that requests the change.
 
         Raises:
             DeadlineExceeded: If the change is not done in time; it may still happen.
@@ -101,26 +116,29 @@ class TopicChanges:
         """
 
         async def altered() -> TopicDescription:
-            found = await self._api.call(AlterTopic(topic.name, TopicChange(), topic.uid))
-            return await self._api.call(AlterTopic(topic.name, change(found.topic), topic.uid, found.revision))
+            found = await self._api.call(AlterTopic(topic.name, TopicChange(), topic.uid), limited)
+            changed = AlterTopic(topic.name, change(found.topic), topic.uid, found.revision)
+            return await self._api.call(changed, limited)
 
         again = retrying(backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), on=StaleMetadata)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with _deadline(timeout_s, context) as limited:
                 await self._view.wait_version((await again(altered)).revision)
         except TimeoutError:
             raise DeadlineExceeded(f"{topic.name} was not changed within {timeout_s:g} s: check it and retry") from None
 
-    async def delete(self, topic: Topic, timeout_s: float) -> None:
+    async def delete(self, topic: Topic, timeout_s: float, context: CallContext) -> None:
         """Delete a topic with all its records. Raises as :meth:`alter`."""
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._api.call(DeleteTopic(topic.name, topic.uid))
+            async with _deadline(timeout_s, context) as limited:
+                await self._api.call(DeleteTopic(topic.name, topic.uid), limited)
                 await self._until(lambda: self._uid(topic.name) != topic.uid)
         except TimeoutError:
             raise DeadlineExceeded(f"{topic.name} was not deleted within {timeout_s:g} s: check it and retry") from None
 
-    async def delete_records(self, topic: Topic, before: Mapping[int, int], timeout_s: float) -> Mapping[int, int]:
+    async def delete_records(
+        self, topic: Topic, before: Mapping[int, int], timeout_s: float, context: CallContext
+    ) -> Mapping[int, int]:
         """Delete the records below an offset of each partition; return the new low watermarks.
 
         Raises:
@@ -129,8 +147,8 @@ class TopicChanges:
             SeaweedMQError: If ``model.calls.RaiseLowWatermark`` raises it.
         """
         try:
-            async with asyncio.timeout(timeout_s):
-                low = await self._api.call(RaiseLowWatermark(topic.name, before, topic.uid))
+            async with _deadline(timeout_s, context) as limited:
+                low = await self._api.call(RaiseLowWatermark(topic.name, before, topic.uid), limited)
                 await self._until(lambda: self._uid(topic.name) != topic.uid or self._knows(topic.name, low))
         except TimeoutError:
             raise DeadlineExceeded(f"records of {topic.name} were not deleted within {timeout_s:g} s: retry") from None
@@ -148,13 +166,14 @@ class TopicChanges:
         except TimeoutError:
             raise DeadlineExceeded(f"{name} exists but is not known here after {timeout_s:g} s: retry") from None
 
-    async def _create(self, specs: Sequence[TopicSpec]) -> list[Topic | SeaweedMQError]:
+    async def _create(self, specs: Sequence[TopicSpec], context: CallContext) -> list[Topic | SeaweedMQError]:
         try:
-            made = await self._api.call(CreateTopics(tuple(specs)))
+            made = await self._api.call(CreateTopics(tuple(specs)), context)
         except (AlreadyExists, InvalidArgument, ResourceExhausted) as error:
             if len(specs) == 1:
                 return [error]
-            return [outcome for spec in specs for outcome in await self._create([spec])]  # finds the topics that fail
+            # One by one, which finds the topics that fail.
+            return [outcome for spec in specs for outcome in await self._create([spec], context)]
         except SeaweedMQError as error:
             return [error] * len(specs)
         await self._view.wait_version(max(description.revision for description in made))

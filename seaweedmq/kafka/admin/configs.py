@@ -140,7 +140,9 @@ class ConfigHandlers:
             found = self._topic_to_alter(resource)
             configs = parse_configs(given, replicas=found.replicas)
             if not request.body.validate_only:
-                await self._changes.alter(found, lambda topic: change_of(topic, configs), ALTERED_WITHIN_S)
+                await self._changes.alter(
+                    found, lambda topic: change_of(topic, configs), ALTERED_WITHIN_S, request.context
+                )
 
         return await self._each(request, alter, AlterConfigsResponse)
 
@@ -156,7 +158,7 @@ class ConfigHandlers:
                 return change_of(topic, altered_configs(topic, steps))
 
             if not request.body.validate_only:
-                await self._changes.alter(found, change, ALTERED_WITHIN_S)
+                await self._changes.alter(found, change, ALTERED_WITHIN_S, request.context)
 
         return await self._each(request, alter, IncrementalAlterConfigsResponse)
 

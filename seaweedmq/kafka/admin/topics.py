@@ -93,7 +93,7 @@ class TopicHandlers:
             await request.turn.pause()
         if not body.validate_only:
             specs = {name: spec for name, spec in outcomes.items() if isinstance(spec, TopicSpec)}
-            made = await self._changes.create(tuple(specs.values()), patience_s(body.timeout_ms))
+            made = await self._changes.create(tuple(specs.values()), patience_s(body.timeout_ms), request.context)
             outcomes |= zip(specs, made, strict=True)
         results = []
         for name, outcome in outcomes.items():
@@ -212,12 +212,11 @@ class TopicHandlers:
             asked = ((t.name, None if t.topic_id is None else t.topic_id.bytes) for t in body.topics)
         else:
             asked = ((name, None) for name in body.topic_names)
-        timeout_s = patience_s(body.timeout_ms)
         found = await self._to_delete(asked, request.turn)
-        responses = await for_each(found.items(), lambda item: self._delete(*item, timeout_s), request.turn)
+        responses = await for_each(found.items(), lambda item: self._delete(*item, request), request.turn)
         return DeleteTopicsResponse(throttle_time_ms=0, responses=responses)
 
-    async def _delete(self, mention: _Mention, found: PartitionedTopic | KafkaError, timeout_s: float) -> Any:
+    async def _delete(self, mention: _Mention, found: PartitionedTopic | KafkaError, request: Request) -> Any:
         name, topic_id = mention
         failure: SeaweedMQError | None = None
         if isinstance(found, KafkaError):
@@ -225,7 +224,7 @@ class TopicHandlers:
         else:
             name, topic_id = found.name, found.id
             try:
-                await self._changes.delete(found.topic, timeout_s)
+                await self._changes.delete(found.topic, patience_s(request.body.timeout_ms), request.context)
             except SeaweedMQError as error:
                 failure = unraised(error)
         return DeleteTopicsResponse.DeletableTopicResult(
@@ -275,7 +274,7 @@ class TopicHandlers:
             try:
                 if len(topics) > 1:
                     raise _named_twice(topic.name)
-                await self._grow(topic, body.validate_only, patience_s(body.timeout_ms))
+                await self._grow(topic, request)
             except SeaweedMQError as error:
                 failure = unraised(error)
             return CreatePartitionsResponse.CreatePartitionsTopicResult(
@@ -288,7 +287,7 @@ class TopicHandlers:
         results = await for_each(topics.values(), grown, request.turn)
         return CreatePartitionsResponse(throttle_time_ms=0, results=results)
 
-    async def _grow(self, asked: Any, validate_only: bool, timeout_s: float) -> None:
+    async def _grow(self, asked: Any, request: Request) -> None:
         found = self._directory.find(asked.name)
         if not found.is_writable or found.is_internal:
             why = (
@@ -311,9 +310,12 @@ class TopicHandlers:
                     f"topic {asked.name} gets {asked.count - found.count} new partitions with {found.topic.replicas} "
                     "replicas each: give an assignment for each of them, or none",
                 )
-        if not validate_only:
+        if not request.body.validate_only:
             await self._changes.alter(
-                found.topic, lambda topic: change_of(topic, configs_of(topic), partitions=asked.count), timeout_s
+                found.topic,
+                lambda topic: change_of(topic, configs_of(topic), partitions=asked.count),
+                patience_s(request.body.timeout_ms),
+                request.context,
             )
 
 

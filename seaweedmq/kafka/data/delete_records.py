@@ -30,23 +30,22 @@ class DeleteRecordsHandlers:
 
     async def delete_records(self, request: Request) -> Reply:
         """Delete the records below an offset in each named partition."""
-        timeout_s = patience_s(request.body.timeout_ms)
         turn = request.turn
         named: dict[str, dict[int, int]] = {}
         for topic in request.body.topics:
             for each in topic.partitions:  # the last mention of a partition counts, as in Kafka
                 named.setdefault(topic.name, {})[each.partition_index] = each.offset
                 await turn.pause()
-        topics = await for_each(named.items(), lambda topic: self._topic(*topic, timeout_s, turn), turn)
+        topics = await for_each(named.items(), lambda topic: self._topic(*topic, request), turn)
         return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
-    async def _topic(self, name: str, before: Mapping[int, int], timeout_s: float, turn: Turn) -> Any:
+    async def _topic(self, name: str, before: Mapping[int, int], request: Request) -> Any:
         outcomes: dict[int, int | SeaweedMQError] = {}
         try:
             topic = self._partitions.topic(name)
             _check(topic)
-            wanted, outcomes = await self._offsets(topic, before, turn)
-            outcomes |= await self._delete(topic, wanted, timeout_s)
+            wanted, outcomes = await self._offsets(topic, before, request.turn)
+            outcomes |= await self._delete(topic, wanted, request)
         except SeaweedMQError as error:
             outcomes = {**dict.fromkeys(before, unraised(error)), **outcomes}
         result = DeleteRecordsResponse.DeleteRecordsTopicResult
@@ -60,7 +59,7 @@ class DeleteRecordsHandlers:
                     error_code=Code.NONE if isinstance(outcome, int) else code_of(outcome, place=ErrorScope.DATA),
                 )
             )
-            await turn.pause()
+            await request.turn.pause()
         return result(name=name, partitions=partitions)
 
     async def _offsets(
@@ -81,18 +80,19 @@ class DeleteRecordsHandlers:
         return wanted, refused
 
     async def _delete(
-        self, topic: PartitionedTopic, before: Mapping[int, int], timeout_s: float
+        self, topic: PartitionedTopic, before: Mapping[int, int], request: Request
     ) -> dict[int, int | SeaweedMQError]:
         if not before:
             return {}
         try:
-            return dict(await self._changes.delete_records(topic.topic, before, timeout_s))
+            timeout_s = patience_s(request.body.timeout_ms)
+            return dict(await self._changes.delete_records(topic.topic, before, timeout_s, request.context))
         except OutOfRange as error:
             if len(before) == 1:
                 return dict.fromkeys(before, unraised(error))
         outcomes: dict[int, int | SeaweedMQError] = {}
         for partition, offset in before.items():  # finds the partitions that fail
-            outcomes |= await self._delete(topic, {partition: offset}, timeout_s)
+            outcomes |= await self._delete(topic, {partition: offset}, request)
         return outcomes
 
 

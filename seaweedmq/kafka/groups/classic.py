@@ -74,7 +74,7 @@ class ClassicGroupHandlers:
         """Handle JoinGroup; wait until the rebalance completes, as long as the coordinator's timers allow."""
         body = request.body
         _check_texts(body)
-        client_id = request.client_id[:CLIENT_ID_LENGTH_MAX]
+        client_id = request.context.client_id[:CLIENT_ID_LENGTH_MAX]
         named = body.rebalance_timeout_ms if request.version >= REBALANCE_TIMEOUT_FROM else -1
         answer = self._coordinators.shard_of(_named(body.group_id)).ask(
             lambda token: Join(

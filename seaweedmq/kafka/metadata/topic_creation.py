@@ -61,7 +61,7 @@ class TopicCreator:
         specs = self._within_quota(specs, request)
         if not specs:
             return failures
-        outcomes = await self._changes.create(specs, CREATED_WITHIN_S)
+        outcomes = await self._changes.create(specs, CREATED_WITHIN_S, request.context)
         failed = sum(isinstance(outcome, SeaweedMQError) for outcome in outcomes)
         if failed:  # else retries during an outage would use up the quota
             self._quota.give_back(request.client_host, failed)
@@ -94,8 +94,8 @@ class TopicCreator:
             log.warning(
                 "topics not created yet for the Kafka client %s (%s): %d of %d, the first %s: "
                 "kafka_auto_create_per_minute_max is %d: create them with CreateTopics, or raise it",
-                request.peer,
-                request.client_id,
+                request.context.peer,
+                request.context.client_id,
                 len(specs) - granted,
                 len(specs),
                 specs[granted].name,

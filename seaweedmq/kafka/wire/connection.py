@@ -14,6 +14,7 @@ from seaweedmq.kafka.wire.interfaces import Listener, RequestReceiver
 from seaweedmq.kafka.wire.messages import Line, not_pressed
 from seaweedmq.kafka.wire.reply_queue import ReplyQueue
 from seaweedmq.kafka.wire.request_reader import RequestReader
+from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, listening: Listener, connection_id: int) -> None:
         self.id = connection_id
-        self.peer = ""
+        self.context = CallContext(listener=ListenerKind.KAFKA, peer="")
+        """The client; its address is known once the connection is made."""
         self._listening = listening
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -46,14 +48,14 @@ class Connection(asyncio.BufferedProtocol):
         """Register with the listener; close at once if it rejects the connection."""
         self._transport = self._replies.transport = cast(asyncio.Transport, transport)
         host, port = (transport.get_extra_info("peername") or ("unknown", 0))[:2]
-        self.peer = f"{host}:{port}"
+        self.context = CallContext(listener=ListenerKind.KAFKA, peer=f"{host}:{port}")
         self._receiver = self._listening.opened(self)
         if self._receiver is None:
             self.abort()
             return
         # With a limit of 0, writing pauses until the socket has taken all bytes, which shows that the client reads.
         self._transport.set_write_buffer_limits(high=0)
-        self._reader.open(self, f"/{host}", self._transport, self._receiver)
+        self._reader.open(self, self._transport, self._receiver)
         self._deadlines.watch()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -157,10 +159,10 @@ class Connection(asyncio.BufferedProtocol):
                 case Due.REQUEST | Due.READING:
                     self.fail(reason)
                 case Due.HALF_CLOSED:
-                    log.debug("Kafka connection closed: %s: %s", self.peer, reason)
+                    log.debug("Kafka connection closed: %s: %s", self.context.peer, reason)
                     self.abort()
                 case Due.IDLE:
-                    log.debug("Kafka connection closed: %s: %s", self.peer, reason)
+                    log.debug("Kafka connection closed: %s: %s", self.context.peer, reason)
                     self._close()
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -182,8 +184,8 @@ class Connection(asyncio.BufferedProtocol):
     def fail(self, reason: str) -> None:
         """Close at once, and log the reason."""
         if not self._replies.is_over:
-            client_id = self._reader.client_id
-            who = f"{self.peer} ({client_id})" if client_id else self.peer
+            peer, client_id = self.context.peer, self._reader.context.client_id
+            who = f"{peer} ({client_id})" if client_id else peer
             log.warning("Kafka connection closed: %s: %s", who, reason)
             self.abort()
 

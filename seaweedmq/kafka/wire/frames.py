@@ -7,6 +7,7 @@ fields in the header: a client reads them before it knows the broker's versions.
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from seaweedmq.errors import Unsupported
@@ -15,6 +16,7 @@ from seaweedmq.kafka.wire.encoding import encoding
 from seaweedmq.kafka.wire.message_cursor import ELEMENTS_MAX, Malformed
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Line, Reply, Request, nothing
 from seaweedmq.kafka.wire.versions import is_advertised, name_of
+from seaweedmq.model.messages.call_context import CallContext
 from seaweedmq.runtime.turns import Turn, at_once, endless_turn
 
 _REQUEST_HEAD = struct.Struct(">hhih")
@@ -48,16 +50,15 @@ def elements_max(api: int) -> int:
     return _ELEMENTS_MAX.get(api, ADMIN_ELEMENTS_MAX)
 
 
-def read_request(data: memoryview, *, peer: str, client_host: str, connection: int, line: Line) -> Request:
+def read_request(data: memoryview, *, context: CallContext, connection: int, line: Line) -> Request:
     """Read a request at once, as :func:`reading` does in steps."""
-    return at_once(reading(data, peer=peer, client_host=client_host, connection=connection, line=line))
+    return at_once(reading(data, context=context, connection=connection, line=line))
 
 
 def reading(
     data: memoryview,
     *,
-    peer: str,
-    client_host: str,
+    context: CallContext,
     connection: int,
     line: Line,
     settle: Callable[[], None] = nothing,
@@ -70,8 +71,7 @@ def reading(
 
     Args:
         data: Request without its length.
-        peer: ``host:port`` of the client.
-        client_host: Host of the client as Kafka's coordinators show it: ``/127.0.0.1``.
+        context: Client of the connection; the request has it with its own client id.
         connection: Id of the connection.
         line: Requests of the connection.
         settle: Callback of the request that releases its memory.
@@ -105,10 +105,8 @@ def reading(
         api=key,
         version=version,
         correlation_id=correlation_id,
-        client_id=client_id,
         body=body,
-        peer=peer,
-        client_host=client_host,
+        context=context if client_id == context.client_id else replace(context, client_id=client_id),
         size_bytes=len(data),
         connection=connection,
         line=line,

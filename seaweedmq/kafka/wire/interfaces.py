@@ -6,6 +6,7 @@ from typing import Protocol
 from seaweedmq.kafka.wire.budget import RequestMemory
 from seaweedmq.kafka.wire.messages import Request
 from seaweedmq.kafka.wire.reply_queue import ReplySlot
+from seaweedmq.model.messages.call_context import CallContext
 from seaweedmq.runtime.turns import Turns
 
 
@@ -28,8 +29,8 @@ class ConnectionHandle(Protocol):
 
     id: int
     """Id that is unique in the process."""
-    peer: str
-    """``host:port`` of the client."""
+    context: CallContext
+    """The client, whose address is ``host:port``."""
 
     def fail(self, reason: str) -> None:
         """Close at once, and log the reason."""

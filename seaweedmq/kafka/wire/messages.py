@@ -93,6 +93,7 @@ from kafka.protocol.producer import (
 )
 
 from seaweedmq.kafka.wire.schemas import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from seaweedmq.model.messages.call_context import CallContext
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.turns import Turn, endless_turn
 
@@ -186,14 +187,10 @@ class Request:
     """The API key."""
     version: int
     correlation_id: int
-    client_id: str
-    """The client id; "" for none."""
     body: Any
     """The message, one of ``REQUESTS``; None for ApiVersions in an unknown version."""
-    peer: str
-    """``host:port`` of the client."""
-    client_host: str
-    """Host of the client as Kafka's coordinators show it: ``/127.0.0.1``."""
+    context: CallContext
+    """The client, as for all requests of the connection with the same client id."""
     size_bytes: int
     connection: int
     """Id of the connection, unique in the process."""
@@ -207,6 +204,11 @@ class Request:
     """Callback that releases memory once the request waits for others and its contents are stored elsewhere."""
     turn: Turn = field(default_factory=endless_turn)
     """The time that the handler has until it pauses for other tasks."""
+
+    @property
+    def client_host(self) -> str:
+        """Host of the client as Kafka's coordinators show it: ``/127.0.0.1``."""
+        return "/" + self.context.peer.rpartition(":")[0]
 
     @property
     def holds_up(self) -> bool:

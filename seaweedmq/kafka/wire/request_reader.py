@@ -8,6 +8,7 @@ replies that may be far larger, a connection handles one at a time, which begins
 import asyncio
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from seaweedmq.kafka.wire.budget import Share
@@ -19,6 +20,7 @@ from seaweedmq.kafka.wire.message_cursor import Malformed
 from seaweedmq.kafka.wire.messages import API, Line, Request
 from seaweedmq.kafka.wire.reply_queue import ReplyQueue, ReplySlot
 from seaweedmq.kafka.wire.request_assembler import RequestAssembler
+from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from seaweedmq.runtime.turns import Turn
 
 _KEY = struct.Struct(">h")
@@ -89,9 +91,8 @@ class RequestReader:
         self._transport: asyncio.Transport | None = None
         self._fail: Callable[[str], None] = _closed
         self._connection_id = 0
-        self._peer = self._client_host = ""
-        self.client_id = ""
-        """The first characters of the client id in the last request."""
+        self.context = CallContext(listener=ListenerKind.KAFKA, peer="")
+        """The client, with the first characters of the client id in its last request."""
         self._assembly = RequestAssembler(listening.limits.request_bytes_max)
         self._is_direct = False
         self._asked_bytes = 0
@@ -128,12 +129,9 @@ class RequestReader:
         """Whether reading has ended, and every request that was read has begun."""
         return self._is_draining and not self.is_decoding
 
-    def open(
-        self, connection: ConnectionHandle, client_host: str, transport: asyncio.Transport, receiver: RequestReceiver
-    ) -> None:
+    def open(self, connection: ConnectionHandle, transport: asyncio.Transport, receiver: RequestReceiver) -> None:
         """Pass the requests that the transport receives to the receiver from now on."""
-        self._connection_id, self._peer, self._fail = connection.id, connection.peer, connection.fail
-        self._client_host = client_host
+        self._connection_id, self.context, self._fail = connection.id, connection.context, connection.fail
         self._transport, self._receiver = transport, receiver
 
     # --- bytes --------------------------------------------------------------------------------------------------------
@@ -238,8 +236,7 @@ class RequestReader:
         turn = self._listening.turns.begin()
         steps = reading(
             data,
-            peer=self._peer,
-            client_host=self._client_host,
+            context=self.context,
             connection=self._connection_id,
             line=self._line,
             settle=slot.settle,
@@ -280,7 +277,9 @@ class RequestReader:
             self._loop.call_soon(self.resume)
 
     def _begin(self, request: Request, slot: ReplySlot) -> None:
-        self.client_id = request.client_id[:CLIENT_ID_SHOWN_MAX]
+        self.context = request.context
+        if len(self.context.client_id) > CLIENT_ID_SHOWN_MAX:  # up to 32 KB, which no memory is reserved for
+            self.context = replace(self.context, client_id=self.context.client_id[:CLIENT_ID_SHOWN_MAX])
         decoded_bytes = ELEMENT_BYTES * request.elements
         if decoded_bytes:
             self._share.force(decoded_bytes)

@@ -15,7 +15,8 @@ from seaweedmq.kafka.wire.messages import (
     MetadataRequest,
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
-from seaweedmq.model.messages.calls import AlterTopic, DrainBroker
+from seaweedmq.model.messages.call_context import INTERNAL, CallContext, ListenerKind
+from seaweedmq.model.messages.calls import AlterTopic, CreateTopics, DeleteTopic, DrainBroker
 from seaweedmq.model.topic import Scaling, Topic, TopicChange, TopicName
 from tests.broker.testbed import Testbed, story
 from tests.kafka.byte_client import ByteClient, byte_clients
@@ -265,6 +266,28 @@ async def test_who_waits_too_long_is_told_so(testbed: Testbed) -> None:
     assert result.error_code == Code.REQUEST_TIMED_OUT
     assert "may still be created" in result.error_message
     testbed.etcd.server.thaw()
+
+
+@story
+async def test_the_broker_learns_who_changes_topics_and_until_when_the_client_waits(
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (client,) = await byte_clients(testbed, 1)
+    api, arrived = client.host.broker.api, []
+    call = api.call
+
+    async def noted(request: Any, context: CallContext = INTERNAL) -> Any:
+        if context is not INTERNAL:
+            arrived.append((type(request), context.listener, context.peer, context.client_id))
+            assert context.deadline_s == asyncio.get_running_loop().time() + 5
+        return await call(request, context)
+
+    monkeypatch.setattr(api, "call", noted)
+    await create(client, wanted(), timeout_ms=5_000)
+    await client.ask(API.DELETE_TOPICS, 5, topic_names=["orders"], timeout_ms=5_000)
+    assert arrived == [
+        (request, ListenerKind.KAFKA, "127.0.0.1:40000", "test") for request in (CreateTopics, DeleteTopic)
+    ]
 
 
 # --- DeleteTopics

@@ -74,9 +74,9 @@ async def test_a_topic_that_is_named_again_is_changed_once(testbed: Testbed, mon
     client = await client_with_records(testbed)
     calls, delete_records = [], TopicChanges.delete_records
 
-    async def counted(self: TopicChanges, topic: Any, before: Any, timeout_s: float) -> Any:
+    async def counted(self: TopicChanges, topic: Any, before: Any, *rest: Any) -> Any:
         calls.append(dict(before))
-        return await delete_records(self, topic, before, timeout_s)
+        return await delete_records(self, topic, before, *rest)
 
     monkeypatch.setattr(TopicChanges, "delete_records", counted)
     topic = DeleteRecordsRequest.DeleteRecordsTopic

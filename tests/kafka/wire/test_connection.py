@@ -29,6 +29,7 @@ from seaweedmq.kafka.wire.messages import (
     Reply,
     Request,
 )
+from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.kafka.wire.script import TIMEOUT_S, framed, listening, produce, script, until
 
 
@@ -556,13 +557,31 @@ async def test_text_that_is_not_utf_8_is_read_with_replacement_characters() -> N
     seen = []
 
     async def note(request: Request) -> Reply:
-        seen.append((request.client_id, request.body.topics[0].name))
+        seen.append((request.context.client_id, request.body.topics[0].name))
         return MetadataResponse(brokers=[], topics=[])
 
     async with listening({API.METADATA: note}) as (_, port), script(port) as client:
         client.say(struct.pack(">ihhih3s", 21, API.METADATA, 1, 1, 3, b"f\xe9e") + b"\0\0\0\1\0\2\xff\xfe")
         assert (await client.hear(API.METADATA, 1))[0] == 1
     assert seen == [("f\ufffde", "\ufffd\ufffd")]
+
+
+async def test_requests_share_the_context_of_their_connection_while_the_client_id_is_the_same() -> None:
+    seen: list[CallContext] = []
+
+    async def note(request: Request) -> Reply:
+        seen.append(request.context)
+        return MetadataResponse(brokers=[], topics=[])
+
+    async with listening({API.METADATA: note}) as (_, port), script(port) as client:
+        for number, client_id in enumerate(("a", "a", "b", "b" * 30_000, "b" * 30_000)):
+            client.ask(number, API.METADATA, 1, MetadataRequest(version=1, topics=[]), client_id)
+            await client.hear(API.METADATA, 1)
+        host, client_port = client.writer.get_extra_info("sockname")
+    assert [(context.peer, context.listener) for context in seen] == [(f"{host}:{client_port}", ListenerKind.KAFKA)] * 5
+    assert [len(context.client_id) for context in seen] == [1, 1, 1, 30_000, 30_000]
+    assert seen[0] is seen[1]
+    assert seen[3] is not seen[4], "no connection holds on to a long name"
 
 
 @pytest.mark.parametrize(

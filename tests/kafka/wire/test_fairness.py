@@ -170,7 +170,7 @@ async def test_replies_that_are_not_taken_make_room_for_others(monkeypatch: pyte
     most = 0
 
     async def large(request: Request) -> Reply:
-        return EncodedReply([bytes(8 * MIB if request.client_id == "deaf" else KIB)])
+        return EncodedReply([bytes(8 * MIB if request.context.client_id == "deaf" else KIB)])
 
     async with (
         listening({API.METADATA: large}, in_flight_bytes_max=4 * MIB) as (server, port),

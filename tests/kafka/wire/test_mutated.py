@@ -16,9 +16,11 @@ from seaweedmq.kafka.wire.frames import NotAdvertised, read_request
 from seaweedmq.kafka.wire.message_cursor import ELEMENTS_MAX, Malformed
 from seaweedmq.kafka.wire.messages import API, HeartbeatRequest, Line, Reply, Request
 from seaweedmq.kafka.wire.replies.error_reply import error_reply
+from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.kafka.wire import oracle
 from tests.kafka.wire.script import listening, script, until
 
+CONTEXT = CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:1")
 PEAK_BYTES_MAX = 8 << 20
 """Limit of the memory to decode one small request, for any claim in it."""
 EXTREMES = (
@@ -69,7 +71,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 def read(data: bytes) -> Request | None:
     try:
-        return read_request(memoryview(data), peer="p", client_host="/p", connection=1, line=Line())
+        return read_request(memoryview(data), context=CONTEXT, connection=1, line=Line())
     except (Malformed, NotAdvertised):
         return None
 
@@ -108,7 +110,7 @@ def test_a_request_of_nothing_but_elements_is_refused() -> None:
     count = ELEMENTS_MAX + 1
     head = struct.pack(">hhihi", API.METADATA, 0, 1, -1, count)
     with pytest.raises(Malformed, match="more than 100,000 elements"):
-        read_request(memoryview(head + bytes(2 * count)), peer="p", client_host="/p", connection=1, line=Line())
+        read_request(memoryview(head + bytes(2 * count)), context=CONTEXT, connection=1, line=Line())
 
 
 def test_a_request_of_nothing_but_tagged_fields_is_refused() -> None:
@@ -117,7 +119,7 @@ def test_a_request_of_nothing_but_tagged_fields_is_refused() -> None:
     head = struct.pack(">hhih", API.METADATA, 9, 1, -1)
     for data in (head + many + bytes(2 * count), head + b"\0" + b"\x01\0\0\0" + many + b"\x07\0" * count):
         with pytest.raises(Malformed, match="100,001 tagged fields of one object, above 1,000"):
-            read_request(memoryview(data), peer="p", client_host="/p", connection=1, line=Line())
+            read_request(memoryview(data), context=CONTEXT, connection=1, line=Line())
 
 
 async def test_a_listener_lives_through_mutated_requests(caplog: pytest.LogCaptureFixture) -> None:

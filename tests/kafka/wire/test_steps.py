@@ -22,10 +22,13 @@ from seaweedmq.kafka.wire.messages import (
     Reply,
     Request,
 )
+from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.kafka.wire import oracle
 from tests.kafka.wire.script import listening, script, until
 from tests.kafka.wire.test_codec import made
 from tests.kafka.wire.test_connection import beat, heartbeat
+
+CONTEXT = CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:1")
 
 
 def test_replies_are_written_in_steps_to_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +68,7 @@ def test_a_request_about_too_many_topics_is_refused() -> None:
     topics = b"".join(struct.pack(">h", 6) + b"%06d" % n + struct.pack(">ihii", 1, 1, 0, 0) for n in range(20_000))
     head = struct.pack(">hhih", API.CREATE_TOPICS, 1, 1, -1) + struct.pack(">i", 20_000)
     with pytest.raises(Malformed, match=f"more than {ADMIN_ELEMENTS_MAX:,} elements in one request: send several"):
-        read_request(memoryview(head + topics), peer="p", client_host="/p", connection=1, line=Line())
+        read_request(memoryview(head + topics), context=CONTEXT, connection=1, line=Line())
 
 
 async def test_others_are_answered_while_a_large_request_is_read_and_its_reply_written() -> None:

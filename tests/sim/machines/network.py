@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from seaweedmq.codec.frame import decode_header
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerLoad
+from seaweedmq.model.messages.call_context import INTERNAL, CallContext
 from seaweedmq.model.messages.calls import Call
 from seaweedmq.model.messages.frames import SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.messages.groups import GroupReply, GroupRequest
@@ -569,23 +570,31 @@ class _Remote:
     def forwarded(self) -> "_Remote":
         return _Remote(self._network, self._owner, self._address, is_forwarded=True)
 
-    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+    def publish(
+        self, requests: AsyncIterator[PublishRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[PublishReply]:
         return self._stream("publish", requests)
 
-    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+    def subscribe(
+        self, requests: AsyncIterator[SubscribeRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[SubscribeReply]:
         return self._stream("subscribe", requests)
 
-    def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
+    def replicate(
+        self, requests: AsyncIterator[ReplicateRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[ReplicateReply]:
         return self._stream("replicate", requests)
 
-    def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
+    def join_group(
+        self, requests: AsyncIterator[GroupRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[GroupReply]:
         return self._stream("join_group", requests)
 
     def kafka(self, requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Open a connection of bytes."""
         return self._stream("kafka", requests)
 
-    async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
+    async def report_load(self, reports: AsyncIterator[BrokerLoad], context: CallContext = INTERNAL) -> None:
         async for _ in self._stream("report_load", reports):
             pass
 
@@ -637,7 +646,7 @@ class _Remote:
             self._network.note_unexpected(f"requests to {self._address}", error)
             stream.down.fail_receiver(Unavailable(f"request iterator failed: {error!r}"))
 
-    async def call(self, request: Call[R]) -> R:
+    async def call(self, request: Call[R], context: CallContext = INTERNAL) -> R:
         """Call, and wait for the answer. The call may be lost before it is applied, or its answer afterwards."""
         host = await self._connect()
         held = self._network.held(request)

@@ -16,6 +16,7 @@ from seaweedmq.ports import Environment
 from tests.sim.machines.kafka import SNAPSHOT_AFTER_BYTES, KafkaListener, kafka_address
 from tests.sim.machines.loop import Owner, OwnerState, SimLoop
 from tests.support.history import Violation
+from tests.support.insides import Insides
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -102,7 +103,7 @@ class BrokerProcess:
             converter=world.converter(self.store),
             endpoints=Endpoints(self.address, kafka_address(self.address) if world.scenario.has_kafka else ""),
         )
-        memory, scenario = broker.inspect.memory, world.scenario
+        memory, scenario = Insides(broker).memory, world.scenario
         memory.logs.limit = memory.replicas.limit = scenario.budget_bytes
         for budget in (memory.intake, memory.reading, memory.relaying, memory.sending):
             budget.limit = scenario.passage_bytes

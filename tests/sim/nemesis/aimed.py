@@ -10,6 +10,7 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability, TopicName
 from tests.sim.machines.process import BrokerProcess
 from tests.sim.nemesis.losses import Losses
+from tests.support.insides import Insides
 
 if TYPE_CHECKING:
     from seaweedmq.broker.segment.primary import OpenSegment
@@ -95,9 +96,9 @@ class Aimed:
         world = self._world
         process = self._rng.choice(world.processes)
         broker = process.broker
-        if self._losses.spared or not process.is_well or broker is None or broker.inspect.incarnation is None:
+        if self._losses.spared or not process.is_well or broker is None or Insides(broker).incarnation is None:
             return
-        owner, session = process.freeze(), broker.inspect.incarnation.session
+        owner, session = process.freeze(), Insides(broker).incarnation.session
         await asyncio.sleep(world.scenario.broker.lease_ttl_s + self._rng.uniform(0, 0.3))
         process.thaw(owner)
         if not await self.until(lambda: session.lost.is_set() or process.owner is not owner, SEALED_S_MAX):
@@ -173,7 +174,7 @@ class Aimed:
     def _owned(self, segment: Segment) -> "OpenSegment | None":
         running = self.running(segment)
         broker = running[0].broker if running else None
-        return None if broker is None else broker.inspect.segments.get(segment.key)
+        return None if broker is None else Insides(broker).segments.get(segment.key)
 
     def has_unsynced(self, segment: Segment) -> bool:
         owned = self._owned(segment)
@@ -193,9 +194,9 @@ class Aimed:
 
     def _has_fresh_lease(self, segment: Segment) -> bool:
         broker = self.running(segment)[0].broker
-        if broker is None or broker.inspect.incarnation is None or not self._owned(segment):
+        if broker is None or Insides(broker).incarnation is None or not self._owned(segment):
             return False
-        session = broker.inspect.incarnation.session
+        session = Insides(broker).incarnation.session
         return session.remaining_s > FRESH_LEASE_SHARE * session.ttl_s
 
     # --- striking ---------------------------------------------------------------------------------------------------

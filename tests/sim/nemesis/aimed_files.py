@@ -17,6 +17,7 @@ from tests.sim.machines.process import BrokerProcess
 from tests.sim.machines.storage_faults import Trouble
 from tests.sim.nemesis.aimed import SEALED_S_MAX, Aimed
 from tests.sim.nemesis.losses import Losses
+from tests.support.insides import Insides
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -178,7 +179,7 @@ class AimedAtFiles:
 
     def _is_fsynced_once(self, segment: Segment) -> bool:
         broker = self._aimed.running(segment)[0].broker
-        owned = None if broker is None else broker.inspect.segments.get(segment.key)
+        owned = None if broker is None else Insides(broker).segments.get(segment.key)
         active = None if owned is None else owned.files.active
         return active is not None and active.is_durable
 

@@ -11,6 +11,7 @@ from tests.sim.machines.process import BrokerProcess
 from tests.sim.nemesis.aimed import Aimed
 from tests.sim.nemesis.losses import Losses
 from tests.sim.users.operator import Operator
+from tests.support.insides import Insides
 
 if TYPE_CHECKING:
     from seaweedmq.broker.segment.primary import OpenSegment
@@ -91,7 +92,7 @@ class AimedAtMetadata(Aimed):
         """Stop etcd, and freeze the leader briefly as its lease ends: at once it finds that its leadership is uncertain
         and that it cannot write positions that members wait for. One of those members always rejoins."""
         leader, etcd = self.leader(), self._world.etcd
-        incarnation = leader.broker.inspect.incarnation if leader is not None and leader.broker is not None else None
+        incarnation = Insides(leader.broker).incarnation if leader is not None and leader.broker is not None else None
         if leader is None or not leader.is_well or incarnation is None or self._losses.spared or not etcd.is_well:
             return
         self._note(f"stops etcd, and has {leader.owner.name} stumble as its lease ends")

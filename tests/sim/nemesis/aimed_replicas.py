@@ -13,6 +13,7 @@ from tests.sim.machines.storage_faults import Trouble
 from tests.sim.nemesis.aimed import ANSWER_S_MAX, SEALED_S_MAX, Aimed
 from tests.sim.nemesis.losses import Losses
 from tests.sim.scenario import IMPATIENT_S
+from tests.support.insides import Insides
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -112,7 +113,7 @@ class AimedAtReplicas:
         process = next(p for p in world.processes if p.owner is stream.server)
         if process.broker is None:
             return
-        latest = process.broker.inspect.publish.latest
+        latest = Insides(process.broker).publish.latest
         before = dict(latest)
         assert stream.client is not None
         world.note("nemesis", f"holds up what {stream.client.name} sends to {process.owner.name}")

@@ -11,6 +11,7 @@ from tests.sim.machines.network import KEEPALIVE_TIMEOUT_S
 from tests.sim.machines.process import BrokerProcess
 from tests.sim.nemesis.etcd import EtcdNemesis
 from tests.sim.nemesis.losses import Losses
+from tests.support.insides import Insides
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -161,7 +162,7 @@ class BrokerNemesis:
             return False
         if replicas[0] is None or replicas[0].name in self._losses.spared:
             return False
-        owned = replicas[0] and replicas[0].broker and replicas[0].broker.inspect.segments.get(segment.key)
+        owned = replicas[0] and replicas[0].broker and Insides(replicas[0].broker).segments.get(segment.key)
         return bool(owned) and owned.log.end > segment.start_offset
 
     async def part(self, one: str, other: str, *, both: bool, for_s: float) -> None:

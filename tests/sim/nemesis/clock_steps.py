@@ -13,6 +13,7 @@ from tests.sim.machines.process import BrokerProcess
 from tests.sim.nemesis.brokers import BrokerNemesis
 from tests.sim.nemesis.losses import Losses
 from tests.sim.users.operator import Operator
+from tests.support.insides import Insides
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -100,7 +101,7 @@ class ClockSteps:
 
     def _looks_after(self, process: BrokerProcess, segment: Segment) -> bool:
         broker = process.broker
-        return process.is_running and broker is not None and is_maintainer(segment, broker.id, broker.inspect.view)
+        return process.is_running and broker is not None and is_maintainer(segment, broker.id, Insides(broker).view)
 
     def _successor(self, segment: Segment) -> Segment | None:
         known = self._segments()

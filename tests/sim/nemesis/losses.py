@@ -14,6 +14,7 @@ from seaweedmq.broker.segment.primary import SAFE_REPLICAS
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability, TopicName
 from tests.sim.machines.process import BrokerProcess
+from tests.support.insides import Insides
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -98,10 +99,10 @@ class Losses:
         broker = process.broker
         if (
             broker is None
-            or broker.inspect.incarnation is None
-            or not self._world.etcd.has_lease(broker.inspect.incarnation.session.lease)
+            or Insides(broker).incarnation is None
+            or not self._world.etcd.has_lease(Insides(broker).incarnation.session.lease)
         ):
             return False
-        is_follower = broker.id in segment.replicas[1:] and broker.inspect.incarnation.session.alive()
-        found = broker.inspect.view.topics.get(segment.topic)
-        return is_follower and found is not None and (found.uid, segment.id) in broker.inspect.followers.replicas
+        is_follower = broker.id in segment.replicas[1:] and Insides(broker).incarnation.session.alive()
+        found = Insides(broker).view.topics.get(segment.topic)
+        return is_follower and found is not None and (found.uid, segment.id) in Insides(broker).followers.replicas

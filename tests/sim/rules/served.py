@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from seaweedmq.model.segment import Segment
+from tests.support.insides import Insides
 
 if TYPE_CHECKING:
     from seaweedmq.broker.broker import Broker
@@ -26,7 +27,7 @@ def _unserved(segment: Segment, brokers: dict[str, "Broker"]) -> Iterator[str]:
     if gone := [replica for replica in segment.replicas if replica not in brokers]:
         yield f"{segment} has replicas on {gone}, which run nowhere"
         return
-    owned = brokers[segment.primary].inspect.segments.get(segment.key)
+    owned = Insides(brokers[segment.primary]).segments.get(segment.key)
     if owned is None:
         yield f"{segment} is not opened by its primary {segment.primary}"
     elif owned.refusal is not None or owned.failure is not None:

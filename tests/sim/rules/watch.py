@@ -17,6 +17,7 @@ from seaweedmq.model.segment import ReplicaKey, Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
 from tests.support.history import Violation
+from tests.support.insides import Insides
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -54,7 +55,7 @@ class InsideWatch:
         """Check every broker that is not dead."""
         running = [(p.owner, p.broker) for p in self._world.processes if p.is_running and p.broker is not None]
         brokers = [broker for _, broker in running]
-        primaries = [(broker, key, owned) for broker in brokers for key, owned in broker.inspect.segments.items()]
+        primaries = [(broker, key, owned) for broker in brokers for key, owned in Insides(broker).segments.items()]
         for _, key, owned in primaries:
             self._judge_primary(key, owned)
         for key, seen in self._seen.items():
@@ -68,7 +69,7 @@ class InsideWatch:
             for primary, _, owned in primaries:
                 if (owned.topic.uid, owned.segment.id) == key and follower in owned.segment.replicas:
                     self._judge_pair(primary, owned, follower, replica)
-        leaders = [broker.id for broker in brokers if broker.inspect.incarnation is not None and broker.inspect.leads]
+        leaders = [broker.id for broker in brokers if Insides(broker).incarnation is not None and Insides(broker).leads]
         world = self._world
         are_known = world.loop.time() > world.etcd.leases_lost_s + world.scenario.broker.lease_ttl_s
         if len(leaders) > 1 and are_known:  # a broker unaware of its lost lease is kept from harm by its lock
@@ -96,17 +97,17 @@ class InsideWatch:
             if (
                 not process.is_running
                 or broker is None
-                or broker.inspect.incarnation is None
+                or Insides(broker).incarnation is None
                 or broker.id != segment.primary
             ):
                 continue
-            owned = broker.inspect.segments.get(segment.key)
+            owned = Insides(broker).segments.get(segment.key)
             if owned is None or owned.stage in (
                 SegmentStage.SEALED,
                 SegmentStage.CLOSED,
             ):  # it reported so, and may have stopped since
                 continue
-            if broker.inspect.incarnation.session.alive():
+            if Insides(broker).incarnation.session.alive():
                 self._tell("sealed behind its back", f"{segment} was sealed while its primary {broker.id} continues")
 
     def _sealed_end(self, topic: TopicName, segment: int) -> int | None:
@@ -119,8 +120,8 @@ class InsideWatch:
 
     def _replicas(self, brokers: list[Broker]) -> Iterator[tuple[ReplicaKey, str, Replica]]:
         for broker in brokers:
-            if broker.inspect.incarnation is not None:
-                for key, replica in broker.inspect.followers.replicas.items():
+            if Insides(broker).incarnation is not None:
+                for key, replica in Insides(broker).followers.replicas.items():
                     yield key, broker.id, replica
 
     def _judge_primary(self, key: Key, owned: OpenSegment) -> None:
@@ -162,17 +163,18 @@ class InsideWatch:
             self._tell("replica", f"{owned.segment}: fenced with epoch {replica.epoch}, which is not a newer one")
 
     def _judge_memory(self, broker: Broker) -> None:
-        for budget in broker.inspect.memory.budgets:
+        for budget in Insides(broker).memory.budgets:
             if budget.used < 0 or max(budget.used, budget.peak) > budget.limit:
                 used = f"{budget.used}, at most {budget.peak} bytes for {budget.purpose}"
                 self._tell("memory", f"{broker.id} holds {used}, the budget is {budget.limit}")
             self._judge_turns(broker, budget)
         held = 0
-        if broker.inspect.incarnation is not None:
-            held = sum(replica.held_bytes for replica in broker.inspect.followers.replicas.values())
-        if held > broker.inspect.memory.replicas.limit:
+        if Insides(broker).incarnation is not None:
+            held = sum(replica.held_bytes for replica in Insides(broker).followers.replicas.values())
+        if held > Insides(broker).memory.replicas.limit:
             self._tell(
-                "memory", f"{broker.id} follows with {held} bytes, its budget is {broker.inspect.memory.replicas.limit}"
+                "memory",
+                f"{broker.id} follows with {held} bytes, its budget is {Insides(broker).memory.replicas.limit}",
             )
 
     def _judge_turns(self, broker: Broker, budget: MemoryBudget) -> None:
@@ -187,8 +189,8 @@ class InsideWatch:
 
     def _judge_messages(self, owner: Owner, broker: Broker) -> None:
         """Check that memory outside frames is reserved: large messages in transit, and data read ahead."""
-        memory, network = broker.inspect.memory, self._world.network
-        sending = memory.sending.used + broker.inspect.subscribe.sending.stalled_bytes
+        memory, network = Insides(broker).memory, self._world.network
+        sending = memory.sending.used + Insides(broker).subscribe.sending.stalled_bytes
         for what, budget, accounted, sizes in (
             ("to subscribers", memory.sending, sending, network.large_to_subscribers(owner)),
             ("to followers", memory.relaying, memory.relaying.used, network.large_to_followers(owner)),

@@ -32,15 +32,9 @@ async def wait_closed(
     rng: random.Random,
     lease_ttl_s: float,
 ) -> None:
-    """Wait until every live primary has dropped the segments of the deleted topic.
+    """Wait until every live primary has dropped the segments of a deletion that the view already contains.
 
-    Args:
-        deletion: Deletion that the view already contains.
-        view: Mirror of the metadata.
-        dial: Connects to a broker.
-        outlive_others: Returns once the leases that are gone from etcd have run out by their holders' clocks.
-        rng: Source of the backoff's jitter.
-        lease_ttl_s: Lease of a broker, in seconds.
+    ``outlive_others`` returns once the leases that are gone from etcd have run out by their holders' clocks.
     """
     revision = view.revision
 

@@ -72,14 +72,10 @@ class SchemaAdopter:
             self._failures_log.over(f"schema decision of {name}")
 
     async def adopt(self, name: TopicName, schema: bytes) -> int:
-        """Give the topic the schema, if it is empty.
+        """Give the topic the schema, if it is empty; return the revision as of which it has the schema.
 
-        Returns:
-            The revision as of which the topic has the schema.
-
-        Raises:
-            InvalidArgument: If it has another schema, or plain records, committed or not.
-            Unavailable: If a primary does not answer.
+        Raises InvalidArgument if it has another schema, or plain records, committed or not, and Unavailable if a
+        primary does not answer.
         """
         async with self._turn(name):
             async for attempt in self._metadata.on_conflict():
@@ -106,10 +102,7 @@ class SchemaAdopter:
         return written
 
     async def _decide(self, name: TopicName) -> int:
-        """Decide the adoption.
-
-        Errors are those of :meth:`adopt`; the topic is decided even so unless etcd or the lead is lost.
-        """
+        """Decide the adoption, with the errors of :meth:`adopt`. Only loss of etcd or the lead leaves it open."""
         try:
             async with asyncio.timeout(DECISION_TIMEOUT_S):
                 return await self._metadata.persistently()(self._try_to_decide, name)
@@ -143,11 +136,7 @@ class SchemaAdopter:
             await self._write(replace(topic, adopting=None))
 
     async def _ends(self, topic: Topic, revision: int) -> Mapping[int, int]:
-        """Return the ends of all open segments.
-
-        Raises:
-            Unavailable: If one of them is unknown.
-        """
+        """Return the ends of all open segments; raise Unavailable if one of them is unknown."""
         segments = describe(self._metadata.view, topic.name, OPEN).segments
         primaries = sorted({s.primary for s in segments})
 

@@ -39,11 +39,7 @@ class TakenIds:
         self._free.clear()
 
     async def learn(self, topic: Topic) -> None:
-        """Load the ids of a topic for :meth:`raised`; the first time this lists its folder.
-
-        Raises:
-            StorageFailed: If the folder cannot be listed.
-        """
+        """Load the ids of a topic for :meth:`raised`; list its folder the first time, which may raise StorageFailed."""
         if self._is_known(topic):
             return
         try:
@@ -61,9 +57,7 @@ class TakenIds:
     async def first_ids(self, names: Sequence[TopicName]) -> list[int]:
         """Return the id of the first segment of each new topic. Files of deleted topics are deleted first.
 
-        Raises:
-            InvalidArgument: If a folder holds files of another topic.
-            StorageFailed: If a folder cannot be listed.
+        Raises InvalidArgument if a folder holds files of another topic, and StorageFailed if it cannot be listed.
         """
         listed = sorted(await self._store.with_folder(names))
         found = await asyncio.gather(*map(self._first_id, listed), return_exceptions=True)

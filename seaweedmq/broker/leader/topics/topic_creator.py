@@ -90,16 +90,9 @@ class TopicCreator:
     async def add_partitions(self, name: TopicName, uid: int, partitions: int) -> None:
         """Grow a topic to a number of partitions; on return the view has them.
 
-        If etcd fails midway, some of them exist, and the same call adds the others.
-
-        Args:
-            name: Topic.
-            uid: Uid of the topic, which tells it from a recreated one.
-            partitions: New number of partitions.
-
-        Raises:
-            InvalidArgument: If ``topology.check_more_partitions`` rejects the number, or there is no room.
-            NotFound: If the topic was deleted.
+        If etcd fails midway, some of them exist, and the same call adds the others. Raises InvalidArgument if
+        ``topology.check_more_partitions`` rejects the number or there is no room, and NotFound if the topic was
+        deleted.
         """
         async with self._creating:
             async for attempt in self._metadata.on_conflict():
@@ -141,10 +134,9 @@ class TopicCreator:
         return revision
 
     async def _while_free(self, names: Iterable[TopicName], then: Sequence[Put | Delete]) -> int:
-        """Write if no topic of the names exists, and no files of an earlier one; the view may be behind.
+        """Write if no topic of the names exists, and no files of an earlier one; return the write's revision.
 
-        Returns:
-            The revision of the write.
+        The view may be behind.
         """
         free = [
             Compare(key, create_revision=0) for name in names for key in (keys.topic_key(name), keys.deletion_key(name))
@@ -157,10 +149,7 @@ class TopicCreator:
     async def _catch_up_with_deletion(self, name: TopicName) -> None:
         """Catch up with a deletion through an earlier leader: its caller may recreate the topic at once.
 
-        This view may lag behind.
-
-        Raises:
-            AlreadyExists: If the topic exists in etcd as well.
+        Raises AlreadyExists if the topic exists in etcd as well as in this view, which may lag behind.
         """
         revision = await self._metadata.transact([Compare(keys.topic_key(name), create_revision=0)], [])
         if revision is None:
@@ -168,10 +157,7 @@ class TopicCreator:
         await self._metadata.view.wait_revision(revision)
 
     async def sweep(self) -> None:
-        """Delete segments of topics whose creation an earlier leader left unfinished.
-
-        A failure is harmless: the next leader sweeps again.
-        """
+        """Delete segments of topics that an earlier leader did not finish. If that fails, the next one sweeps."""
         async with self._creating:
             view = self._metadata.view
             for name in sorted(view.segments.keys() - view.topics.keys()):

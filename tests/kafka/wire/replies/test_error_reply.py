@@ -27,6 +27,7 @@ from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import API, REQUESTS, Request
 from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
 from seaweedmq.kafka.wire.versions import PRODUCE_LOWEST
+from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.kafka.wire import oracle
 
 ALL = [pytest.param(api, version, id=f"{api.name}-{version}") for api, version in oracle.all_versions()]
@@ -37,10 +38,8 @@ def request_of(api: API, version: int, body: Any) -> Request:
         api=api,
         version=version,
         correlation_id=1,
-        client_id="test",
         body=body,
-        peer="127.0.0.1:1",
-        client_host="/127.0.0.1",
+        context=CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:1", client_id="test"),
         size_bytes=0,
         connection=1,
     )
