@@ -18,7 +18,7 @@ from seaweedmq.codec.kafka.columns import (
     unpacked_records,
 )
 from seaweedmq.codec.kafka.compression import check_readable
-from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, batch_bytes, check_crc, patched_head, read_header
+from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, check_crc, read_header
 from seaweedmq.codec.kafka.header import with_append_time as _with_append_time
 from seaweedmq.codec.kafka.records import HEADERS_OF_RECORD_MAX, find_records
 from seaweedmq.codec.timestamps import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
@@ -32,11 +32,9 @@ __all__ = [
     "BatchErrorCode",
     "CheckedBatch",
     "InvalidBatch",
-    "batch_bytes",
     "check_batch",
     "frame_of_batch",
     "padded",
-    "patched_head",
     "with_append_time",
 ]
 
@@ -131,7 +129,7 @@ def frame_of_batch(data: Frames, slot: int, checked: CheckedBatch) -> Frame:
     The payload is a copy, so that it does not keep the received message alive.
     """
     batch = checked.header
-    payload = memoryview(b"".join((data, bytes(padded(len(data)) - len(data)))))
+    payload = b"".join((data, bytes(padded(len(data)) - len(data))))
     is_anonymous = batch.producer_id < 0
     header = FrameHeader(
         encoding=ENCODING_KAFKA,

@@ -20,6 +20,7 @@ NO_PRODUCER: Final = -1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _HEAD = struct.Struct(">qii")
+_LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _TIMESTAMP = struct.Struct(">q")
@@ -119,11 +120,9 @@ def check_crc(header: BatchHeader, data: Frames) -> None:
         )
 
 
-def batch_bytes(payload: Frames) -> memoryview:
-    """Return the batch in a checked payload, without the padding."""
-    view = memoryview(payload)
-    (length,) = struct.unpack_from(">i", view, _LENGTH_AT)
-    return view[: _LENGTH_END + length]
+def stored_bytes(payload: Frames) -> int:
+    """Return the bytes of the batch in a checked payload, without the padding."""
+    return _LENGTH_END + int(_LENGTH.unpack_from(payload, _LENGTH_AT)[0])
 
 
 def patched_head(payload: Frames, base_offset: int, leader_epoch: int) -> bytes:

@@ -15,14 +15,12 @@ from seaweedmq.codec.kafka import records
 from seaweedmq.codec.kafka.batch import (
     BatchErrorCode,
     InvalidBatch,
-    batch_bytes,
     check_batch,
     frame_of_batch,
-    patched_head,
     with_append_time,
 )
 from seaweedmq.codec.kafka.columns import columns_of
-from seaweedmq.codec.kafka.header import HEADER_BYTES, read_header
+from seaweedmq.codec.kafka.header import HEADER_BYTES, patched_head, read_header, stored_bytes
 from tests.support.kafka_batches import (
     GZIP,
     LZ4,
@@ -359,9 +357,9 @@ def test_a_batch_becomes_a_frame_and_comes_out_of_it_as_it_was(sent: list[Record
     assert (header.producer_id, header.producer_epoch, header.first_sequence) == (5_000, 2, 70)
     assert (header.slot_min, header.slot_max, set(header.histogram)) == (slot, slot, {0})
     assert len(found.payload) % 8 == 0
-    assert batch_bytes(found.payload) == batch
+    assert found.payload[: stored_bytes(found.payload)] == batch
     head = patched_head(found.payload, 1 << 40, 77)
-    out = head + bytes(batch_bytes(found.payload)[len(head) :])
+    out = head + bytes(found.payload[len(head) : stored_bytes(found.payload)])
     assert (read_header(out).base_offset, read_header(out).leader_epoch, len(head)) == (1 << 40, 77, 16)
     assert read_header(out)[3:] == read_header(batch)[3:]
     assert records_in(out) == sent
