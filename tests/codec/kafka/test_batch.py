@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
 from seaweedmq.codec.frame import COLUMN_FLAGS, RECORDS_MAX, decode_header, split_frames
-from seaweedmq.codec.kafka import batch as door
 from seaweedmq.codec.kafka import records
 from seaweedmq.codec.kafka.batch import (
     BatchErrorCode,
@@ -171,6 +170,16 @@ def test_both_ways_to_find_records_agree(sent: list[Record], data: st.DataObject
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("count", [1, 32, 33, 9_000])
+def test_the_bounds_of_records_are_those_of_their_columns(count: int) -> None:
+    sent = [Record(b"k" * (n % 7), b"v", (), T0_MS + n % 5 - 2) for n in range(count)]
+    for some in (sent, [*sent[:-1], Record(None, None)]):
+        body = batch_of(some)[HEADER_BYTES:]
+        columns = records.joined(records.find_records(body, count))
+        deltas = columns.timestamp_delta
+        assert records.bounds_of(body, count) == (deltas.min(), deltas.max(), columns.key_length.min())
+
+
 def longer(number: int, size: int) -> bytes:
     """Encode a variable-length integer in more bytes than it needs."""
     zigzag = number << 1 ^ number >> 63
@@ -205,11 +214,11 @@ assert sized(PLAIN[1:]) == PLAIN
         (sized(b"\x00" + b"\xff" * 9 + b"\x02\x00\x02k\x02v\x00"), "does not fit 64 bits"),
     ],
 )
-@pytest.mark.parametrize("find", [records.find_one_by_one, together])
+@pytest.mark.parametrize("few", [32, 0])
 def test_records_that_are_not_as_the_format_says_are_refused(
-    find: Callable[..., records.Records], body: bytes, said: str, monkeypatch: pytest.MonkeyPatch
+    few: int, body: bytes, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "find_records", lambda data, count, headers_max: [find(data, count)])
+    monkeypatch.setattr(records, "_FEW", few)
     refusal, text = refusal_of(batch_around(body))
     assert refusal is BatchErrorCode.INVALID_RECORD
     assert "the records of a batch are not sound" in text
