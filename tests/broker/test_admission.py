@@ -76,8 +76,7 @@ async def test_a_new_cluster_marks_its_etcd_and_its_storage(testbed: Testbed) ->
 
 @story
 async def test_the_data_of_an_older_build_is_adopted(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     await (await host.publisher()).store(frames=3)
     await host.stop()
     del testbed.store.files[CLUSTER_DOCUMENT]
@@ -154,8 +153,7 @@ async def test_a_broker_that_starts_while_the_leader_raises_the_marker_is_admitt
 @story
 @pytest.mark.parametrize("words", ["etcd is empty", "restored from an older backup"])
 async def test_a_broker_waits_until_etcd_is_recovered(testbed: Testbed, words: str) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     backup = Backup() if words == "etcd is empty" else testbed.etcd.server.save()
     await testbed.topic(host, OTHER)
     await (await host.publisher()).store(frames=3)
@@ -182,8 +180,7 @@ async def test_a_broker_waits_until_etcd_is_recovered(testbed: Testbed, words: s
 @story
 @pytest.mark.parametrize("is_empty", [True, False])
 async def test_an_etcd_that_goes_back_halts_the_brokers_that_run(testbed: Testbed, is_empty: bool) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     backup = Backup() if is_empty else testbed.etcd.server.save()
     await hosts[0].api.call(SealSegment(NAME, 0))
     primary = await testbed.primary(hosts[0], segment=1)
@@ -212,8 +209,7 @@ async def test_an_etcd_that_goes_back_halts_the_brokers_that_run(testbed: Testbe
 
 @story
 async def test_an_etcd_of_another_cluster_halts_a_broker_that_runs(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     mine = identity(testbed)
     put_identity(testbed, ClusterIdentity(cluster_id="c-other", generation=0))
     await asyncio.sleep(DISCOVERED_S)
@@ -225,8 +221,7 @@ async def test_an_etcd_of_another_cluster_halts_a_broker_that_runs(testbed: Test
 @story
 async def test_a_recovery_under_running_brokers_is_followed(testbed: Testbed) -> None:
     """A recovery writes the same metadata, at other revisions, into an etcd that has a higher generation."""
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     await (await host.publisher()).store(frames=3)
     await asyncio.sleep(MARKER_KEPT_S)
     mine = identity(testbed)
@@ -248,8 +243,7 @@ async def test_a_recovery_under_running_brokers_is_followed(testbed: Testbed) ->
 @story
 async def test_a_broker_registers_again_once_its_view_is_of_the_recovered_cluster(testbed: Testbed) -> None:
     """It may lead at once: with metadata from before the recovery it would drop what groups committed since."""
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     await asyncio.sleep(MARKER_KEPT_S)
     mine = identity(testbed)
     testbed.etcd.run(testbed.etcd.server.restore, Backup())
@@ -276,8 +270,7 @@ def put_identity(testbed: Testbed, found: ClusterIdentity) -> None:
 
 @story
 async def test_a_storage_that_loses_its_marker_takes_nothing_until_it_is_back(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
     await publisher.store(frames=3)
@@ -307,8 +300,7 @@ async def test_a_storage_that_is_away_for_long_is_not_taken_for_one_that_retenti
     testbed: Testbed,
 ) -> None:
     settings = replace(QUICK, segment_retention_s=15.0, cache_age_s=5.0)
-    hosts = await testbed.cluster(2, settings)
-    await testbed.topic(hosts[0], retention_s=7 * 86_400.0)
+    hosts = await testbed.several(2, settings, retention_s=7 * 86_400.0)
     publisher = await (await testbed.primary(hosts[0])).publisher()
     await publisher.store(frames=5)
     await hosts[0].api.call(SealSegment(NAME, 0))

@@ -86,16 +86,14 @@ async def recovered(testbed: Testbed, brokers: int, name: TopicName) -> None:
 async def test_an_etcd_at_a_limit_ends_no_broker_and_all_resumes_afterwards(
     testbed: Testbed, why: str, what: str
 ) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], replicas=2, durability=Durability.REPLICATED)
+    hosts = await testbed.several(3, replicas=2, durability=Durability.REPLICATED)
     leader = testbed.leader()
     ends = [refuse(host, limit(why), LIMITS[why]) for host in hosts]
     if what == "the leader is killed":
         leader.kill()
     if what == "a lease ends":
         victim = next(h for h in hosts if h is not leader)
-        assert victim.inspect.incarnation is not None
-        testbed.etcd.server.expire_lease(victim.inspect.incarnation.session.lease)
+        victim.expire_lease()
     await asyncio.sleep(10 * TTL_S)
     living = [host for host in hosts if host.lives]
     assert not any(host.has_failed for host in living)
@@ -106,8 +104,7 @@ async def test_an_etcd_at_a_limit_ends_no_broker_and_all_resumes_afterwards(
 
 @story
 async def test_out_of_space_publishing_goes_on_and_what_needs_etcd_names_the_remedy(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3)
     publisher = await (await testbed.primary(hosts[0])).publisher()
     ends = [refuse(host, limit(NO_SPACE), LIMITS[NO_SPACE]) for host in hosts]
     for _ in range(10):
@@ -210,8 +207,7 @@ async def test_every_error_of_every_call_at_any_moment_leaves_a_cluster_that_rec
                 end = refuse(host, kind("injected"), (call,))
                 starting = None
                 if rng.random() < 0.5:
-                    assert host.inspect.incarnation is not None
-                    testbed.etcd.server.expire_lease(host.inspect.incarnation.session.lease)
+                    host.expire_lease()
             await asyncio.sleep(rng.uniform(0, 3 * TTL_S))
             end()
             if starting is not None:

@@ -18,11 +18,6 @@ from tests.doubles.memory_store import StorageOp
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
 
 
-def lease_of(host: Host) -> int:
-    assert host.inspect.incarnation is not None
-    return host.inspect.incarnation.session.lease
-
-
 async def everything(testbed: Testbed, host: Host) -> list[bytes]:
     """Read all records of the topic, along its segments."""
     got: list[bytes] = []
@@ -48,9 +43,7 @@ async def everything(testbed: Testbed, host: Host) -> list[bytes]:
 async def test_without_etcd_nothing_is_acknowledged_once_the_lease_may_have_ended_and_it_goes_on_afterwards(
     testbed: Testbed, durability: Durability
 ) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, durability=durability)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(durability=durability)
     await publisher.store(frames=3)
     reader = await host.subscriber()
     testbed.etcd.server.stop()
@@ -75,12 +68,10 @@ async def test_without_etcd_nothing_is_acknowledged_once_the_lease_may_have_ende
 async def test_a_broker_whose_lease_ended_comes_back_as_another_and_the_files_tell_what_it_had(
     testbed: Testbed,
 ) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store(frames=3)
     old = host.broker.id
-    testbed.etcd.server.expire_lease(lease_of(host))
+    host.expire_lease()
     error = await publisher.stream.failure()
     assert isinstance(error, SeaweedMQError)
     assert error.retryable
@@ -94,10 +85,7 @@ async def test_a_broker_whose_lease_ended_comes_back_as_another_and_the_files_te
 
 @story
 async def test_a_cut_off_broker_loses_its_segment_and_acknowledges_nothing_that_is_not_in_it(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+    primary, other = await testbed.pair(3)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
     primary.meta.is_cut_off = True
@@ -121,10 +109,7 @@ async def test_a_cut_off_broker_loses_its_segment_and_acknowledges_nothing_that_
 
 async def zombie(testbed: Testbed, frames: int) -> tuple[Host, Publishing]:
     """Freeze a broker in the middle of a write of this many frames, and wake it once it has been replaced."""
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+    primary, other = await testbed.pair(2)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
     held = testbed.faults.hold(StorageOp.APPEND)
@@ -163,10 +148,7 @@ async def test_what_a_frozen_broker_writes_after_its_segment_was_sealed_counts_f
 async def test_a_killed_broker_is_replaced_within_its_lease_and_publishers_learn_where_to_go_on(
     testbed: Testbed,
 ) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+    primary, other = await testbed.pair(3)
     publisher = await primary.publisher()
     await publisher.store(frames=3, count=2)
     before = testbed.loop.time()
@@ -186,8 +168,7 @@ async def test_a_killed_broker_is_replaced_within_its_lease_and_publishers_learn
 async def test_a_dead_broker_is_one_line_in_the_log_of_each_other_one(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], segments=24, replicas=3)
+    hosts = await testbed.several(3, segments=24, replicas=3)
     await testbed.until(lambda: sum(len(h.inspect.segments) for h in hosts) == 24)
     victim = next(h for h in hosts if not h.inspect.leads)
     dead = victim.broker.id
@@ -202,10 +183,7 @@ async def test_a_dead_broker_is_one_line_in_the_log_of_each_other_one(
 
 @story
 async def test_all_publishers_of_a_sealed_segment_come_back_and_its_files_are_read_once(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+    primary, other = await testbed.pair(2)
     for producer in (1, 2, 3):
         await (await primary.publisher(producer)).store(frames=producer)
     primary.kill()
@@ -230,10 +208,7 @@ async def test_all_publishers_of_a_sealed_segment_come_back_and_its_files_are_re
 async def test_storage_that_fails_while_a_segment_is_recovered_delays_its_successor_and_nothing_else(
     testbed: Testbed,
 ) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+    primary, other = await testbed.pair(2)
     await (await primary.publisher()).store(frames=3)
     testbed.faults.failing[StorageOp.LIST] = "input/output error"
     primary.kill()
@@ -247,8 +222,7 @@ async def test_storage_that_fails_while_a_segment_is_recovered_delays_its_succes
 
 @story
 async def test_a_damaged_log_keeps_its_segment_from_being_replaced_and_no_other(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], segments=6)
+    hosts = await testbed.several(2, segments=6)
     owners = [await testbed.primary(hosts[0], segment=n) for n in range(6)]
     victim = owners[0]
     other = next(h for h in hosts if h is not victim)
@@ -273,8 +247,7 @@ async def test_a_damaged_log_keeps_its_segment_from_being_replaced_and_no_other(
 @pytest.mark.parametrize("op", [StorageOp.LIST, StorageOp.DELETE, StorageOp.PUT, StorageOp.CHECK])
 @story
 async def test_no_failure_of_the_storage_in_the_background_ends_a_broker(testbed: Testbed, op: StorageOp) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
     await publisher.store(frames=3)
@@ -340,8 +313,7 @@ async def test_two_brokers_with_one_address_are_refused(testbed: Testbed) -> Non
 
 @story
 async def test_losing_the_lease_while_topics_are_deleted_and_storage_is_slow_ends_no_broker(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, segments=8)
+    host = await testbed.single(segments=8)
     for n in range(8):
         await (await host.publisher(segment=n)).store(slots=(n * 8192, n * 8192))
     testbed.faults.paths = "/00000000/"
@@ -350,7 +322,7 @@ async def test_losing_the_lease_while_topics_are_deleted_and_storage_is_slow_end
         await (await host.publisher(2, segment=n)).send(slots=(n * 8192, n * 8192))
     await asyncio.sleep(0.1)
     await host.api.call(DeleteTopic(NAME))
-    testbed.etcd.server.expire_lease(lease_of(host))
+    host.expire_lease()
     await asyncio.sleep(0.1)
     held.set()
     await asyncio.sleep(5 * TTL_S)
@@ -361,10 +333,9 @@ async def test_losing_the_lease_while_topics_are_deleted_and_storage_is_slow_end
 
 @story
 async def test_a_segment_dropped_with_its_lease_is_not_opened_again_under_it(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     await (await host.publisher()).store(frames=3)
-    testbed.etcd.server.expire_lease(lease_of(host))
+    host.expire_lease()
     for _ in range(200):
         assert (NAME, 0) not in host.inspect.segments or host.inspect.segments[NAME, 0].log.end == 3
         await asyncio.sleep(0.01)
@@ -376,10 +347,7 @@ async def test_a_frozen_broker_that_wakes_up_without_etcd_makes_no_tables_of_wha
     testbed: Testbed,
 ) -> None:
     config = replace(CONFIG, log_roll_age_s=1.0, maintenance_interval_s=1.0)
-    hosts = await testbed.cluster(2, config)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+    primary, other = await testbed.pair(2, config)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
     held = testbed.faults.hold(StorageOp.APPEND)
@@ -400,10 +368,7 @@ async def test_a_frozen_broker_that_wakes_up_without_etcd_makes_no_tables_of_wha
 
 @story
 async def test_a_publisher_of_a_sealed_segment_needs_no_log_file(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+    primary, other = await testbed.pair(2)
     await (await primary.publisher()).store(frames=3)
     primary.kill()
     await testbed.until(lambda: 1 in other.inspect.view.segments[NAME])
@@ -431,7 +396,7 @@ async def test_what_is_assigned_to_a_broker_before_it_knows_that_it_is_registere
         return revision
 
     other.meta.transact = slowly_answered  # type: ignore[method-assign]
-    testbed.etcd.server.expire_lease(lease_of(other))
+    other.expire_lease()
     await testbed.until(lambda: len(leader.inspect.view.brokers) == 1)
     await testbed.until(lambda: len(leader.inspect.view.brokers) == 2)
     description = await testbed.topic(leader, segments=2)
@@ -454,13 +419,10 @@ async def test_a_duty_that_is_cancelled_by_accident_ends_the_broker(testbed: Tes
 
 @story
 async def test_the_figures_of_a_segment_that_others_may_have_ended_are_left_out(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, segments=2)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(segments=2)
     await publisher.store(frames=3)
     assert [(s.segment, s.high_watermark) for s in await host.api.call(LocalStats(NAME))] == [(0, 3), (1, 0)]
-    assert host.inspect.incarnation is not None
-    alive = host.inspect.incarnation.session.alive
+    alive = host.session.alive
     testbed.etcd.server.stop()
     await testbed.until(lambda: not alive())
     assert await host.api.call(LocalStats(NAME)) == ()

@@ -8,8 +8,7 @@ FRAMES = 30
 
 @story
 async def test_a_slow_network_delays_everything_and_loses_nothing(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], replicas=3)
+    hosts = await testbed.several(3, replicas=3)
     primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
     testbed.network.faults.latency_s_min, testbed.network.faults.latency_s_max = LATE_S

@@ -11,11 +11,9 @@ from tests.doubles.memory_store import StorageOp
 
 @story
 async def test_a_broker_whose_machine_slept_knows_at_once_that_its_lease_may_have_ended(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     primary = await testbed.primary(hosts[0])
-    assert primary.inspect.incarnation is not None
-    session = primary.inspect.incarnation.session
+    session = primary.session
 
     async def remaining_s() -> float:
         return session.remaining_s
@@ -28,10 +26,7 @@ async def test_a_broker_whose_machine_slept_knows_at_once_that_its_lease_may_hav
 
 @story
 async def test_what_a_machine_had_under_way_when_it_fell_asleep_is_not_acknowledged(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+    primary, other = await testbed.pair(2)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
     held = testbed.faults.hold(StorageOp.APPEND)

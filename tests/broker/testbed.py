@@ -17,13 +17,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from seaweedmq import aio
 from seaweedmq.broker.broker import Broker
 from seaweedmq.broker.inspect import Inspection
 from seaweedmq.broker.membership import Endpoints
+from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.subscribe.assembler import FrameAssembler
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.paths import GROUPS
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame, payload_schema
+from seaweedmq.coordination.session import Session
 from seaweedmq.errors import SeaweedMQError, StorageFailed, StorageFull
 from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.model.description import TopicDescription
@@ -191,6 +194,27 @@ class Testbed:
         await self.until(lambda: all(len(h.inspect.view.brokers) == count and h.inspect.view.leader for h in hosts))
         return hosts
 
+    async def several(self, count: int, config: BrokerConfig = CONFIG, **settings: Any) -> list["Host"]:
+        """Start this many brokers as ``cluster`` does, and create the topic with these settings."""
+        hosts = await self.cluster(count, config)
+        await self.topic(hosts[0], **settings)
+        return hosts
+
+    async def single(self, config: BrokerConfig = CONFIG, **settings: Any) -> "Host":
+        """Start one broker, and create the topic."""
+        return (await self.several(1, config, **settings))[0]
+
+    async def publishing(self, config: BrokerConfig = CONFIG, **settings: Any) -> tuple["Host", "Publishing"]:
+        """Start one broker, create the topic, and open a publisher."""
+        host = await self.single(config, **settings)
+        return host, await host.publisher()
+
+    async def pair(self, count: int, config: BrokerConfig = CONFIG, **settings: Any) -> tuple["Host", "Host"]:
+        """Start this many brokers, create the topic, and return its first primary and another broker."""
+        hosts = await self.several(count, config, **settings)
+        primary = await self.primary(hosts[0])
+        return primary, next(h for h in hosts if h is not primary)
+
     def leader(self) -> "Host":
         """Return the leader; fail if there is none."""
         return next(h for h in self.hosts if h.lives and h.inspect.leads)
@@ -203,6 +227,16 @@ class Testbed:
         description = await host.api.call(DescribeTopic(name))
         found = next(s for s in description.segments if s.id == segment)
         return next(h for h in self.hosts if h.broker.id == found.primary)
+
+    async def client(self, owner: Owner | None = None, **settings: Any) -> aio.Client:
+        """Connect a real client that runs on its own machine."""
+        owner = owner or Owner("client")
+        return await aio.connect(
+            ",".join(host.address for host in self.hosts if host.lives),
+            dialer=self.network.dialer(owner),
+            env=Environment(self.wall_us, random.Random(owner.name), lambda: self.loop.boot_s),
+            config=ClientConfig(**settings),
+        )
 
     def ref(self, segment: Segment, epoch: int | None = None) -> SegmentRef:
         """Return a reference to a segment of an existing topic, as brokers exchange it."""
@@ -275,6 +309,12 @@ class Host:
         return self.testbed.network.dialer(None).dial(self.address)
 
     @property
+    def session(self) -> Session:
+        """The session of the current incarnation; it must have one."""
+        assert self.inspect.incarnation is not None
+        return self.inspect.incarnation.session
+
+    @property
     def lives(self) -> bool:
         return self.owner.state is not OwnerState.DEAD
 
@@ -282,6 +322,10 @@ class Host:
     def has_failed(self) -> bool:
         """Whether the broker gave up."""
         return self.broker.failed.done() and not self.broker.failed.cancelled()
+
+    def expire_lease(self) -> None:
+        """Let etcd end the broker's lease."""
+        self.testbed.etcd.server.expire_lease(self.session.lease)
 
     def kill(self) -> None:
         """Kill the process (SIGKILL)."""

@@ -324,17 +324,14 @@ class MemoryMetaStore:
     # --- MetaStore ---
 
     async def get(self, key: str) -> Entry | None:
-        """See ``ports.MetaStore``."""
         await self._reach()
         return self._server.get(key)
 
     async def list(self, prefix: str) -> Snapshot:
-        """See ``ports.MetaStore``."""
         await self._reach()
         return self._server.list(prefix)
 
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
-        """See ``ports.MetaStore``."""
         await self._reach()
         revision = self._server.transact(compares, then)
         if self._answers_to_lose:
@@ -343,7 +340,6 @@ class MemoryMetaStore:
         return revision
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
-        """See ``ports.MetaStore``."""
         await self._reach()
         next_revision = from_revision
         while True:
@@ -359,22 +355,18 @@ class MemoryMetaStore:
             await pulse.wait()
 
     async def grant_lease(self, ttl_s: float) -> int:
-        """See ``ports.MetaStore``."""
         await self._reach()
         return self._server.grant(ttl_s)
 
     async def renew_lease(self, lease: int) -> float:
-        """See ``ports.MetaStore``."""
         await self._reach()
         return self._server.renew(lease)
 
     async def revoke_lease(self, lease: int) -> None:
-        """See ``ports.MetaStore``."""
         await self._reach()
         self._server.revoke(lease)
 
     async def close(self) -> None:
-        """See ``ports.MetaStore``."""
         self._closed = True
         self._server.wake()
 

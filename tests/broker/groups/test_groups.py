@@ -1,15 +1,12 @@
 """Consumer groups on real brokers, with members that are plain streams to any of the brokers."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
-from seaweedmq import aio
 from seaweedmq.broker.groups.store import GroupStore
-from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.group_metadata import group_from_json
 from seaweedmq.errors import (
@@ -35,7 +32,6 @@ from seaweedmq.model.messages.calls import (
 from seaweedmq.model.messages.groups import GroupAssignment, GroupOpen, GroupRequest
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import Environment
 from tests.broker.joining import GROUP, Joining, settled
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
 from tests.sim.machines.loop import Owner, OwnerState
@@ -44,8 +40,7 @@ from tests.sim.machines.network import KEEPALIVE_TIMEOUT_S
 
 async def filled(testbed: Testbed, brokers: int, segments: int, records: int = 10) -> list[Host]:
     """Create a topic with this many records in each segment."""
-    hosts = await testbed.cluster(brokers)
-    await testbed.topic(hosts[0], segments=segments)
+    hosts = await testbed.several(brokers, segments=segments)
     await publish(testbed, range(segments), records)
     return hosts
 
@@ -135,8 +130,7 @@ async def test_the_later_of_two_members_with_one_id_fences_the_earlier_for_good(
 @story
 async def test_a_member_that_hangs_holds_nobody_else_and_loses_a_segment_in_the_end(testbed: Testbed) -> None:
     config = replace(CONFIG, group_revoke_timeout_s=30.0)
-    hosts = await testbed.cluster(1, config)
-    await testbed.topic(hosts[0], segments=6)
+    hosts = await testbed.several(1, config, segments=6)
     one = await Joining(testbed, "one").joined(hosts[0])
     await one.until_owns(*range(6))
     one.clinging = True
@@ -152,8 +146,7 @@ async def test_a_member_that_hangs_holds_nobody_else_and_loses_a_segment_in_the_
 
 @story
 async def test_fifty_members_over_five_hundred_segments_settle_with_the_least_moves(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], segments=500)
+    hosts = await testbed.several(3, segments=500)
     members = [Joining(testbed, f"m-{n:02d}") for n in range(50)]
     for n, member in enumerate(members):
         await member.join(hosts[n % 3])
@@ -177,8 +170,7 @@ async def test_fifty_members_over_five_hundred_segments_settle_with_the_least_mo
 
 @story
 async def test_more_members_than_segments_wait_for_their_turn(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(1)
-    await testbed.topic(hosts[0], segments=2)
+    hosts = await testbed.several(1, segments=2)
     members = [await Joining(testbed, f"m-{n}").joined(hosts[0]) for n in range(5)]
     await settled(members, 2)
     await next(m for m in members if m.owns).leave()
@@ -484,8 +476,7 @@ async def test_unknown_groups_and_bad_names_are_refused(testbed: Testbed) -> Non
 
 @story
 async def test_there_is_room_for_so_many_groups_and_members(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(1, replace(CONFIG, groups_max=2, group_members_max=2))
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(1, replace(CONFIG, groups_max=2, group_members_max=2))
     await Joining(testbed, "one").joined(hosts[0], "g-1")
     await Joining(testbed, "two").joined(hosts[0], "g-1")
     third = await Joining(testbed, "three").join(hosts[0], "g-1")
@@ -609,12 +600,7 @@ class Reading:
         self._task = testbed.network.spawn(self.owner, self._run())
 
     async def _run(self) -> None:
-        client = await aio.connect(
-            ",".join(host.address for host in self.testbed.hosts),
-            dialer=self.testbed.network.dialer(self.owner),
-            env=Environment(self.testbed.wall_us, random.Random(self.name)),
-            config=ClientConfig(),
-        )
+        client = await self.testbed.client(self.owner)
         async with client, client.subscriber(str(NAME), group=GROUP, start="earliest", member=self.name) as subscriber:
             async for message in subscriber:
                 self.got.append((self.testbed.loop.time(), message.offset))

@@ -60,8 +60,7 @@ async def created(host: Host, committed: dict[int, CommittedOffset]) -> GroupSto
 
 @story
 async def test_what_is_written_is_read_by_the_next(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     assert await store_of(host).load() is None
     store = await created(host, {0: at(5)})
     assert await store_of(host).load() == (record(), {0: at(5)})
@@ -75,8 +74,7 @@ async def test_what_is_written_is_read_by_the_next(testbed: Testbed) -> None:
 
 @story
 async def test_many_offsets_take_several_transactions_and_going_back_to_the_start_one(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     many = {number: at(number) for number in range(250)}
     store = await created(host, many)
     assert await store_of(host).load() == (record(), many)
@@ -93,8 +91,7 @@ async def test_many_offsets_take_several_transactions_and_going_back_to_the_star
 
 @story
 async def test_answers_that_are_lost_do_no_harm(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     store = await created(host, {})
     for n in range(1, 40):
         testbed.etcd.lost_share = 0.4
@@ -111,8 +108,7 @@ async def test_answers_that_are_lost_do_no_harm(testbed: Testbed) -> None:
 async def test_a_refusal_that_passes_is_retried_and_any_other_ends_the_write(
     testbed: Testbed, kind: type[SeaweedMQError]
 ) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     store = await created(host, {})
     end = refuse(host, kind("no"), ("transact",))
     testbed.loop.call_later(5.0, end)
@@ -128,8 +124,7 @@ async def test_a_refusal_that_passes_is_retried_and_any_other_ends_the_write(
 
 @story
 async def test_who_does_not_know_what_was_written_meanwhile_writes_nothing(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     store = await created(host, {0: at(5)})
     other = store_of(host)
     await other.load()
@@ -146,8 +141,7 @@ async def test_who_does_not_know_what_was_written_meanwhile_writes_nothing(testb
 
 @story
 async def test_a_group_of_a_topic_that_changed_or_went_meanwhile_is_not_created(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     revision = host.inspect.view.topic_revision(NAME)
     await host.api.call(DeleteTopic(NAME))
     with pytest.raises(Conflict):
@@ -157,8 +151,7 @@ async def test_a_group_of_a_topic_that_changed_or_went_meanwhile_is_not_created(
 
 @story
 async def test_a_broker_that_does_not_lead_writes_nothing(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     store = await created(testbed.leader(), {0: at(5)})
     other = store_of(next(h for h in hosts if h is not testbed.leader()))
     await other.load()

@@ -91,8 +91,7 @@ async def kinds(host: Host) -> Counter[str]:
 
 @story
 async def test_a_topic_spreads_over_the_brokers_with_its_traffic_and_shrinks_again_afterwards(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3, QUICK)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3, QUICK)
     async with flood(testbed, 1_200):
         await testbed.until(lambda: len(open_segments(testbed)) >= 6, patience_s=15)
         await asyncio.sleep(20)
@@ -108,8 +107,7 @@ async def test_a_topic_spreads_over_the_brokers_with_its_traffic_and_shrinks_aga
 
 @story
 async def test_a_fixed_topic_never_changes_by_itself(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3, QUICK)
-    await testbed.topic(hosts[0], scaling=Scaling.FIXED, segments=2)
+    hosts = await testbed.several(3, QUICK, scaling=Scaling.FIXED, segments=2)
     async with flood(testbed, 1_200):
         await asyncio.sleep(20)
     await asyncio.sleep(60)
@@ -119,8 +117,7 @@ async def test_a_fixed_topic_never_changes_by_itself(testbed: Testbed) -> None:
 
 @story
 async def test_one_hot_key_is_told_in_the_status_and_not_cut_forever(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3, QUICK)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3, QUICK)
     async with flood(testbed, 1_000, hot_slot=30_000):
         await asyncio.sleep(60)
         held = [d for d in (await hosts[1].api.call(GetClusterStatus())).decisions if d.kind == "hold"]
@@ -138,8 +135,7 @@ async def test_one_hot_key_is_told_in_the_status_and_not_cut_forever(testbed: Te
 async def test_nothing_is_merged_while_a_broker_does_not_say_how_loaded_it_is(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hosts = await testbed.cluster(3, QUICK)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3, QUICK)
     mute = next(h for h in hosts if h is not testbed.leader())
     report = Placement.report
 
@@ -161,8 +157,7 @@ async def test_nothing_is_merged_while_a_broker_does_not_say_how_loaded_it_is(
 @story
 async def test_a_new_broker_gets_its_share_when_somebody_asks_for_it(testbed: Testbed) -> None:
     slow = replace(QUICK, merge_after_s=3_600.0)
-    hosts = await testbed.cluster(2, slow)
-    await testbed.topic(hosts[0], segments=8, scaling=Scaling.FIXED)
+    hosts = await testbed.several(2, slow, segments=8, scaling=Scaling.FIXED)
     async with flood(testbed, 600):
         await asyncio.sleep(10)
         fresh = await testbed.start(slow)
@@ -178,8 +173,7 @@ async def test_a_new_broker_gets_its_share_when_somebody_asks_for_it(testbed: Te
 
 @story
 async def test_a_flood_goes_on_being_answered_after_the_leader_has_died(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(4, QUICK)
-    await testbed.topic(hosts[0], replicas=2)
+    hosts = await testbed.several(4, QUICK, replicas=2)
     async with flood(testbed, 1_200):
         await testbed.until(lambda: len(open_segments(testbed)) >= 2, patience_s=15)
         testbed.leader().kill()

@@ -1,16 +1,13 @@
 """Recreated topics: neither brokers nor clients confuse a deleted topic with its later namesake."""
 
 import asyncio
-import random
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from seaweedmq import aio
 from seaweedmq.broker.leader.repairer import Repairer
 from seaweedmq.broker.segment.log_file import create_log_file
-from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.core.lineage.repair import Repair
 from seaweedmq.errors import NotFound
@@ -32,27 +29,12 @@ from seaweedmq.model.messages.publish import PublishOpen
 from seaweedmq.model.messages.replication import SegmentRef
 from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicChange, TopicName
-from seaweedmq.ports import Environment
 from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, frame, story, values
 from tests.doubles.memory_store import StorageOp
-from tests.sim.machines.loop import Owner
 from tests.sim.machines.network import machine_of
 
 OTHER = TopicName("test", "other")
 AGAIN = "topic test/topic was deleted, and created again: open a new publisher or subscriber"
-
-
-CLIENT = "client"
-
-
-async def connect(testbed: Testbed) -> Any:
-    """Connect a real client that runs on its own machine."""
-    return await aio.connect(
-        ",".join(host.address for host in testbed.hosts),
-        dialer=testbed.network.dialer(Owner(CLIENT)),
-        env=Environment(testbed.wall_us, random.Random(3)),
-        config=ClientConfig(),
-    )
 
 
 async def create_again(testbed: Testbed, host: Host, **settings: Any) -> TopicDescription:
@@ -69,8 +51,7 @@ async def create_again(testbed: Testbed, host: Host, **settings: Any) -> TopicDe
 
 @story
 async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], replicas=2, durability=Durability.REPLICATED)
+    hosts = await testbed.several(3, replicas=2, durability=Durability.REPLICATED)
     primary = await testbed.primary(hosts[0])
     old = primary.inspect.view.segments[NAME][0]
     follower = next(h for h in hosts if h.broker.id == old.replicas[1])
@@ -102,8 +83,7 @@ async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(te
 
 @story
 async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], replicas=2)
+    hosts = await testbed.several(3, replicas=2)
     old = testbed.ref(hosts[0].inspect.view.segments[NAME][0])
     await create_again(testbed, hosts[0], replicas=2)
     segment = hosts[0].inspect.view.segments[NAME][0]
@@ -225,22 +205,18 @@ async def test_the_name_is_free_once_the_primaries_have_heard_though_who_deleted
 
 @story
 async def test_the_name_is_not_free_while_a_primary_trusts_a_lease_that_etcd_has_lost(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+    primary, other = await testbed.pair(2)
     await testbed.until(lambda: NAME in other.inspect.view.topics)
     publisher = await primary.publisher()
     primary.meta.is_cut_off = True
-    incarnation, gone = primary.inspect.incarnation, primary.broker.id
-    assert incarnation is not None
+    session, gone = primary.session, primary.broker.id
     testbed.etcd.server.lose_leases()
     await testbed.until(lambda: other.inspect.leads and gone not in other.inspect.view.brokers)
-    assert incarnation.session.alive()
+    assert session.alive()
     await publisher.store()  # the primary still acknowledges
     await other.api.call(DeleteTopic(NAME))
     await testbed.topic(other)
-    assert not incarnation.session.alive()
+    assert not session.alive()
 
 
 @story
@@ -300,9 +276,8 @@ async def _opened(testbed: Testbed, host: Host, call: str, uid: int) -> Any:
 @pytest.mark.parametrize("idle", [False, True])
 @story
 async def test_a_publisher_ends_and_leaves_nothing_in_the_later_one(testbed: Testbed, idle: bool) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    async with await connect(testbed) as client:
+    hosts = await testbed.several(2)
+    async with await testbed.client() as client:
         publisher = await client.publisher(str(NAME))
         if not idle:
             await (await publisher.send(b"x"))
@@ -317,9 +292,8 @@ async def test_a_publisher_ends_and_leaves_nothing_in_the_later_one(testbed: Tes
 
 @story
 async def test_a_subscriber_ends(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    async with await connect(testbed) as client:
+    hosts = await testbed.several(2)
+    async with await testbed.client() as client:
         subscriber = await client.subscriber(str(NAME), start="earliest")
         got = asyncio.create_task(anext(aiter(subscriber)))
         await asyncio.sleep(0.5)
@@ -334,9 +308,8 @@ async def test_a_subscriber_ends(testbed: Testbed) -> None:
 @pytest.mark.parametrize("away", [False, True])
 @story
 async def test_a_member_of_a_group_ends_and_the_group_begins_anew(testbed: Testbed, away: bool) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    async with await connect(testbed) as client:
+    hosts = await testbed.several(2)
+    async with await testbed.client() as client:
         async with client.publisher(str(NAME)) as publisher:
             for number in range(5):
                 await publisher.send(b"%d" % number)
@@ -347,8 +320,8 @@ async def test_a_member_of_a_group_ends_and_the_group_begins_anew(testbed: Testb
                 break
         if away:  # the client misses the deletion
             for host in hosts:
-                testbed.network.cut(CLIENT, machine_of(host.owner))
-                testbed.network.cut(machine_of(host.owner), CLIENT)
+                testbed.network.cut("client", machine_of(host.owner))
+                testbed.network.cut(machine_of(host.owner), "client")
         await create_again(testbed, hosts[0])
         await asyncio.sleep(10.0)
         testbed.network.join()
@@ -364,9 +337,8 @@ async def test_a_member_of_a_group_ends_and_the_group_begins_anew(testbed: Testb
 
 @story
 async def test_a_table_does_not_give_its_schema_to_the_later_one(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    async with await connect(testbed) as client:
+    hosts = await testbed.several(2)
+    async with await testbed.client() as client:
         publisher = await client.publisher(str(NAME))
         await create_again(testbed, hosts[0])
         with pytest.raises(NotFound, match=AGAIN):

@@ -28,8 +28,7 @@ async def lacking(host: Host) -> int:
 
 @story
 async def test_segments_are_under_replicated_until_a_broker_comes_and_are_repaired_once(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], segments=12, replicas=3)
+    hosts = await testbed.several(3, segments=12, replicas=3)
     assert await lacking(hosts[0]) == 0
     victim = next(host for host in hosts if host is not testbed.leader())
     leader, gone = testbed.leader(), victim.broker.id

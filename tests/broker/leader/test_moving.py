@@ -31,8 +31,7 @@ async def store(testbed: Testbed, host: Host, number: int) -> None:
 
 async def replicated(testbed: Testbed, brokers: int, segments: int) -> list[Host]:
     """Create a topic with two replicas whose followers all hold records."""
-    hosts = await testbed.cluster(brokers)
-    await testbed.topic(hosts[0], segments=segments, replicas=2)
+    hosts = await testbed.several(brokers, segments=segments, replicas=2)
     await testbed.until(lambda: all(len(open_segments(h)) == segments for h in hosts))
     for number in range(segments):
         await store(testbed, hosts[0], number)
@@ -127,8 +126,7 @@ async def test_a_segment_that_hangs_while_it_is_sealed_holds_no_other_up(
 
 @story
 async def test_a_fresh_broker_is_not_buried_under_all_that_is_new(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(4, replace(CONFIG, load_report_interval_s=1_000.0))
-    await testbed.topic(hosts[0], segments=8)
+    hosts = await testbed.several(4, replace(CONFIG, load_report_interval_s=1_000.0), segments=8)
     placement = testbed.leader().inspect.leader.placement
     fresh, *busy = sorted(h.broker.id for h in hosts)
     for broker, cpu_share in [(fresh, 0.0), *((b, 0.9) for b in busy)]:

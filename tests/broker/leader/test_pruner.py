@@ -68,8 +68,7 @@ async def seals(host: Host, count: int) -> None:
 
 @story
 async def test_descriptions_and_documents_have_no_sequences_and_etcd_gives_them_up_with_age(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host)
+    host = await testbed.single(SMALL)
     await (await host.publisher()).store(3)
     await host.api.call(SealSegment(NAME, 0))
     assert [s.next_sequence for s in known(host)[0].sequences] == [3]
@@ -91,8 +90,7 @@ async def test_descriptions_and_documents_have_no_sequences_and_etcd_gives_them_
 
 @story
 async def test_a_wall_clock_that_jumps_lets_go_of_nothing_before_its_time(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host)
+    host = await testbed.single(SMALL)
     await (await host.publisher()).store(3)
     await host.api.call(SealSegment(NAME, 0))
     host.ahead_s = 1e9
@@ -102,8 +100,7 @@ async def test_a_wall_clock_that_jumps_lets_go_of_nothing_before_its_time(testbe
 
 @story
 async def test_a_leader_whose_clock_was_ahead_keeps_nothing_for_longer(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host, retention_s=5.0)
+    host = await testbed.single(SMALL, retention_s=5.0)
     await (await host.publisher()).store(3)
     host.ahead_s = 1e9
     await seals(host, 2)
@@ -116,8 +113,7 @@ async def test_a_leader_whose_clock_was_ahead_keeps_nothing_for_longer(testbed: 
 
 @story
 async def test_segments_that_hold_nothing_any_more_are_forgotten_and_only_they(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host, retention_s=5.0)
+    host = await testbed.single(SMALL, retention_s=5.0)
     await (await host.publisher()).store(3)
     await seals(host, 5)
     await testbed.until(lambda: 0 not in known(host))
@@ -140,8 +136,7 @@ async def test_segments_that_hold_nothing_any_more_are_forgotten_and_only_they(t
 
 @story
 async def test_records_keep_their_segment_and_what_came_after_it(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host)
+    host = await testbed.single(SMALL)
     await seals(host, 2)
     await (await host.publisher(segment=2)).store(3)
     await seals(host, 3)
@@ -185,8 +180,7 @@ async def test_partitions_leave_nothing_behind_in_rolling_restarts(testbed: Test
 async def test_groups_forget_what_they_committed_of_pruned_segments_whether_somebody_is_there_or_not(
     testbed: Testbed,
 ) -> None:
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host, retention_s=5.0)
+    host = await testbed.single(SMALL, retention_s=5.0)
     await (await host.publisher()).store(3)
     away = await Joining(testbed, "one").joined(host, "away")
     await away.until_owns(0)
@@ -207,8 +201,7 @@ async def test_groups_forget_what_they_committed_of_pruned_segments_whether_some
 
 @story
 async def test_who_asks_for_a_pruned_segment_is_told_at_once(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host, retention_s=5.0)
+    host = await testbed.single(SMALL, retention_s=5.0)
     await seals(host, 1)
     await testbed.until(lambda: 0 not in known(host))
     began = testbed.loop.time()
@@ -239,8 +232,7 @@ async def test_what_a_late_writer_leaves_in_a_pruned_segment_is_fenced_and_swept
 @story
 async def test_nothing_is_forgotten_while_the_storage_is_gone(testbed: Testbed) -> None:
     """A folder that is not mounted shows no files."""
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host, retention_s=10_000.0)
+    host = await testbed.single(SMALL, retention_s=10_000.0)
     await (await host.publisher()).store(3)
     await seals(host, 1)
     await asyncio.sleep(10)
@@ -266,8 +258,7 @@ async def test_the_leader_believes_a_report_about_its_own_topic_only_and_checks_
 
 @story
 async def test_many_are_forgotten_in_transactions_that_etcd_takes(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, replace(SMALL, segment_retention_s=0.0))
-    await testbed.topic(host, segments=CHANGES_PER_TRANSACTION + 20)
+    host = await testbed.single(replace(SMALL, segment_retention_s=0.0), segments=CHANGES_PER_TRANSACTION + 20)
     for number in list(known(host)):
         await host.api.call(SealSegment(NAME, number))
     before = testbed.etcd.server.revision
@@ -282,8 +273,7 @@ async def test_many_are_forgotten_in_transactions_that_etcd_takes(testbed: Testb
 
 @story
 async def test_a_topic_is_described_in_pages_or_as_far_as_is_asked(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     await seals(host, 5)
 
     async def ids(which: SegmentSelection) -> tuple[list[int], int | None]:
@@ -304,8 +294,7 @@ async def test_a_topic_is_described_in_pages_or_as_far_as_is_asked(testbed: Test
 
 @story
 async def test_documents_of_a_change_are_written_though_its_caller_goes_away(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host)
+    host = await testbed.single(SMALL)
     await asyncio.sleep(5)
     put = testbed.faults.hold(StorageOp.PUT)
     puts = testbed.faults.counts[StorageOp.PUT]

@@ -159,8 +159,7 @@ async def test_without_a_slot_the_load_is_halved_and_without_load_the_range(test
 async def test_what_can_not_be_done_is_said_in_one_sentence_and_changes_nothing(
     testbed: Testbed, request_: Call[object], kind: type[SeaweedMQError], sentence: str
 ) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], replicas=2, scaling=Scaling.FIXED)
+    hosts = await testbed.several(3, replicas=2, scaling=Scaling.FIXED)
     await hosts[0].api.call(SplitSegment(NAME, 0, 1))
     await hosts[0].api.call(SplitSegment(NAME, 2, 8_192))
     before = await hosts[0].api.call(DescribeTopic(NAME))
@@ -173,8 +172,7 @@ async def test_what_can_not_be_done_is_said_in_one_sentence_and_changes_nothing(
 
 @story
 async def test_a_broker_that_is_leaving_or_suspected_gets_nothing(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3)
     primary = await testbed.primary(hosts[0])
     leaving, other = (h for h in hosts if h is not primary)
     await hosts[0].api.call(DrainBroker(leaving.address))
@@ -189,8 +187,7 @@ async def test_a_broker_that_is_leaving_or_suspected_gets_nothing(testbed: Testb
 
 @story
 async def test_a_publisher_learns_what_of_its_records_is_in_the_parent_and_where_to_go_on(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], replicas=2)
+    hosts = await testbed.several(2, replicas=2)
     primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
     splitting = asyncio.create_task(hosts[0].api.call(SplitSegment(NAME, 0, HALF)))
@@ -211,8 +208,7 @@ async def test_a_publisher_learns_what_of_its_records_is_in_the_parent_and_where
 
 @story
 async def test_two_changes_of_one_segment_do_not_mix(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], segments=4)
+    hosts = await testbed.several(2, segments=4)
     wishes = [SplitSegment(NAME, 1), MergeSegments(NAME, 0, 1), MergeSegments(NAME, 1, 2), SealSegment(NAME, 1)]
     results = await asyncio.gather(
         *(hosts[n % 2].api.call(wish) for n, wish in enumerate(wishes)), return_exceptions=True
@@ -226,8 +222,7 @@ async def test_two_changes_of_one_segment_do_not_mix(testbed: Testbed) -> None:
 
 @story
 async def test_segments_of_one_topic_are_changed_at_the_same_time(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], segments=16)
+    hosts = await testbed.several(3, segments=16)
     await asyncio.gather(*(hosts[n % 3].api.call(SplitSegment(NAME, n, None)) for n in range(16)))
     after = opened(await testbed.leader().api.call(DescribeTopic(NAME)))
     assert len({s.id for s in after}) == 32
@@ -299,8 +294,7 @@ async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
 
 @story
 async def test_a_caller_that_goes_away_does_not_leave_a_segment_sealed(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     leader = testbed.leader()
     held = testbed.faults.hold(StorageOp.SYNC)
     await (await (await testbed.primary(hosts[0])).publisher()).send()
@@ -315,8 +309,7 @@ async def test_a_caller_that_goes_away_does_not_leave_a_segment_sealed(testbed: 
 
 @story
 async def test_what_was_done_is_in_the_status_with_its_reason(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     await hosts[0].api.call(SplitSegment(NAME, 0, None))
     await hosts[0].api.call(MergeSegments(NAME, 1, 2))
     decisions = (await hosts[1].api.call(GetClusterStatus())).decisions
@@ -331,8 +324,7 @@ async def test_what_was_done_is_in_the_status_with_its_reason(testbed: Testbed) 
 async def test_a_topic_that_was_deleted_and_made_anew_meanwhile_is_left_alone(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     await (await (await testbed.primary(hosts[0])).publisher()).store(frames=3)
     seal, anew = Sealer.seal, asyncio.Event()
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import random
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +11,6 @@ import pyarrow as pa
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from seaweedmq import aio
 from seaweedmq.codec.logfile import LOG_MAGIC
 from seaweedmq.codec.slots import slot_of
 from seaweedmq.codec.state import keys
@@ -37,7 +35,6 @@ from seaweedmq.model.messages.publish import PublishOpen
 from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicChange, TopicName
-from seaweedmq.ports import Environment
 from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, story, values
 from tests.doubles.memory_store import StorageOp
 
@@ -124,11 +121,6 @@ async def at_once(testbed: Testbed, stream: Streaming, request: Any) -> SeaweedM
     return error
 
 
-def client_of(testbed: Testbed, found: Damaged) -> Any:
-    env = Environment(testbed.wall_us, random.Random(3), lambda: testbed.loop.boot_s)
-    return aio.connect(found.leader.address, dialer=testbed.network.dialer(None), env=env)
-
-
 async def read(client: Any, **options: Any) -> list[bytes]:
     async with client.subscriber(str(NAME), **options) as subscriber:
         return [message.value async for message in subscriber]
@@ -180,7 +172,7 @@ async def test_the_file_is_named_to_all_who_ask_and_the_right_one_heals_the_segm
 async def test_clients_get_the_file_s_name_at_once_and_other_segments_continue(testbed: Testbed) -> None:
     found = await damaged(testbed)
     began = testbed.loop.time()
-    async with client_of(testbed, found) as client:
+    async with await testbed.client() as client:
         async with client.publisher(str(NAME)) as publisher:
             receipt = await publisher.send(b"lost", key=key_in(found.segment))
             with pytest.raises(Corrupt, match=found.path):

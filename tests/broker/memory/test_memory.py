@@ -159,9 +159,7 @@ async def test_a_publisher_that_waits_for_memory_hears_that_the_storage_fails(te
 
 @story
 async def test_memory_of_a_frame_that_is_refused_after_waiting_is_given_back(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store()
     (segment,) = host.inspect.segments.values()
     budget = host.inspect.memory.logs
@@ -199,8 +197,7 @@ def test_frames_of_one_record_take_no_more_memory_than_they_are_counted_with() -
 
 @story
 async def test_one_slow_segment_does_not_hold_up_the_others(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, segments=2)
+    host = await testbed.single(segments=2)
     slow, quick = await host.publisher(1, segment=0), await host.publisher(2, segment=1)
     testbed.faults.paths = "/00000000/"
     held = testbed.faults.hold(StorageOp.APPEND)
@@ -252,9 +249,7 @@ def in_pieces(data: bytes, piece_bytes: int = PIECE_BYTES) -> list[FrameHead | P
 async def test_a_large_frame_comes_in_pieces_and_is_stored_as_it_was(
     testbed: Testbed, size: int, piece_bytes: int
 ) -> None:
-    (host,) = await testbed.cluster(1, LARGE)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(LARGE)
     for request in in_pieces(publisher.frame(size=size), piece_bytes):
         await publisher.stream.send(request)
     await publisher.acks(1)
@@ -271,9 +266,7 @@ async def test_a_large_frame_comes_in_pieces_and_is_stored_as_it_was(
 async def test_a_large_frame_is_sent_in_pieces_to_a_subscriber_that_takes_them(
     testbed: Testbed, is_in_memory: bool
 ) -> None:
-    (host,) = await testbed.cluster(1, LARGE)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(LARGE)
     await publisher.store()
     for request in in_pieces(publisher.frame(size=3_000_000)):
         await publisher.stream.send(request)
@@ -293,9 +286,7 @@ async def test_a_large_frame_is_sent_in_pieces_to_a_subscriber_that_takes_them(
 
 @story
 async def test_the_payload_of_a_large_frame_is_not_taken_in_before_there_is_memory(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, LARGE)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(LARGE)
     await host.inspect.memory.logs.take(taken := host.inspect.memory.logs.limit - 1_000_000)
     head, *pieces = in_pieces(publisher.frame(size=3_000_000))
     await publisher.stream.send(head)
@@ -310,8 +301,7 @@ async def test_the_payload_of_a_large_frame_is_not_taken_in_before_there_is_memo
 
 @story
 async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_refused(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, LARGE)
-    await testbed.topic(host)
+    host = await testbed.single(LARGE)
     host.inspect.memory.intake.limit = 13 * MIB
     first, second, third = [await host.publisher(n) for n in (1, 2, 3)]
     limits = [p.ready.message_bytes_max for p in (first, second, third)]
@@ -327,9 +317,7 @@ async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_ref
 
 @story
 async def test_a_publisher_that_stops_in_the_middle_of_a_frame_gives_the_memory_back(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, LARGE)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(LARGE)
     for request in in_pieces(publisher.frame(size=3_000_000))[:-1]:
         await publisher.stream.send(request)
     await testbed.until(lambda: host.inspect.memory.logs.used > 3_000_000)
@@ -340,9 +328,7 @@ async def test_a_publisher_that_stops_in_the_middle_of_a_frame_gives_the_memory_
 @pytest.mark.parametrize(("cut", "text"), [(1, "pieces of"), (0, "not followed by its payload")])
 @story
 async def test_what_is_not_the_payload_of_an_announced_frame_is_refused(testbed: Testbed, cut: int, text: str) -> None:
-    (host,) = await testbed.cluster(1, LARGE)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(LARGE)
     data = publisher.frame(size=300_000)
     head = in_pieces(data)[0]
     await publisher.stream.send(head)
@@ -353,9 +339,7 @@ async def test_what_is_not_the_payload_of_an_announced_frame_is_refused(testbed:
 
 @story
 async def test_subscribers_without_credit_hold_nothing_that_others_need(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store(frames=40, size=3_000)
     log = host.inspect.segments[NAME, 0].log
     await testbed.until(lambda: log.flushed == 40)
@@ -379,9 +363,7 @@ async def test_subscribers_without_credit_hold_nothing_that_others_need(testbed:
 async def test_subscribers_that_never_read_hold_a_bounded_part_and_keep_nobody_from_reading(
     testbed: Testbed, place: str
 ) -> None:
-    (host,) = await testbed.cluster(1, replace(LARGE, read_chunk_bytes=256 * KIB))
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(replace(LARGE, read_chunk_bytes=256 * KIB))
     await publisher.store(frames=30, size=200_000)
     memory = host.inspect.memory
     if place == "log files":

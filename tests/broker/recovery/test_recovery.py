@@ -30,8 +30,7 @@ from tests.sim.machines.loop import Owner
 
 async def filled(testbed: Testbed) -> None:
     """Create a split topic, with records in its first segment and in one of the others."""
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], replicas=2)
+    hosts = await testbed.several(2, replicas=2)
     primary = await testbed.primary(hosts[0])
     publishing = await primary.publisher()
     await publishing.store(3)
@@ -126,8 +125,7 @@ async def test_a_recovery_may_be_killed_after_any_write(testbed: Testbed) -> Non
 
 @story
 async def test_an_etcd_restored_from_before_a_split(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     primary = await testbed.primary(hosts[0])
     publishing = await primary.publisher()
     await publishing.store(3)
@@ -152,8 +150,7 @@ async def test_an_etcd_restored_from_before_a_split(testbed: Testbed) -> None:
 
 @story
 async def test_clients_believe_descriptions_of_a_recovered_etcd_though_it_counts_anew(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     await (await (await testbed.primary(hosts[0])).publisher()).store(3)
     for change in range(30):
         await hosts[0].api.call(AlterTopic(NAME, TopicChange(retention_s=1e6 + change)))
@@ -179,8 +176,7 @@ async def test_clients_believe_descriptions_of_a_recovered_etcd_though_it_counts
 
 @story
 async def test_records_that_were_deleted_stay_deleted(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, partitions=1)
+    host = await testbed.single(partitions=1)
     await (await host.publisher()).store(3)
     await until_documented(testbed, host)
     await mark(testbed)
@@ -195,8 +191,9 @@ async def test_records_that_were_deleted_stay_deleted(testbed: Testbed) -> None:
 
 @story
 async def test_producers_of_a_sealed_segment_outlive_its_log_files(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2, replace(CONFIG, log_grace_s=4.0, log_roll_age_s=2.0, maintenance_interval_s=1.0))
-    await testbed.topic(hosts[0], replicas=2)
+    hosts = await testbed.several(
+        2, replace(CONFIG, log_grace_s=4.0, log_roll_age_s=2.0, maintenance_interval_s=1.0), replicas=2
+    )
     await (await (await testbed.primary(hosts[0])).publisher()).store(3)
     await hosts[0].api.call(SplitSegment(NAME, 0))
     await testbed.until(lambda: testbed.files(FileKind.TABLE) != [])

@@ -33,8 +33,7 @@ LEASE_S = 5.0
 
 async def filled(testbed: Testbed) -> None:
     """Create a topic whose last segments have no document, and whose first segment no document shows as sealed."""
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], replicas=2)
+    hosts = await testbed.several(2, replicas=2)
     publishing = await (await testbed.primary(hosts[0])).publisher()
     await publishing.store(3)
     await until_documented(testbed, hosts[0])
@@ -166,8 +165,7 @@ async def test_the_plan_has_topics_segments_and_end_offsets_before_anything_is_w
 @story
 async def test_a_backup_whose_revision_has_grown_again_is_still_behind(testbed: Testbed) -> None:
     """Expired leases and brokers of other clusters raise the revision of a restored etcd beyond the marker's."""
-    hosts = await testbed.cluster(1)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(1)
     await mark(testbed)
     backup, revision = copied(testbed), testbed.etcd.server.revision
     publishing = await (await testbed.primary(hosts[0])).publisher()

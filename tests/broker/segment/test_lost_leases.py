@@ -8,14 +8,8 @@ from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import SealSegment
 from tests.broker.segment.test_without_etcd import all_values, open_segment, replicated, store_two
-from tests.broker.testbed import NAME, TTL_S, Host, Testbed, story, values
+from tests.broker.testbed import NAME, TTL_S, Testbed, story, values
 from tests.doubles.memory_store import StorageOp
-
-
-def expire(testbed: Testbed, *hosts: Host) -> None:
-    for host in hosts:
-        assert host.inspect.incarnation is not None
-        testbed.etcd.server.expire_lease(host.inspect.incarnation.session.lease)
 
 
 @story
@@ -23,7 +17,8 @@ async def test_the_machine_of_a_primary_and_the_lease_of_its_follower_are_lost_a
     primary, follower, _ = await replicated(testbed, brokers=2)
     await (await primary.publisher()).store(frames=5)
     assert primary.inspect.segments[NAME, 0].log.flushed == 0
-    expire(testbed, primary, follower)
+    primary.expire_lease()
+    follower.expire_lease()
     primary.kill()
     testbed.store.crash(writer=primary.broker.id)
     await testbed.until(lambda: 1 in follower.inspect.view.segments[NAME])
@@ -43,7 +38,7 @@ async def test_a_storage_that_hangs_does_not_keep_a_follower_out_of_the_cluster(
     old = follower.broker.id
     testbed.faults.paths = old
     gate = testbed.faults.hold(op)
-    expire(testbed, follower)
+    follower.expire_lease()
     await testbed.until(lambda: follower.broker.id not in ("", old), patience_s=10)
     assert follower.inspect.memory.replicas.used == 0
     gate.set()
@@ -59,7 +54,7 @@ async def test_a_storage_that_fails_does_not_either(testbed: Testbed) -> None:
     old = follower.broker.id
     testbed.faults.paths = old
     testbed.faults.failing[StorageOp.APPEND] = "input/output error"
-    expire(testbed, follower)
+    follower.expire_lease()
     await testbed.until(lambda: follower.broker.id not in ("", old), patience_s=10)
     await store_two(testbed, primary)
     assert await all_values(testbed, primary) == values(1, 5) + values(2, 2)
@@ -70,7 +65,6 @@ async def test_who_has_dropped_its_replicas_says_so_instead_of_holding_more(test
     primary, follower, _ = await replicated(testbed)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
-    assert follower.inspect.incarnation is not None
     await testbed.network.spawn(follower.owner, follower.inspect.followers.close())
     await publisher.send()
     await testbed.until(lambda: follower.inspect.memory.replicas.used == 0)
@@ -85,7 +79,7 @@ async def test_what_everybody_has_fsynced_is_not_written_again(testbed: Testbed)
     await (await primary.publisher()).store(frames=5)
     await testbed.until(lambda: follower.inspect.memory.replicas.used == 0)
     old = follower.broker.id
-    expire(testbed, follower)
+    follower.expire_lease()
     await testbed.until(lambda: follower.broker.id not in ("", old))
     assert {f.writer for f in testbed.files(FileKind.LOG)} == {primary.broker.id}
 
@@ -101,9 +95,8 @@ async def test_etcd_loses_all_leases_while_a_primary_still_trusts_its_own(testbe
     await publisher.store()
     primary.meta.is_cut_off = True  # the primary does not notice until its lease has expired by its own clock
     testbed.etcd.server.lose_leases()
-    assert primary.inspect.incarnation is not None
     stored = 1
-    while primary.inspect.incarnation.session.alive():
+    while primary.session.alive():
         await publisher.store()
         stored += 1
         await asyncio.sleep(TTL_S / 50)
@@ -138,8 +131,7 @@ def test_what_a_leader_had_begun_ends_when_its_lease_is_lost_in_the_moment_it_is
 
     @story
     async def lose(testbed: Testbed) -> None:
-        (host,) = await testbed.cluster(1)
-        await testbed.topic(host)
+        host = await testbed.single()
         monkeypatch.setattr(Sealer, "seal", stuck)
         leader, asking = host.inspect.leader, asyncio.create_task(host.api.call(SealSegment(NAME, 0)))
         await testbed.until(lambda: bool(leader.transitions.under_way))

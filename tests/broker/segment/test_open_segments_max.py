@@ -18,8 +18,7 @@ def open_segments(host: Host) -> list[Segment]:
 
 
 async def full_cluster(testbed: Testbed, brokers: int = 3) -> list[Host]:
-    hosts = await testbed.cluster(brokers, FULL)
-    await testbed.topic(hosts[0], segments=LIMIT * brokers)
+    hosts = await testbed.several(brokers, FULL, segments=LIMIT * brokers)
     await testbed.until(lambda: [len(h.inspect.segments) for h in hosts] == [LIMIT] * brokers)
     return hosts
 
@@ -71,9 +70,7 @@ async def test_a_segment_can_be_sealed_and_moved_in_a_full_cluster_but_not_split
 @story
 async def test_the_balancer_holds_a_split_for_want_of_room_and_says_so(testbed: Testbed) -> None:
     config = replace(FULL, open_segments_max=1, segment_target_bytes_per_s=1_000, balance_interval_s=1.0)
-    (host,) = await testbed.cluster(1, config)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(config)
     for n in range(400):
         await publisher.store(size=300, slots=(n % 64 * 1024, n % 64 * 1024))
     leader = host.inspect.leader

@@ -39,8 +39,7 @@ async def stored_values(testbed: Testbed, count: int) -> list[bytes]:
 
 @story
 async def test_stored_is_acknowledged_only_after_the_fsync(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     synced = testbed.faults.hold(StorageOp.SYNC)
     publisher, reader = await host.publisher(), await host.subscriber()
     await publisher.send(2)
@@ -54,9 +53,7 @@ async def test_stored_is_acknowledged_only_after_the_fsync(testbed: Testbed) -> 
 
 @story
 async def test_replicated_is_acknowledged_before_the_fsync_which_follows_within_the_interval(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, durability=Durability.REPLICATED)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(durability=Durability.REPLICATED)
     for _ in range(20):
         await publisher.store()
     assert testbed.faults.counts[StorageOp.SYNC] == 0
@@ -69,8 +66,7 @@ async def test_replicated_is_acknowledged_before_the_fsync_which_follows_within_
 
 @story
 async def test_many_frames_share_one_fsync(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     publishers = [await host.publisher(n) for n in range(1, 21)]
     held = testbed.faults.hold(StorageOp.SYNC)
     for publisher in publishers:
@@ -87,9 +83,7 @@ async def test_many_frames_share_one_fsync(testbed: Testbed) -> None:
 async def test_a_small_write_and_its_fsync_are_one_call_of_the_storage(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     synced: list[bool] = []
     append = MemoryLogWriter.append
 
@@ -106,8 +100,7 @@ async def test_a_small_write_and_its_fsync_are_one_call_of_the_storage(
 
 @story
 async def test_segments_are_fsynced_side_by_side(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, segments=8)
+    host = await testbed.single(segments=8)
     publishers = [await host.publisher(segment=n) for n in range(8)]
     for n, publisher in enumerate(publishers):
         await publisher.send(slots=(n * 8192, n * 8192))
@@ -122,9 +115,7 @@ async def test_segments_are_fsynced_side_by_side(testbed: Testbed) -> None:
 async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mended(
     testbed: Testbed, op: StorageOp, durability: Durability
 ) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, durability=durability)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(durability=durability)
     if op is not StorageOp.CREATE:
         await publisher.store(frames=3)
     testbed.faults.failing[op] = "no space left on device"
@@ -154,9 +145,7 @@ async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mende
 async def test_storage_that_fails_for_long_leaves_no_heap_of_files_and_then_works(
     testbed: Testbed, op: StorageOp
 ) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store(frames=3)
     testbed.faults.failing[op] = "input/output error"
     await publisher.send(2)
@@ -177,9 +166,7 @@ async def test_storage_that_fails_for_long_leaves_no_heap_of_files_and_then_work
 async def test_a_full_disk_that_has_room_again_is_noticed_within_2_s_and_had_no_heap_of_files(
     testbed: Testbed, op: StorageOp
 ) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store(frames=3)
     testbed.faults.failing = {op: "no space left on device", StorageOp.CHECK: "no space left on device"}
     await publisher.send(2)
@@ -195,9 +182,7 @@ async def test_a_full_disk_that_has_room_again_is_noticed_within_2_s_and_had_no_
 @story
 async def test_an_fsync_that_failed_once_is_not_trusted_the_second_time(testbed: Testbed) -> None:
     """The kernel may have dropped the pages: unflushed records are written again from memory, to another file."""
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    _, publisher = await testbed.publishing()
     await publisher.store(frames=3)
     (bad,) = testbed.files(FileKind.LOG)
     testbed.faults.failing[StorageOp.SYNC] = "input/output error"
@@ -214,9 +199,7 @@ async def test_an_fsync_that_failed_once_is_not_trusted_the_second_time(testbed:
 async def test_what_was_fsynced_before_an_fsync_failed_becomes_a_table_while_the_segment_is_open(
     testbed: Testbed,
 ) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store(frames=3)
     (bad,) = testbed.files(FileKind.LOG)
     testbed.faults.failing[StorageOp.SYNC] = "input/output error"
@@ -234,9 +217,7 @@ async def test_what_was_fsynced_before_an_fsync_failed_becomes_a_table_while_the
 @pytest.mark.usefixtures("apart")
 @story
 async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgotten(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store()
     held = testbed.faults.hold(StorageOp.SYNC)
     await publisher.send()
@@ -263,9 +244,7 @@ async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgott
 async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_again(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch, is_copied: bool
 ) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store()
     held = testbed.faults.hold(StorageOp.SYNC)
     await publisher.send()
@@ -301,8 +280,7 @@ async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_agai
 
 @story
 async def test_many_segments_with_failing_storage_all_recover(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, replace(CONFIG, log_roll_bytes=KIB))
-    await testbed.topic(host, segments=8)
+    host = await testbed.single(replace(CONFIG, log_roll_bytes=KIB), segments=8)
     publishers = [await host.publisher(segment=n) for n in range(8)]
     for _ in range(10):
         for op in (StorageOp.SYNC, StorageOp.APPEND, StorageOp.CREATE):
@@ -327,9 +305,7 @@ async def test_many_segments_with_failing_storage_all_recover(testbed: Testbed) 
 @pytest.mark.usefixtures("apart")
 @story
 async def test_changing_the_durability_takes_effect_at_once(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, durability=Durability.REPLICATED)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(durability=Durability.REPLICATED)
     await publisher.store(frames=3)
     await host.api.call(AlterTopic(NAME, TopicChange(durability=Durability.STORED)))
     log = host.inspect.segments[NAME, 0].log
@@ -344,9 +320,7 @@ async def test_changing_the_durability_takes_effect_at_once(testbed: Testbed) ->
 
 @story
 async def test_stopping_a_broker_stores_everything_it_took(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, durability=Durability.REPLICATED)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(durability=Durability.REPLICATED)
     for _ in range(10):
         await publisher.send()
     await testbed.until(lambda: host.inspect.segments[NAME, 0].log.end == 10)
@@ -357,9 +331,7 @@ async def test_stopping_a_broker_stores_everything_it_took(testbed: Testbed) -> 
 
 @story
 async def test_stopping_while_the_storage_fails_ends_and_loses_nothing_acknowledged(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store(frames=5)
     testbed.faults.failing[StorageOp.APPEND] = "no space left on device"
     await publisher.send()
@@ -371,9 +343,7 @@ async def test_stopping_while_the_storage_fails_ends_and_loses_nothing_acknowled
 
 @story
 async def test_stopping_while_a_write_hangs_waits_no_longer_than_the_limit(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store(frames=5)
     testbed.faults.hold(StorageOp.SYNC)
     await publisher.send()
@@ -386,8 +356,7 @@ async def test_stopping_while_a_write_hangs_waits_no_longer_than_the_limit(testb
 
 @story
 async def test_the_failure_that_every_publisher_is_told_keeps_nothing_of_them_alive(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     publishers = [await host.publisher(producer) for producer in range(1, 41)]
     testbed.faults.failing[StorageOp.APPEND] = "no space left"
     segment = host.inspect.segments[NAME, 0]

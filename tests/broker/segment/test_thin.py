@@ -42,8 +42,7 @@ async def test_what_is_acknowledged_survives_the_machine(testbed: Testbed) -> No
 @pytest.mark.parametrize("replicas", [1, 2])
 @story
 async def test_who_asks_for_one_page_cache_or_has_two_does_not_wait(testbed: Testbed, replicas: int) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], replicas=replicas, durability=Durability.REPLICATED)
+    hosts = await testbed.several(2, replicas=replicas, durability=Durability.REPLICATED)
     publisher = await (await testbed.primary(hosts[0])).publisher()
     gate = testbed.faults.hold(StorageOp.SYNC)
     await publisher.store(frames=5)

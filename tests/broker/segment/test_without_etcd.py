@@ -21,8 +21,7 @@ async def replicated(
     testbed: Testbed, brokers: int = 3, config: BrokerConfig = CONFIG, **settings: Any
 ) -> tuple[Host, Host, list[Host]]:
     """Return primary, follower and the other brokers of a topic with two replicas, all of which know it."""
-    hosts = await testbed.cluster(brokers, config)
-    await testbed.topic(hosts[0], replicas=2, **settings)
+    hosts = await testbed.several(brokers, config, replicas=2, **settings)
     await testbed.until(lambda: all(0 in h.inspect.view.segments.get(NAME, {}) for h in hosts))
     primary, follower = (
         next(h for h in hosts if h.broker.id == r) for r in hosts[0].inspect.view.segments[NAME][0].replicas
@@ -31,8 +30,7 @@ async def replicated(
 
 
 async def without_lease(testbed: Testbed, host: Host) -> None:
-    assert host.inspect.incarnation is not None
-    alive = host.inspect.incarnation.session.alive
+    alive = host.session.alive
     await testbed.until(lambda: not alive())
 
 
@@ -239,7 +237,7 @@ async def test_all_leases_are_gone_when_etcd_is_back(testbed: Testbed) -> None:
     primary, _, (other,) = await replicated(testbed)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
-    leases = [h.inspect.incarnation.session.lease for h in testbed.hosts if h.inspect.incarnation]
+    leases = [h.session.lease for h in testbed.hosts if h.inspect.incarnation]
     testbed.etcd.server.stop()
     await without_lease(testbed, primary)
     await publisher.store(frames=4)

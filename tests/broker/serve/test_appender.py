@@ -20,8 +20,7 @@ from tests.doubles.memory_store import StorageOp
 
 async def opened(testbed: Testbed) -> tuple[Host, OpenSegment]:
     """Return a broker, and the first segment of a topic with two."""
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, segments=2)
+    host = await testbed.single(segments=2)
     segment = host.inspect.segments[NAME, 0]
     segment.open_producer(1, 0, 0)
     return host, segment

@@ -1,16 +1,13 @@
 """More publishers on a segment than it, or its record, remembers: no frame is rejected, lost or stored twice."""
 
 import asyncio
-import random
 from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from seaweedmq import aio
 from seaweedmq.client.client import Client
-from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.core.lineage import topology
 from seaweedmq.errors import Fenced, OutOfRange, ResourceExhausted, SeaweedMQError
@@ -19,7 +16,6 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import DescribeTopic, MergeSegments, SealSegment, SplitSegment
 from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
 from seaweedmq.model.messages.subscribe import EARLIEST
-from seaweedmq.ports import Environment
 from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Streaming, Testbed, frame, story, values
 from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.loop import Owner
@@ -33,13 +29,7 @@ OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch
 
 async def connect(testbed: Testbed, name: str, **settings: Any) -> tuple[Client, Owner]:
     owner = Owner(name)
-    client = await aio.connect(
-        ",".join(host.address for host in testbed.hosts if host.lives),
-        dialer=testbed.network.dialer(owner),
-        env=Environment(testbed.wall_us, random.Random(name)),
-        config=ClientConfig(**settings),
-    )
-    return client, owner
+    return await testbed.client(owner, **settings), owner
 
 
 # --- one segment ------------------------------------------------------------------------------------------------------
@@ -47,8 +37,7 @@ async def connect(testbed: Testbed, name: str, **settings: Any) -> tuple[Client,
 
 @story
 async def test_more_publishers_than_are_remembered_when_idle_send_in_turn(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, HASTY)
-    await testbed.topic(host)
+    host = await testbed.single(HASTY)
     publishers = [await host.publisher(n) for n in range(1, 9)]
     for turn in range(4):
         for publisher in publishers:
@@ -61,8 +50,7 @@ async def test_more_publishers_than_are_remembered_when_idle_send_in_turn(testbe
 
 @story
 async def test_a_publisher_whose_stream_broke_is_known_when_many_others_came_meanwhile(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host)
+    host = await testbed.single(SMALL)
     client, owner = await connect(testbed, "unlucky")
     async with client, client.publisher(str(NAME)) as publisher:
         await (await publisher.send(b"first"))
@@ -83,8 +71,7 @@ async def test_a_publisher_whose_stream_broke_is_known_when_many_others_came_mea
 
 @story
 async def test_a_publisher_that_was_forgotten_goes_on_with_its_sequences(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, HASTY)
-    await testbed.topic(host)
+    host = await testbed.single(HASTY)
     client, owner = await connect(testbed, "idle")
     async with client, client.publisher(str(NAME)) as publisher:
         for n in range(3):
@@ -107,8 +94,7 @@ async def test_a_publisher_that_was_forgotten_goes_on_with_its_sequences(testbed
 @story
 async def test_one_publisher_too_many_for_the_broker_waits_until_there_is_room(testbed: Testbed) -> None:
     config = replace(HASTY, producers_max=5)
-    (host,) = await testbed.cluster(1, config)
-    await testbed.topic(host)
+    host = await testbed.single(config)
     publishers = [await host.publisher(100 + n) for n in range(5)]
     for publisher in publishers:
         await publisher.store()
@@ -132,9 +118,7 @@ async def test_one_publisher_too_many_for_the_broker_waits_until_there_is_room(t
 async def test_every_frame_that_may_be_in_flight_finds_its_acknowledgement_again(
     testbed: Testbed, in_flight: int
 ) -> None:
-    (host,) = await testbed.cluster(1, replace(CONFIG, stream_in_flight_frames_max=in_flight))
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(replace(CONFIG, stream_in_flight_frames_max=in_flight))
     log = host.inspect.segments[NAME, 0].log
     sent = 3 * in_flight
     await publisher.stream.send(PublishFrames(b"".join(publisher.frame() for _ in range(sent))))
@@ -162,8 +146,7 @@ async def _opened_at_once(host: Host, count: int) -> list[Streaming]:
 @pytest.mark.parametrize("count", [2, 5])
 @story
 async def test_of_streams_that_open_in_one_moment_one_goes_on(testbed: Testbed, count: int) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     streams = await _opened_at_once(host, count)
     await asyncio.sleep(5)
     going_on = [stream for stream in streams if not stream.ended]
@@ -181,8 +164,7 @@ async def test_of_streams_that_open_in_one_moment_one_goes_on(testbed: Testbed, 
 @story
 async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_is_open(testbed: Testbed) -> None:
     """The broker has replied to the first one, whose client is slow to read the reply."""
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     requests: asyncio.Queue[object] = asyncio.Queue()
 
     async def sent() -> Any:
@@ -202,8 +184,7 @@ async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_i
 
 @story
 async def test_an_older_epoch_ends_no_stream_of_a_newer_one(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     newer = await host.publisher(epoch=2)
     stream = host.publish_stream()
     await stream.send(replace(OPEN, producer_epoch=1))
@@ -215,8 +196,7 @@ async def test_an_older_epoch_ends_no_stream_of_a_newer_one(testbed: Testbed) ->
 async def test_a_newer_epoch_is_told_that_nothing_of_it_is_there_if_what_an_older_one_stored_is_remembered(
     testbed: Testbed,
 ) -> None:
-    hosts = await testbed.cluster(2, SMALL)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2, SMALL)
     primary = await testbed.primary(hosts[0])
     first = await primary.publisher()
     assert not first.ready.is_new_epoch, "the producer is unknown"
@@ -264,8 +244,7 @@ async def test_who_is_missing_in_the_record_is_looked_for_in_the_files(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
-    hosts = await testbed.cluster(2, SMALL)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2, SMALL)
     primary = await testbed.primary(hosts[0])
     await _sealed_with_records_in_flight(testbed, primary, 6)
     segment = next(s for s in hosts[0].inspect.view.segments[NAME].values() if s.id == 0)
@@ -282,8 +261,7 @@ async def test_who_is_missing_in_the_record_is_looked_for_in_the_files(
 async def test_files_that_are_asked_outlive_their_grace(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
     config = replace(SMALL, log_grace_s=2.0, producer_idle_s=60.0)
-    (host,) = await testbed.cluster(1, config)
-    await testbed.topic(host)
+    host = await testbed.single(config)
     await _sealed_with_records_in_flight(testbed, host, 6)
     await asyncio.sleep(50)
     assert [(await _ask(host, producer, 1)).next_sequence for producer in range(1, 7)] == [2] * 6
@@ -296,8 +274,7 @@ async def test_if_neither_record_nor_files_know_the_answer_is_that(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host)
+    host = await testbed.single(SMALL)
     await _sealed_with_records_in_flight(testbed, host, 6)
     await testbed.store.delete(testbed.files(FileKind.LOG))
     assert [(await _ask(host, producer, 1)).next_sequence for producer in (5, 6)] == [2, 2]
@@ -307,8 +284,7 @@ async def test_if_neither_record_nor_files_know_the_answer_is_that(
 
 @story
 async def test_a_whole_record_needs_no_files(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host)
+    host = await testbed.single(SMALL)
     await _sealed_with_records_in_flight(testbed, host, 6)
     await testbed.store.delete(testbed.files(FileKind.LOG))
     testbed.faults.failing[StorageOp.LIST] = "it is gone"
@@ -396,10 +372,7 @@ BLOWS = {"seal": _seal, "split": _split, "merge": _merge, "failover": _fail}
 
 async def _strike(testbed: Testbed, blow: str, replicas: int, count: int, config: BrokerConfig) -> None:
     """Strike while every publisher has a record in flight, and most lose its acknowledgement."""
-    hosts = await testbed.cluster(4, config)
-    await testbed.topic(hosts[0], replicas=replicas, segments=2 if blow == "merge" else 1)
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+    primary, other = await testbed.pair(4, config, replicas=replicas, segments=2 if blow == "merge" else 1)
     crowd = Crowd(testbed, count)
     await crowd.start()
     await asyncio.gather(*await crowd.send(0))

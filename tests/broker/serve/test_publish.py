@@ -30,9 +30,7 @@ OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch
 
 @story
 async def test_frames_are_acknowledged_in_order_with_their_offsets(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     assert publisher.ready == PublishReady(
         next_sequence=0,
         frame_bytes_max=CONFIG.frame_bytes_max,
@@ -48,18 +46,14 @@ async def test_frames_are_acknowledged_in_order_with_their_offsets(testbed: Test
 
 @story
 async def test_one_message_may_hold_many_frames(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    _, publisher = await testbed.publishing()
     await publisher.stream.send(PublishFrames(b"".join(publisher.frame(2) for _ in range(40))))
     assert await publisher.acks(40) == [(2 * n, 2 * n) for n in range(40)]
 
 
 @story
 async def test_a_repeated_frame_is_acknowledged_again_and_not_stored_again(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store(frames=2, count=2)
     await publisher.send(2, first=0)
     await publisher.send(2, first=2)
@@ -71,8 +65,7 @@ async def test_a_repeated_frame_is_acknowledged_again_and_not_stored_again(testb
 
 @story
 async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_stream_is_over(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     synced = testbed.faults.hold(StorageOp.SYNC)
     first = await host.publisher()
     await first.send(2)
@@ -90,8 +83,7 @@ async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_str
 
 @story
 async def test_a_new_stream_is_told_where_to_go_on(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     await (await host.publisher()).store(frames=3)
     again = await host.publisher()
     assert again.ready.next_sequence == 3
@@ -101,8 +93,7 @@ async def test_a_new_stream_is_told_where_to_go_on(testbed: Testbed) -> None:
 
 @story
 async def test_many_producers_share_a_segment(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     publishers = [await host.publisher(n) for n in range(1, 21)]
     for _ in range(5):
         for publisher in publishers:
@@ -152,8 +143,7 @@ async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_l
     testbed: Testbed, case: str
 ) -> None:
     data, kind, sentence = BAD_FRAMES[case]
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, segments=2)
+    host = await testbed.single(segments=2)
     other = await host.publisher(9)
     await other.store(frames=2)
     publisher = await host.publisher()
@@ -172,9 +162,7 @@ async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_l
 
 @story
 async def test_good_frames_in_front_of_a_bad_one_are_stored_and_acknowledged(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.stream.send(PublishFrames(publisher.frame(2) + damaged(frame(first=2), HEADER_BYTES + 60)))
     assert await publisher.acks() == [(0, 0)]
     assert isinstance(await publisher.stream.failure(), Corrupt)
@@ -194,8 +182,7 @@ OPENINGS: dict[str, tuple[object, type[SeaweedMQError], str]] = {
 @story
 async def test_an_opening_that_does_not_fit_is_refused(testbed: Testbed, case: str) -> None:
     request, kind, sentence = OPENINGS[case]
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     await (await host.publisher(9, epoch=3)).store()
     stream = host.publish_stream()
     await stream.send(request)
@@ -205,10 +192,7 @@ async def test_an_opening_that_does_not_fit_is_refused(testbed: Testbed, case: s
 
 @story
 async def test_a_segment_of_another_broker_is_refused_with_its_address(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+    primary, other = await testbed.pair(2)
     stream = other.publish_stream()
     await stream.send(OPEN)
     with pytest.raises(
@@ -219,9 +203,7 @@ async def test_a_segment_of_another_broker_is_refused_with_its_address(testbed: 
 
 @story
 async def test_a_stream_is_opened_once(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.stream.send(OPEN)
     with pytest.raises(ProtocolViolation, match="second PublishOpen"):
         await publisher.stream.receive()
@@ -232,9 +214,7 @@ async def test_a_stream_is_opened_once(testbed: Testbed) -> None:
 
 @story
 async def test_the_client_may_end_the_stream_and_gets_all_its_acknowledgements(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    _, publisher = await testbed.publishing()
     for _ in range(30):
         await publisher.send(2)
     await publisher.stream.half_close()
@@ -244,9 +224,7 @@ async def test_the_client_may_end_the_stream_and_gets_all_its_acknowledgements(t
 
 @story
 async def test_what_a_client_sent_before_it_went_away_is_stored_and_its_repeat_is_known(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.send(2)
     await testbed.until(lambda: host.inspect.segments[NAME, 0].log.end == 2)
     await publisher.stream.close()
@@ -259,8 +237,7 @@ async def test_what_a_client_sent_before_it_went_away_is_stored_and_its_repeat_i
 
 @story
 async def test_a_newer_epoch_of_a_producer_ends_the_older_one(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     old = await host.publisher(epoch=1)
     await old.store()
     new = await host.publisher(epoch=2)
@@ -273,8 +250,7 @@ async def test_a_newer_epoch_of_a_producer_ends_the_older_one(testbed: Testbed) 
 @story
 async def test_no_more_frames_are_taken_than_may_be_in_flight(testbed: Testbed) -> None:
     config = replace(CONFIG, stream_in_flight_frames_max=2)
-    (host,) = await testbed.cluster(1, config)
-    await testbed.topic(host)
+    host = await testbed.single(config)
     synced = testbed.faults.hold(StorageOp.SYNC)
     publisher = await host.publisher()
     for _ in range(6):
@@ -287,9 +263,7 @@ async def test_no_more_frames_are_taken_than_may_be_in_flight(testbed: Testbed) 
 
 @story
 async def test_acknowledgements_of_one_moment_share_a_message(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    _, publisher = await testbed.publishing()
     await publisher.stream.send(PublishFrames(b"".join(publisher.frame() for _ in range(8))))
     first = await publisher.stream.receive()
     assert isinstance(first, PublishAck)
@@ -300,8 +274,7 @@ async def test_acknowledgements_of_one_moment_share_a_message(testbed: Testbed) 
 async def test_the_longest_idle_stream_is_ended_for_another_one_and_none_that_carries_something(
     testbed: Testbed,
 ) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     first, second = await host.publisher(1), await host.publisher(2)
     service = host.broker._publish  # noqa: SLF001 - the memory of streams queries it
     assert not service.end_idle(), "both were opened just now"

@@ -20,8 +20,7 @@ async def start_of(host: Host) -> int:
 
 @story
 async def test_the_start_rises_as_retention_removes_files(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2, QUICK)
-    await testbed.topic(hosts[0], retention_s=20.0)
+    hosts = await testbed.several(2, QUICK, retention_s=20.0)
     publisher = await (await testbed.primary(hosts[0])).publisher()
     for _ in range(4):
         await publisher.store(frames=2)
@@ -38,8 +37,7 @@ async def test_the_start_rises_as_retention_removes_files(testbed: Testbed) -> N
 
 @story
 async def test_a_successor_begins_where_its_parent_ended(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     await (await host.publisher()).store(frames=3)
     await host.api.call(SealSegment(NAME, 0))
     assert await start_of(host) == 3
@@ -47,8 +45,7 @@ async def test_a_successor_begins_where_its_parent_ended(testbed: Testbed) -> No
 
 @story
 async def test_files_are_listed_once_and_with_retention_now_and_then(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, replace(CONFIG, maintenance_interval_s=1_000.0))
-    await testbed.topic(host, segments=4)
+    host = await testbed.single(replace(CONFIG, maintenance_interval_s=1_000.0), segments=4)
     testbed.faults.counts.clear()
     for _ in range(10):
         await asyncio.gather(*(host.api.call(TopicStats(NAME)) for _ in range(5)))
@@ -63,8 +60,7 @@ async def test_files_are_listed_once_and_with_retention_now_and_then(testbed: Te
 
 @story
 async def test_a_storage_that_hangs_or_fails_does_not_keep_figures_back(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     await (await host.publisher()).store(frames=3)
     held = testbed.faults.hold(StorageOp.LIST)
     began = testbed.loop.time()

@@ -67,9 +67,7 @@ def sequences(got: list[bytes]) -> list[int]:
 @story
 async def test_a_subscriber_begins_where_it_asked_to(testbed: Testbed, place: str, start: Start, first: int) -> None:
     config = {"memory": CONFIG, "log files": replace(SMALL_FILES, maintenance_interval_s=1e4)}.get(place, SMALL_FILES)
-    (host,) = await testbed.cluster(1, config)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(config)
     await fill(publisher, 8)
     if place in ("tables", "all three"):
         await only_tabled(testbed, 60)
@@ -85,8 +83,7 @@ async def test_a_subscriber_begins_where_it_asked_to(testbed: Testbed, place: st
 
 @story
 async def test_offsets_that_are_not_there_are_refused(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     await (await host.publisher()).store(frames=3)
     for offset in (-1, 4):
         with pytest.raises(OutOfRange, match=f"holds offsets 0 to 3, not {offset}: start within them"):
@@ -105,8 +102,7 @@ async def test_offsets_that_are_not_there_are_refused(testbed: Testbed) -> None:
 async def test_openings_that_make_no_sense_are_refused(
     testbed: Testbed, opening: object, kind: type[SeaweedMQError], sentence: str
 ) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     stream = Streaming(testbed, host.api.subscribe)
     await stream.send(opening)
     error = await stream.failure()
@@ -116,8 +112,7 @@ async def test_openings_that_make_no_sense_are_refused(
 
 @story
 async def test_an_unknown_topic_or_segment_is_named(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     with pytest.raises(NotFound, match="there is no topic no/such"):
         await host.subscriber(name=TopicName("no", "such"))
     with pytest.raises(NotFound, match="has no segment 3"):
@@ -126,18 +121,14 @@ async def test_an_unknown_topic_or_segment_is_named(testbed: Testbed) -> None:
 
 @story
 async def test_a_segment_of_another_broker_is_refused_with_its_address(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+    primary, other = await testbed.pair(2)
     with pytest.raises(StaleMetadata, match=f"at {primary.address}, not by this one"):
         await other.subscriber()
 
 
 @story
 async def test_bad_credit_ends_a_stream_that_waits_for_records(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     reader = await host.subscriber()
     await reader.credit(-5)
     assert isinstance(await reader.stream.failure(), ProtocolViolation)
@@ -149,8 +140,7 @@ async def test_bad_credit_ends_a_stream_that_waits_for_records(testbed: Testbed)
 @pytest.mark.parametrize("from_files", [False, True])
 @story
 async def test_no_frame_is_sent_without_credit_and_at_most_one_beyond_it(testbed: Testbed, from_files: bool) -> None:
-    (host,) = await testbed.cluster(1, replace(SMALL_FILES, read_chunk_bytes=16 * KIB, maintenance_interval_s=1e4))
-    await testbed.topic(host)
+    host = await testbed.single(replace(SMALL_FILES, read_chunk_bytes=16 * KIB, maintenance_interval_s=1e4))
     await fill(await host.publisher(), 30)
     if from_files:
         evict(host)
@@ -170,8 +160,7 @@ async def test_no_frame_is_sent_without_credit_and_at_most_one_beyond_it(testbed
 
 @story
 async def test_a_credit_below_one_frame_does_not_stall(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     await fill(await host.publisher(), 5)
     reader = await host.subscriber(credit=1)
     for frames in range(1, 6):
@@ -197,8 +186,7 @@ async def test_a_slow_subscriber_costs_no_memory_and_misses_nothing(testbed: Tes
 
 @story
 async def test_a_subscriber_that_gives_no_more_credit_and_closes_its_side_is_told_so(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     await fill(await host.publisher(), 5)
     reader = await host.subscriber(credit=1)
     await reader.stream.half_close()
@@ -239,9 +227,7 @@ async def test_a_running_subscriber_sees_no_gap_or_repeat_while_files_roll_and_b
 
 @story
 async def test_log_files_roll_by_age_and_become_tables_when_nothing_more_comes(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, replace(CONFIG, log_roll_age_s=5.0, maintenance_interval_s=1.0))
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(replace(CONFIG, log_roll_age_s=5.0, maintenance_interval_s=1.0))
     await publisher.store(frames=3)
     await tabled(testbed, 3)
     assert testbed.loop.time() < 9
@@ -255,8 +241,7 @@ async def test_log_files_roll_by_age_and_become_tables_when_nothing_more_comes(t
 
 @story
 async def test_a_sealed_segment_ends_with_its_successors_on_every_broker(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3)
     primary = await testbed.primary(hosts[0])
     await (await primary.publisher()).store(frames=5)
     primary.kill()
@@ -273,8 +258,7 @@ async def test_a_sealed_segment_ends_with_its_successors_on_every_broker(testbed
 
 @story
 async def test_a_subscriber_of_a_broker_that_stops_gets_everything_first(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
     reader = await primary.subscriber()
@@ -288,9 +272,7 @@ async def test_a_subscriber_of_a_broker_that_stops_gets_everything_first(testbed
 @pytest.mark.parametrize("reading", ["waiting for records", "waiting for credit", "reading files"])
 @story
 async def test_deleting_a_topic_ends_its_streams(testbed: Testbed, reading: str) -> None:
-    (host,) = await testbed.cluster(1, SMALL_FILES)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(SMALL_FILES)
     await fill(publisher, 20)
     if reading == "reading files":
         evict(host)
@@ -306,9 +288,7 @@ async def test_deleting_a_topic_ends_its_streams(testbed: Testbed, reading: str)
 
 @story
 async def test_a_stream_does_not_go_over_to_a_new_topic_of_the_same_name(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL_FILES)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(SMALL_FILES)
     await fill(publisher, 4)
     idle, stuck = await host.subscriber(), await host.subscriber(credit=1)
     await idle.until(40)
@@ -327,8 +307,7 @@ async def test_a_stream_does_not_go_over_to_a_new_topic_of_the_same_name(testbed
 
 @story
 async def test_a_topic_made_again_under_its_name_never_shows_the_old_records(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL_FILES)
-    await testbed.topic(host)
+    host = await testbed.single(SMALL_FILES)
     await fill(await host.publisher(), 20)
     await tabled(testbed, 100)
     await host.api.call(DeleteTopic(NAME))
@@ -340,9 +319,7 @@ async def test_a_topic_made_again_under_its_name_never_shows_the_old_records(tes
 
 @story
 async def test_publishers_of_a_topic_that_is_made_again_at_once_are_told_that_theirs_is_gone(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store()
     held = testbed.faults.hold(StorageOp.SYNC)
     await publisher.send()

@@ -70,9 +70,7 @@ async def read(tail: Tail, bytes_max: int = 1 << 20) -> list[int]:
 @story
 async def test_every_frame_is_read_once_wherever_it_lies(testbed: Testbed, place: str, bytes_max: int) -> None:
     config = FILES if place in ("memory", "log files") else replace(FILES, maintenance_interval_s=1.0, log_grace_s=1.0)
-    (host,) = await testbed.cluster(1, config)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(config)
     await fill(publisher, 20)
     if config is not FILES:
         await testbed.until(lambda: max((f.end_offset or 0 for f in testbed.files(FileKind.TABLE)), default=0) >= 20)
@@ -92,9 +90,7 @@ async def test_every_frame_is_read_once_wherever_it_lies(testbed: Testbed, place
 
 @story
 async def test_nothing_that_is_not_committed_is_read(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await fill(publisher, 1)
     tail = await tail_of(host, testbed, 2)
     await publisher.send(3)
@@ -108,8 +104,7 @@ async def test_nothing_that_is_not_committed_is_read(testbed: Testbed) -> None:
 @story
 async def test_one_wait_serves_many_segments_until_there_is_enough(testbed: Testbed) -> None:
     """A long poll ends with enough bytes from any of the segments, or at its timeout."""
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, segments=3)
+    host = await testbed.single(segments=3)
     publishers = [await host.publisher(n + 1, segment=n) for n in range(3)]
     tails = [await tail_of(host, testbed, segment=n) for n in range(3)]
 
@@ -141,8 +136,7 @@ async def test_one_wait_serves_many_segments_until_there_is_enough(testbed: Test
 
 @story
 async def test_a_sealed_segment_has_an_end_on_every_broker(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     primary = await testbed.primary(hosts[0])
     await fill(await primary.publisher(), 3)
     (other,) = (h for h in hosts if h is not primary)
@@ -157,8 +151,7 @@ async def test_a_sealed_segment_has_an_end_on_every_broker(testbed: Testbed) -> 
 
 @story
 async def test_a_turn_that_is_offered_goes_to_who_needs_it_and_what_it_held_is_read_again(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, FILES)
-    await testbed.topic(host)
+    host = await testbed.single(FILES)
     await fill(await host.publisher(), 20)
     evict(host)
     reading = host.inspect.memory.reading
@@ -182,8 +175,7 @@ async def test_a_turn_that_is_offered_goes_to_who_needs_it_and_what_it_held_is_r
 
 @story
 async def test_what_leaves_memory_between_ready_and_take_is_read_from_files(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, FILES)
-    await testbed.topic(host)
+    host = await testbed.single(FILES)
     await fill(await host.publisher(), 3)
     tail = await tail_of(host, testbed)
     assert await tail.look() is TailState.READABLE
@@ -199,8 +191,7 @@ async def test_what_leaves_memory_between_ready_and_take_is_read_from_files(test
 async def test_a_topic_that_is_deleted_gives_nothing_more_though_its_name_is_taken_again(
     testbed: Testbed, reading: bool
 ) -> None:
-    (host,) = await testbed.cluster(1, FILES)
-    await testbed.topic(host)
+    host = await testbed.single(FILES)
     await fill(await host.publisher(), 3)
     evict(host)
     tail = await tail_of(host, testbed)
@@ -218,8 +209,7 @@ async def test_a_topic_that_is_deleted_gives_nothing_more_though_its_name_is_tak
 
 @story
 async def test_what_retention_removed_is_named(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, FILES)
-    await testbed.topic(host, retention_s=3600.0)
+    host = await testbed.single(FILES, retention_s=3600.0)
     await fill(await host.publisher(), 20)
     evict(host)
     first, *_ = testbed.files(FileKind.LOG)

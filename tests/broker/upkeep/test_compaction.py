@@ -27,8 +27,7 @@ async def trickle(testbed: Testbed, host: Host, records: int) -> None:
 
 @story
 async def test_many_small_tables_become_few_and_every_record_is_read_once(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, configs=ON)
+    host = await testbed.single(QUICK, configs=ON)
     await trickle(testbed, host, 3 * AUTO_TABLES_MIN)
     tables = testbed.files(FileKind.TABLE)
     assert len(tables) < AUTO_TABLES_MIN
@@ -41,8 +40,7 @@ async def test_many_small_tables_become_few_and_every_record_is_read_once(testbe
 
 @story
 async def test_without_the_setting_they_stay_and_with_it_those_that_are_there_are_merged(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host)
+    host = await testbed.single(QUICK)
     await trickle(testbed, host, AUTO_TABLES_MIN + 1)
     await host.api.call(SealSegment(NAME, 0))
     await asyncio.sleep(20)
@@ -54,8 +52,7 @@ async def test_without_the_setting_they_stay_and_with_it_those_that_are_there_ar
 
 @story
 async def test_a_busy_broker_leaves_them(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host)
+    host = await testbed.single(QUICK)
     await trickle(testbed, host, AUTO_TABLES_MIN)
     host.cpu_share = 1.0
     await asyncio.sleep(2)
@@ -71,8 +68,7 @@ async def test_a_busy_broker_leaves_them(testbed: Testbed) -> None:
 async def test_damage_is_said_once_and_the_segment_is_left_alone_for_a_while(testbed: Testbed) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "DAMAGED_PAUSE_S", 300.0)
-        (host,) = await testbed.cluster(1, QUICK)
-        await testbed.topic(host)
+        host = await testbed.single(QUICK)
         await trickle(testbed, host, AUTO_TABLES_MIN)
         tables = testbed.files(FileKind.TABLE)
         broken = testbed.store.files[tables[3].path]

@@ -24,9 +24,7 @@ def tables(testbed: Testbed) -> list[tuple[int, int | None]]:
 
 
 async def partition(testbed: Testbed, records: int = 20) -> Host:
-    (host,) = await testbed.cluster(1, BRIEF)
-    await testbed.topic(host, partitions=1)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(BRIEF, partitions=1)
     await publisher.store(frames=records)
     await publisher.stream.close()
     return host

@@ -31,8 +31,7 @@ def holding(testbed: Testbed, record: bytes) -> list[str]:
 
 async def idle_segment(testbed: Testbed, how: str, frames: int = 10, brokers: int = 1, **more: Any) -> Host:
     """Return the primary of a long idle segment whose records are deleted."""
-    hosts = await testbed.cluster(brokers, BRIEF)
-    await testbed.topic(hosts[0], partitions=1, **SETTINGS[how], **more)
+    hosts = await testbed.several(brokers, BRIEF, partitions=1, **SETTINGS[how], **more)
     primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
     await publisher.store(frames=frames)
@@ -89,9 +88,7 @@ async def test_a_successor_knows_the_end_and_the_producers_of_an_emptied_segment
 
 @story
 async def test_records_that_are_wanted_keep_their_files(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, BRIEF)
-    await testbed.topic(host, partitions=1, retention_s=10 * GONE_S)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(BRIEF, partitions=1, retention_s=10 * GONE_S)
     await publisher.store(frames=10)
     await publisher.stream.close()
     await asyncio.sleep(GONE_S)
@@ -101,8 +98,7 @@ async def test_records_that_are_wanted_keep_their_files(testbed: Testbed) -> Non
 
 @story
 async def test_a_storage_that_fails_meanwhile_is_asked_again(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, BRIEF)
-    await testbed.topic(host, partitions=1, **SETTINGS["by age"])
+    host = await testbed.single(BRIEF, partitions=1, **SETTINGS["by age"])
     await (await host.publisher()).store(frames=10)
     testbed.faults.failing[StorageOp.CREATE] = "input/output error"
     await asyncio.sleep(GONE_S)

@@ -24,8 +24,7 @@ QUICK = replace(CONFIG, log_grace_s=4.0, log_roll_age_s=2.0, maintenance_interva
 
 @story
 async def test_the_files_of_many_segments_are_looked_after_in_one_listing(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, segments=32, scaling=Scaling.FIXED)
+    await testbed.single(segments=32, scaling=Scaling.FIXED)
     listed_before = testbed.faults.counts[StorageOp.LIST]
     await asyncio.sleep(HOUR_S / 4)
     looks = HOUR_S / 4 / max(CONFIG.maintenance_interval_s, CONFIG.log_grace_s / 4)
@@ -43,9 +42,7 @@ async def two_tables(testbed: Testbed, host: Host) -> None:
 
 @story
 async def test_what_is_in_files_leaves_memory_after_a_while_and_is_read_from_there(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, replace(CONFIG, cache_age_s=60.0))
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(replace(CONFIG, cache_age_s=60.0))
     await publisher.store(frames=5, size=1_000)
     memory = host.inspect.memory.logs
     await asyncio.sleep(50)
@@ -62,9 +59,7 @@ async def test_what_is_in_files_leaves_memory_after_a_while_and_is_read_from_the
 @pytest.mark.parametrize("ahead_s", [-YEAR_S, -10.0, 10.0, YEAR_S])
 @story
 async def test_conversion_goes_on_whatever_the_clock_does(testbed: Testbed, ahead_s: float) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, retention_s=HOUR_S)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(QUICK, retention_s=HOUR_S)
     for count in (1, 2):
         await publisher.store()
         await testbed.until(lambda count=count: len(testbed.files(FileKind.TABLE)) == count)
@@ -73,8 +68,7 @@ async def test_conversion_goes_on_whatever_the_clock_does(testbed: Testbed, ahea
 
 @story
 async def test_files_are_looked_over_when_the_clock_was_set_back(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, retention_s=HOUR_S)
+    host = await testbed.single(QUICK, retention_s=HOUR_S)
     await asyncio.sleep(10)
     host.ahead_s = -YEAR_S
     before = testbed.faults.counts[StorageOp.LIST]
@@ -86,9 +80,7 @@ async def test_files_are_looked_over_when_the_clock_was_set_back(testbed: Testbe
 async def test_partitions_have_an_age_of_their_own_and_a_topic_may_set_both_bounds_at_any_time(
     testbed: Testbed,
 ) -> None:
-    (host,) = await testbed.cluster(1, replace(QUICK, partition_roll_age_s=40.0))
-    await testbed.topic(host, partitions=1)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(replace(QUICK, partition_roll_age_s=40.0), partitions=1)
     await publisher.store()
     await asyncio.sleep(30)
     assert not testbed.files(FileKind.TABLE)
@@ -106,8 +98,7 @@ async def test_partitions_have_an_age_of_their_own_and_a_topic_may_set_both_boun
 
 @story
 async def test_logs_stay_beside_their_tables_while_the_topic_wants_it(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, configs=(("local.retention.ms", "60000"),))
+    host = await testbed.single(QUICK, configs=(("local.retention.ms", "60000"),))
     await (await host.publisher()).store()
     await host.api.call(SealSegment(NAME, 0))
     await testbed.until(lambda: testbed.files(FileKind.TABLE))
@@ -120,8 +111,7 @@ async def test_logs_stay_beside_their_tables_while_the_topic_wants_it(testbed: T
 
 @story
 async def test_what_is_only_compacted_does_not_expire(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, retention_s=10.0, configs=(("cleanup.policy", "compact"),))
+    host = await testbed.single(QUICK, retention_s=10.0, configs=(("cleanup.policy", "compact"),))
     await (await host.publisher()).store()
     await host.api.call(SealSegment(NAME, 0))
     await asyncio.sleep(200)
@@ -176,8 +166,7 @@ async def test_others_are_told_of_tables_that_another_brokers_worker_made_and_to
         return True
 
     monkeypatch.setattr(MemoryTableConverter, "reconcile", reconcile)
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host)
+    host = await testbed.single(QUICK)
     await two_tables(testbed, host)
     await asyncio.sleep(HOUR_S / 60)
     told.clear()
@@ -203,8 +192,7 @@ async def test_others_are_told_of_tables_that_came_and_went_and_told_again_when_
         return outcome
 
     monkeypatch.setattr(MemoryTableConverter, "reconcile", reconcile)
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, retention_s=HOUR_S / 6)
+    host = await testbed.single(QUICK, retention_s=HOUR_S / 6)
     await asyncio.sleep(30)
     assert told == [], "without tables there is nothing to tell"
     await two_tables(testbed, host)
@@ -238,8 +226,7 @@ async def kept(testbed: Testbed, after_s: float) -> list[int]:
 @story
 async def test_a_machine_that_is_a_year_ahead_for_a_while_deletes_nothing(testbed: Testbed, all_clocks: bool) -> None:
     """The storage is on the same machine, or has its own clock."""
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, retention_s=60.0)
+    host = await testbed.single(QUICK, retention_s=60.0)
     await two_young_tables(testbed, host)
     await host.api.call(SealSegment(NAME, 0))
     host.ahead_s, testbed.storage_ahead_s = YEAR_S, YEAR_S if all_clocks else 0.0
@@ -252,8 +239,7 @@ async def test_a_machine_that_is_a_year_ahead_for_a_while_deletes_nothing(testbe
 
 @story
 async def test_a_broker_that_begins_while_its_clock_is_ahead_deletes_nothing(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, retention_s=60.0)
+    host = await testbed.single(QUICK, retention_s=60.0)
     await two_young_tables(testbed, host)
     await host.stop()
     testbed.ahead_s = testbed.storage_ahead_s = YEAR_S
@@ -268,8 +254,7 @@ async def test_a_broker_that_begins_while_its_clock_is_ahead_deletes_nothing(tes
 @story
 async def test_what_is_dated_by_a_clock_that_is_behind_is_as_young_as_it_is(testbed: Testbed, all_clocks: bool) -> None:
     """A machine boots in 1970, converts, and is set right by NTP; or only the storage's machine does."""
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, retention_s=60.0)
+    host = await testbed.single(QUICK, retention_s=60.0)
     await asyncio.sleep(10)
     host.ahead_s, testbed.storage_ahead_s = -YEAR_S if all_clocks else 0.0, -YEAR_S
     await two_young_tables(testbed, host)
@@ -303,8 +288,7 @@ async def test_logs_that_producers_may_be_asked_about_stay_though_the_leaders_cl
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 1)
-    (host,) = await testbed.cluster(1, replace(QUICK, producer_idle_s=100.0))
-    await testbed.topic(host)
+    host = await testbed.single(replace(QUICK, producer_idle_s=100.0))
     for producer in (1, 2):
         await (await host.publisher(producer)).store()
     host.ahead_s = -YEAR_S

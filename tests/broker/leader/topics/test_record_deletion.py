@@ -84,8 +84,7 @@ async def test_it_never_comes_back_and_nothing_above_what_is_committed_is_delete
 
 @story
 async def test_a_topic_of_key_ranges_refuses_it_in_words(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     with pytest.raises(
         InvalidArgument, match="only topics with partitions can delete records below an offset, set a retention instead"
     ):
@@ -94,8 +93,7 @@ async def test_a_topic_of_key_ranges_refuses_it_in_words(testbed: Testbed) -> No
 
 @story
 async def test_who_reads_what_is_being_deleted_is_told(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, partitions=1)
+    host = await testbed.single(QUICK, partitions=1)
     await (await host.publisher()).store(10)
     reader = await host.subscriber(credit=1)
     await reader.until(1)
@@ -108,9 +106,7 @@ async def test_who_reads_what_is_being_deleted_is_told(testbed: Testbed) -> None
 
 @story
 async def test_tables_below_go_and_the_one_across_is_rewritten(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, partitions=1)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(QUICK, partitions=1)
     for count in (1, 2, 3):
         await publisher.store(4)
         await testbed.until(lambda count=count: len(testbed.files(FileKind.TABLE)) == count)
@@ -125,8 +121,7 @@ async def test_tables_below_go_and_the_one_across_is_rewritten(testbed: Testbed)
 
 @story
 async def test_segments_below_are_forgotten_and_readers_pass_through_them(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, partitions=1)
+    host = await testbed.single(QUICK, partitions=1)
     await (await host.publisher()).store(5)
     await host.api.call(SealSegment(NAME, 0))
     await (await host.publisher(segment=1)).store(5)
@@ -157,8 +152,7 @@ async def test_the_next_topic_of_the_name_has_nothing_deleted(testbed: Testbed) 
 
 @story
 async def test_two_who_delete_at_once_both_have_their_way(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2, QUICK)
-    await testbed.topic(hosts[0], partitions=2)
+    hosts = await testbed.several(2, QUICK, partitions=2)
     for segment in (0, 1):
         await (await (await testbed.primary(hosts[0], segment=segment)).publisher(segment=segment)).store(
             9, slots=(segment, segment)

@@ -137,8 +137,7 @@ async def test_the_folder_of_a_topic_is_listed_once_in_a_term(
         return await used_segments(store, topic)
 
     monkeypatch.setattr(MemorySegmentStore, "used_segments", counted)
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, scaling=Scaling.FIXED, segments=4)
+    host = await testbed.single(scaling=Scaling.FIXED, segments=4)
     await testbed.topic(host, OTHER)
     assert listed == [], "their folders hold nothing"
     for segment in range(4):

@@ -83,8 +83,7 @@ async def test_every_broker_takes_every_call(testbed: Testbed) -> None:
 
 @story
 async def test_segments_are_spread_evenly(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], segments=9)
+    hosts = await testbed.several(3, segments=9)
     status = await hosts[1].api.call(GetClusterStatus())
     assert [b.open_segments for b in status.brokers] == [3, 3, 3]
 
@@ -121,8 +120,7 @@ async def test_brokers_that_follow_every_segment_lead_as_many_each(testbed: Test
 async def test_what_can_not_be_done_is_said_in_one_sentence_by_every_broker(
     testbed: Testbed, request_: Call[object], kind: type[SeaweedMQError], sentence: str
 ) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     for host in hosts:
         with pytest.raises(kind, match=sentence):
             await host.api.call(request_)
@@ -207,8 +205,7 @@ async def test_creations_of_one_name_at_the_same_time_make_one_whole_topic(testb
 
 @story
 async def test_changes_at_the_same_time_all_take_effect(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3)
     await asyncio.gather(
         hosts[0].api.call(AlterTopic(NAME, TopicChange(retention_s=50))),
         hosts[1].api.call(AlterTopic(NAME, TopicChange(retention_bytes=60))),
@@ -220,8 +217,7 @@ async def test_changes_at_the_same_time_all_take_effect(testbed: Testbed) -> Non
 
 @story
 async def test_a_change_that_was_made_for_another_state_of_the_topic_is_not_taken(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     before = await hosts[0].api.call(AlterTopic(NAME, TopicChange()))
     for number, host in enumerate(hosts, start=50):
         found = await host.api.call(AlterTopic(NAME, TopicChange()))
@@ -233,8 +229,7 @@ async def test_a_change_that_was_made_for_another_state_of_the_topic_is_not_take
 
 @story
 async def test_killing_the_leader_costs_a_caller_no_more_than_retries_for_a_lease(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3)
     leader = testbed.leader()
     other = next(h for h in hosts if h is not leader)
     before = testbed.loop.time()
@@ -266,8 +261,7 @@ async def test_a_leader_that_was_frozen_changes_nothing_and_its_callers_are_serv
 
 @story
 async def test_more_segments_than_the_brokers_may_hold_are_refused(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2, replace(CONFIG, open_segments_max=5))
-    await testbed.topic(hosts[0], segments=9)
+    hosts = await testbed.several(2, replace(CONFIG, open_segments_max=5), segments=9)
     with pytest.raises(InvalidArgument) as refusal:
         await testbed.topic(hosts[1], OTHER, segments=2)
     assert str(refusal.value) == (
@@ -281,8 +275,7 @@ async def test_more_segments_than_the_brokers_may_hold_are_refused(testbed: Test
 
 @story
 async def test_a_topic_whose_files_could_not_be_deleted_does_not_haunt_the_next_of_its_name(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, replace(CONFIG, log_roll_age_s=1, maintenance_interval_s=1))
-    await testbed.topic(host)
+    host = await testbed.single(replace(CONFIG, log_roll_age_s=1, maintenance_interval_s=1))
     await (await host.publisher()).store(frames=9)
     await asyncio.sleep(5)
     testbed.faults.failing[StorageOp.DELETE] = "input/output error"
@@ -301,8 +294,7 @@ async def test_a_topic_whose_files_could_not_be_deleted_does_not_haunt_the_next_
 
 @story
 async def test_files_that_could_not_be_deleted_are_deleted_by_the_next_leader(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3)
     leader, primary = testbed.leader(), await testbed.primary(hosts[0])
     await (await primary.publisher()).store(frames=9)
     testbed.faults.failing[StorageOp.DELETE] = "input/output error"
@@ -345,8 +337,7 @@ SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string())])
 
 @story
 async def test_an_empty_topic_adopts_a_schema_once(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], segments=4)
+    hosts = await testbed.several(2, segments=4)
     for host in hosts:
         description = await host.api.call(AdoptSchema(NAME, schema_to_bytes(SCHEMA)))
         assert description.topic.schema is not None
@@ -375,8 +366,7 @@ def schema_with_metadata() -> bytes:
 
 @story
 async def test_a_topic_with_plain_records_adopts_no_schema(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], segments=2)
+    hosts = await testbed.several(2, segments=2)
     primary = await testbed.primary(hosts[0], segment=1)
     await (await primary.publisher(segment=1)).store(slots=(40_000, 40_000))
     with pytest.raises(InvalidArgument, match="has plain records"):
@@ -392,8 +382,7 @@ async def test_a_topic_with_plain_records_adopts_no_schema(testbed: Testbed) -> 
 
 @story
 async def test_statistics_are_gathered_from_every_primary(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], segments=6)
+    hosts = await testbed.several(3, segments=6)
     for n in range(6):
         primary = await testbed.primary(hosts[0], segment=n)
         slot = n * 65536 // 6 + 10
