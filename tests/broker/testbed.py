@@ -327,6 +327,11 @@ class Host:
         """Let etcd end the broker's lease."""
         self.testbed.etcd.server.expire_lease(self.session.lease)
 
+    def evict(self) -> None:
+        """Evict all frames that files can replace, as a demand for memory would."""
+        for segment in self.inspect.segments.values():
+            self.inspect.memory.logs.give(segment.log.evict(1 << 30))
+
     def kill(self) -> None:
         """Kill the process (SIGKILL)."""
         self.owner.state = OwnerState.DEAD

@@ -51,32 +51,33 @@ class MemoryMetaServer:
         self._history: list[Changes] = []
         self._leases: dict[int, _Lease] = {}
         self._last_lease = 0
-        self._running = True
-        self._frozen = False
-        self._pulse = asyncio.Event()
+        self.is_running = True
+        self.is_frozen = False
+        self.pulse = asyncio.Event()
+        """Event set at the next change of data or reachability; read it before the state that it guards."""
 
     # --- hooks ---
 
     def stop(self) -> None:
         """Stop as if killed: calls and watches fail until :meth:`start`. Data is retained."""
-        self._running = False
+        self.is_running = False
         self.wake()
 
     def start(self) -> None:
         """Serve again. Leases get their whole TTL and an election timeout, as from a new etcd leader."""
-        self._running = True
+        self.is_running = True
         for lease in list(self._leases):
             self._renew(lease, ELECTION_TIMEOUT_S)
         self.wake()
 
     def freeze(self) -> None:
         """Stop as by SIGSTOP: nothing is answered and no lease ends until :meth:`thaw`."""
-        self._frozen = True
+        self.is_frozen = True
         self.wake()
 
     def thaw(self) -> None:
         """Resume. Leases whose time passed meanwhile end now."""
-        self._frozen = False
+        self.is_frozen = False
         now = asyncio.get_running_loop().time()
         for lease, held in list(self._leases.items()):
             if held.deadline <= now:
@@ -129,21 +130,6 @@ class MemoryMetaServer:
         self.wake()
 
     # --- calls of clients ---
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the server is started."""
-        return self._running
-
-    @property
-    def is_frozen(self) -> bool:
-        """Whether the server is frozen."""
-        return self._frozen
-
-    @property
-    def pulse(self) -> asyncio.Event:
-        """Event set at the next change of data or reachability; read it before the state that it guards."""
-        return self._pulse
 
     def get(self, key: str) -> Entry | None:
         """Return an entry; None if there is none."""
@@ -225,7 +211,7 @@ class MemoryMetaServer:
         return asyncio.get_running_loop().call_at(deadline, self._expire, lease)
 
     def _expire(self, lease: int) -> None:
-        if self._running and not self._frozen:  # a stopped server ends nothing; start() and thaw() check the leases
+        if self.is_running and not self.is_frozen:  # a stopped server ends nothing; start() and thaw() check the leases
             self.revoke(lease)
 
     def _holds(self, compare: Compare) -> bool:
@@ -280,8 +266,8 @@ class MemoryMetaServer:
 
     def wake(self) -> None:
         """Wake all waiting tasks."""
-        self._pulse.set()
-        self._pulse = asyncio.Event()
+        self.pulse.set()
+        self.pulse = asyncio.Event()
 
 
 def _no_delay() -> float:
@@ -300,22 +286,10 @@ class MemoryMetaStore:
         self._server = server
         self._timeout_s = timeout_s
         self._delay_s = delay_s
-        self._connected = asyncio.Event()
-        self._connected.set()
         self._answers_to_lose = 0
         self._closed = False
 
     # --- hooks ---
-
-    def disconnect(self) -> None:
-        """Drop every packet between this client and the server until :meth:`reconnect`."""
-        self._connected.clear()
-        self._server.wake()
-
-    def reconnect(self) -> None:
-        """End a disconnection."""
-        self._connected.set()
-        self._server.wake()
 
     def lose_answers(self, count: int) -> None:
         """Apply the next ``count`` transactions, but answer them with Unavailable."""
@@ -371,7 +345,7 @@ class MemoryMetaStore:
         self._server.wake()
 
     def _is_reachable(self) -> bool:
-        return self._server.is_running and not self._server.is_frozen and self._connected.is_set() and not self._closed
+        return self._server.is_running and not self._server.is_frozen and not self._closed
 
     async def _reach(self) -> None:
         """Return when the server takes the request.
@@ -385,7 +359,7 @@ class MemoryMetaStore:
                 while not self._is_reachable():
                     if self._closed:
                         raise Unavailable("the connection to etcd was closed: open a new one")
-                    if self._connected.is_set() and not self._server.is_running:
+                    if not self._server.is_running:
                         raise Unavailable("etcd refused the connection: check that it runs")
                     await self._server.pulse.wait()
         except TimeoutError as error:

@@ -61,18 +61,6 @@ async def until(holds: Callable[[], bool], view: ClusterView) -> None:
             await view.wait_change(view.changes)
 
 
-async def test_a_disconnected_client_waits_and_then_says_so(server: MemoryMetaServer, store: MemoryMetaStore) -> None:
-    other = MemoryMetaStore(server)
-    store.disconnect()
-    with pytest.raises(Unavailable):
-        await store.get("/k")
-    assert await other.get("/k") is None, "no other session notices"
-    waiting = asyncio.create_task(store.get("/k"))
-    await asyncio.sleep(0.01)
-    store.reconnect()
-    assert await waiting is None, "a short gap is not noticed either"
-
-
 async def test_a_lost_answer_leaves_a_transaction_that_happened(store: MemoryMetaStore) -> None:
     store.lose_answers(1)
     with pytest.raises(Unavailable, match="its outcome is unknown"):

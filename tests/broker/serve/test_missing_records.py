@@ -33,12 +33,6 @@ async def fill(publisher: Publishing, frames: int) -> None:
         await publisher.store(count=RECORDS_A_FRAME, size=50)
 
 
-def evict(host: Host) -> None:
-    """Evict all memory of open segments that the files can replace."""
-    for segment in host.inspect.segments.values():
-        host.inspect.memory.logs.give(segment.log.evict(1 << 30))
-
-
 def lose(testbed: Testbed, files: Collection[SegmentFile]) -> None:
     for file in files:
         del testbed.store.files[file.path]
@@ -135,7 +129,7 @@ async def _read_both_ways(testbed: Testbed, plan: Plan) -> None:
     if plan.sealed:
         await host.api.call(SealSegment(NAME, 0))
         await testbed.until(lambda: 1 in host.inspect.view.open_of(NAME))
-    evict(host)
+    host.evict()
     in_memory = end if plan.sealed else host.inspect.segments[NAME, 0].log.cache_start
     logs = testbed.files(FileKind.LOG)
     ends = [*(log.base_offset for log in logs[1:]), end]
@@ -244,7 +238,7 @@ async def test_records_that_retention_removed_are_not_lost_when_it_is_switched_o
     await testbed.until(lambda: host.inspect.view.topics[NAME].retention_s is None)
     tables = testbed.files(FileKind.TABLE)
     left = min(f.base_offset for kind in FileKind for f in testbed.files(kind))
-    evict(host)
+    host.evict()
     async with await testbed.client() as client:
         whole = await read(client, "fail")
         assert (whole.offsets, whole.error) == (list(range(left, 8)), None)

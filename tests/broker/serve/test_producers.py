@@ -183,9 +183,15 @@ async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_i
 
 
 @story
-async def test_an_older_epoch_ends_no_stream_of_a_newer_one(testbed: Testbed) -> None:
+async def test_a_newer_epoch_ends_the_stream_of_an_older_one_and_not_the_other_way_round(testbed: Testbed) -> None:
     host = await testbed.single()
+    old = await host.publisher(epoch=1)
+    await old.store()
     newer = await host.publisher(epoch=2)
+    await newer.store()
+    await old.send()
+    with pytest.raises(Fenced, match="stop this one"):
+        await old.stream.receive()
     stream = host.publish_stream()
     await stream.send(replace(OPEN, producer_epoch=1))
     assert isinstance(await stream.failure(), Fenced)
