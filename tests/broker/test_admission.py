@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from seaweedmq.broker.admission import STORAGE
+from seaweedmq.broker.leader.marker_keeper import KEEP_INTERVAL_S
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.cluster import identity_from_json, identity_to_json, marker_from_document
@@ -17,7 +19,7 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import CreateTopic, DescribeTopic, ListTopics, SealSegment
 from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import TopicName, TopicSpec
-from seaweedmq.ports import Delete, Put, Snapshot
+from seaweedmq.ports import Changes, Delete, Put, Snapshot
 from tests.broker.testbed import NAME, Faults, Host, Testbed, story, values
 from tests.broker.upkeep.test_maintenance import QUICK
 from tests.doubles.memory_meta import Backup
@@ -334,3 +336,30 @@ async def test_a_broker_that_starts_while_the_storage_is_read_only_says_so_and_s
     faults.failing.clear()
     await starting
     await serves(host)
+
+
+SLOW_S = 0.2
+
+
+@story
+async def test_a_new_leader_raises_the_marker_at_once(testbed: Testbed) -> None:
+    """The first changes may follow a long time without a leader, and the marker must cover them before a restore."""
+    watch = SimMetaStore.watch
+
+    async def slow_watch(self: SimMetaStore, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
+        async for changes in watch(self, prefix, from_revision):
+            await asyncio.sleep(SLOW_S)
+            yield changes
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimMetaStore, "watch", slow_watch)
+        hosts = await testbed.cluster(2)
+        testbed.leader().kill()
+        await testbed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
+        lock = testbed.etcd.server.get(keys.LEADER)
+        assert lock is not None
+        await asyncio.sleep(2 * SLOW_S)
+        assert 2 * SLOW_S < KEEP_INTERVAL_S / 2
+        marker = await testbed.store.read_marker()
+    assert marker is not None
+    assert marker.etcd_revision > lock.create_revision

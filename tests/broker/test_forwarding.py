@@ -16,7 +16,7 @@ from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.messages.calls import DrainBroker, GetClusterStatus
 from seaweedmq.model.messages.groups import GroupOpen
 from seaweedmq.model.messages.subscribe import EARLIEST
-from tests.broker.testbed import NAME, Host, Streaming, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, story
 
 
 def passing_on() -> LeaderForwarder:
@@ -131,3 +131,18 @@ async def test_nor_is_the_draining_of_a_broker_that_came_back_as_another(
         await hosts[0].api.call(DrainBroker(old))
     for host in hosts:
         host.meta.hears.set()
+
+
+@story
+async def test_a_leader_that_has_not_heard_of_its_own_cluster_yet_makes_callers_wait(testbed: Testbed) -> None:
+    host = Host(testbed, CONFIG, "broker-0:7777", 0)
+    testbed.hosts.append(host)
+    host.meta.hears.clear()
+    await testbed.network.spawn(host.owner, host.broker.start())
+    await asyncio.sleep(1)
+    assert not host.inspect.view.brokers, "the registration is still on its way to the view"
+    creating = asyncio.ensure_future(testbed.topic(host))
+    await asyncio.sleep(1)
+    assert not creating.done()
+    host.meta.hears.set()
+    assert (await creating).topic.name == NAME

@@ -106,16 +106,6 @@ async def test_a_topic_spreads_over_the_brokers_with_its_traffic_and_shrinks_aga
 
 
 @story
-async def test_a_fixed_topic_never_changes_by_itself(testbed: Testbed) -> None:
-    hosts = await testbed.several(3, QUICK, scaling=Scaling.FIXED, segments=2)
-    async with flood(testbed, 1_200):
-        await asyncio.sleep(20)
-    await asyncio.sleep(60)
-    assert [s.slots.width for s in open_segments(testbed)] == [32_768, 32_768]
-    assert not (await kinds(hosts[0]))["split"]
-
-
-@story
 async def test_one_hot_key_is_told_in_the_status_and_not_cut_forever(testbed: Testbed) -> None:
     hosts = await testbed.several(3, QUICK)
     async with flood(testbed, 1_000, hot_slot=30_000):

@@ -2,17 +2,22 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from seaweedmq.broker.leader.repairer import RECOVERIES_AT_ONCE, Repairer
 from seaweedmq.broker.leader.sealer import Sealer
+from seaweedmq.broker.leader.transition_runner import Transition
+from seaweedmq.core.lineage.repair import Repair
 from seaweedmq.errors import Deposed, NotFound
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.messages.calls import DrainBroker, Fence, ReportSuspicions, Seal, SealSegment
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
+from tests.support.segments import make_segment
 
 
 def open_segments(host: Host) -> dict[int, Segment]:
@@ -140,21 +145,15 @@ async def test_a_fresh_broker_is_not_buried_under_all_that_is_new(testbed: Testb
 
 
 @story
-async def test_who_is_no_follower_does_not_say_that_the_segment_is_empty(testbed: Testbed) -> None:
-    hosts = await replicated(testbed, brokers=3, segments=1)
-    (segment,) = open_segments(hosts[0]).values()
-    stranger = next(h for h in hosts if h.broker.id not in segment.replicas)
-    with pytest.raises(NotFound, match="not a follower of this segment"):
-        await stranger.api.call(Fence(testbed.ref(segment, segment.epoch + 1)))
-
-
-@story
-async def test_a_follower_that_has_forgotten_a_sealed_segment_does_not_say_that_nothing_ever_reached_it(
+async def test_neither_a_stranger_nor_a_follower_that_has_forgotten_a_sealed_segment_says_that_it_is_empty(
     testbed: Testbed,
 ) -> None:
     hosts = await replicated(testbed, brokers=3, segments=1)
     (segment,) = open_segments(hosts[0]).values()
     follower = next(h for h in hosts if h.broker.id == segment.replicas[1])
+    stranger = next(h for h in hosts if h.broker.id not in segment.replicas)
+    with pytest.raises(NotFound, match="not a follower of this segment"):
+        await stranger.api.call(Fence(testbed.ref(segment, segment.epoch + 1)))
     await store(testbed, hosts[0], 0)
     await hosts[0].api.call(SealSegment(segment.topic, segment.id))
     await testbed.until(lambda: not follower.inspect.view.segments[NAME][0].is_open)
@@ -162,3 +161,29 @@ async def test_a_follower_that_has_forgotten_a_sealed_segment_does_not_say_that_
     with pytest.raises(Deposed, match="already sealed: reload the metadata"):
         await follower.api.call(Fence(testbed.ref(segment, segment.epoch + 1)))
     assert all(key.segment != 0 for key in follower.inspect.followers.replicas)
+
+
+class Slow:
+    """A succession that takes some time."""
+
+    def __init__(self) -> None:
+        self.most = self.now = 0
+
+    async def carry_out_here(self, _: Transition) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.01)
+        self.now -= 1
+
+
+@pytest.mark.parametrize(("live", "most"), [({"a", "b"}, 40), ({"b"}, 40), (set(), RECOVERIES_AT_ONCE)])
+async def test_only_segments_of_which_no_replica_lives_are_replaced_a_few_at_a_time(live: set[str], most: int) -> None:
+    """Only a segment without a living replica is recovered from files; elsewhere a follower has all records."""
+    view = SimpleNamespace(brokers=dict.fromkeys(live))
+    metadata = SimpleNamespace(view=view, is_open=lambda _: True)
+    repairs = Repairer(metadata=cast(Any, metadata), placement=cast(Any, SimpleNamespace()))
+    transitions = Slow()
+    segments = [replace(make_segment(), id=number, replicas=("a", "b")) for number in range(40)]
+    lost = [Repair(segment=segment, reason="lost", healthy_replicas=()) for segment in segments]
+    await asyncio.gather(*(repairs.carry_out(cast(Any, transitions), repair) for repair in lost))
+    assert transitions.most == most

@@ -2,7 +2,7 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from seaweedmq.broker.memory.broker_memory import STREAM_BYTES, StreamMemory
 from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.memory.read_permit import ReadPermit
 from seaweedmq.broker.memory.sending import Sending
 from seaweedmq.codec.frame import HEADER_BYTES, split_frames, split_payload, stamp
 from seaweedmq.core.segment.segment_log import LogEntry
@@ -27,6 +28,7 @@ from seaweedmq.model.messages.frames import (
 from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability
+from seaweedmq.storage.logs.chunk import Chunk
 from tests.broker.testbed import CONFIG, NAME, Testbed, frame, story, values
 from tests.doubles.memory_store import StorageOp
 
@@ -459,3 +461,23 @@ async def test_brokers_that_follow_each_other_with_tiny_budgets_wait_for_nothing
         await reader.until(12)
     for host in hosts:
         assert all(budget.peak <= budget.limit for budget in host.inspect.memory.budgets)
+
+
+async def chunks() -> AsyncGenerator[Chunk, None]:
+    yield Chunk(3, b"abc")
+
+
+async def test_an_evicted_turn_gives_nothing_though_it_has_something_left() -> None:
+    """The rest may be evicted while its subscriber waits for memory to send it."""
+    budget = MemoryBudget(100)
+    turn = ReadPermit(budget, 100, 100)
+    await turn.begin(chunks())
+    assert await turn.more()
+    turn.offer()
+    waiting = asyncio.create_task(budget.take(100))
+    await asyncio.sleep(0)
+    assert turn.evicted
+    assert not await turn.more()
+    await waiting
+    await turn.end()
+    assert budget.used == 100, "what the waiting one took"

@@ -83,15 +83,6 @@ async def test_it_never_comes_back_and_nothing_above_what_is_committed_is_delete
 
 
 @story
-async def test_a_topic_of_key_ranges_refuses_it_in_words(testbed: Testbed) -> None:
-    host = await testbed.single()
-    with pytest.raises(
-        InvalidArgument, match="only topics with partitions can delete records below an offset, set a retention instead"
-    ):
-        await delete(host, {0: 0})
-
-
-@story
 async def test_who_reads_what_is_being_deleted_is_told(testbed: Testbed) -> None:
     host = await testbed.single(QUICK, partitions=1)
     await (await host.publisher()).store(10)
