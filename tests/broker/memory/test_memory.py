@@ -277,7 +277,7 @@ async def test_a_large_frame_is_sent_in_pieces_to_a_subscriber_that_takes_them(
     log = host.inspect.segments[NAME, 0].log
     await testbed.until(lambda: log.flushed == log.end)
     if not is_in_memory:
-        host.inspect.memory.logs.give(log.evict(1 << 30))
+        host.evict()
     reader = await host.subscriber(credit=16 * MIB, takes_pieces=True)
     old = await host.subscriber(credit=16 * MIB)
     assert await reader.until(log.end) == await old.until(log.end)
@@ -345,7 +345,7 @@ async def test_subscribers_without_credit_hold_nothing_that_others_need(testbed:
     await publisher.store(frames=40, size=3_000)
     log = host.inspect.segments[NAME, 0].log
     await testbed.until(lambda: log.flushed == 40)
-    host.inspect.memory.logs.give(log.evict(1 << 30))
+    host.evict()
     reading = host.inspect.memory.reading
     reading.limit = 60_000  # one turn
     paused = [await host.subscriber(credit=1) for _ in range(20)]
@@ -371,7 +371,7 @@ async def test_subscribers_that_never_read_hold_a_bounded_part_and_keep_nobody_f
     if place == "log files":
         log = host.inspect.segments[NAME, 0].log
         await testbed.until(lambda: log.flushed == 30)
-        memory.logs.give(log.evict(1 << 30))
+        host.evict()
     memory.sending.limit = 2 * MIB
     memory.reading.limit = 4 * MIB
     deaf = []

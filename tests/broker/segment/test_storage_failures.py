@@ -12,7 +12,7 @@ from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import AlterTopic
 from seaweedmq.model.topic import Durability, TopicChange
-from tests.broker.testbed import CONFIG, NAME, TTL_S, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, PATIENCE_S, TTL_S, Testbed, story, values
 from tests.doubles.memory_store import MemoryLogWriter, StorageOp
 from tests.support.tracebacks import depth
 
@@ -38,17 +38,23 @@ async def stored_values(testbed: Testbed, count: int) -> list[bytes]:
 
 
 @story
-async def test_stored_is_acknowledged_only_after_the_fsync(testbed: Testbed) -> None:
+async def test_stored_is_acknowledged_only_after_the_fsync_which_many_frames_share(testbed: Testbed) -> None:
     host = await testbed.single()
     synced = testbed.faults.hold(StorageOp.SYNC)
-    publisher, reader = await host.publisher(), await host.subscriber()
-    await publisher.send(2)
-    assert await publisher.quiet(3)
+    reader = await host.subscriber()
+    publishers = [await host.publisher(n) for n in range(1, 21)]
+    for publisher in publishers:
+        for _ in range(10):
+            await publisher.send()
+    await testbed.until(lambda: host.inspect.segments[NAME, 0].log.end == 200)
+    assert await publishers[0].quiet(3)
     assert testbed.files(FileKind.LOG)[0].size_bytes > 200
     assert reader.values == []
     synced.set()
-    assert await publisher.acks() == [(0, 0)]
-    assert await reader.until(2) == values(1, 2)
+    for publisher in publishers:
+        await publisher.acks(10)
+    assert len(await reader.until(200)) == 200
+    assert testbed.faults.counts[StorageOp.SYNC] <= 2
 
 
 @story
@@ -62,21 +68,6 @@ async def test_replicated_is_acknowledged_before_the_fsync_which_follows_within_
     await testbed.until(lambda: log.flushed == 20)
     assert testbed.loop.time() - before <= CONFIG.flush_interval_s + 0.1
     assert testbed.faults.counts[StorageOp.SYNC] == 1
-
-
-@story
-async def test_many_frames_share_one_fsync(testbed: Testbed) -> None:
-    host = await testbed.single()
-    publishers = [await host.publisher(n) for n in range(1, 21)]
-    held = testbed.faults.hold(StorageOp.SYNC)
-    for publisher in publishers:
-        for _ in range(10):
-            await publisher.send()
-    await testbed.until(lambda: host.inspect.segments[NAME, 0].log.end == 200)
-    held.set()
-    for publisher in publishers:
-        await publisher.acks(10)
-    assert testbed.faults.counts[StorageOp.SYNC] <= 2
 
 
 @story
@@ -140,42 +131,27 @@ async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mende
     assert not host.has_failed
 
 
+@pytest.mark.parametrize("is_full", [False, True])
 @pytest.mark.parametrize("op", [StorageOp.APPEND, StorageOp.SYNC])
 @story
 async def test_storage_that_fails_for_long_leaves_no_heap_of_files_and_then_works(
-    testbed: Testbed, op: StorageOp
+    testbed: Testbed, op: StorageOp, is_full: bool
 ) -> None:
+    """A full one is noticed without the creation of files, and its end within 2 s."""
     host, publisher = await testbed.publishing()
     await publisher.store(frames=3)
-    testbed.faults.failing[op] = "input/output error"
+    reason = "no space left on device" if is_full else "input/output error"
+    testbed.faults.failing = dict.fromkeys((op, StorageOp.CHECK) if is_full else (op,), reason)
     await publisher.send(2)
     assert isinstance(await publisher.stream.failure(), StorageFailed)
-    await asyncio.sleep(900)
-    assert len(testbed.files(FileKind.LOG)) <= 250
+    await asyncio.sleep(300 if is_full else 900)
+    assert len(testbed.files(FileKind.LOG)) <= (3 if is_full else 250)
     testbed.faults.failing.clear()
-    await testbed.until(lambda: not host.inspect.segments[NAME, 0].failure)
-    again = await host.publisher()
-    await again.store(frames=3)
+    patience_s = 2.1 if is_full else PATIENCE_S
+    await testbed.until(lambda: not host.inspect.segments[NAME, 0].failure, patience_s)
+    await (await host.publisher()).store(frames=3)
     assert await (await host.subscriber()).until(8) == values(1, 8)
     assert len(testbed.files(FileKind.LOG)) <= 3
-    assert await stored_values(testbed, 8) == values(1, 8)
-
-
-@pytest.mark.parametrize("op", [StorageOp.APPEND, StorageOp.SYNC])
-@story
-async def test_a_full_disk_that_has_room_again_is_noticed_within_2_s_and_had_no_heap_of_files(
-    testbed: Testbed, op: StorageOp
-) -> None:
-    host, publisher = await testbed.publishing()
-    await publisher.store(frames=3)
-    testbed.faults.failing = {op: "no space left on device", StorageOp.CHECK: "no space left on device"}
-    await publisher.send(2)
-    assert isinstance(await publisher.stream.failure(), StorageFailed)
-    await asyncio.sleep(300)
-    assert len(testbed.files(FileKind.LOG)) <= 3
-    testbed.faults.failing.clear()
-    await testbed.until(lambda: not host.inspect.segments[NAME, 0].failure, patience_s=2.1)
-    await (await host.publisher()).store(frames=3)
     assert await stored_values(testbed, 8) == values(1, 8)
 
 
@@ -329,28 +305,23 @@ async def test_stopping_a_broker_stores_everything_it_took(testbed: Testbed) -> 
     assert await stored_values(testbed, 10) == values(1, 10)
 
 
+@pytest.mark.parametrize("hangs", [False, True])
 @story
-async def test_stopping_while_the_storage_fails_ends_and_loses_nothing_acknowledged(testbed: Testbed) -> None:
+async def test_stopping_while_the_storage_fails_or_hangs_ends_and_loses_nothing_acknowledged(
+    testbed: Testbed, hangs: bool
+) -> None:
     host, publisher = await testbed.publishing()
     await publisher.store(frames=5)
-    testbed.faults.failing[StorageOp.APPEND] = "no space left on device"
+    if hangs:
+        testbed.faults.hold(StorageOp.SYNC)
+    else:
+        testbed.faults.failing[StorageOp.APPEND] = "no space left on device"
     await publisher.send()
+    if hangs:
+        await testbed.until(lambda: testbed.faults.counts[StorageOp.SYNC] == 6)
     before = testbed.loop.time()
     await host.stop()
-    assert testbed.loop.time() - before < 30
-    assert await stored_values(testbed, 5) == values(1, 5)
-
-
-@story
-async def test_stopping_while_a_write_hangs_waits_no_longer_than_the_limit(testbed: Testbed) -> None:
-    host, publisher = await testbed.publishing()
-    await publisher.store(frames=5)
-    testbed.faults.hold(StorageOp.SYNC)
-    await publisher.send()
-    await testbed.until(lambda: testbed.faults.counts[StorageOp.SYNC] == 6)
-    before = testbed.loop.time()
-    await host.stop()
-    assert testbed.loop.time() - before < 60
+    assert testbed.loop.time() - before < (60 if hangs else 30)
     assert await stored_values(testbed, 5) == values(1, 5)
 
 

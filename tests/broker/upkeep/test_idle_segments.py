@@ -44,7 +44,7 @@ async def idle_segment(testbed: Testbed, how: str, frames: int = 10, brokers: in
 
 @pytest.mark.parametrize("how", SETTINGS)
 @story
-async def test_the_last_records_go_and_one_empty_log_tells_where_the_segment_stands(testbed: Testbed, how: str) -> None:
+async def test_the_last_records_go_and_the_segment_continues_from_one_empty_log(testbed: Testbed, how: str) -> None:
     host = await idle_segment(testbed, how)
     assert holding(testbed, value(1, 9)) == []
     (left,) = testbed.files(FileKind.LOG)
@@ -54,12 +54,6 @@ async def test_the_last_records_go_and_one_empty_log_tells_where_the_segment_sta
     created = testbed.faults.counts[StorageOp.CREATE]
     await asyncio.sleep(GONE_S)
     assert testbed.faults.counts[StorageOp.CREATE] == created, "an idle segment costs nothing"
-
-
-@pytest.mark.parametrize("how", SETTINGS)
-@story
-async def test_the_segment_continues_after_it_was_emptied(testbed: Testbed, how: str) -> None:
-    host = await idle_segment(testbed, how)
     publisher = await host.publisher()
     assert publisher.next == 10, "the broker knows its producers"
     await publisher.store(frames=5)

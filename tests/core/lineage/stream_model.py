@@ -8,7 +8,7 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pytest
@@ -16,10 +16,9 @@ import pytest
 from seaweedmq.core.lineage.batch_ranges import Range, between, cut, tasks
 from seaweedmq.core.lineage.frontier import Frontier, FrontierWalk, LineageGraph, RecordLimit, advanced, beginning
 from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.segment import Segment
+from tests.support.segments import NAME, make_segment
 
-NAME = TopicName("shop", "orders")
 SLOTS = 8
 """Number of keys."""
 BATCHES_LEFT_MAX = 1_500
@@ -58,17 +57,9 @@ class Stored:
         return max((end for _, end in self.tables), default=self.start)
 
     def as_segment(self) -> Segment:
-        return Segment(
-            topic=NAME,
-            id=self.id,
-            slots=self.slots,
-            epoch=1,
-            state=SegmentState.OPEN if self.end is None else SegmentState.SEALED,
-            replicas=("b-1",),
-            predecessors=self.predecessors,
-            successors=self.successors,
-            start_offset=self.start,
-            end_offset=self.end,
+        segment = make_segment(self.end, self.start)
+        return replace(
+            segment, id=self.id, slots=self.slots, predecessors=self.predecessors, successors=self.successors
         )
 
 

@@ -16,18 +16,10 @@ from seaweedmq.core.lineage.problems import (
     retry_pause_s,
 )
 from seaweedmq.errors import Corrupt
-from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.segment import PROBLEM_CHARS_MAX, Segment, SegmentState
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.segment import PROBLEM_CHARS_MAX, Segment
+from tests.support.segments import make_segment
 
-SEGMENT = Segment(
-    topic=TopicName("shop", "orders"),
-    id=3,
-    slots=KeyRange(0, 65_536),
-    epoch=1,
-    state=SegmentState.OPEN,
-    replicas=("b-1",),
-)
+SEGMENT = replace(make_segment(), id=3)
 
 
 def broken(number: int) -> Segment:
