@@ -1,6 +1,7 @@
 """Recreated topics: neither brokers nor clients confuse a deleted topic with its later namesake."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -142,22 +143,23 @@ async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_
     assert [(s.id, s.is_open) for s in leader.inspect.view.segments[NAME].values()] == [(0, True)]
 
 
-@pytest.mark.parametrize("call", ["publish", "subscribe"])
 @story
-async def test_who_means_the_earlier_one_is_refused_and_who_names_none_gets_the_later(
-    testbed: Testbed, call: str
-) -> None:
+async def test_who_means_the_earlier_one_is_refused_and_who_names_none_gets_the_later(testbed: Testbed) -> None:
     host = await testbed.start()
     old = (await testbed.topic(host)).topic.uid
     new = (await create_again(testbed, host)).topic.uid
     await testbed.until(lambda: (NAME, 0) in host.inspect.segments)
-    for uid, is_served in ((old, False), (new, True), (0, True)):
-        stream = await _opened(testbed, host, call, uid)
-        if is_served:
-            assert await stream.receive()
-        else:
-            with pytest.raises(NotFound, match=AGAIN):
-                await stream.receive()
+    publish = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
+    subscribe = SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=100)
+    for call, opening in ((host.api.publish, publish), (host.api.subscribe, subscribe)):
+        for uid, is_served in ((old, False), (new, True), (0, True)):
+            stream = Streaming(testbed, call)
+            await stream.send(replace(opening, topic_uid=uid))
+            if is_served:
+                assert await stream.receive()
+            else:
+                with pytest.raises(NotFound, match=AGAIN):
+                    await stream.receive()
 
 
 @story
@@ -261,24 +263,17 @@ async def test_files_that_were_written_late_into_its_folder_do_no_harm(testbed: 
     assert not any(host.has_failed for host in testbed.hosts)
 
 
-async def _opened(testbed: Testbed, host: Host, call: str, uid: int) -> Any:
-    stream = Streaming(testbed, getattr(host.api, call))
-    if call == "publish":
-        await stream.send(PublishOpen(topic=NAME, topic_uid=uid, segment=0, epoch=1, producer_id=1, producer_epoch=0))
-    else:
-        await stream.send(SubscribeOpen(topic=NAME, topic_uid=uid, segment=0, start=EARLIEST, credit_bytes=100))
-    return stream
-
-
 # --- clients ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("idle", [False, True])
 @story
-async def test_a_publisher_ends_and_leaves_nothing_in_the_later_one(testbed: Testbed, idle: bool) -> None:
+async def test_a_publisher_ends_and_leaves_neither_records_nor_a_schema_in_the_later_one(
+    testbed: Testbed, idle: bool
+) -> None:
     hosts = await testbed.several(2)
     async with await testbed.client() as client:
-        publisher = await client.publisher(str(NAME))
+        publisher, of_tables = await client.publisher(str(NAME)), await client.publisher(str(NAME))
         if not idle:
             await (await publisher.send(b"x"))
         await create_again(testbed, hosts[0])
@@ -286,6 +281,9 @@ async def test_a_publisher_ends_and_leaves_nothing_in_the_later_one(testbed: Tes
             with pytest.raises(NotFound, match=AGAIN):
                 await (await publisher.send(b"late"))
         await publisher.close()
+        with pytest.raises(NotFound, match=AGAIN):
+            await of_tables.send_table(pa.table({"a": [1, 2]}))
+        assert (await hosts[0].api.call(DescribeTopic(NAME))).topic.schema is None
         async with client.publisher(str(NAME)) as fresh:
             assert (await (await fresh.send(b"y"))).offset == 0
 
@@ -333,14 +331,3 @@ async def test_a_member_of_a_group_ends_and_the_group_begins_anew(testbed: Testb
         async with client.subscriber(str(NAME), group="billing", start="earliest") as fresh:
             message = await anext(aiter(fresh))
             assert (message.value, message.offset) == (b"new", 0)
-
-
-@story
-async def test_a_table_does_not_give_its_schema_to_the_later_one(testbed: Testbed) -> None:
-    hosts = await testbed.several(2)
-    async with await testbed.client() as client:
-        publisher = await client.publisher(str(NAME))
-        await create_again(testbed, hosts[0])
-        with pytest.raises(NotFound, match=AGAIN):
-            await publisher.send_table(pa.table({"a": [1, 2]}))
-        assert (await hosts[0].api.call(DescribeTopic(NAME))).topic.schema is None

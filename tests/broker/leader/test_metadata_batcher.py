@@ -66,11 +66,12 @@ async def write_all(testbed: Testbed, host: Host, segments: Sequence[Segment]) -
 
 
 def all_segments(host: Host) -> list[Segment]:
-    return [host.inspect.view.segments[name][number] for name in NAMES for number in range(SEGMENTS)]
+    """Return the open segments, those of a topic in a row."""
+    return [segment for name in NAMES for segment in host.inspect.view.open_of(name).values()]
 
 
 @story
-async def test_many_changes_are_few_transactions_and_a_topic_takes_several_in_one(testbed: Testbed) -> None:
+async def test_many_changes_are_few_transactions_and_each_fails_alone(testbed: Testbed) -> None:
     await topics(testbed)
     leader = testbed.leader()
     before = all_segments(leader)
@@ -83,11 +84,6 @@ async def test_many_changes_are_few_transactions_and_a_topic_takes_several_in_on
         assert [s.id for s in segments.values() if s.is_open] == [4, 5, 6, 7]
         assert sorted(s.successors for s in segments.values() if not s.is_open) == [(4,), (5,), (6,), (7,)]
 
-
-@story
-async def test_one_that_conflicts_conflicts_alone(testbed: Testbed) -> None:
-    await topics(testbed)
-    leader = testbed.leader()
     stale = NAMES[7]
 
     def alter(number: int, _: Sequence[Put | Delete]) -> None:
@@ -96,11 +92,22 @@ async def test_one_that_conflicts_conflicts_alone(testbed: Testbed) -> None:
             assert topic is not None
             testbed.etcd.server.transact([], [Put(topic.key, topic.value)])
 
-    first = [segment for segment in all_segments(leader) if segment.id == 0]
+    first = all_segments(leader)[::SEGMENTS]
     Watched(testbed, alter)
     results = await write_all(testbed, leader, first)
     assert [type(result) for result in results if result is not None] == [Conflict]
     assert isinstance(results[NAMES.index(stale)], Conflict)
+
+    segments = all_segments(leader)[:SEGMENTS]
+    large = keys.segment_key(segments[2].topic, segments[2].id)
+
+    def refuse(_: int, then: Sequence[Put | Delete]) -> None:
+        if any(change.key == large for change in then):
+            raise InvalidArgument("etcd refused the request: request is too large")
+
+    Watched(testbed, refuse)
+    results = await write_all(testbed, leader, segments)
+    assert [type(result) for result in results] == [type(None), type(None), InvalidArgument, type(None)]
 
 
 @story
@@ -161,22 +168,6 @@ async def test_an_etcd_without_space_gets_transactions_as_large_as_ever_once_it_
     results = await write_all(testbed, leader, all_segments(leader))
     assert {type(result) for result in results} == {type(None), ResourceExhausted}
     assert len(watched.sizes) <= 5, "of 120 changes of 30 topics, with nine writes each"
-
-
-@story
-async def test_one_change_that_is_too_large_for_etcd_is_refused_and_holds_no_other_up(testbed: Testbed) -> None:
-    await topics(testbed)
-    leader = testbed.leader()
-    segments = all_segments(leader)[:SEGMENTS]
-    large = keys.segment_key(segments[2].topic, segments[2].id)
-
-    def refuse(_: int, then: Sequence[Put | Delete]) -> None:
-        if any(change.key == large for change in then):
-            raise InvalidArgument("etcd refused the request: request is too large")
-
-    Watched(testbed, refuse)
-    results = await write_all(testbed, leader, segments)
-    assert [type(result) for result in results] == [type(None), type(None), InvalidArgument, type(None)]
 
 
 @story

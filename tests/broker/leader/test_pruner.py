@@ -79,23 +79,15 @@ async def test_descriptions_and_documents_have_no_sequences_and_etcd_gives_them_
     assert b"sequences" not in document
     _, listed = lineage_from_document(document)
     assert listed[0] == replace(known(host)[0], sequences=(), sequences_complete=False)
+    host.ahead_s = 1e9
     await asyncio.sleep(SMALL.producer_retention_s - 5)
-    assert known(host)[0].sequences, "not before its time"
+    assert known(host)[0].sequences, "not before its time, whatever the wall clock says"
+    host.ahead_s = 0.0
     await testbed.until(lambda: not known(host)[0].sequences)
     assert not known(host)[0].sequences_complete, "a missing producer may be a pruned one"
     entry = testbed.etcd.server.get(keys.segment_key(NAME, 0))
     assert entry is not None
     assert json.loads(entry.value)["sequences"] == []
-
-
-@story
-async def test_a_wall_clock_that_jumps_lets_go_of_nothing_before_its_time(testbed: Testbed) -> None:
-    host = await testbed.single(SMALL)
-    await (await host.publisher()).store(3)
-    await host.api.call(SealSegment(NAME, 0))
-    host.ahead_s = 1e9
-    await asyncio.sleep(SMALL.producer_retention_s - 3)
-    assert known(host)[0].sequences
 
 
 @story
@@ -230,19 +222,6 @@ async def test_what_a_late_writer_leaves_in_a_pruned_segment_is_fenced_and_swept
 
 
 @story
-async def test_nothing_is_forgotten_while_the_storage_is_gone(testbed: Testbed) -> None:
-    """A folder that is not mounted shows no files."""
-    host = await testbed.single(SMALL, retention_s=10_000.0)
-    await (await host.publisher()).store(3)
-    await seals(host, 1)
-    await asyncio.sleep(10)
-    away, testbed.store.files = testbed.store.files, {}
-    await asyncio.sleep(100)
-    assert 0 in known(host)
-    testbed.store.files = away
-
-
-@story
 async def test_the_leader_believes_a_report_about_its_own_topic_only_and_checks_the_rest(testbed: Testbed) -> None:
     host, other = await testbed.cluster(2, replace(SMALL, segment_retention_s=1_000.0))
     uid = (await testbed.topic(host, retention_s=5.0)).topic.uid
@@ -350,8 +329,6 @@ async def test_what_is_pruned_while_offsets_are_forgotten_is_not_overlooked(
     monkeypatch.setattr(Groups, "forget_pruned", forget)
     await testbed.topic(host, retention_s=5.0)
     await seals(host, 1)
-    await testbed.until(lambda: calls)
     await testbed.until(lambda: len(calls) > 1)
-    assert calls == [IdRanges(((0, 1),)), IdRanges(((0, 2),))]
     await asyncio.sleep(5 * SMALL.maintenance_interval_s)
-    assert len(calls) == 2, "once is enough"
+    assert calls == [IdRanges(((0, 1),)), IdRanges(((0, 2),))], "once is enough"

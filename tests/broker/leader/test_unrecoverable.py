@@ -86,7 +86,7 @@ class Damaged(NamedTuple):
         return 1 - self.segment
 
     def slots(self, segment: int) -> dict[str, Any]:
-        return {"slots": (segment * 32_768 + 1,) * 2}
+        return {"slots": (self.leader.inspect.view.segments[NAME][segment].slots.lo,) * 2}
 
     def restore(self, testbed: Testbed) -> None:
         testbed.store.files[self.path].data[:] = self.sound
@@ -96,7 +96,7 @@ async def damaged(testbed: Testbed, damage: Callable[[Testbed, str], None] = fli
     """Store records in both segments, kill the primary of one, damage its file, and wait until brokers know of it."""
     hosts = await testbed.cluster(2)
     leader = testbed.leader()
-    await testbed.topic(leader, segments=2, **settings)
+    await testbed.topic(leader, **(settings or {"segments": 2}))
     await testbed.topic(leader, OTHER)
     primaries = [await testbed.primary(leader, segment=n) for n in (0, 1)]
     victim = next(host for host in hosts if host is not leader)
@@ -192,7 +192,9 @@ async def test_clients_get_the_file_s_name_at_once_and_other_segments_continue(t
 
 
 @story
-async def test_changes_that_need_the_segment_name_the_file(testbed: Testbed) -> None:
+async def test_changes_that_need_the_segment_name_the_file_which_retention_leaves_alone_and_deletion_takes(
+    testbed: Testbed,
+) -> None:
     found = await damaged(testbed)
     calls: tuple[Call[Any], ...] = (
         MergeSegments(NAME, 0, 1),
@@ -203,30 +205,6 @@ async def test_changes_that_need_the_segment_name_the_file(testbed: Testbed) -> 
         with pytest.raises(Corrupt, match=found.path):
             await found.leader.api.call(call)
     assert found.leader.inspect.view.segments[NAME][found.other].is_open, "nothing was sealed in vain"
-
-
-@story
-async def test_records_of_other_partitions_are_deleted(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    leader = testbed.leader()
-    await testbed.topic(leader, partitions=2)
-    primaries = [await testbed.primary(leader, segment=n) for n in (0, 1)]
-    for n in (0, 1):
-        await (await primaries[n].publisher(segment=n)).store(frames=4, slots=(n, n))
-    victim = next(host for host in hosts if host is not leader)
-    broken = primaries.index(victim)
-    path = testbed.files(FileKind.LOG, segment=broken)[0].path
-    victim.kill()
-    flip_a_bit(testbed, path)
-    await testbed.until(lambda: leader.inspect.view.segments[NAME][broken].problem)
-    assert await leader.api.call(RaiseLowWatermark(NAME, {1 - broken: 2})) == {1 - broken: 2}
-    with pytest.raises(Corrupt, match=path):
-        await leader.api.call(RaiseLowWatermark(NAME, {broken: 2}))
-
-
-@story
-async def test_retention_leaves_the_files_alone_and_deletion_takes_them(testbed: Testbed) -> None:
-    found = await damaged(testbed)
     await found.leader.api.call(AlterTopic(NAME, TopicChange(retention_s=1.0)))
     await asyncio.sleep(300)
     assert found.path in testbed.store.files
@@ -236,6 +214,14 @@ async def test_retention_leaves_the_files_alone_and_deletion_takes_them(testbed:
     with pytest.raises(NotFound):
         await found.leader.api.call(DescribeTopic(NAME))
     await testbed.topic(found.leader)
+
+
+@story
+async def test_records_of_other_partitions_are_deleted(testbed: Testbed) -> None:
+    found = await damaged(testbed, partitions=2)
+    assert await found.leader.api.call(RaiseLowWatermark(NAME, {found.other: 2})) == {found.other: 2}
+    with pytest.raises(Corrupt, match=found.path):
+        await found.leader.api.call(RaiseLowWatermark(NAME, {found.segment: 2}))
 
 
 @story

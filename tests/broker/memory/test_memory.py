@@ -60,7 +60,7 @@ async def test_a_taker_waits_until_somebody_gives() -> None:
     assert budget.used == 10
 
 
-async def test_the_longest_untouched_cache_gives_way_before_anybody_waits() -> None:
+async def test_the_longest_untouched_cache_gives_way_before_anybody_waits_and_a_forgotten_one_is_left_alone() -> None:
     budget = MemoryBudget(10)
     first, second = Cache(4), Cache(4)
     for cache in (first, second):
@@ -69,18 +69,11 @@ async def test_the_longest_untouched_cache_gives_way_before_anybody_waits() -> N
     budget.touch(first)
     await budget.take(5)
     assert (budget.used, first.size, second.size) == (10, 4, 1)
-
-
-async def test_a_forgotten_cache_is_left_alone() -> None:
-    budget = MemoryBudget(10)
-    cache = Cache(4)
-    await budget.take(4)
-    budget.touch(cache)
-    budget.forget(cache)
+    budget.forget(first)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
-            await budget.take(7)
-    assert (budget.used, cache.size) == (4, 4)
+            await budget.take(2)
+    assert (budget.used, first.size, second.size) == (9, 4, 0)
 
 
 async def test_more_than_the_whole_budget_is_refused_with_the_remedy() -> None:
@@ -212,29 +205,22 @@ async def test_one_slow_segment_does_not_hold_up_the_others(testbed: Testbed) ->
     await slow.acks(5)
 
 
-async def test_a_large_taker_is_not_overtaken_by_small_ones() -> None:
-    budget = MemoryBudget(10)
-    await budget.take(6)
-    large = asyncio.create_task(budget.take(9))
-    await asyncio.sleep(0)
-    small = asyncio.create_task(budget.take(1))
-    await asyncio.sleep(0)
-    assert not small.done()
-    assert not budget.take_now(1)
-    budget.give(6)
-    await asyncio.gather(large, small)
-    assert (budget.used, budget.peak) == (10, 10)
-
-
-async def test_who_stops_waiting_lets_the_next_one_through() -> None:
+async def test_a_large_taker_is_not_overtaken_by_small_ones_unless_it_stops_waiting() -> None:
     budget = MemoryBudget(10)
     await budget.take(6)
     large, small = asyncio.create_task(budget.take(9)), asyncio.create_task(budget.take(1))
     await asyncio.sleep(0)
+    assert not small.done()
+    assert not budget.take_now(1)
     assert budget.waiting == 2
     large.cancel()
     await small
     assert (budget.used, budget.waiting) == (7, 0)
+    large, small = asyncio.create_task(budget.take(9)), asyncio.create_task(budget.take(1))
+    await asyncio.sleep(0)
+    budget.give(7)
+    await asyncio.gather(large, small)
+    assert (budget.used, budget.peak) == (10, 10)
 
 
 LARGE = replace(CONFIG, frame_bytes_max=4 * MIB, segment_buffer_bytes_max=16 * MIB)

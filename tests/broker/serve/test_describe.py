@@ -51,10 +51,10 @@ async def test_who_waits_for_topics_hears_when_nothing_has_changed_and_which_are
     assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == gone, "that is another one"
 
 
-@pytest.mark.parametrize(("topics", "ids"), [(AWAITED_AT_ONCE_MAX + 1, 0), (2, IDS_MAX // 2 + 1)])
 @story
-async def test_waiting_for_too_much_is_refused(testbed: Testbed, topics: int, ids: int) -> None:
-    (host,) = await testbed.cluster(1)
-    one = AwaitedTopic(name=NAME, topic_uid=1, above=0, ids=tuple(range(ids)))
-    with pytest.raises(InvalidArgument, match="at most 1000"):
-        await host.api.call(AwaitTopics((one,) * topics, 0.5))
+async def test_waiting_for_too_much_is_refused(testbed: Testbed) -> None:
+    host = await testbed.single()
+    for topics, ids in ((AWAITED_AT_ONCE_MAX + 1, 0), (2, IDS_MAX // 2 + 1)):
+        one = AwaitedTopic(name=NAME, topic_uid=1, above=0, ids=tuple(range(ids)))
+        with pytest.raises(InvalidArgument, match="at most 1000"):
+            await host.api.call(AwaitTopics((one,) * topics, 0.5))

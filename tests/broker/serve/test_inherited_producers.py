@@ -130,16 +130,6 @@ async def test_who_sent_nothing_to_a_generation_is_known_to_the_next(testbed: Te
 
 
 @story
-async def test_an_old_epoch_stays_fenced_and_a_new_one_begins_at_0(testbed: Testbed) -> None:
-    told = await started(testbed)
-    assert await told.send(0, 10, epoch=2) == "stored at 0"
-    await told.sealed()
-    assert await told.send(10, epoch=1) == "Fenced"
-    assert await told.send(10, epoch=3) == "OutOfOrderSequence"
-    assert await told.send(0, epoch=3) == "stored at 10"
-
-
-@story
 async def test_who_is_missing_in_a_record_that_is_too_short_is_looked_for_in_the_files(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,15 +147,25 @@ async def test_who_is_missing_in_a_record_that_is_too_short_is_looked_for_in_the
 
 
 @story
-async def test_while_the_files_can_not_be_read_a_repeat_is_a_duplicate(testbed: Testbed) -> None:
+async def test_no_file_is_read_before_something_is_sent_again_and_while_none_can_be_read_it_is_a_duplicate(
+    testbed: Testbed,
+) -> None:
     told = await started(testbed)
-    assert await told.send(0, 10) == "stored at 0"
+    assert await told.send(0, 10, epoch=2) == "stored at 0"
     await told.sealed()
     testbed.faults.failing[StorageOp.OPEN] = "it is gone"
-    assert await told.send(0, 10) == "DuplicateSequence"
-    assert await told.send(10, 10, stored=False) == "stored at 10"
+    before = testbed.faults.counts[StorageOp.OPEN]
+    assert await told.send(10, 10, epoch=2) == "stored at 10"
+    assert await told.send(0, 10, producer=OTHER) == "stored at 20"
+    assert testbed.faults.counts[StorageOp.OPEN] == before
+    assert await told.send(0, 10, epoch=2) == "DuplicateSequence"
+    assert await told.send(20, 10, epoch=2, stored=False) == "stored at 30"
     testbed.faults.failing.clear()
-    assert await told.send(0, 10) == "repeat of 0"
+    assert await told.send(0, 10, epoch=2) == "repeat of 0"
+    await told.sealed()
+    assert await told.send(30, epoch=1) == "Fenced"
+    assert await told.send(30, epoch=3) == "OutOfOrderSequence"
+    assert await told.send(0, epoch=3) == "stored at 40"
 
 
 @story
@@ -187,17 +187,10 @@ async def test_files_that_may_know_a_producer_hold_it_up_until_they_are_read(
     assert await told.send(10, producer=OTHER) == "stored at 20", "its place is in the record"
     reading.set()
     assert await told.send(0, 10) == "repeat of 0"
-
-
-@story
-async def test_no_file_is_read_before_something_is_sent_again(testbed: Testbed) -> None:
-    told = await started(testbed)
-    assert await told.send(0, 10) == "stored at 0"
     await told.sealed()
-    before = testbed.faults.counts[StorageOp.OPEN]
-    assert await told.send(10, 10) == "stored at 10"
-    assert await told.send(0, 10, producer=OTHER) == "stored at 20"
-    assert testbed.faults.counts[StorageOp.OPEN] == before
+    await testbed.store.delete(testbed.files(FileKind.LOG))
+    await testbed.store.delete(testbed.files(FileKind.LOG, segment=1))
+    assert await told.send(0, 1, producer=7_000) == "stored at 21", "where no file can know it"
 
 
 @story
@@ -213,19 +206,6 @@ async def test_who_comes_back_after_a_long_time_begins_where_it_says(testbed: Te
     await told.sealed()
     assert await told.send(90, 10) == "stored at 10"
     assert await told.send(80, 10) == "OutOfOrderSequence"
-
-
-@story
-async def test_where_nobody_can_know_a_producer_begins_where_it_says(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 1)
-    told = await started(testbed)
-    assert await told.send(0, 10) == "stored at 0"
-    assert await told.send(0, 10, producer=OTHER) == "stored at 10"
-    await told.sealed()
-    await testbed.store.delete(testbed.files(FileKind.LOG))
-    assert await told.send(0, 1, producer=7_000) == "stored at 20"
 
 
 # --- wall clocks that jump, and brokers that have just started

@@ -17,7 +17,7 @@ from seaweedmq.core.lineage.batch_ranges import Range, between, cut, tasks
 from seaweedmq.core.lineage.frontier import Frontier, FrontierWalk, LineageGraph, RecordLimit, advanced, beginning
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
-from tests.support.segments import NAME, make_segment
+from tests.support.segments import make_segment
 
 SLOTS = 8
 """Number of keys."""

@@ -47,6 +47,8 @@ async def test_what_was_deleted_is_given_to_nobody(testbed: Testbed) -> None:
     uid = (await testbed.topic(hosts[0], partitions=2)).topic.uid
     primary = await testbed.primary(hosts[0])
     await (await primary.publisher()).store(10)
+    reader = await primary.subscriber(credit=1)
+    await reader.until(1)
     assert await delete(hosts[1], {0: 6}, uid) == {0: 6}
     await testbed.until(lambda: all(topic(host).low_watermarks == (6,) for host in hosts))
     assert await begins(testbed, hosts[0], Start(StartKind.EARLIEST)) == 6
@@ -56,6 +58,10 @@ async def test_what_was_deleted_is_given_to_nobody(testbed: Testbed) -> None:
     assert {s.segment: s.start_offset for s in await hosts[1].api.call(TopicStats(NAME))} == {0: 6, 1: 0}
     assert (await hosts[1].api.call(DescribeTopic(NAME))).topic.low_watermarks == (6,)
     assert [t.low_watermarks for t in await hosts[0].api.call(ListTopics())] == [(6,)]
+    await reader.stream.send(SubscribeCredit(1 << 20))
+    error = await reader.stream.failure()
+    assert isinstance(error, OutOfRange)
+    assert "was deleted with all before 6: start from the earliest" in str(error)
     await asyncio.sleep(1)
     document = topic_from_document(bytes(testbed.store.files[document_path(NAME, TOPIC_DOCUMENT)].data))
     assert document == topic(hosts[0])
@@ -80,19 +86,6 @@ async def test_it_never_comes_back_and_nothing_above_what_is_committed_is_delete
     assert topic(host).low_watermarks == (6,)
     assert await delete(host, {0: 10}) == {0: 10}
     assert await begins(testbed, host, Start(StartKind.EARLIEST)) == 10
-
-
-@story
-async def test_who_reads_what_is_being_deleted_is_told(testbed: Testbed) -> None:
-    host = await testbed.single(QUICK, partitions=1)
-    await (await host.publisher()).store(10)
-    reader = await host.subscriber(credit=1)
-    await reader.until(1)
-    await delete(host, {0: 6})
-    await reader.stream.send(SubscribeCredit(1 << 20))
-    error = await reader.stream.failure()
-    assert isinstance(error, OutOfRange)
-    assert "was deleted with all before 6: start from the earliest" in str(error)
 
 
 @story
