@@ -66,20 +66,16 @@ async def refusal(host: Host) -> str:
 
 
 @story
-async def test_a_new_cluster_marks_its_etcd_and_its_storage(testbed: Testbed) -> None:
-    await testbed.cluster(3)
+async def test_a_new_cluster_marks_its_etcd_and_its_storage_and_adopts_the_data_of_an_older_build(
+    testbed: Testbed,
+) -> None:
+    host = await testbed.single()
     assert identity(testbed) == marker(testbed).identity
-    await testbed.topic(testbed.leader())
+    await (await host.publisher()).store(frames=3)
     await asyncio.sleep(MARKER_KEPT_S)
     seen = testbed.etcd.server.get(keys.CLUSTER_SEEN)
     assert seen is not None
     assert marker(testbed).etcd_revision == seen.mod_revision == testbed.etcd.server.revision
-
-
-@story
-async def test_the_data_of_an_older_build_is_adopted(testbed: Testbed) -> None:
-    host = await testbed.single()
-    await (await host.publisher()).store(frames=3)
     await host.stop()
     del testbed.store.files[CLUSTER_DOCUMENT]
     testbed.etcd.server.transact([], [Delete(keys.CLUSTER)])
@@ -210,23 +206,17 @@ async def test_an_etcd_that_goes_back_halts_the_brokers_that_run(testbed: Testbe
 
 
 @story
-async def test_an_etcd_of_another_cluster_halts_a_broker_that_runs(testbed: Testbed) -> None:
+async def test_an_etcd_of_another_cluster_halts_a_broker_and_a_recovery_under_it_is_followed(testbed: Testbed) -> None:
+    """A recovery writes the same metadata, at other revisions, into an etcd that has a higher generation."""
     host = await testbed.single()
+    await (await host.publisher()).store(frames=3)
+    await asyncio.sleep(MARKER_KEPT_S)
     mine = identity(testbed)
     put_identity(testbed, ClusterIdentity(cluster_id="c-other", generation=0))
     await asyncio.sleep(DISCOVERED_S)
     assert "c-other" in await refusal(host)
     put_identity(testbed, mine)
     await serves(host)
-
-
-@story
-async def test_a_recovery_under_running_brokers_is_followed(testbed: Testbed) -> None:
-    """A recovery writes the same metadata, at other revisions, into an etcd that has a higher generation."""
-    host = await testbed.single()
-    await (await host.publisher()).store(frames=3)
-    await asyncio.sleep(MARKER_KEPT_S)
-    mine = identity(testbed)
     kept = [entry for entry in testbed.etcd.server.list(keys.ROOT).entries if not entry.lease]
     testbed.etcd.run(testbed.etcd.server.restore, Backup())
     await asyncio.sleep(DISCOVERED_S)

@@ -103,35 +103,19 @@ async def test_an_etcd_at_a_limit_ends_no_broker_and_all_resumes_afterwards(
 
 
 @story
-async def test_out_of_space_publishing_goes_on_and_what_needs_etcd_names_the_remedy(testbed: Testbed) -> None:
-    hosts = await testbed.several(3)
+async def test_out_of_space_publishing_goes_on_and_the_status_says_why_etcd_refuses(testbed: Testbed) -> None:
+    hosts = await testbed.several(2)
+    leader = testbed.leader()
+    other = next(host for host in hosts if host is not leader)
+    assert (await status_of(other)).etcd == ETCD_OK
     publisher = await (await testbed.primary(hosts[0])).publisher()
     ends = [refuse(host, limit(NO_SPACE), LIMITS[NO_SPACE]) for host in hosts]
     for _ in range(10):
         await publisher.store()
         await asyncio.sleep(TTL_S / 2)
     with pytest.raises(ResourceExhausted, match="raise its quota"):
-        await testbed.topic(hosts[0], name=LATER)
+        await testbed.topic(other, name=LATER)
     assert all(host.broker.readiness.is_ready for host in hosts), "their leases live"
-    for end in ends:
-        end()
-    await recovered(testbed, 3, LATER)
-
-
-async def status_of(host: Host) -> ClusterStatus:
-    status: ClusterStatus = await host.api.call(GetClusterStatus())
-    return status
-
-
-@story
-async def test_the_status_says_why_etcd_refuses_and_for_how_long_leases_live(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    leader = testbed.leader()
-    other = next(host for host in hosts if host is not leader)
-    assert (await status_of(other)).etcd == ETCD_OK
-    ends = [refuse(host, limit(NO_SPACE), LIMITS[NO_SPACE]) for host in hosts]
-    with pytest.raises(ResourceExhausted):
-        await testbed.topic(other)
     status = await status_of(other)
     assert status.leader == leader.broker.id
     assert NO_SPACE in status.etcd
@@ -143,6 +127,12 @@ async def test_the_status_says_why_etcd_refuses_and_for_how_long_leases_live(tes
         end()
     await asyncio.sleep(2 * PROBE_S)  # there are no other writes
     assert (await status_of(other)).etcd == ETCD_OK
+    await recovered(testbed, 2, LATER)
+
+
+async def status_of(host: Host) -> ClusterStatus:
+    status: ClusterStatus = await host.api.call(GetClusterStatus())
+    return status
 
 
 @story

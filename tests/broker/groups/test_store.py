@@ -123,8 +123,9 @@ async def test_a_refusal_that_passes_is_retried_and_any_other_ends_the_write(
 
 
 @story
-async def test_who_does_not_know_what_was_written_meanwhile_writes_nothing(testbed: Testbed) -> None:
-    host = await testbed.single()
+async def test_who_does_not_lead_or_know_what_was_written_meanwhile_writes_nothing(testbed: Testbed) -> None:
+    hosts = await testbed.several(2)
+    host = testbed.leader()
     store = await created(host, {0: at(5)})
     other = store_of(host)
     await other.load()
@@ -137,24 +138,13 @@ async def test_who_does_not_know_what_was_written_meanwhile_writes_nothing(testb
     with pytest.raises(Conflict):
         await created(host, {})
     assert await store_of(host).load() == (record(1), {0: at(7)})
-
-
-@story
-async def test_a_group_of_a_topic_that_changed_or_went_meanwhile_is_not_created(testbed: Testbed) -> None:
-    host = await testbed.single()
+    deposed = store_of(next(h for h in hosts if h is not host))
+    await deposed.load()
+    with pytest.raises(StaleMetadata, match="continues at another leader"):
+        await deposed.write(None, {0: at(8)})
+    await other.write(None, {0: at(9)})
     revision = host.inspect.view.topic_revision(NAME)
     await host.api.call(DeleteTopic(NAME))
     with pytest.raises(Conflict):
         await store_of(host).create(record(), {}, revision)
     assert await store_of(host).load() is None
-
-
-@story
-async def test_a_broker_that_does_not_lead_writes_nothing(testbed: Testbed) -> None:
-    hosts = await testbed.several(2)
-    store = await created(testbed.leader(), {0: at(5)})
-    other = store_of(next(h for h in hosts if h is not testbed.leader()))
-    await other.load()
-    with pytest.raises(StaleMetadata, match="continues at another leader"):
-        await other.write(None, {0: at(6)})
-    await store.write(None, {0: at(7)})

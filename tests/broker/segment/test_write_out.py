@@ -130,33 +130,27 @@ async def test_callers_share_one_attempt_and_one_that_goes_away_does_not_stop_it
     assert len([f for f in testbed.files(FileKind.LOG) if f.writer.startswith(follower.broker.id)]) == 1
 
 
-@pytest.mark.parametrize("brokers", [2, 3])
+@pytest.mark.parametrize(("brokers", "is_full"), [(2, False), (3, False), (2, True)])
 @story
-async def test_who_is_stopped_writes_out_what_it_holds(testbed: Testbed, brokers: int) -> None:
+async def test_who_is_stopped_writes_out_what_it_holds_and_stays_while_the_storage_does_not_take_it(
+    testbed: Testbed, brokers: int, is_full: bool
+) -> None:
     primary, follower, other = await holding(testbed, brokers)
+    if is_full:
+        testbed.store.tear = random.Random(7)
+        testbed.faults.failing[StorageOp.APPEND] = "no space left on device"
     lose_machine(testbed, primary)
-    await asyncio.gather(*(host.stop() for host in {follower, other}))
+    stopping = asyncio.gather(*(host.stop() for host in {follower, other}))
+    if is_full:
+        await asyncio.sleep(REPLICAS_TIMEOUT_S - 5)
+        assert not stopping.done()
+        testbed.faults.failing.clear()
+    await stopping
     fresh = await testbed.start(address="broker-9:7777")
     await testbed.until(lambda: is_sealed(fresh))
     assert end_offset(fresh) == 5
     reader = await fresh.subscriber()
     assert await reader.until(5) == values(1, 5)
-
-
-@story
-async def test_it_stays_while_the_storage_does_not_take_it(testbed: Testbed) -> None:
-    primary, follower, _ = await holding(testbed, brokers=2)
-    testbed.store.tear = random.Random(7)
-    testbed.faults.failing[StorageOp.APPEND] = "no space left on device"
-    lose_machine(testbed, primary)
-    stopping = asyncio.create_task(follower.stop())
-    await asyncio.sleep(REPLICAS_TIMEOUT_S - 5)
-    assert not stopping.done()
-    testbed.faults.failing.clear()
-    await stopping
-    fresh = await testbed.start(address="broker-9:7777")
-    await testbed.until(lambda: is_sealed(fresh))
-    assert end_offset(fresh) == 5
 
 
 @pytest.mark.parametrize("hangs", [False, True])

@@ -39,26 +39,19 @@ async def test_many_small_tables_become_few_and_every_record_is_read_once(testbe
 
 
 @story
-async def test_without_the_setting_they_stay_and_with_it_those_that_are_there_are_merged(testbed: Testbed) -> None:
+async def test_without_the_setting_and_on_a_busy_broker_they_stay_and_then_those_that_are_there_are_merged(
+    testbed: Testbed,
+) -> None:
     host = await testbed.single(QUICK)
     await trickle(testbed, host, AUTO_TABLES_MIN + 1)
     await host.api.call(SealSegment(NAME, 0))
     await asyncio.sleep(20)
     assert len(testbed.files(FileKind.TABLE)) == AUTO_TABLES_MIN + 1
-    await host.api.call(AlterTopic(NAME, TopicChange(configs=ON)))
-    await asyncio.sleep(20)
-    assert len(testbed.files(FileKind.TABLE)) == 1
-
-
-@story
-async def test_a_busy_broker_leaves_them(testbed: Testbed) -> None:
-    host = await testbed.single(QUICK)
-    await trickle(testbed, host, AUTO_TABLES_MIN)
     host.cpu_share = 1.0
     await asyncio.sleep(2)
     await host.api.call(AlterTopic(NAME, TopicChange(configs=ON)))
     await asyncio.sleep(60)
-    assert len(testbed.files(FileKind.TABLE)) == AUTO_TABLES_MIN
+    assert len(testbed.files(FileKind.TABLE)) == AUTO_TABLES_MIN + 1
     host.cpu_share = 0.0
     await asyncio.sleep(20)
     assert len(testbed.files(FileKind.TABLE)) == 1

@@ -54,14 +54,11 @@ def test_the_closer_to_the_minimum_the_sooner_it_is_measured_again() -> None:
     assert space.measured(free(LEAST + 2_000_000_000)) == 2.0
     assert space.measured(free(LEAST + 1)) == PAUSE_S_MIN
     assert space.measured(free(0)) == pytest.approx(0.105, rel=0.01)
-
-
-def test_on_a_small_storage_a_twentieth_stays_free() -> None:
     space = SpaceGuard(LEAST, GROUPS)
     space.measured(StorageSpace(6 * MIB, 100 * MIB))
     space.check(NAME)
     space.measured(StorageSpace(4 * MIB, 100 * MIB))
-    with pytest.raises(StorageFull, match="less than 5,242,880 bytes free"):
+    with pytest.raises(StorageFull, match="less than 5,242,880 bytes free"):  # a twentieth of a small storage
         space.check(NAME)
 
 

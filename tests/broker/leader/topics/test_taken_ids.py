@@ -193,42 +193,33 @@ async def test_the_folder_of_another_topic_is_not_taken(testbed: Testbed, left: 
 
 
 @story
-@pytest.mark.parametrize("path", [table_path(NAME, 0, 0, 5), f"{topic_dir(NAME)}/{TOPIC_DOCUMENT}"])
-async def test_files_that_do_not_name_their_topic_are_another_ones(testbed: Testbed, path: str) -> None:
+async def test_files_that_do_not_name_their_topic_are_another_ones(testbed: Testbed) -> None:
     host = await testbed.start()
-    testbed.store.files[path] = MemoryFile(bytearray(b"?"), 0, "", 1, named=True)
-    with pytest.raises(InvalidArgument, match="uid unknown"):
-        await testbed.topic(host)
-    del testbed.store.files[path]
+    for path in (table_path(NAME, 0, 0, 5), f"{topic_dir(NAME)}/{TOPIC_DOCUMENT}"):
+        testbed.store.files[path] = MemoryFile(bytearray(b"?"), 0, "", 1, named=True)
+        with pytest.raises(InvalidArgument, match="uid unknown"):
+            await testbed.topic(host)
+        del testbed.store.files[path]
     await testbed.topic(host)
 
 
 @story
-@pytest.mark.parametrize("has_document", [True, False])
-async def test_what_a_late_writer_leaves_of_a_deleted_topic_is_no_obstacle(
-    testbed: Testbed, has_document: bool
-) -> None:
+async def test_what_a_late_writer_leaves_of_a_deleted_topic_is_no_obstacle(testbed: Testbed) -> None:
     host = await testbed.start()
-    topic = (await testbed.topic(host)).topic
-    (segment,) = await settled(testbed, host)
-    await host.api.call(DeleteTopic(NAME))
-    await testbed.until(lambda: not any(path.startswith(topic_dir(NAME)) for path in testbed.store.files))
-    late = await create_log_file(testbed.store, topic, segment, 0, "late", ())
-    await late.close()
-    if has_document:
-        await testbed.store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(topic)})
-    description = await testbed.topic(host)
-    assert description.topic.uid != topic.uid
-    assert [s.id for s in description.segments] == [0]
-    assert late.path not in testbed.store.files
-
-
-@story
-async def test_a_log_file_whose_creation_was_interrupted_belongs_to_no_topic(testbed: Testbed) -> None:
-    host = await testbed.start()
-    topic = (await testbed.topic(host)).topic
-    (segment,) = await settled(testbed, host)
-    await host.api.call(DeleteTopic(NAME))
+    for has_document in (True, False):
+        topic = (await testbed.topic(host)).topic
+        (segment,) = await settled(testbed, host)
+        await host.api.call(DeleteTopic(NAME))
+        await testbed.until(lambda: not any(path.startswith(topic_dir(NAME)) for path in testbed.store.files))
+        late = await create_log_file(testbed.store, topic, segment, 0, "late", ())
+        await late.close()
+        if has_document:
+            await testbed.store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(topic)})
+        description = await testbed.topic(host)
+        assert description.topic.uid != topic.uid
+        assert [s.id for s in description.segments] == [0]
+        assert late.path not in testbed.store.files
+        await host.api.call(DeleteTopic(NAME))
     writer = await create_log_file(testbed.store, topic, replace(segment, id=3), 0, "late", ())
-    del testbed.store.files[writer.path].data[9:]
+    del testbed.store.files[writer.path].data[9:]  # its creation was interrupted: it belongs to no topic
     assert [s.id for s in (await testbed.topic(host)).segments] == [4], "its id is taken"
