@@ -66,9 +66,7 @@ async def refusal(host: Host) -> str:
 
 
 @story
-async def test_a_new_cluster_marks_its_etcd_and_its_storage_and_adopts_the_data_of_an_older_build(
-    testbed: Testbed,
-) -> None:
+async def test_a_new_cluster_marks_etcd_and_storage_and_adopts_the_data_of_an_older_build(testbed: Testbed) -> None:
     host = await testbed.single()
     assert identity(testbed) == marker(testbed).identity
     await (await host.publisher()).store(frames=3)
@@ -288,9 +286,7 @@ async def test_a_storage_that_loses_its_marker_takes_nothing_until_it_is_back(te
 
 
 @story
-async def test_a_storage_that_is_away_for_long_is_not_taken_for_one_that_retention_has_emptied(
-    testbed: Testbed,
-) -> None:
+async def test_a_storage_that_is_away_for_long_is_not_taken_for_an_empty_one(testbed: Testbed) -> None:
     settings = replace(QUICK, segment_retention_s=15.0, cache_age_s=5.0)
     hosts = await testbed.several(2, settings, retention_s=7 * 86_400.0)
     publisher = await (await testbed.primary(hosts[0])).publisher()
@@ -312,9 +308,7 @@ async def test_a_storage_that_is_away_for_long_is_not_taken_for_one_that_retenti
 
 
 @story
-async def test_a_broker_that_starts_while_the_storage_is_read_only_says_so_and_serves_once_it_is_not(
-    testbed: Testbed,
-) -> None:
+async def test_a_broker_that_starts_on_a_read_only_storage_says_so_and_serves_later(testbed: Testbed) -> None:
     (first,) = await testbed.cluster(1)
     await testbed.topic(first)
     faults = Faults()

@@ -72,9 +72,7 @@ async def test_without_etcd_nothing_is_acknowledged_once_the_lease_may_have_ende
 
 
 @story
-async def test_a_broker_whose_lease_ended_comes_back_as_another_and_the_files_tell_what_it_had(
-    testbed: Testbed,
-) -> None:
+async def test_a_broker_whose_lease_ended_comes_back_as_another_with_what_it_had(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing()
     await publisher.store(frames=3)
     old = host.broker.id
@@ -152,9 +150,7 @@ async def test_what_a_frozen_broker_writes_after_its_segment_was_sealed_counts_f
 
 
 @story
-async def test_a_killed_broker_is_replaced_within_its_lease_and_its_files_are_read_once_for_all_its_publishers(
-    testbed: Testbed,
-) -> None:
+async def test_a_killed_broker_is_replaced_and_its_files_are_read_once_for_all_publishers(testbed: Testbed) -> None:
     primary, other = await testbed.pair(3)
     for producer in (1, 2, 3):
         await (await primary.publisher(producer)).store(frames=producer)
@@ -194,9 +190,7 @@ async def test_a_dead_broker_is_one_line_in_the_log_of_each_other_one(
 
 
 @story
-async def test_storage_that_fails_while_a_segment_is_recovered_delays_its_successor_and_nothing_else(
-    testbed: Testbed,
-) -> None:
+async def test_storage_that_fails_during_a_recovery_delays_the_successor_and_nothing_else(testbed: Testbed) -> None:
     primary, other = await testbed.pair(2)
     await (await primary.publisher()).store(frames=3)
     testbed.faults.failing[StorageOp.LIST] = "input/output error"
@@ -289,9 +283,7 @@ async def test_losing_the_lease_while_topics_are_deleted_and_storage_is_slow_end
 
 
 @story
-async def test_a_frozen_broker_that_wakes_up_without_etcd_makes_no_tables_of_what_is_not_committed(
-    testbed: Testbed,
-) -> None:
+async def test_a_broker_that_wakes_up_without_etcd_makes_no_tables_of_what_is_uncommitted(testbed: Testbed) -> None:
     config = replace(CONFIG, log_roll_age_s=1.0, maintenance_interval_s=1.0)
     primary, other = await testbed.pair(2, config)
     publisher = await primary.publisher()

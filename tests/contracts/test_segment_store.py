@@ -78,9 +78,7 @@ async def test_a_log_that_is_put_holds_its_preamble_and_is_put_once(store: Segme
     assert len(await store.list_files(NAME, 0)) == 1
 
 
-async def test_a_log_is_created_once_and_holds_its_preamble_and_what_was_appended_until_it_is_closed(
-    store: SegmentStore,
-) -> None:
+async def test_a_log_is_created_once_and_holds_its_preamble_and_what_was_appended(store: SegmentStore) -> None:
     log = await begin_log(store, 0)
     await log.append([b"one", memoryview(b"two"), b""])
     await log.append([])
@@ -189,9 +187,7 @@ async def test_documents_are_replaced_whole_and_are_not_segment_files(store: Seg
     assert await store.list_files(NAME, 0) == []
 
 
-async def test_a_deleted_topic_leaves_its_name_free_and_its_late_deletion_spares_the_next_one(
-    store: SegmentStore,
-) -> None:
+async def test_a_deleted_topic_leaves_its_name_free_and_a_late_deletion_spares_the_next(store: SegmentStore) -> None:
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
     await write_log(store, 0, [b"old"])
     await store.delete_topic(NAME, 7)

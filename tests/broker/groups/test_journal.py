@@ -60,9 +60,7 @@ async def test_whatever_etcd_has_of_groups_is_in_the_journal_once_it_is_acknowle
 
 
 @story
-async def test_while_the_storage_fails_commits_wait_and_continue_in_another_file_and_few_are_begun_in_vain(
-    testbed: Testbed,
-) -> None:
+async def test_while_the_storage_fails_commits_wait_and_few_files_are_begun_in_vain(testbed: Testbed) -> None:
     hosts = await testbed.cluster(1)
     one = await member(testbed, hosts[0])
     assert await one.commit({0: 1}) == {}

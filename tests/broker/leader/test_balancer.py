@@ -90,9 +90,7 @@ async def kinds(host: Host) -> Counter[str]:
 
 
 @story
-async def test_a_topic_spreads_over_the_brokers_with_its_traffic_though_the_leader_dies_and_shrinks_again_afterwards(
-    testbed: Testbed,
-) -> None:
+async def test_a_topic_spreads_with_its_traffic_though_the_leader_dies_and_shrinks_afterwards(testbed: Testbed) -> None:
     hosts = await testbed.several(4, QUICK, replicas=2)
     async with flood(testbed, 1_200):
         await testbed.until(lambda: len(open_segments(testbed)) >= 2, patience_s=15)

@@ -60,9 +60,7 @@ async def test_draining_a_broker_moves_its_segments_once_and_no_others(testbed: 
 
 
 @story
-async def test_a_segment_whose_leader_died_after_sealing_or_fencing_it_gets_its_successor_from_the_next_one(
-    testbed: Testbed,
-) -> None:
+async def test_a_segment_that_a_dead_leader_sealed_or_fenced_gets_its_successor_from_the_next(testbed: Testbed) -> None:
     hosts = await replicated(testbed, brokers=3, segments=3)
     segments = open_segments(hosts[0])
     primary = await testbed.primary(hosts[0])
@@ -77,9 +75,7 @@ async def test_a_segment_whose_leader_died_after_sealing_or_fencing_it_gets_its_
 
 
 @story
-async def test_brokers_that_suspect_each_other_again_and_again_do_not_keep_their_segments_closed(
-    testbed: Testbed,
-) -> None:
+async def test_brokers_that_keep_suspecting_each_other_do_not_keep_their_segments_closed(testbed: Testbed) -> None:
     hosts = await replicated(testbed, brokers=2, segments=2)
     leader = testbed.leader()
     before = open_segments(leader)
@@ -137,9 +133,7 @@ async def test_a_fresh_broker_is_not_buried_under_all_that_is_new(testbed: Testb
 
 
 @story
-async def test_neither_a_stranger_nor_a_follower_that_has_forgotten_a_sealed_segment_says_that_it_is_empty(
-    testbed: Testbed,
-) -> None:
+async def test_neither_a_stranger_nor_a_follower_that_forgot_a_segment_says_that_it_is_empty(testbed: Testbed) -> None:
     hosts = await replicated(testbed, brokers=3, segments=1)
     (segment,) = open_segments(hosts[0]).values()
     follower = next(h for h in hosts if h.broker.id == segment.replicas[1])

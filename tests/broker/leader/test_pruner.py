@@ -169,9 +169,7 @@ async def test_partitions_leave_nothing_behind_in_rolling_restarts(testbed: Test
 
 
 @story
-async def test_groups_forget_what_they_committed_of_pruned_segments_whether_somebody_is_there_or_not(
-    testbed: Testbed,
-) -> None:
+async def test_groups_forget_the_offsets_of_pruned_segments_with_and_without_members(testbed: Testbed) -> None:
     host = await testbed.single(SMALL, retention_s=5.0)
     await (await host.publisher()).store(3)
     away = await Joining(testbed, "one").joined(host, "away")

@@ -192,9 +192,7 @@ async def test_clients_get_the_file_s_name_at_once_and_other_segments_continue(t
 
 
 @story
-async def test_changes_that_need_the_segment_name_the_file_which_retention_leaves_alone_and_deletion_takes(
-    testbed: Testbed,
-) -> None:
+async def test_changes_name_the_file_and_only_the_deletion_of_the_topic_takes_it(testbed: Testbed) -> None:
     found = await damaged(testbed)
     calls: tuple[Call[Any], ...] = (
         MergeSegments(NAME, 0, 1),

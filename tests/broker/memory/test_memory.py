@@ -394,9 +394,7 @@ async def test_what_has_stalled_is_charged_to_the_logs_as_soon_as_they_have_room
 
 
 @story
-async def test_a_stream_does_not_wait_for_ever_for_memory_that_a_storage_that_fails_never_frees(
-    testbed: Testbed,
-) -> None:
+async def test_a_stream_does_not_wait_forever_for_memory_that_a_failing_storage_holds(testbed: Testbed) -> None:
     logs = MemoryBudget(2 * STREAM_BYTES)
     streams = StreamMemory(logs, MemoryBudget(0), 0)
     await logs.take(2 * STREAM_BYTES)

@@ -46,9 +46,7 @@ async def test_what_is_replaced_goes_where_there_is_room(testbed: Testbed) -> No
 
 
 @story
-async def test_a_segment_can_be_sealed_and_moved_in_a_full_cluster_but_not_split_nor_moved_to_who_is_full(
-    testbed: Testbed,
-) -> None:
+async def test_in_a_full_cluster_a_segment_can_be_sealed_but_neither_split_nor_moved(testbed: Testbed) -> None:
     hosts = await full_cluster(testbed)
     segment = min(open_segments(hosts[0]), key=lambda s: s.id)
     full = next(h for h in hosts if h.broker.id != segment.primary)

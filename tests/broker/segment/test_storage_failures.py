@@ -172,9 +172,7 @@ async def test_an_fsync_that_failed_once_is_not_trusted_the_second_time(testbed:
 
 
 @story
-async def test_what_was_fsynced_before_an_fsync_failed_becomes_a_table_while_the_segment_is_open(
-    testbed: Testbed,
-) -> None:
+async def test_what_was_flushed_before_an_fsync_failed_becomes_a_table_of_the_open_segment(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing()
     await publisher.store(frames=3)
     (bad,) = testbed.files(FileKind.LOG)

@@ -119,9 +119,7 @@ async def test_one_look_serves_many_frames(testbed: Testbed) -> None:
 
 
 @story
-async def test_who_is_fenced_in_the_storage_acknowledges_nothing_and_what_it_acknowledged_before_is_kept(
-    testbed: Testbed,
-) -> None:
+async def test_who_is_fenced_in_the_storage_acknowledges_nothing_and_loses_nothing(testbed: Testbed) -> None:
     primary, follower, (other,) = await replicated(testbed)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
@@ -182,9 +180,7 @@ async def test_a_storage_that_does_not_answer_is_told_to_publishers_and_then_it_
 
 
 @story
-async def test_who_lost_its_follower_says_why_it_stops_and_goes_on_with_another_when_etcd_is_back(
-    testbed: Testbed,
-) -> None:
+async def test_who_lost_its_follower_says_why_it_stops_until_etcd_is_back(testbed: Testbed) -> None:
     primary, follower, _ = await replicated(testbed)
     publisher = await primary.publisher()
     await publisher.store(frames=3)

@@ -123,9 +123,7 @@ async def test_neither_what_is_refused_nor_what_does_not_come_holds_memory(testb
 
 
 @story
-async def test_what_waits_for_memory_asks_for_no_payload_before_and_appends_nothing_after_a_stop(
-    testbed: Testbed,
-) -> None:
+async def test_who_waits_for_memory_asks_for_no_payload_and_appends_nothing_after_a_stop(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
     budget: MemoryBudget = host.inspect.memory.logs
@@ -159,9 +157,7 @@ async def test_what_waits_for_memory_asks_for_no_payload_before_and_appends_noth
 
 
 @story
-async def test_who_waits_hears_why_nothing_becomes_durable_and_gets_nothing_more_at_the_end_of_the_segment(
-    testbed: Testbed,
-) -> None:
+async def test_who_waits_hears_why_nothing_is_durable_and_gets_nothing_after_the_end(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
     pending = Acknowledgements(appender)

@@ -147,9 +147,7 @@ async def test_who_is_missing_in_a_record_that_is_too_short_is_looked_for_in_the
 
 
 @story
-async def test_no_file_is_read_before_something_is_sent_again_and_while_none_can_be_read_it_is_a_duplicate(
-    testbed: Testbed,
-) -> None:
+async def test_files_are_read_for_a_repeat_only_and_without_them_it_is_a_duplicate(testbed: Testbed) -> None:
     told = await started(testbed)
     assert await told.send(0, 10, epoch=2) == "stored at 0"
     await told.sealed()

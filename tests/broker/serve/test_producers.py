@@ -190,9 +190,7 @@ async def test_a_newer_epoch_ends_the_stream_of_an_older_one_and_not_the_other_w
 
 
 @story
-async def test_a_newer_epoch_is_told_that_nothing_of_it_is_there_if_what_an_older_one_stored_is_remembered(
-    testbed: Testbed,
-) -> None:
+async def test_a_newer_epoch_is_told_that_it_is_new_where_an_older_one_is_remembered(testbed: Testbed) -> None:
     hosts = await testbed.several(2, SMALL)
     primary = await testbed.primary(hosts[0])
     first = await primary.publisher()

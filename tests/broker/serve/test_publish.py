@@ -28,9 +28,7 @@ OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch
 
 
 @story
-async def test_frames_are_acknowledged_in_order_and_a_repeated_one_again_without_being_stored_again(
-    testbed: Testbed,
-) -> None:
+async def test_frames_are_acknowledged_in_order_and_a_repeated_one_is_not_stored_again(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing()
     assert publisher.ready == PublishReady(
         next_sequence=0,
@@ -212,9 +210,7 @@ async def test_no_more_frames_are_taken_than_may_be_in_flight(testbed: Testbed) 
 
 
 @story
-async def test_the_longest_idle_stream_is_ended_for_another_one_and_none_that_carries_something(
-    testbed: Testbed,
-) -> None:
+async def test_the_longest_idle_stream_is_ended_for_another_one_and_no_busy_one(testbed: Testbed) -> None:
     host = await testbed.single()
     first, second = await host.publisher(1), await host.publisher(2)
     service = host.broker._publish  # noqa: SLF001 - the memory of streams queries it

@@ -39,9 +39,7 @@ async def test_many_small_tables_become_few_and_every_record_is_read_once(testbe
 
 
 @story
-async def test_without_the_setting_and_on_a_busy_broker_they_stay_and_then_those_that_are_there_are_merged(
-    testbed: Testbed,
-) -> None:
+async def test_without_the_setting_and_on_a_busy_broker_they_stay_and_are_merged_later(testbed: Testbed) -> None:
     host = await testbed.single(QUICK)
     await trickle(testbed, host, AUTO_TABLES_MIN + 1)
     await host.api.call(SealSegment(NAME, 0))

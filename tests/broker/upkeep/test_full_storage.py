@@ -66,9 +66,7 @@ async def test_deleted_records_and_topics_make_room(testbed: Testbed) -> None:
 
 
 @story
-async def test_brokers_start_and_serve_what_is_there_and_publishers_continue_once_there_is_room(
-    testbed: Testbed,
-) -> None:
+async def test_brokers_start_and_serve_and_publishers_continue_once_there_is_room(testbed: Testbed) -> None:
     hosts = await testbed.several(2, replace(QUICK, lease_ttl_s=2.0))
     primary = await testbed.primary(hosts[0])
     await (await primary.publisher()).store(frames=3)

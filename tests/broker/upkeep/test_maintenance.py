@@ -70,9 +70,7 @@ async def test_conversion_and_listings_go_on_whatever_the_clock_does(testbed: Te
 
 
 @story
-async def test_partitions_have_an_age_of_their_own_and_a_topic_may_set_both_bounds_at_any_time(
-    testbed: Testbed,
-) -> None:
+async def test_partitions_have_an_age_of_their_own_and_a_topic_may_set_both_bounds(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(replace(QUICK, partition_roll_age_s=40.0), partitions=1)
     await publisher.store()
     await asyncio.sleep(30)
@@ -233,9 +231,7 @@ async def test_what_is_dated_by_a_clock_that_is_behind_is_as_young_as_it_is(test
 
 
 @story
-async def test_a_broker_that_takes_a_topic_over_deletes_nothing_before_it_has_watched_the_topic_for_the_doubt(
-    testbed: Testbed,
-) -> None:
+async def test_a_broker_that_takes_a_topic_over_watches_it_before_it_deletes(testbed: Testbed) -> None:
     """A clock that was a year behind dated tables whose appearance the broker has not seen."""
     await testbed.cluster(2, QUICK)
     await testbed.topic(testbed.leader(), retention_s=60.0)

@@ -230,9 +230,7 @@ async def test_killing_the_leader_costs_a_caller_no_more_than_retries_for_a_leas
 
 
 @story
-async def test_a_leader_that_was_frozen_changes_nothing_and_its_callers_are_served_by_the_next(
-    testbed: Testbed,
-) -> None:
+async def test_a_frozen_leader_changes_nothing_and_the_next_serves_its_callers(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     old = testbed.leader()
     other = next(h for h in hosts if h is not old)
