@@ -228,9 +228,7 @@ async def test_stopping_the_last_brokers_is_no_failure(
 ) -> None:
     hosts = await testbed.several(3, segments=6, replicas=replicas)
     for n in range(6):
-        await (await (await testbed.primary(hosts[0], segment=n)).publisher(segment=n)).store(
-            slots=(n * 65536 // 6 + 1, n * 65536 // 6 + 1)
-        )
+        await testbed.publish(n)
     stopping = []
     for host in hosts:
         stopping.append(asyncio.create_task(host.stop()))

@@ -228,6 +228,15 @@ class Testbed:
         found = next(s for s in description.segments if s.id == segment)
         return next(h for h in self.hosts if h.broker.id == found.primary)
 
+    async def publish(self, segment: Segment | int = 0, *, producer: int = 1, **more: Any) -> None:
+        """Store records in an open segment, at its primary, with the other arguments of ``Publishing.store``."""
+        if isinstance(segment, int):
+            segment = self.leader().inspect.view.segments[NAME][segment]
+        host = next(h for h in self.hosts if h.broker.id == segment.primary)
+        await self.until(lambda: segment.key in host.inspect.segments)
+        publisher = await host.publisher(producer, name=segment.topic, segment=segment.id, segment_epoch=segment.epoch)
+        await publisher.store(**{"slots": (segment.slots.lo,) * 2} | more)
+
     async def client(self, owner: Owner | None = None, **settings: Any) -> aio.Client:
         """Connect a real client that runs on its own machine."""
         owner = owner or Owner("client")

@@ -39,16 +39,9 @@ from tests.sim.machines.network import KEEPALIVE_TIMEOUT_S
 async def filled(testbed: Testbed, brokers: int, segments: int, records: int = 10) -> list[Host]:
     """Create a topic with this many records in each segment."""
     hosts = await testbed.several(brokers, segments=segments)
-    await publish(testbed, range(segments), records)
+    for number in range(segments):
+        await testbed.publish(number, producer=number + 1, count=records)
     return hosts
-
-
-async def publish(testbed: Testbed, segments: range, records: int) -> None:
-    leader = testbed.leader()
-    for number in segments:
-        segment = leader.inspect.view.segments[NAME][number]
-        publisher = await (await testbed.primary(leader, segment=number)).publisher(segment=number, producer=number + 1)
-        await publisher.store(count=records, slots=(segment.slots.lo, segment.slots.lo))
 
 
 def follower(testbed: Testbed) -> Host:
@@ -251,18 +244,12 @@ async def test_a_group_that_begins_at_the_latest_misses_nothing_though_it_never_
     await member.until_owns(0, 1)
     assert {o.start for o in member.held.values()} == {Start(StartKind.OFFSET, 10)}
     await member.leave()
-    await publish_more(testbed, 0, 5)
+    await testbed.publish(0, producer=99, count=5)
     member = await Joining(testbed, "one", start=LATEST, incarnation=2).joined(hosts[0])
     await member.until_owns(0, 1)
     assert {o.start for o in member.held.values()} == {Start(StartKind.OFFSET, 10)}
     description = await hosts[0].api.call(DescribeGroup(GROUP))
     assert [(s.segment, s.lag_records) for s in description.topics[0].segments] == [(0, 5), (1, 0)]
-
-
-async def publish_more(testbed: Testbed, segment: int, records: int) -> None:
-    lo = testbed.leader().inspect.view.segments[NAME][segment].slots.lo
-    publisher = await (await testbed.primary(testbed.leader(), segment=segment)).publisher(segment=segment, producer=99)
-    await publisher.store(count=records, slots=(lo, lo))
 
 
 @story
@@ -294,7 +281,7 @@ async def test_a_commit_beyond_the_end_is_refused_and_the_rest_is_kept(testbed: 
     assert set(refused) == {0}
     assert "beyond the end" in refused[0]
     assert await committed(hosts[0]) == {0: None, 1: 10}
-    await publish_more(testbed, 0, 1)
+    await testbed.publish(0, producer=99, count=1)
     assert await member.commit({0: 11}) == {}
 
 

@@ -25,21 +25,12 @@ def open_segments(host: Host) -> dict[int, Segment]:
     return {s.id: s for s in host.inspect.view.segments.get(NAME, {}).values() if s.is_open}
 
 
-async def store(testbed: Testbed, host: Host, number: int) -> None:
-    """Store one more record in a segment."""
-    segment = open_segments(host)[number]
-    publisher = await (await testbed.primary(host, segment=number)).publisher(
-        producer=number + 1, segment=number, segment_epoch=segment.epoch
-    )
-    await publisher.store(slots=(segment.slots.lo, segment.slots.lo))
-
-
 async def replicated(testbed: Testbed, brokers: int, segments: int) -> list[Host]:
     """Create a topic with two replicas whose followers all hold records."""
     hosts = await testbed.several(brokers, segments=segments, replicas=2)
     await testbed.until(lambda: all(len(open_segments(h)) == segments for h in hosts))
     for number in range(segments):
-        await store(testbed, hosts[0], number)
+        await testbed.publish(number, producer=number + 1)
     return hosts
 
 
@@ -90,7 +81,7 @@ async def test_brokers_that_keep_suspecting_each_other_do_not_keep_their_segment
     assert not any(h.has_failed for h in hosts)
     await testbed.until(lambda: all(len(s.replicas) == 2 for s in open_segments(leader).values()))
     for number in open_segments(leader):
-        await store(testbed, leader, number)
+        await testbed.publish(number, producer=number + 1)
 
 
 @story
@@ -140,7 +131,7 @@ async def test_neither_a_stranger_nor_a_follower_that_forgot_a_segment_says_that
     stranger = next(h for h in hosts if h.broker.id not in segment.replicas)
     with pytest.raises(NotFound, match="not a follower of this segment"):
         await stranger.api.call(Fence(testbed.ref(segment, segment.epoch + 1)))
-    await store(testbed, hosts[0], 0)
+    await testbed.publish()
     await hosts[0].api.call(SealSegment(segment.topic, segment.id))
     await testbed.until(lambda: not follower.inspect.view.segments[NAME][0].is_open)
     await testbed.until(lambda: all(key.segment != 0 for key in follower.inspect.followers.replicas))

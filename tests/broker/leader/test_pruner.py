@@ -153,10 +153,7 @@ async def test_partitions_leave_nothing_behind_in_rolling_restarts(testbed: Test
     for _ in range(3):
         for number in range(3):
             for segment in opened(hosts[0], name).values():
-                primary = await testbed.primary(hosts[0], segment=segment.id)
-                slot = segment.slots.lo
-                publisher = await primary.publisher(segment=segment.id, segment_epoch=segment.epoch)
-                await publisher.store(2, slots=(slot, slot))
+                await testbed.publish(segment, frames=2)
             await hosts[number].stop()
             hosts[number] = await testbed.start(SMALL)
             await testbed.until(lambda: all(len(h.inspect.view.brokers) == 3 for h in hosts))

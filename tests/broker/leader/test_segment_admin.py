@@ -46,14 +46,6 @@ def shape(description: TopicDescription) -> list[tuple[int, int, int]]:
     return [(s.id, s.slots.lo, s.slots.hi) for s in opened(description)]
 
 
-async def store(testbed: Testbed, segment: Segment, frames: int, producer: int = 1) -> None:
-    """Store this many frames in an open segment."""
-    host = next(h for h in testbed.hosts if h.broker.id == segment.primary)
-    await testbed.until(lambda: segment.key in host.inspect.segments)
-    publisher = await host.publisher(producer, segment=segment.id, segment_epoch=segment.epoch)
-    await publisher.store(frames=frames, slots=(segment.slots.lo, segment.slots.lo))
-
-
 async def read(testbed: Testbed, host: Host, segments: Sequence[int]) -> list[bytes]:
     """Read all records of sealed segments."""
     got: list[bytes] = []
@@ -69,7 +61,7 @@ async def read(testbed: Testbed, host: Host, segments: Sequence[int]) -> list[by
 async def test_a_split_segment_goes_on_in_two_that_begin_where_it_ended(testbed: Testbed, replicas: int) -> None:
     hosts = await testbed.cluster(3)
     (segment,) = opened(await testbed.topic(hosts[0], replicas=replicas))
-    await store(testbed, segment, 5)
+    await testbed.publish(segment, frames=5)
     for n, host in enumerate(hosts):
         lowest = opened(await host.api.call(DescribeTopic(NAME)))[0]
         description = await host.api.call(SplitSegment(NAME, lowest.id, lowest.slots.hi // 2))
@@ -81,7 +73,7 @@ async def test_a_split_segment_goes_on_in_two_that_begin_where_it_ended(testbed:
         assert child.opened_us > segments[0].opened_us
     assert [s.slots.hi for s in opened(description)] == [8_192, 16_384, 32_768, 65_536]
     for n, child in enumerate(opened(description)):
-        await store(testbed, child, 2, producer=10 + n)
+        await testbed.publish(child, frames=2, producer=10 + n)
     assert await read(testbed, hosts[0], [0]) == values(1, 5)
 
 
@@ -89,14 +81,14 @@ async def test_a_split_segment_goes_on_in_two_that_begin_where_it_ended(testbed:
 async def test_neighbours_are_merged_into_one_that_begins_where_the_longer_one_ended(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     lower, upper = opened(await testbed.topic(hosts[0], segments=2))
-    await store(testbed, lower, 3)
-    await store(testbed, upper, 7, producer=2)
+    await testbed.publish(lower, frames=3)
+    await testbed.publish(upper, frames=7, producer=2)
     description = await hosts[0].api.call(MergeSegments(NAME, 1, 0))
     assert shape(description) == [(2, 0, 65_536)]
     segments = by_id(description)
     assert (segments[2].predecessors, segments[2].start_offset) == ((0, 1), 7)
     assert [(segments[n].end_offset, segments[n].successors) for n in (0, 1)] == [(3, (2,)), (7, (2,))]
-    await store(testbed, segments[2], 1, producer=3)
+    await testbed.publish(segments[2], frames=1, producer=3)
     (decision,) = (await hosts[1].api.call(GetClusterStatus())).decisions
     assert (decision.topic, decision.kind, decision.segments) == (NAME, "merge", (0, 1))
     assert decision.reason == "manual request"
@@ -109,12 +101,12 @@ async def test_a_segment_moves_to_the_brokers_that_are_named_and_the_rest_is_fil
     hosts = await testbed.cluster(4)
     (segment,) = opened(await testbed.topic(hosts[0], replicas=3))
     (spare,) = (h for h in hosts if h.broker.id not in segment.replicas)
-    await store(testbed, segment, 2)
+    await testbed.publish(segment, frames=2)
     (moved,) = opened(await hosts[0].api.call(MoveSegment(NAME, 0, (spare.address, segment.replicas[2]))))
     assert moved.replicas[:2] == (spare.broker.id, segment.replicas[2])
     assert len(set(moved.replicas)) == 3
     assert (moved.start_offset, moved.slots) == (2, segment.slots)
-    await store(testbed, moved, 1)
+    await testbed.publish(moved, frames=1)
     assert opened(await hosts[1].api.call(MoveSegment(NAME, 1, moved.replicas))) == [moved], "it is there already"
     (sealed,) = opened(await hosts[2].api.call(SealSegment(NAME, 1)))
     assert (sealed.id, sealed.predecessors, sealed.start_offset) == (2, (1,), 3)
@@ -222,7 +214,7 @@ async def test_a_half_done_merge_is_undone_by_plain_successors(
 ) -> None:
     hosts = await testbed.cluster(2)
     lower, _ = opened(await testbed.topic(hosts[0], segments=2))
-    await store(testbed, lower, 3)
+    await testbed.publish(lower, frames=3)
     seal = OpenSegment.seal
 
     async def stuck(owned: OpenSegment) -> object:
@@ -249,7 +241,7 @@ async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
     hosts = await testbed.cluster(4)
     parts = opened(await testbed.topic(hosts[0], segments=2, replicas=2))
     for n, segment in enumerate(parts):
-        await store(testbed, segment, 3, producer=n + 1)
+        await testbed.publish(segment, frames=3, producer=n + 1)
     leader = testbed.leader()
     merging = asyncio.create_task(leader.api.call(MergeSegments(NAME, 0, 1)))
     await asyncio.sleep(delay_s)
@@ -272,7 +264,7 @@ async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
     await asyncio.sleep(5)  # until the sealed primaries have requested successors
     await testbed.until(settled)
     for n, segment in enumerate(opened(await other.api.call(DescribeTopic(NAME)))):
-        await store(testbed, segment, 1, producer=30 + n)
+        await testbed.publish(segment, frames=1, producer=30 + n)
         description = await other.api.call(SealSegment(NAME, segment.id))
     got = await read(testbed, other, [s.id for s in description.segments if not s.is_open])
     assert [v for v in got if v.startswith(b"1:")] == values(1, 3)
@@ -299,7 +291,7 @@ async def test_a_topic_that_was_deleted_and_made_anew_meanwhile_is_left_alone(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts = await testbed.several(2)
-    await (await (await testbed.primary(hosts[0])).publisher()).store(frames=3)
+    await testbed.publish(frames=3)
     seal, anew = Sealer.seal, asyncio.Event()
 
     async def slowly(sealer: Sealer, *args: Any) -> Any:
@@ -317,4 +309,4 @@ async def test_a_topic_that_was_deleted_and_made_anew_meanwhile_is_left_alone(
         await splitting
     (segment,) = opened(await hosts[0].api.call(DescribeTopic(NAME)))
     assert (segment.id, segment.start_offset) == (0, 0)
-    await store(testbed, segment, 1)
+    await testbed.publish(segment, frames=1)

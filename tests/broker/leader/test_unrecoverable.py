@@ -102,7 +102,7 @@ async def damaged(testbed: Testbed, damage: Callable[[Testbed, str], None] = fli
     victim = next(host for host in hosts if host is not leader)
     found = Damaged(leader, primaries.index(victim), "", b"")
     for n in (0, 1):
-        await (await primaries[n].publisher(segment=n)).store(frames=4, **found.slots(n))
+        await testbed.publish(n, frames=4)
     await (await (await testbed.primary(leader, OTHER)).publisher(name=OTHER)).store(frames=4)
     path = testbed.files(FileKind.LOG, segment=found.segment)[0].path
     found = found._replace(path=path, sound=bytes(testbed.store.files[path].data))

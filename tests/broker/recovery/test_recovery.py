@@ -102,7 +102,7 @@ async def test_an_etcd_restored_from_before_a_split(testbed: Testbed, grown: int
 @story
 async def test_clients_believe_descriptions_of_a_recovered_etcd_though_it_counts_anew(testbed: Testbed) -> None:
     hosts = await testbed.several(2)
-    await (await (await testbed.primary(hosts[0])).publisher()).store(3)
+    await testbed.publish(frames=3)
     for change in range(30):
         await hosts[0].api.call(AlterTopic(NAME, TopicChange(retention_s=1e6 + change)))
     before = await hosts[0].api.call(DescribeTopic(NAME))
@@ -145,7 +145,7 @@ async def test_producers_of_a_sealed_segment_outlive_its_log_files(testbed: Test
     hosts = await testbed.several(
         2, replace(CONFIG, log_grace_s=4.0, log_roll_age_s=2.0, maintenance_interval_s=1.0), replicas=2
     )
-    await (await (await testbed.primary(hosts[0])).publisher()).store(3)
+    await testbed.publish(frames=3)
     await hosts[0].api.call(SplitSegment(NAME, 0))
     await testbed.until(lambda: testbed.files(FileKind.TABLE) != [])
     testbed.faults.failing[StorageOp.PUT] = "no space left on device"

@@ -31,9 +31,7 @@ async def test_what_a_dead_broker_had_is_served_though_the_others_are_at_their_l
     await testbed.until(lambda: sum(len(h.inspect.segments) for h in left) == 9)
     assert sorted(len(h.inspect.segments) for h in left) == [4, 5]
     for segment in open_segments(left[0]):
-        owner = await testbed.primary(left[0], segment=segment.id)
-        publisher = await owner.publisher(segment=segment.id)
-        await publisher.store(slots=(segment.slots.lo, segment.slots.lo))
+        await testbed.publish(segment)
 
 
 @story

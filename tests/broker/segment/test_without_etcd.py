@@ -241,9 +241,6 @@ async def test_the_primary_of_a_topic_that_was_deleted_and_made_anew_acknowledge
     assert primary.inspect.segments[NAME, 0].log.committed == 4
 
 
-# --- a topic without a second replica: one page cache does not suffice, so the fsync comes first
-
-
 async def thinned(testbed: Testbed, **settings: int) -> tuple[Host, int]:
     """Return the only remaining broker, and its segment without a follower."""
     primary, follower, _ = await replicated(testbed, brokers=2, **settings)

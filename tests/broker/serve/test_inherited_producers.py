@@ -206,9 +206,6 @@ async def test_who_comes_back_after_a_long_time_begins_where_it_says(testbed: Te
     assert await told.send(80, 10) == "OutOfOrderSequence"
 
 
-# --- wall clocks that jump, and brokers that have just started
-
-
 STEP_S = 16 * 60.0
 CLOCKS = replace(CONFIG, producer_idle_s=900.0)
 

@@ -75,7 +75,7 @@ async def read(client: Client, on_missing: Literal["fail", "skip"], **options: A
 @story
 async def test_a_reader_of_a_segment_whose_files_vanished_gets_the_offsets(testbed: Testbed) -> None:
     hosts = await testbed.several(2)
-    await (await (await testbed.primary(hosts[0])).publisher()).store(frames=5)
+    await testbed.publish(frames=5)
     await hosts[0].api.call(SealSegment(NAME, 0))
     lose(testbed, [*testbed.files(FileKind.LOG), *testbed.files(FileKind.TABLE)])
     for host in hosts:
@@ -252,7 +252,7 @@ async def test_a_segment_whose_records_are_lost_is_not_pruned(testbed: Testbed) 
     """Pruning it would hide the loss from every reader."""
     config = replace(QUICK, segment_retention_s=1.0)
     hosts = await testbed.several(2, config, partitions=1)
-    await (await (await testbed.primary(hosts[0])).publisher()).store(frames=5)
+    await testbed.publish(frames=5)
     await hosts[0].api.call(SealSegment(NAME, 0))
     await testbed.until(lambda: 1 in hosts[0].inspect.view.open_of(NAME))
     await hosts[0].api.call(RaiseLowWatermark(NAME, {0: 4}))

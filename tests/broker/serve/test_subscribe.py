@@ -104,9 +104,6 @@ async def test_openings_and_credits_that_make_no_sense_are_refused(testbed: Test
         assert isinstance(await reader.stream.failure(), ProtocolViolation), credit
 
 
-# --- credit -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("from_files", [False, True])
 @story
 async def test_no_frame_is_sent_without_credit_and_at_most_one_beyond_it(testbed: Testbed, from_files: bool) -> None:
@@ -157,9 +154,6 @@ async def test_a_slow_subscriber_costs_no_memory_and_misses_nothing(testbed: Tes
     assert sequences(await reader.until(600)) == list(range(600))
 
 
-# --- files turn into others meanwhile ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("durability", Durability)
 @story
 async def test_a_running_subscriber_sees_no_gap_or_repeat_while_files_roll_and_become_tables(
@@ -196,9 +190,6 @@ async def test_log_files_roll_by_age_and_become_tables_when_nothing_more_comes(t
     await publisher.store()
     assert [f.base_offset for f in testbed.files(FileKind.LOG)] == [0, 3]
     assert await (await host.subscriber()).until(4) == values(1, 4)
-
-
-# --- the end ----------------------------------------------------------------------------------------------------------
 
 
 @story

@@ -170,9 +170,6 @@ async def test_others_are_told_of_tables_that_came_and_went_and_told_again_when_
     assert told == [1, 2, 3, 2, 1, 1, 1]
 
 
-# --- clocks that step. A table is kept for a minute, and then for its grace period
-
-
 async def two_young_tables(testbed: Testbed, host: Host) -> None:
     """Make two tables, half a minute and a quarter of a minute old."""
     publisher = await host.publisher()

@@ -57,9 +57,6 @@ def worlds(draw: st.DrawFn, *, scaling: Scaling | None = None) -> World:
     return world
 
 
-# --- where to cut -----------------------------------------------------------------------------------------------------
-
-
 @MANY
 @given(slots=ranges, histogram=st.one_of(st.just([]), histograms))
 @example(slots=KeyRange(0, 2), histogram=[0.0] * 15 + [1.0])
@@ -107,9 +104,6 @@ def test_a_skewed_topic_is_balanced_by_few_splits() -> None:
     loads = [rate for m, rate in zip(world.segments.values(), world.rates(), strict=True) if m.segment.topic == name]
     assert len(splits) <= 2 * 1_000 / 64
     assert sorted(loads)[-2] <= 2 * 64 * MB, "except for the hottest key no segment exceeds twice the target"
-
-
-# --- always -----------------------------------------------------------------------------------------------------------
 
 
 @FEW
@@ -207,9 +201,6 @@ def test_load_ends_within_a_fifth_of_the_mean(
     assert min(loads) >= 0.8 * mean
 
 
-# --- brokers that come and go -----------------------------------------------------------------------------------------
-
-
 def _crowd(brokers: int, seed: int, replicas: int = 1) -> World:
     """A balanced cluster: segments of many sizes."""
     world = World(SETTINGS, brokers)
@@ -261,9 +252,6 @@ def test_draining_empties_a_broker_at_once(world: World, data: st.DataObject) ->
     world.drain_broker(broker)
     assert {repair.segment.key for repair in world.repair()} == had
     assert not [m for m in world.segments.values() if broker in m.segment.replicas]
-
-
-# --- determinism ------------------------------------------------------------------------------------------------------
 
 
 @FEW

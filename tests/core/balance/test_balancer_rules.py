@@ -50,9 +50,6 @@ def test_settings_come_from_the_brokers_configuration() -> None:
     assert (settings.split_after_s, settings.changes_at_once_max) == (0.5, 3)
 
 
-# --- splits and merges ------------------------------------------------------------------------------------------------
-
-
 def test_a_segment_over_twice_its_target_is_split_where_its_load_halves() -> None:
     world = world_of(2, (1, 130))
     [action] = world.decide()
@@ -150,9 +147,6 @@ def test_fixed_topics_are_moved_but_never_split_nor_merged() -> None:
     assert world.imbalance() <= 1.2
 
 
-# --- one hot key ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("slot", [0, 1, 4095, 4096, 31_337, 65_535])
 def test_a_hot_key_is_narrowed_down_and_then_held(slot: int) -> None:
     world = World(SETTINGS, 4)
@@ -164,9 +158,6 @@ def test_a_hot_key_is_narrowed_down_and_then_held(slot: int) -> None:
     assert isinstance(held, Hold)
     assert (held.topic, held.segment) == (name, hot.id)
     assert "times its target of 64 MB/s: it is one hot key, which cannot be split" in held.reason
-
-
-# --- moves for balance ------------------------------------------------------------------------------------------------
 
 
 def test_a_new_broker_gets_its_share() -> None:
@@ -202,9 +193,6 @@ def test_a_broker_with_one_large_segment_keeps_it() -> None:
     assert world.decide() == [], "another broker would then be overloaded"
 
 
-# --- brokers that come and go -----------------------------------------------------------------------------------------
-
-
 def test_nothing_is_evened_out_beside_repairs() -> None:
     world = world_of(3, (60, 600), scaling=Scaling.FIXED)
     world.add_broker("b-new")
@@ -213,9 +201,6 @@ def test_nothing_is_evened_out_beside_repairs() -> None:
     assert len(world.repair()) == 20
     assert all(isinstance(a, Move) for a in world.settle())
     assert world.imbalance() <= 1.2
-
-
-# --- pace -------------------------------------------------------------------------------------------------------------
 
 
 def test_changes_that_are_under_way_count_against_the_pace_and_are_left_alone() -> None:
@@ -265,9 +250,6 @@ def test_a_rebalance_that_was_asked_for_does_not_wait() -> None:
         world.apply(action)
     assert world.imbalance() <= 1.2
     assert world.decide(at_once=True) == []
-
-
-# --- the columns ------------------------------------------------------------------------------------------------------
 
 
 def test_the_order_of_the_input_does_not_matter() -> None:

@@ -29,9 +29,6 @@ def test_the_same_seed_gives_the_same_history() -> None:
     assert (one.offsets, one.copy) == (other.offsets, other.copy)
 
 
-# --- what is broken on purpose ----------------------------------------------------------------------------------------
-
-
 def plan_by_files(query: Query, start: Frontier, end: Frontier) -> list[tuple[Range, ...]]:
     """Partitions that list the tables to read, in the right order."""
     made = []

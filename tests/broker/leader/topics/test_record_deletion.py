@@ -138,8 +138,6 @@ async def test_the_next_topic_of_the_name_has_nothing_deleted(testbed: Testbed) 
 async def test_two_who_delete_at_once_both_have_their_way(testbed: Testbed) -> None:
     hosts = await testbed.several(2, QUICK, partitions=2)
     for segment in (0, 1):
-        await (await (await testbed.primary(hosts[0], segment=segment)).publisher(segment=segment)).store(
-            9, slots=(segment, segment)
-        )
+        await testbed.publish(segment, frames=9)
     await asyncio.gather(*(delete(hosts[n % 2], {n % 2: offset}) for n, offset in enumerate((3, 4, 5, 6, 7, 8))))
     await testbed.until(lambda: all(topic(host).low_watermarks == (7, 8) for host in hosts))

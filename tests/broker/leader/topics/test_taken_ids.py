@@ -46,14 +46,6 @@ async def start_with(testbed: Testbed, backup: dict[str, Entry]) -> Host:
     return started
 
 
-async def use(host: Host, segment: Segment) -> None:
-    """Store a record in an open segment, and wait until it is in a log file."""
-    await host.testbed.until(lambda: segment.key in host.inspect.segments)
-    lo = segment.slots.lo
-    publisher = await host.publisher(host.testbed.etcd.server.revision, segment=segment.id, segment_epoch=segment.epoch)
-    await publisher.store(1, slots=(lo, lo))
-
-
 def open_in(description: TopicDescription) -> list[Segment]:
     return sorted((s for s in description.segments if s.is_open), key=lambda s: s.slots)
 
@@ -99,7 +91,7 @@ async def test_no_segment_id_is_given_again_however_often_etcd_is_set_back(testb
         for _ in range(rng.randint(1, STEPS)):
             segments = await settled(testbed, host)
             for segment in segments:
-                await use(host, segment)
+                await testbed.publish(segment, producer=testbed.etcd.server.revision)
             await change(host, rng, segments)
             backups.append(metadata(testbed))
         before = used(testbed)
@@ -117,7 +109,7 @@ async def test_partitions_that_are_added_get_new_ids(testbed: Testbed) -> None:
     backup = metadata(testbed)
     await host.api.call(AlterTopic(NAME, TopicChange(partitions=3)))
     for segment in await settled(testbed, host):
-        await use(host, segment)
+        await testbed.publish(segment, producer=testbed.etcd.server.revision)
     before = used(testbed)
     assert before.keys() == {0, 1, 2}
     host = await start_with(testbed, backup)
@@ -162,9 +154,6 @@ async def test_a_storage_that_cannot_be_listed_seals_nothing(testbed: Testbed) -
     assert [s.id for s in open_in(await host.api.call(SplitSegment(NAME, 0)))] == [1, 2]
 
 
-# --- folders of topics ------------------------------------------------------------------------------------------------
-
-
 async def lose_topics(testbed: Testbed) -> Host:
     """Remove all topics from etcd, keeping the identity of the cluster."""
     return await start_with(testbed, {})
@@ -175,7 +164,7 @@ async def lose_topics(testbed: Testbed) -> Host:
 async def test_the_folder_of_another_topic_is_not_taken(testbed: Testbed, left: str) -> None:
     host = await testbed.start()
     uid = (await testbed.topic(host)).topic.uid
-    await use(host, (await settled(testbed, host))[0])
+    await testbed.publish((await settled(testbed, host))[0], producer=testbed.etcd.server.revision)
     host = await lose_topics(testbed)
     for path in list(testbed.store.files):
         is_document = path.startswith(topic_dir(NAME)) and path.endswith(".json")

@@ -361,9 +361,7 @@ async def test_a_topic_with_plain_records_adopts_no_schema(testbed: Testbed) -> 
 async def test_statistics_are_gathered_from_every_primary(testbed: Testbed) -> None:
     hosts = await testbed.several(3, segments=6)
     for n in range(6):
-        primary = await testbed.primary(hosts[0], segment=n)
-        slot = n * 65536 // 6 + 10
-        await (await primary.publisher(segment=n)).store(frames=n + 1, slots=(slot, slot))
+        await testbed.publish(n, frames=n + 1)
     for host in hosts:
         stats = await host.api.call(TopicStats(NAME))
         assert [(s.segment, s.high_watermark, s.flushed_offset) for s in stats] == [(n, n + 1, n + 1) for n in range(6)]
