@@ -20,7 +20,7 @@ from seaweedmq.model.messages.calls import CreateTopic, DescribeTopic, ListTopic
 from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Changes, Delete, Put, Snapshot
-from tests.broker.testbed import NAME, Faults, Host, Testbed, story, values
+from tests.broker.testbed import NAME, Faults, Host, Testbed, values
 from tests.broker.upkeep.test_maintenance import QUICK
 from tests.doubles.memory_meta import Backup
 from tests.doubles.memory_store import MemorySegmentStore, StorageOp
@@ -65,7 +65,6 @@ async def refusal(host: Host) -> str:
     return str(caught.value)
 
 
-@story
 async def test_a_new_cluster_marks_etcd_and_storage_and_adopts_the_data_of_an_older_build(testbed: Testbed) -> None:
     host = await testbed.single()
     assert identity(testbed) == marker(testbed).identity
@@ -83,14 +82,12 @@ async def test_a_new_cluster_marks_etcd_and_storage_and_adopts_the_data_of_an_ol
     assert await reader.until(3) == values(1, 3)
 
 
-@story
 async def test_a_creation_that_was_interrupted_is_completed(testbed: Testbed) -> None:
     await testbed.store.create_marker(StorageMarker(cluster_id="c-half", format=1, generation=0, etcd_revision=1))
     await testbed.cluster(1)
     assert identity(testbed).cluster_id == "c-half"
 
 
-@story
 async def test_a_broker_whose_storage_is_not_mounted_waits_for_it(testbed: Testbed) -> None:
     first, second = await testbed.cluster(2)
     await testbed.topic(first)
@@ -109,7 +106,6 @@ async def test_a_broker_whose_storage_is_not_mounted_waits_for_it(testbed: Testb
     assert await third.api.call(ListTopics())
 
 
-@story
 async def test_a_broker_with_the_storage_of_another_cluster_serves_nothing_and_does_not_end(testbed: Testbed) -> None:
     (first,) = await testbed.cluster(1)
     other = MemorySegmentStore(testbed.wall_us)
@@ -129,7 +125,6 @@ async def test_a_broker_with_the_storage_of_another_cluster_serves_nothing_and_d
     assert host.broker.readiness.is_ready
 
 
-@story
 async def test_a_broker_that_starts_while_the_leader_raises_the_marker_is_admitted(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -146,7 +141,6 @@ async def test_a_broker_that_starts_while_the_leader_raises_the_marker_is_admitt
     assert not [record for record in caplog.records if "rejected" in record.getMessage()]
 
 
-@story
 @pytest.mark.parametrize("words", ["etcd is empty", "restored from an older backup"])
 async def test_a_broker_waits_until_etcd_is_recovered(testbed: Testbed, words: str) -> None:
     host = await testbed.single()
@@ -173,7 +167,6 @@ async def test_a_broker_waits_until_etcd_is_recovered(testbed: Testbed, words: s
     assert await reader.until(3) == values(1, 3)
 
 
-@story
 @pytest.mark.parametrize("is_empty", [True, False])
 async def test_an_etcd_that_goes_back_halts_the_brokers_that_run(testbed: Testbed, is_empty: bool) -> None:
     hosts = await testbed.several(2)
@@ -203,7 +196,6 @@ async def test_an_etcd_that_goes_back_halts_the_brokers_that_run(testbed: Testbe
     assert [s.end_offset for s in description.segments if s.id == 1] == [3]
 
 
-@story
 async def test_an_etcd_of_another_cluster_halts_a_broker_and_a_recovery_under_it_is_followed(testbed: Testbed) -> None:
     """A recovery writes the same metadata, at other revisions, into an etcd that has a higher generation."""
     host = await testbed.single()
@@ -230,7 +222,6 @@ async def test_an_etcd_of_another_cluster_halts_a_broker_and_a_recovery_under_it
     assert await reader.until(3) == values(1, 3)
 
 
-@story
 async def test_a_broker_registers_again_once_its_view_is_of_the_recovered_cluster(testbed: Testbed) -> None:
     """It may lead at once: with metadata from before the recovery it would drop what groups committed since."""
     host = await testbed.single()
@@ -258,7 +249,6 @@ def put_identity(testbed: Testbed, found: ClusterIdentity) -> None:
     testbed.etcd.server.transact([], [Put(keys.CLUSTER, identity_to_json(found))])
 
 
-@story
 async def test_a_storage_that_loses_its_marker_takes_nothing_until_it_is_back(testbed: Testbed) -> None:
     hosts = await testbed.several(2)
     primary = await testbed.primary(hosts[0])
@@ -285,7 +275,6 @@ async def test_a_storage_that_loses_its_marker_takes_nothing_until_it_is_back(te
     assert await reader.until(5) == values(1, 5)
 
 
-@story
 async def test_a_storage_that_is_away_for_long_is_not_taken_for_an_empty_one(testbed: Testbed) -> None:
     settings = replace(QUICK, segment_retention_s=15.0, cache_age_s=5.0)
     hosts = await testbed.several(2, settings, retention_s=7 * 86_400.0)
@@ -307,7 +296,6 @@ async def test_a_storage_that_is_away_for_long_is_not_taken_for_an_empty_one(tes
     assert await reader.until(5) == values(1, 5)
 
 
-@story
 async def test_a_broker_that_starts_on_a_read_only_storage_says_so_and_serves_later(testbed: Testbed) -> None:
     (first,) = await testbed.cluster(1)
     await testbed.topic(first)
@@ -325,7 +313,6 @@ async def test_a_broker_that_starts_on_a_read_only_storage_says_so_and_serves_la
 SLOW_S = 0.2
 
 
-@story
 async def test_a_new_leader_raises_the_marker_at_once(testbed: Testbed) -> None:
     """The first changes may follow a long time without a leader, and the marker must cover them before a restore."""
     watch = SimMetaStore.watch

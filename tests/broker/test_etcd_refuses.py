@@ -23,7 +23,7 @@ from seaweedmq.errors import (
 from seaweedmq.model.broker import ETCD_OK, ClusterStatus
 from seaweedmq.model.messages.calls import GetClusterStatus
 from seaweedmq.model.topic import Durability, TopicName
-from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Testbed
 
 LATER = TopicName("test", "later")
 NO_SPACE = "database space exceeded"
@@ -82,7 +82,6 @@ async def recovered(testbed: Testbed, brokers: int, name: TopicName) -> None:
 
 @pytest.mark.parametrize("what", ["nothing else", "the leader is killed", "a lease ends"])
 @pytest.mark.parametrize("why", LIMITS)
-@story
 async def test_an_etcd_at_a_limit_ends_no_broker_and_all_resumes_afterwards(
     testbed: Testbed, why: str, what: str
 ) -> None:
@@ -102,7 +101,6 @@ async def test_an_etcd_at_a_limit_ends_no_broker_and_all_resumes_afterwards(
     await recovered(testbed, len(living), LATER)
 
 
-@story
 async def test_out_of_space_publishing_goes_on_and_the_status_says_why_etcd_refuses(testbed: Testbed) -> None:
     hosts = await testbed.several(2)
     leader = testbed.leader()
@@ -135,7 +133,6 @@ async def status_of(host: Host) -> ClusterStatus:
     return status
 
 
-@story
 async def test_without_a_leader_the_status_is_that_of_the_broker_that_is_queried(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     testbed.etcd.server.stop()
@@ -152,7 +149,6 @@ async def test_without_a_leader_the_status_is_that_of_the_broker_that_is_queried
     assert (await status_of(hosts[0])).etcd == ETCD_OK
 
 
-@story
 async def test_a_broker_that_starts_while_etcd_is_out_of_space_waits_and_says_why(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -173,7 +169,6 @@ async def test_a_broker_that_starts_while_etcd_is_out_of_space_waits_and_says_wh
     assert any("succeeds again after" in record.getMessage() for record in caplog.records)
 
 
-@story
 async def test_every_error_of_every_call_at_any_moment_leaves_a_cluster_that_recovers(testbed: Testbed) -> None:
     rng = random.Random(32)
     await testbed.cluster(3)

@@ -16,7 +16,7 @@ from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.messages.calls import DrainBroker, GetClusterStatus
 from seaweedmq.model.messages.groups import GroupOpen
 from seaweedmq.model.messages.subscribe import EARLIEST
-from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed
 
 
 def passing_on() -> LeaderForwarder:
@@ -103,7 +103,6 @@ async def disagreeing(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> tupl
     return hosts, calls
 
 
-@story
 async def test_neither_call_nor_stream_is_passed_to_and_fro_between_brokers_that_take_each_other_for_the_leader(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +116,6 @@ async def test_neither_call_nor_stream_is_passed_to_and_fro_between_brokers_that
     monkeypatch.undo()
 
 
-@story
 async def test_nor_is_the_draining_of_a_broker_that_came_back_as_another(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +131,6 @@ async def test_nor_is_the_draining_of_a_broker_that_came_back_as_another(
         host.meta.hears.set()
 
 
-@story
 async def test_a_leader_that_has_not_heard_of_its_own_cluster_yet_makes_callers_wait(testbed: Testbed) -> None:
     host = Host(testbed, CONFIG, "broker-0:7777", 0)
     testbed.hosts.append(host)

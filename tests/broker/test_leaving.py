@@ -14,7 +14,7 @@ from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.messages.calls import DrainBroker
 from seaweedmq.model.topic import Durability
 from seaweedmq.ports import Put
-from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Testbed
 
 DELAYS_S = [0.0, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.3, 1.0, 3.0]
 """Delays after the end of a lease, from the notification to long after the broker is back."""
@@ -56,7 +56,6 @@ async def three(testbed: Testbed, replicas: int = 1) -> tuple[list[Host], Host]:
 
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("delay_s", DELAYS_S)
-@story
 async def test_a_broker_is_stopped_at_any_moment_around_the_loss_of_its_lease(
     testbed: Testbed, delay_s: float, replicas: int
 ) -> None:
@@ -72,7 +71,6 @@ async def test_a_broker_is_stopped_at_any_moment_around_the_loss_of_its_lease(
 
 @pytest.mark.parametrize("cut_off_s", [0.5, 3 * TTL_S])
 @pytest.mark.parametrize("delay_s", [0.0, 0.003, 0.01, 0.1])
-@story
 async def test_a_broker_is_stopped_while_it_comes_back_and_etcd_is_out_of_reach(
     testbed: Testbed, delay_s: float, cut_off_s: float
 ) -> None:
@@ -90,7 +88,6 @@ async def test_a_broker_is_stopped_while_it_comes_back_and_etcd_is_out_of_reach(
 
 
 @pytest.mark.parametrize("delay_s", DELAYS_S)
-@story
 async def test_a_broker_is_drained_at_any_moment_around_the_loss_of_its_lease(testbed: Testbed, delay_s: float) -> None:
     hosts, victim = await three(testbed)
     other = next(h for h in hosts if h is not victim)
@@ -116,7 +113,6 @@ async def test_a_broker_is_drained_at_any_moment_around_the_loss_of_its_lease(te
     await everything_is_served(testbed)
 
 
-@story
 async def test_all_leases_end_and_one_broker_is_stopped_while_they_come_back(testbed: Testbed) -> None:
     hosts, victim = await three(testbed)
     for host in hosts:
@@ -127,7 +123,6 @@ async def test_all_leases_end_and_one_broker_is_stopped_while_they_come_back(tes
 
 
 @pytest.mark.parametrize("at_s", [0.0, 0.001, 0.002, 0.004, 0.006, 0.01, 0.02])
-@story
 async def test_a_broker_is_stopped_while_it_starts(testbed: Testbed, at_s: float) -> None:
     await testbed.several(2, segments=3)
     host = Host(testbed, CONFIG, "broker-9:7777", 9)
@@ -141,7 +136,6 @@ async def test_a_broker_is_stopped_while_it_starts(testbed: Testbed, at_s: float
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.001, 0.003, 0.01, 0.1, 1.0])
-@story
 async def test_the_lease_of_a_broker_is_lost_while_it_is_stopped(testbed: Testbed, delay_s: float) -> None:
     _, victim = await three(testbed)
     lease = victim.session.lease
@@ -154,7 +148,6 @@ async def test_the_lease_of_a_broker_is_lost_while_it_is_stopped(testbed: Testbe
     await everything_is_served(testbed)
 
 
-@story
 async def test_the_lease_of_the_last_broker_is_lost_while_it_stores_what_it_has(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing()
     await publisher.store(frames=3)
@@ -164,7 +157,6 @@ async def test_the_lease_of_the_last_broker_is_lost_while_it_stores_what_it_has(
 
 
 @pytest.mark.parametrize("restart", [False, True])
-@story
 async def test_a_registration_without_a_lease_is_nobodys_and_its_segments_are_replaced(
     testbed: Testbed, restart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +186,6 @@ async def test_a_registration_without_a_lease_is_nobodys_and_its_segments_are_re
     await testbed.start(address=victim.address)
 
 
-@story
 async def test_a_broker_takes_an_address_that_is_registered_without_a_lease(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +196,6 @@ async def test_a_broker_takes_an_address_that_is_registered_without_a_lease(
     assert registered(testbed) == {host.broker.id}
 
 
-@story
 async def test_what_is_said_of_a_lease_that_has_ended_is_refused(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1)
     incarnation = host.inspect.incarnation
@@ -222,7 +212,6 @@ async def test_what_is_said_of_a_lease_that_has_ended_is_refused(testbed: Testbe
 @pytest.mark.parametrize(
     "apart_s", [0.0, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.012, 0.015, 0.02, 0.025, 0.03]
 )
-@story
 async def test_stopping_the_last_brokers_is_no_failure(
     testbed: Testbed, apart_s: float, replicas: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -238,7 +227,6 @@ async def test_stopping_the_last_brokers_is_no_failure(
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
 
 
-@story
 async def test_a_lease_that_ends_before_its_broker_is_registered_is_followed_by_another(testbed: Testbed) -> None:
     """Etcd is so slow that it ends the lease before the registration under it arrives."""
     hosts = await testbed.several(2)

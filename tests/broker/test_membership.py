@@ -12,7 +12,7 @@ from seaweedmq.model.messages.calls import DeleteTopic, DescribeTopic, LocalStat
 from seaweedmq.model.messages.publish import PublishAck, PublishOpen
 from seaweedmq.model.topic import Durability
 from seaweedmq.runtime.grouped_logger import NAMED_MAX
-from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Publishing, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Publishing, Testbed, values
 from tests.doubles.memory_store import StorageOp
 
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
@@ -46,7 +46,6 @@ async def everything(testbed: Testbed, host: Host) -> list[bytes]:
 
 
 @pytest.mark.parametrize("durability", Durability)
-@story
 async def test_without_etcd_nothing_is_acknowledged_once_the_lease_may_have_ended_and_it_goes_on_afterwards(
     testbed: Testbed, durability: Durability
 ) -> None:
@@ -71,7 +70,6 @@ async def test_without_etcd_nothing_is_acknowledged_once_the_lease_may_have_ende
     assert await reader.until(6) == values(1, 6)
 
 
-@story
 async def test_a_broker_whose_lease_ended_comes_back_as_another_with_what_it_had(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing()
     await publisher.store(frames=3)
@@ -91,7 +89,6 @@ async def test_a_broker_whose_lease_ended_comes_back_as_another_with_what_it_had
     assert not host.has_failed
 
 
-@story
 async def test_a_cut_off_broker_loses_its_segment_and_acknowledges_nothing_that_is_not_in_it(testbed: Testbed) -> None:
     primary, other = await testbed.pair(3)
     publisher = await primary.publisher()
@@ -134,7 +131,6 @@ async def zombie(testbed: Testbed, frames: int) -> tuple[Host, Publishing]:
 
 
 @pytest.mark.parametrize("frames", [1, 12])
-@story
 async def test_what_a_frozen_broker_writes_after_its_segment_was_sealed_counts_for_nothing(
     testbed: Testbed, frames: int
 ) -> None:
@@ -149,7 +145,6 @@ async def test_what_a_frozen_broker_writes_after_its_segment_was_sealed_counts_f
     assert [(a.first_sequence, a.base_offset) for a in sealed.recent] == [(0, 0), (1, 1), (2, 2)]
 
 
-@story
 async def test_a_killed_broker_is_replaced_and_its_files_are_read_once_for_all_publishers(testbed: Testbed) -> None:
     primary, other = await testbed.pair(3)
     for producer in (1, 2, 3):
@@ -172,7 +167,6 @@ async def test_a_killed_broker_is_replaced_and_its_files_are_read_once_for_all_p
     assert (await asked(other, 9)).next_sequence == 0, "a stranger"
 
 
-@story
 async def test_a_dead_broker_is_one_line_in_the_log_of_each_other_one(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -189,7 +183,6 @@ async def test_a_dead_broker_is_one_line_in_the_log_of_each_other_one(
     assert sum(int(line.split(" and ")[1]) + NAMED_MAX for line in lines) == lost
 
 
-@story
 async def test_storage_that_fails_during_a_recovery_delays_the_successor_and_nothing_else(testbed: Testbed) -> None:
     primary, other = await testbed.pair(2)
     await (await primary.publisher()).store(frames=3)
@@ -204,7 +197,6 @@ async def test_storage_that_fails_during_a_recovery_delays_the_successor_and_not
 
 
 @pytest.mark.parametrize("op", [StorageOp.LIST, StorageOp.DELETE, StorageOp.PUT, StorageOp.CHECK])
-@story
 async def test_no_failure_of_the_storage_in_the_background_ends_a_broker(testbed: Testbed, op: StorageOp) -> None:
     hosts = await testbed.several(2)
     primary = await testbed.primary(hosts[0])
@@ -219,7 +211,6 @@ async def test_no_failure_of_the_storage_in_the_background_ends_a_broker(testbed
     assert testbed.files(FileKind.TABLE)
 
 
-@story
 async def test_a_new_cluster_does_not_start_where_it_cannot_write(testbed: Testbed) -> None:
     testbed.faults.failing[StorageOp.PUT] = "read-only file system"
     with pytest.raises(StorageFailed, match="read-only file system"):
@@ -227,7 +218,6 @@ async def test_a_new_cluster_does_not_start_where_it_cannot_write(testbed: Testb
     testbed.hosts.pop()
 
 
-@story
 async def test_a_leader_that_answers_load_reports_with_nonsense_harms_nobody(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,7 +238,6 @@ async def test_a_leader_that_answers_load_reports_with_nonsense_harms_nobody(
     await testbed.until(lambda: leader.inspect.leader.placement.loads.keys() == {h.broker.id for h in hosts}, 30)
 
 
-@story
 async def test_brokers_report_to_a_new_leader_though_the_old_one_is_only_frozen(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     old = testbed.leader()
@@ -262,7 +251,6 @@ async def test_brokers_report_to_a_new_leader_though_the_old_one_is_only_frozen(
     await testbed.until(lambda: len(new.inspect.leader.placement.loads) == 3)
 
 
-@story
 async def test_losing_the_lease_while_topics_are_deleted_and_storage_is_slow_ends_no_broker(testbed: Testbed) -> None:
     host = await testbed.single(segments=8)
     for n in range(8):
@@ -282,7 +270,6 @@ async def test_losing_the_lease_while_topics_are_deleted_and_storage_is_slow_end
     await (await host.publisher()).store()
 
 
-@story
 async def test_a_broker_that_wakes_up_without_etcd_makes_no_tables_of_what_is_uncommitted(testbed: Testbed) -> None:
     config = replace(CONFIG, log_roll_age_s=1.0, maintenance_interval_s=1.0)
     primary, other = await testbed.pair(2, config)
@@ -304,7 +291,6 @@ async def test_a_broker_that_wakes_up_without_etcd_makes_no_tables_of_what_is_un
     assert await everything(testbed, other) == values(1, 3)
 
 
-@story
 async def test_a_publisher_of_a_sealed_segment_needs_no_log_file(testbed: Testbed) -> None:
     primary, other = await testbed.pair(2)
     await (await primary.publisher()).store(frames=3)
@@ -319,7 +305,6 @@ async def test_a_publisher_of_a_sealed_segment_needs_no_log_file(testbed: Testbe
         assert (sealed.end_offset, sealed.next_sequence, sealed.successors) == (3, 3, (1,)), state
 
 
-@story
 async def test_what_is_assigned_to_a_broker_before_it_knows_that_it_is_registered_is_served(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     leader = testbed.leader()
@@ -342,7 +327,6 @@ async def test_what_is_assigned_to_a_broker_before_it_knows_that_it_is_registere
 
 
 @pytest.mark.parametrize("duty", ["view", "fsync", "segments", "leader", "load", "maintenance"])
-@story
 async def test_a_duty_that_is_cancelled_by_accident_ends_the_broker(testbed: Testbed, duty: str) -> None:
     (host,) = await testbed.cluster(1)
     of = f" of {host.address}"
@@ -353,7 +337,6 @@ async def test_a_duty_that_is_cancelled_by_accident_ends_the_broker(testbed: Tes
     host.kill()
 
 
-@story
 async def test_the_figures_of_a_segment_that_others_may_have_ended_are_left_out(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(segments=2)
     await publisher.store(frames=3)
@@ -372,7 +355,6 @@ async def test_the_figures_of_a_segment_that_others_may_have_ended_are_left_out(
 # --- a suspended and resumed machine: its monotonic clock stood still, its lease expired
 
 
-@story
 async def test_a_broker_whose_machine_slept_knows_at_once_that_its_lease_may_have_ended(testbed: Testbed) -> None:
     hosts = await testbed.several(2)
     primary = await testbed.primary(hosts[0])
@@ -387,7 +369,6 @@ async def test_a_broker_whose_machine_slept_knows_at_once_that_its_lease_may_hav
     assert not session.alive()
 
 
-@story
 async def test_what_a_machine_had_under_way_when_it_fell_asleep_is_not_acknowledged(testbed: Testbed) -> None:
     primary, other = await testbed.pair(2)
     publisher = await primary.publisher()
@@ -410,7 +391,6 @@ async def test_what_a_machine_had_under_way_when_it_fell_asleep_is_not_acknowled
     assert reader.values == values(1, 3)
 
 
-@story
 async def test_a_leader_whose_machine_slept_leads_no_more(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     leader = testbed.leader()
@@ -425,7 +405,6 @@ LATE_S = (0.2, 0.5)
 FRAMES = 30
 
 
-@story
 async def test_a_slow_network_delays_everything_and_loses_nothing(testbed: Testbed) -> None:
     hosts = await testbed.several(3, replicas=3)
     primary = await testbed.primary(hosts[0])

@@ -57,7 +57,6 @@ async def committed(host: Host, group: str = GROUP) -> dict[int, int | None]:
 # --- members come and go
 
 
-@story
 async def test_a_zombie_wakes_up_to_refused_commits_and_gets_its_share_anew(testbed: Testbed) -> None:
     hosts = await filled(testbed, brokers=1, segments=2)
     one, two = await Joining(testbed, "one").joined(hosts[0]), await Joining(testbed, "two").joined(hosts[0])
@@ -76,7 +75,6 @@ async def test_a_zombie_wakes_up_to_refused_commits_and_gets_its_share_anew(test
     assert (await committed(hosts[0]))[mine] == 3
 
 
-@story
 async def test_a_member_that_hangs_holds_nobody_else_and_loses_a_segment_in_the_end(testbed: Testbed) -> None:
     config = replace(CONFIG, group_revoke_timeout_s=30.0)
     hosts = await testbed.several(1, config, segments=6)
@@ -93,7 +91,6 @@ async def test_a_member_that_hangs_holds_nobody_else_and_loses_a_segment_in_the_
     assert len(await one.commit(dict.fromkeys(one.held, 0))) == 2, "it holds four, and owns two"
 
 
-@story
 async def test_fifty_members_over_five_hundred_segments_settle_with_the_least_moves(testbed: Testbed) -> None:
     hosts = await testbed.several(3, segments=500)
     members = [Joining(testbed, f"m-{n:02d}") for n in range(50)]
@@ -120,7 +117,6 @@ async def test_fifty_members_over_five_hundred_segments_settle_with_the_least_mo
 # --- the leader changes, etcd is away
 
 
-@story
 async def test_a_new_leader_goes_on_where_the_old_one_was(testbed: Testbed) -> None:
     hosts = await filled(testbed, brokers=3, segments=6)
     members = [await Joining(testbed, f"m-{n}").joined(h) for n, h in enumerate(hosts)]
@@ -158,7 +154,6 @@ async def tried(member: Joining, host: Host) -> bool:
     return True
 
 
-@story
 async def test_a_frozen_leader_does_not_keep_members_that_came_through_others(testbed: Testbed) -> None:
     hosts = await filled(testbed, brokers=3, segments=2)
     frozen = testbed.leader()
@@ -176,7 +171,6 @@ async def test_a_frozen_leader_does_not_keep_members_that_came_through_others(te
     assert await member.commit({0: 6}) == {}
 
 
-@story
 async def test_commits_wait_while_etcd_is_away_for_a_moment_and_members_come_back_after_long(testbed: Testbed) -> None:
     (host,) = await filled(testbed, brokers=1, segments=1)
     member = await Joining(testbed, "one").joined(host)
@@ -237,7 +231,6 @@ def test_members_hear_of_the_end_when_writing_fails_in_the_moment_the_leader_is_
 # --- where a group begins, and what it has finished
 
 
-@story
 async def test_a_group_that_begins_at_the_latest_misses_nothing_though_it_never_committed(testbed: Testbed) -> None:
     hosts = await filled(testbed, brokers=2, segments=2, records=10)
     member = await Joining(testbed, "one", start=LATEST).joined(hosts[1])
@@ -252,7 +245,6 @@ async def test_a_group_that_begins_at_the_latest_misses_nothing_though_it_never_
     assert [(s.segment, s.lag_records) for s in description.topics[0].segments] == [(0, 5), (1, 0)]
 
 
-@story
 async def test_a_successor_comes_once_its_predecessor_is_finished(testbed: Testbed) -> None:
     hosts = await filled(testbed, brokers=3, segments=1)
     primary = await testbed.primary(hosts[0])
@@ -272,7 +264,6 @@ async def test_a_successor_comes_once_its_predecessor_is_finished(testbed: Testb
     assert description.topics[0].finished == (0,)
 
 
-@story
 async def test_a_commit_beyond_the_end_is_refused_and_the_rest_is_kept(testbed: Testbed) -> None:
     hosts = await filled(testbed, brokers=2, segments=2)
     member = await Joining(testbed, "one").joined(hosts[0])
@@ -285,7 +276,6 @@ async def test_a_commit_beyond_the_end_is_refused_and_the_rest_is_kept(testbed: 
     assert await member.commit({0: 11}) == {}
 
 
-@story
 async def test_commits_of_many_members_are_written_together(testbed: Testbed) -> None:
     hosts = await filled(testbed, brokers=1, segments=20, records=1)
     members = [await Joining(testbed, f"m-{n}").join(hosts[0]) for n in range(20)]
@@ -301,7 +291,6 @@ async def test_commits_of_many_members_are_written_together(testbed: Testbed) ->
 # --- administration
 
 
-@story
 async def test_a_group_is_reset_only_without_members_unless_forced(testbed: Testbed) -> None:
     hosts = await filled(testbed, brokers=2, segments=2)
     member = await Joining(testbed, "one").joined(hosts[0])
@@ -323,7 +312,6 @@ async def test_a_group_is_reset_only_without_members_unless_forced(testbed: Test
     assert {o.start for o in member.held.values()} == {Start(StartKind.OFFSET, 7)}
 
 
-@story
 async def test_a_group_is_deleted_with_all_its_offsets_and_a_topic_with_its_groups(testbed: Testbed) -> None:
     hosts = await filled(testbed, brokers=2, segments=2)
     member = await Joining(testbed, "one").joined(hosts[0])
@@ -351,7 +339,6 @@ async def test_a_group_is_deleted_with_all_its_offsets_and_a_topic_with_its_grou
     assert again.held[0].start == EARLIEST
 
 
-@story
 async def test_a_group_reads_several_topics(testbed: Testbed) -> None:
     hosts = await filled(testbed, brokers=2, segments=2)
     other = TopicName("test", "other")
@@ -366,7 +353,6 @@ async def test_a_group_reads_several_topics(testbed: Testbed) -> None:
     assert description.topics[1].members[0].connected
 
 
-@story
 async def test_unknown_groups_and_bad_names_are_refused(testbed: Testbed) -> None:
     hosts = await filled(testbed, brokers=1, segments=1)
     api = hosts[0].api
@@ -393,7 +379,6 @@ async def test_unknown_groups_and_bad_names_are_refused(testbed: Testbed) -> Non
     assert isinstance(await one.failure(), ProtocolViolation)
 
 
-@story
 async def test_there_is_room_for_so_many_groups_and_members(testbed: Testbed) -> None:
     hosts = await testbed.several(1, replace(CONFIG, groups_max=2, group_members_max=2))
     await Joining(testbed, "one").joined(hosts[0], "g-1")
@@ -405,7 +390,6 @@ async def test_there_is_room_for_so_many_groups_and_members(testbed: Testbed) ->
     assert isinstance(await third.failure(), ResourceExhausted)
 
 
-@story
 async def test_groups_beyond_the_memory_of_the_leader_are_rejected_until_others_end(testbed: Testbed) -> None:
     hosts = await filled(testbed, 1, segments=2)
     memory = testbed.leader().inspect.leader.groups.memory
@@ -431,7 +415,6 @@ async def test_groups_beyond_the_memory_of_the_leader_are_rejected_until_others_
     await Joining(testbed, "one").joined(hosts[0], "g-3")
 
 
-@story
 async def test_offsets_rise_and_nobody_is_lost_while_etcd_loses_requests_and_answers(testbed: Testbed) -> None:
     hosts = await filled(testbed, brokers=2, segments=4, records=200)
     members = [await Joining(testbed, f"m-{n}").joined(hosts[n % 2]) for n in range(2)]
@@ -458,7 +441,6 @@ async def test_offsets_rise_and_nobody_is_lost_while_etcd_loses_requests_and_ans
 # --- segments split and merge
 
 
-@story
 async def test_a_reset_goes_back_before_a_split(testbed: Testbed) -> None:
     hosts = await filled(testbed, brokers=2, segments=1)
     member = await Joining(testbed, "one").joined(hosts[0])
@@ -504,7 +486,6 @@ class Reading:
 
 
 @pytest.mark.parametrize("frozen_s", [0.5, KEEPALIVE_TIMEOUT_S, 4.0, 12.0, 30.0])
-@story
 async def test_a_member_that_stood_still_hands_out_nothing_that_others_were_given(
     testbed: Testbed, frozen_s: float
 ) -> None:
@@ -531,7 +512,6 @@ async def test_a_member_that_stood_still_hands_out_nothing_that_others_were_give
     await second.stop()
 
 
-@story
 async def test_what_a_member_was_never_told_of_is_not_waited_for(testbed: Testbed) -> None:
     """The member reads nothing from its stream while it gets segments, and again after another member has joined."""
     (host,) = await filled(testbed, brokers=1, segments=2)

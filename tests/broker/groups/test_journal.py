@@ -12,7 +12,7 @@ from seaweedmq.codec.state.group_metadata import committed_from_json
 from seaweedmq.model.messages.calls import DeleteGroup, ResetGroup
 from seaweedmq.model.messages.subscribe import EARLIEST
 from tests.broker.joining import GROUP, Joining
-from tests.broker.testbed import NAME, Host, Testbed, story
+from tests.broker.testbed import NAME, Host, Testbed
 from tests.doubles.memory_store import StorageOp
 
 
@@ -44,7 +44,6 @@ async def member(testbed: Testbed, host: Host) -> Joining:
     return one
 
 
-@story
 async def test_whatever_etcd_has_of_groups_is_in_the_journal_once_it_is_acknowledged(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     one = await member(testbed, hosts[0])
@@ -59,7 +58,6 @@ async def test_whatever_etcd_has_of_groups_is_in_the_journal_once_it_is_acknowle
     assert in_storage(testbed) == in_etcd(testbed) == {}
 
 
-@story
 async def test_while_the_storage_fails_commits_wait_and_few_files_are_begun_in_vain(testbed: Testbed) -> None:
     hosts = await testbed.cluster(1)
     one = await member(testbed, hosts[0])
@@ -90,7 +88,6 @@ async def test_while_the_storage_fails_commits_wait_and_few_files_are_begun_in_v
     assert in_storage(testbed) == in_etcd(testbed)
 
 
-@story
 async def test_commits_do_not_wait_for_a_storage_that_deletes_nothing(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     one = await member(testbed, hosts[0])
@@ -111,7 +108,6 @@ async def test_commits_do_not_wait_for_a_storage_that_deletes_nothing(testbed: T
     await testbed.until(lambda: before not in found(testbed))
 
 
-@story
 async def test_a_new_leader_begins_with_what_the_last_one_left(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     one = await member(testbed, hosts[0])
@@ -137,7 +133,6 @@ async def test_a_new_leader_begins_with_what_the_last_one_left(testbed: Testbed)
     assert values == in_etcd(testbed)
 
 
-@story
 async def test_a_long_journal_is_replaced_by_a_snapshot(testbed: Testbed) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(journals, "ROLL_BYTES_MIN", 2_000)

@@ -22,7 +22,7 @@ from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.ports import Delete, Put
 from tests.broker.test_etcd_refuses import KINDS, refuse
-from tests.broker.testbed import NAME, Host, Testbed, story
+from tests.broker.testbed import NAME, Host, Testbed
 
 GROUP = GroupName(NAME, "billing")
 
@@ -58,7 +58,6 @@ async def created(host: Host, committed: dict[int, CommittedOffset]) -> GroupSto
     return store
 
 
-@story
 async def test_what_is_written_is_read_by_the_next(testbed: Testbed) -> None:
     host = await testbed.single()
     assert await store_of(host).load() is None
@@ -72,7 +71,6 @@ async def test_what_is_written_is_read_by_the_next(testbed: Testbed) -> None:
     assert (await host.meta.list(keys.GROUPS_ROOT)).entries == ()
 
 
-@story
 async def test_many_offsets_take_several_transactions_and_going_back_to_the_start_one(testbed: Testbed) -> None:
     host = await testbed.single()
     many = {number: at(number) for number in range(250)}
@@ -89,7 +87,6 @@ async def test_many_offsets_take_several_transactions_and_going_back_to_the_star
     assert await store_of(host).load() == (record(3), {0: at(1)})
 
 
-@story
 async def test_answers_that_are_lost_do_no_harm(testbed: Testbed) -> None:
     host = await testbed.single()
     store = await created(host, {})
@@ -104,7 +101,6 @@ async def test_answers_that_are_lost_do_no_harm(testbed: Testbed) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@story
 async def test_a_refusal_that_passes_is_retried_and_any_other_ends_the_write(
     testbed: Testbed, kind: type[SeaweedMQError]
 ) -> None:
@@ -122,7 +118,6 @@ async def test_a_refusal_that_passes_is_retried_and_any_other_ends_the_write(
     assert not host.has_failed
 
 
-@story
 async def test_who_does_not_lead_or_know_what_was_written_meanwhile_writes_nothing(testbed: Testbed) -> None:
     hosts = await testbed.several(2)
     host = testbed.leader()

@@ -15,7 +15,7 @@ from seaweedmq.model.messages.calls import GetClusterStatus, Rebalance, SplitSeg
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, WHOLE_RING, covers_ring
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling
-from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed
 
 QUICK = replace(
     CONFIG,
@@ -89,7 +89,6 @@ async def kinds(host: Host) -> Counter[str]:
     return Counter(d.kind for d in (await host.api.call(GetClusterStatus())).decisions)
 
 
-@story
 async def test_a_topic_spreads_with_its_traffic_though_the_leader_dies_and_shrinks_afterwards(testbed: Testbed) -> None:
     hosts = await testbed.several(4, QUICK, replicas=2)
     async with flood(testbed, 1_200):
@@ -109,7 +108,6 @@ async def test_a_topic_spreads_with_its_traffic_though_the_leader_dies_and_shrin
     assert done["merge"] >= 5
 
 
-@story
 async def test_one_hot_key_is_told_in_the_status_and_not_cut_forever(testbed: Testbed) -> None:
     hosts = await testbed.several(3, QUICK)
     async with flood(testbed, 1_000, hot_slot=30_000):
@@ -125,7 +123,6 @@ async def test_one_hot_key_is_told_in_the_status_and_not_cut_forever(testbed: Te
     assert "hold" not in await kinds(hosts[1]), "it is no longer so"
 
 
-@story
 async def test_nothing_is_merged_while_a_broker_does_not_say_how_loaded_it_is(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +145,6 @@ async def test_nothing_is_merged_while_a_broker_does_not_say_how_loaded_it_is(
     await testbed.until(lambda: len(open_segments(testbed)) == 1, patience_s=120)
 
 
-@story
 async def test_a_new_broker_gets_its_share_when_somebody_asks_for_it(testbed: Testbed) -> None:
     slow = replace(QUICK, merge_after_s=3_600.0)
     hosts = await testbed.several(2, slow, segments=8, scaling=Scaling.FIXED)

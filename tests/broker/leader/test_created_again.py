@@ -30,7 +30,7 @@ from seaweedmq.model.messages.publish import PublishOpen
 from seaweedmq.model.messages.replication import SegmentRef
 from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicChange, TopicName
-from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, frame, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, frame, values
 from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.network import machine_of
 
@@ -50,7 +50,6 @@ async def create_again(testbed: Testbed, host: Host, **settings: Any) -> TopicDe
 # --- brokers ----------------------------------------------------------------------------------------------------------
 
 
-@story
 async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(testbed: Testbed) -> None:
     hosts = await testbed.several(3, replicas=2, durability=Durability.REPLICATED)
     primary = await testbed.primary(hosts[0])
@@ -82,7 +81,6 @@ async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(te
     assert reader.values == []
 
 
-@story
 async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(testbed: Testbed) -> None:
     hosts = await testbed.several(3, replicas=2)
     old = testbed.ref(hosts[0].inspect.view.segments[NAME][0])
@@ -106,7 +104,6 @@ async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(testbed: 
     await (await primary.publisher()).store(frames=3)
 
 
-@story
 async def test_a_deletion_or_change_that_comes_late_spares_the_later_one(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     old = await testbed.topic(hosts[0])
@@ -120,7 +117,6 @@ async def test_a_deletion_or_change_that_comes_late_spares_the_later_one(testbed
     await hosts[1].api.call(DeleteTopic(NAME, new.topic.uid))
 
 
-@story
 async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_the_later_one(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     leader = testbed.leader()
@@ -143,7 +139,6 @@ async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_
     assert [(s.id, s.is_open) for s in leader.inspect.view.segments[NAME].values()] == [(0, True)]
 
 
-@story
 async def test_who_means_the_earlier_one_is_refused_and_who_names_none_gets_the_later(testbed: Testbed) -> None:
     host = await testbed.start()
     old = (await testbed.topic(host)).topic.uid
@@ -162,7 +157,6 @@ async def test_who_means_the_earlier_one_is_refused_and_who_names_none_gets_the_
                     await stream.receive()
 
 
-@story
 async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_replaced(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     old = (await testbed.topic(hosts[0])).topic.uid
@@ -183,7 +177,6 @@ async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_repl
         await lagging.api.call(DescribeTopic(NAME, ALL, old))
 
 
-@story
 async def test_the_name_is_free_once_the_primaries_have_heard_though_who_deleted_it_has_gone(testbed: Testbed) -> None:
     """A primary acknowledges records for the deleted topic until it knows of the deletion, and those would be lost."""
     hosts = await testbed.cluster(2)
@@ -205,7 +198,6 @@ async def test_the_name_is_free_once_the_primaries_have_heard_though_who_deleted
     assert old not in [owned.topic.uid for owned in primary.inspect.segments.values()]
 
 
-@story
 async def test_the_name_is_not_free_while_a_primary_trusts_a_lease_that_etcd_has_lost(testbed: Testbed) -> None:
     primary, other = await testbed.pair(2)
     await testbed.until(lambda: NAME in other.inspect.view.topics)
@@ -221,7 +213,6 @@ async def test_the_name_is_not_free_while_a_primary_trusts_a_lease_that_etcd_has
     assert not session.alive()
 
 
-@story
 async def test_a_conversion_under_way_leaves_no_table_in_the_later_one(testbed: Testbed) -> None:
     host = await testbed.start()
     await testbed.topic(host)
@@ -241,7 +232,6 @@ async def test_a_conversion_under_way_leaves_no_table_in_the_later_one(testbed: 
     assert await reader.until(3) == values(1, 3)
 
 
-@story
 async def test_files_that_were_written_late_into_its_folder_do_no_harm(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     old = (await testbed.topic(hosts[0], replicas=2)).topic
@@ -267,7 +257,6 @@ async def test_files_that_were_written_late_into_its_folder_do_no_harm(testbed: 
 
 
 @pytest.mark.parametrize("idle", [False, True])
-@story
 async def test_a_publisher_ends_and_leaves_neither_records_nor_a_schema_in_the_later_one(
     testbed: Testbed, idle: bool
 ) -> None:
@@ -288,7 +277,6 @@ async def test_a_publisher_ends_and_leaves_neither_records_nor_a_schema_in_the_l
             assert (await (await fresh.send(b"y"))).offset == 0
 
 
-@story
 async def test_a_subscriber_ends(testbed: Testbed) -> None:
     hosts = await testbed.several(2)
     async with await testbed.client() as client:
@@ -304,7 +292,6 @@ async def test_a_subscriber_ends(testbed: Testbed) -> None:
 
 
 @pytest.mark.parametrize("away", [False, True])
-@story
 async def test_a_member_of_a_group_ends_and_the_group_begins_anew(testbed: Testbed, away: bool) -> None:
     hosts = await testbed.several(2)
     async with await testbed.client() as client:

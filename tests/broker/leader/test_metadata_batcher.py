@@ -14,7 +14,7 @@ from seaweedmq.model.messages.calls import CreateTopics
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName, TopicSpec
 from seaweedmq.ports import Compare, Delete, Put
-from tests.broker.testbed import Host, Testbed, story
+from tests.broker.testbed import Host, Testbed
 
 NAMES = [TopicName("test", f"topic-{number:02}") for number in range(30)]
 SEGMENTS = 4
@@ -70,7 +70,6 @@ def all_segments(host: Host) -> list[Segment]:
     return [segment for name in NAMES for segment in host.inspect.view.open_of(name).values()]
 
 
-@story
 async def test_many_changes_are_few_transactions_and_each_fails_alone(testbed: Testbed) -> None:
     await topics(testbed)
     leader = testbed.leader()
@@ -110,7 +109,6 @@ async def test_many_changes_are_few_transactions_and_each_fails_alone(testbed: T
     assert [type(result) for result in results] == [type(None), type(None), InvalidArgument, type(None)]
 
 
-@story
 async def test_what_its_plan_refuses_is_refused_alone(testbed: Testbed) -> None:
     await topics(testbed)
     leader = testbed.leader()
@@ -139,7 +137,6 @@ async def test_what_its_plan_refuses_is_refused_alone(testbed: Testbed) -> None:
 
 
 @pytest.mark.parametrize("keys_max", [40, 9, 3])
-@story
 async def test_an_etcd_that_takes_less_gets_less(testbed: Testbed, keys_max: int) -> None:
     await topics(testbed)
     leader = testbed.leader()
@@ -155,7 +152,6 @@ async def test_an_etcd_that_takes_less_gets_less(testbed: Testbed, keys_max: int
     assert len(refused) <= 6, "it remembers what etcd takes"
 
 
-@story
 async def test_an_etcd_without_space_gets_transactions_as_large_as_ever_once_it_has_some(testbed: Testbed) -> None:
     await topics(testbed)
     leader = testbed.leader()
@@ -170,7 +166,6 @@ async def test_an_etcd_without_space_gets_transactions_as_large_as_ever_once_it_
     assert len(watched.sizes) <= 5, "of 120 changes of 30 topics, with nine writes each"
 
 
-@story
 async def test_who_goes_away_leaves_the_others_to_the_next(testbed: Testbed) -> None:
     await topics(testbed)
     leader = testbed.leader()
@@ -193,7 +188,6 @@ async def test_who_goes_away_leaves_the_others_to_the_next(testbed: Testbed) -> 
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-@story
 async def test_a_leader_that_dies_in_the_middle_of_a_brokers_successions_leaves_none_undone(
     testbed: Testbed, after: int
 ) -> None:
@@ -234,7 +228,6 @@ async def test_a_leader_that_dies_in_the_middle_of_a_brokers_successions_leaves_
     assert not any(h.has_failed for h in left)
 
 
-@story
 async def test_a_leader_that_was_deposed_changes_nothing(testbed: Testbed) -> None:
     hosts = await topics(testbed, brokers=3)
     old = testbed.leader()

@@ -16,7 +16,7 @@ from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.messages.calls import DrainBroker, Fence, ReportSuspicions, Seal, SealSegment
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed
 from tests.support.segments import make_segment
 
 
@@ -34,7 +34,6 @@ async def replicated(testbed: Testbed, brokers: int, segments: int) -> list[Host
     return hosts
 
 
-@story
 async def test_draining_a_broker_moves_its_segments_once_and_no_others(testbed: Testbed) -> None:
     hosts = await replicated(testbed, brokers=4, segments=8)
     leaving = next(h for h in hosts if h is not testbed.leader())
@@ -50,7 +49,6 @@ async def test_draining_a_broker_moves_its_segments_once_and_no_others(testbed: 
     assert max(after) < 8 + len(before.keys() - stayed), "a segment moved twice"
 
 
-@story
 async def test_a_segment_that_a_dead_leader_sealed_or_fenced_gets_its_successor_from_the_next(testbed: Testbed) -> None:
     hosts = await replicated(testbed, brokers=3, segments=3)
     segments = open_segments(hosts[0])
@@ -65,7 +63,6 @@ async def test_a_segment_that_a_dead_leader_sealed_or_fenced_gets_its_successor_
     await testbed.until(lambda: 4 in open_segments(hosts[0]), patience_s=20)
 
 
-@story
 async def test_brokers_that_keep_suspecting_each_other_do_not_keep_their_segments_closed(testbed: Testbed) -> None:
     hosts = await replicated(testbed, brokers=2, segments=2)
     leader = testbed.leader()
@@ -84,7 +81,6 @@ async def test_brokers_that_keep_suspecting_each_other_do_not_keep_their_segment
         await testbed.publish(number, producer=number + 1)
 
 
-@story
 async def test_a_segment_that_hangs_while_it_is_sealed_holds_no_other_up(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +104,6 @@ async def test_a_segment_that_hangs_while_it_is_sealed_holds_no_other_up(
     await testbed.until(lambda: set(open_segments(hosts[0])) == {2, 3}, patience_s=5)
 
 
-@story
 async def test_a_fresh_broker_is_not_buried_under_all_that_is_new(testbed: Testbed) -> None:
     hosts = await testbed.several(4, replace(CONFIG, load_report_interval_s=1_000.0), segments=8)
     placement = testbed.leader().inspect.leader.placement
@@ -123,7 +118,6 @@ async def test_a_fresh_broker_is_not_buried_under_all_that_is_new(testbed: Testb
     assert 2 <= placed.count(fresh) <= 12
 
 
-@story
 async def test_neither_a_stranger_nor_a_follower_that_forgot_a_segment_says_that_it_is_empty(testbed: Testbed) -> None:
     hosts = await replicated(testbed, brokers=3, segments=1)
     (segment,) = open_segments(hosts[0]).values()

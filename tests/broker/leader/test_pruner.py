@@ -26,7 +26,7 @@ from seaweedmq.model.messages.calls import (
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicChange, TopicName
 from tests.broker.joining import Joining
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed
 from tests.doubles.memory_store import StorageOp
 
 SMALL = replace(
@@ -66,7 +66,6 @@ async def seals(host: Host, count: int) -> None:
 # --- producer sequences
 
 
-@story
 async def test_descriptions_and_documents_have_no_sequences_and_etcd_gives_them_up_with_age(testbed: Testbed) -> None:
     host = await testbed.single(SMALL)
     await (await host.publisher()).store(3)
@@ -90,7 +89,6 @@ async def test_descriptions_and_documents_have_no_sequences_and_etcd_gives_them_
     assert json.loads(entry.value)["sequences"] == []
 
 
-@story
 async def test_a_leader_whose_clock_was_ahead_keeps_nothing_for_longer(testbed: Testbed) -> None:
     host = await testbed.single(SMALL, retention_s=5.0)
     await (await host.publisher()).store(3)
@@ -103,7 +101,6 @@ async def test_a_leader_whose_clock_was_ahead_keeps_nothing_for_longer(testbed: 
 # --- segments
 
 
-@story
 async def test_segments_that_hold_nothing_any_more_are_forgotten_and_only_they(testbed: Testbed) -> None:
     host = await testbed.single(SMALL, retention_s=5.0)
     await (await host.publisher()).store(3)
@@ -126,7 +123,6 @@ async def test_segments_that_hold_nothing_any_more_are_forgotten_and_only_they(t
     assert len(await reader.until(1)) == 1
 
 
-@story
 async def test_records_keep_their_segment_and_what_came_after_it(testbed: Testbed) -> None:
     host = await testbed.single(SMALL)
     await seals(host, 2)
@@ -139,7 +135,6 @@ async def test_records_keep_their_segment_and_what_came_after_it(testbed: Testbe
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-@story
 async def test_partitions_leave_nothing_behind_in_rolling_restarts(testbed: Testbed, replicas: int) -> None:
     """Each broker that stops seals the segments it serves, and so does each broker that takes its share back."""
     hosts = await testbed.cluster(3, SMALL)
@@ -165,7 +160,6 @@ async def test_partitions_leave_nothing_behind_in_rolling_restarts(testbed: Test
         assert len(hosts[0].inspect.view.topics[one].pruned.ranges) <= 7
 
 
-@story
 async def test_groups_forget_the_offsets_of_pruned_segments_with_and_without_members(testbed: Testbed) -> None:
     host = await testbed.single(SMALL, retention_s=5.0)
     await (await host.publisher()).store(3)
@@ -186,7 +180,6 @@ async def test_groups_forget_the_offsets_of_pruned_segments_with_and_without_mem
     assert [s.segment for s in description.topics[0].segments] == [2]
 
 
-@story
 async def test_who_asks_for_a_pruned_segment_is_told_at_once(testbed: Testbed) -> None:
     host = await testbed.single(SMALL, retention_s=5.0)
     await seals(host, 1)
@@ -201,7 +194,6 @@ async def test_who_asks_for_a_pruned_segment_is_told_at_once(testbed: Testbed) -
     ).segments == ()
 
 
-@story
 async def test_what_a_late_writer_leaves_in_a_pruned_segment_is_fenced_and_swept_away(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1, SMALL)
     uid = (await testbed.topic(host, retention_s=5.0)).topic.uid
@@ -216,7 +208,6 @@ async def test_what_a_late_writer_leaves_in_a_pruned_segment_is_fenced_and_swept
     await testbed.until(lambda: log_path(NAME, 0, 0, "b-late") not in testbed.store.files)
 
 
-@story
 async def test_the_leader_believes_a_report_about_its_own_topic_only_and_checks_the_rest(testbed: Testbed) -> None:
     host, other = await testbed.cluster(2, replace(SMALL, segment_retention_s=1_000.0))
     uid = (await testbed.topic(host, retention_s=5.0)).topic.uid
@@ -230,7 +221,6 @@ async def test_the_leader_believes_a_report_about_its_own_topic_only_and_checks_
     assert list(known(host)) == [1]
 
 
-@story
 async def test_many_are_forgotten_in_transactions_that_etcd_takes(testbed: Testbed) -> None:
     host = await testbed.single(replace(SMALL, segment_retention_s=0.0), segments=CHANGES_PER_TRANSACTION + 20)
     for number in list(known(host)):
@@ -245,7 +235,6 @@ async def test_many_are_forgotten_in_transactions_that_etcd_takes(testbed: Testb
 # --- descriptions
 
 
-@story
 async def test_a_topic_is_described_in_pages_or_as_far_as_is_asked(testbed: Testbed) -> None:
     host = await testbed.single()
     await seals(host, 5)
@@ -266,7 +255,6 @@ async def test_a_topic_is_described_in_pages_or_as_far_as_is_asked(testbed: Test
         await host.api.call(DescribeTopic(NAME, SegmentSelection(ids=tuple(range(IDS_MAX + 1)))))
 
 
-@story
 async def test_documents_of_a_change_are_written_though_its_caller_goes_away(testbed: Testbed) -> None:
     host = await testbed.single(SMALL)
     await asyncio.sleep(5)
@@ -283,7 +271,6 @@ async def test_documents_of_a_change_are_written_though_its_caller_goes_away(tes
     assert document.retention_s == 50.0
 
 
-@story
 async def test_a_topic_whose_offsets_can_not_be_forgotten_keeps_no_other_waiting(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +295,6 @@ async def test_a_topic_whose_offsets_can_not_be_forgotten_keeps_no_other_waiting
     await testbed.until(lambda: forgotten == [second, first])
 
 
-@story
 async def test_what_is_pruned_while_offsets_are_forgotten_is_not_overlooked(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

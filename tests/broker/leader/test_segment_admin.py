@@ -25,7 +25,7 @@ from seaweedmq.model.messages.publish import PublishSealed
 from seaweedmq.model.ring import WHOLE_RING, KeyRange, covers_ring
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling
-from tests.broker.testbed import NAME, Host, Testbed, story, values
+from tests.broker.testbed import NAME, Host, Testbed, values
 from tests.doubles.memory_store import StorageOp
 
 HALF = 32_768
@@ -57,7 +57,6 @@ async def read(testbed: Testbed, host: Host, segments: Sequence[int]) -> list[by
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-@story
 async def test_a_split_segment_goes_on_in_two_that_begin_where_it_ended(testbed: Testbed, replicas: int) -> None:
     hosts = await testbed.cluster(3)
     (segment,) = opened(await testbed.topic(hosts[0], replicas=replicas))
@@ -77,7 +76,6 @@ async def test_a_split_segment_goes_on_in_two_that_begin_where_it_ended(testbed:
     assert await read(testbed, hosts[0], [0]) == values(1, 5)
 
 
-@story
 async def test_neighbours_are_merged_into_one_that_begins_where_the_longer_one_ended(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     lower, upper = opened(await testbed.topic(hosts[0], segments=2))
@@ -96,7 +94,6 @@ async def test_neighbours_are_merged_into_one_that_begins_where_the_longer_one_e
     assert await read(testbed, hosts[1], [0, 1]) == values(1, 3) + values(2, 7)
 
 
-@story
 async def test_a_segment_moves_to_the_brokers_that_are_named_and_the_rest_is_filled_up(testbed: Testbed) -> None:
     hosts = await testbed.cluster(4)
     (segment,) = opened(await testbed.topic(hosts[0], replicas=3))
@@ -112,7 +109,6 @@ async def test_a_segment_moves_to_the_brokers_that_are_named_and_the_rest_is_fil
     assert (sealed.id, sealed.predecessors, sealed.start_offset) == (2, (1,), 3)
 
 
-@story
 async def test_without_a_slot_the_load_is_halved_and_without_load_the_range(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1)
     (segment,) = opened(await testbed.topic(host))
@@ -141,7 +137,6 @@ REFUSED: tuple[tuple[Call[object], type[SeaweedMQError], str], ...] = (
 )
 
 
-@story
 async def test_what_can_not_be_done_is_said_in_one_sentence_and_changes_nothing(testbed: Testbed) -> None:
     hosts = await testbed.several(3, replicas=2, scaling=Scaling.FIXED)
     await hosts[0].api.call(SplitSegment(NAME, 0, 1))
@@ -155,7 +150,6 @@ async def test_what_can_not_be_done_is_said_in_one_sentence_and_changes_nothing(
     assert await hosts[0].api.call(DescribeTopic(NAME)) == before
 
 
-@story
 async def test_a_broker_that_is_leaving_or_suspected_gets_nothing(testbed: Testbed) -> None:
     hosts = await testbed.several(3)
     primary = await testbed.primary(hosts[0])
@@ -170,7 +164,6 @@ async def test_a_broker_that_is_leaving_or_suspected_gets_nothing(testbed: Testb
     assert [s.id for s in opened(await hosts[0].api.call(DescribeTopic(NAME)))] == [0]
 
 
-@story
 async def test_a_publisher_learns_what_of_its_records_is_in_the_parent_and_where_to_go_on(testbed: Testbed) -> None:
     hosts = await testbed.several(2, replicas=2)
     primary = await testbed.primary(hosts[0])
@@ -191,7 +184,6 @@ async def test_a_publisher_learns_what_of_its_records_is_in_the_parent_and_where
     assert await read(testbed, hosts[0], [0]) == values(1, end.next_sequence)
 
 
-@story
 async def test_changes_of_one_segment_do_not_mix_and_those_of_several_go_together(testbed: Testbed) -> None:
     hosts = await testbed.several(2, segments=4)
     wishes = [SplitSegment(NAME, 1), MergeSegments(NAME, 0, 1), MergeSegments(NAME, 1, 2), SealSegment(NAME, 1)]
@@ -208,7 +200,6 @@ async def test_changes_of_one_segment_do_not_mix_and_those_of_several_go_togethe
     assert sorted(s.predecessors for s in halves) == sorted((s.id,) for s in after for _ in range(2))
 
 
-@story
 async def test_a_half_done_merge_is_undone_by_plain_successors(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +225,6 @@ async def test_a_half_done_merge_is_undone_by_plain_successors(
 
 
 @pytest.mark.parametrize("delay_s", [0.0005, 0.001, 0.002, 0.004, 0.008])
-@story
 async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
     testbed: Testbed, delay_s: float
 ) -> None:
@@ -271,7 +261,6 @@ async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
     assert [v for v in got if not v.startswith((b"1:", b"3"))] == values(2, 3)
 
 
-@story
 async def test_a_caller_that_goes_away_does_not_leave_a_segment_sealed(testbed: Testbed) -> None:
     hosts = await testbed.several(2)
     leader = testbed.leader()
@@ -286,7 +275,6 @@ async def test_a_caller_that_goes_away_does_not_leave_a_segment_sealed(testbed: 
     await testbed.until(lambda: 2 in leader.inspect.view.segments[NAME], patience_s=1)
 
 
-@story
 async def test_a_topic_that_was_deleted_and_made_anew_meanwhile_is_left_alone(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

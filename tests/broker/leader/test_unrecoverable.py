@@ -35,7 +35,7 @@ from seaweedmq.model.messages.publish import PublishOpen
 from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicChange, TopicName
-from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, values
 from tests.doubles.memory_store import StorageOp
 
 OTHER = TopicName("test", "other")
@@ -131,7 +131,6 @@ def key_in(segment: int) -> bytes:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@story
 async def test_the_file_is_named_to_all_who_ask_and_the_right_one_heals_the_segment(
     testbed: Testbed, damage: str
 ) -> None:
@@ -168,7 +167,6 @@ async def test_the_file_is_named_to_all_who_ask_and_the_right_one_heals_the_segm
     assert reader.values == values(1, 4)
 
 
-@story
 async def test_clients_get_the_file_s_name_at_once_and_other_segments_continue(testbed: Testbed) -> None:
     found = await damaged(testbed)
     began = testbed.loop.time()
@@ -191,7 +189,6 @@ async def test_clients_get_the_file_s_name_at_once_and_other_segments_continue(t
     assert sorted(got) == sorted([*values(1, 4), *values(1, 4), b"kept", b"kept"])
 
 
-@story
 async def test_changes_name_the_file_and_only_the_deletion_of_the_topic_takes_it(testbed: Testbed) -> None:
     found = await damaged(testbed)
     calls: tuple[Call[Any], ...] = (
@@ -214,7 +211,6 @@ async def test_changes_name_the_file_and_only_the_deletion_of_the_topic_takes_it
     await testbed.topic(found.leader)
 
 
-@story
 async def test_records_of_other_partitions_are_deleted(testbed: Testbed) -> None:
     found = await damaged(testbed, partitions=2)
     assert await found.leader.api.call(RaiseLowWatermark(NAME, {found.other: 2})) == {found.other: 2}
@@ -222,7 +218,6 @@ async def test_records_of_other_partitions_are_deleted(testbed: Testbed) -> None
         await found.leader.api.call(RaiseLowWatermark(NAME, {found.segment: 2}))
 
 
-@story
 async def test_another_leader_takes_the_problem_over_and_attempts_become_rare(testbed: Testbed) -> None:
     found = await damaged(testbed)
     third = await testbed.start()
@@ -240,7 +235,6 @@ async def test_another_leader_takes_the_problem_over_and_attempts_become_rare(te
     await testbed.until(lambda: not third.inspect.view.segments[NAME][found.segment].is_open, HEALED_WITHIN_S)
 
 
-@story
 async def test_a_problem_that_etcd_does_not_take_is_recorded_by_a_later_attempt(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -29,7 +29,7 @@ from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability
 from seaweedmq.storage.logs.chunk import Chunk
-from tests.broker.testbed import CONFIG, NAME, Testbed, frame, story, values
+from tests.broker.testbed import CONFIG, NAME, Testbed, frame, values
 from tests.doubles.memory_store import StorageOp
 
 
@@ -100,7 +100,6 @@ def test_the_limit_holds_whatever_comes_and_everybody_is_served(sizes: list[int]
 
 
 @pytest.mark.parametrize("durability", Durability)
-@story
 async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(
     testbed: Testbed, durability: Durability
 ) -> None:
@@ -127,7 +126,6 @@ async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(
     assert budget.used <= budget.limit
 
 
-@story
 async def test_a_publisher_that_waits_for_memory_hears_that_the_storage_fails(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1)
     host.inspect.memory.logs.limit = 6_000
@@ -152,7 +150,6 @@ async def test_a_publisher_that_waits_for_memory_hears_that_the_storage_fails(te
     assert host.inspect.memory.logs.used == sum(s.log.cached_bytes for s in host.inspect.segments.values())
 
 
-@story
 async def test_memory_of_a_frame_that_is_refused_after_waiting_is_given_back(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing()
     await publisher.store()
@@ -190,7 +187,6 @@ def test_frames_of_one_record_take_no_more_memory_than_they_are_counted_with() -
     assert taken <= 1.2 * sum(e.memory_bytes for e in entries)
 
 
-@story
 async def test_one_slow_segment_does_not_hold_up_the_others(testbed: Testbed) -> None:
     host = await testbed.single(segments=2)
     slow, quick = await host.publisher(1, segment=0), await host.publisher(2, segment=1)
@@ -233,7 +229,6 @@ def in_pieces(data: bytes, piece_bytes: int = PIECE_BYTES) -> list[FrameHead | P
 
 @pytest.mark.parametrize("size", [3_000, 300_000, 3_000_000])
 @pytest.mark.parametrize("piece_bytes", [PIECE_BYTES, 64 * KIB])
-@story
 async def test_a_large_frame_comes_in_pieces_and_is_stored_as_it_was(
     testbed: Testbed, size: int, piece_bytes: int
 ) -> None:
@@ -250,7 +245,6 @@ async def test_a_large_frame_comes_in_pieces_and_is_stored_as_it_was(
 
 
 @pytest.mark.parametrize("is_in_memory", [True, False])
-@story
 async def test_a_large_frame_is_sent_in_pieces_to_a_subscriber_that_takes_them(
     testbed: Testbed, is_in_memory: bool
 ) -> None:
@@ -272,7 +266,6 @@ async def test_a_large_frame_is_sent_in_pieces_to_a_subscriber_that_takes_them(
     await testbed.until(lambda: host.inspect.memory.sending.used == 0)
 
 
-@story
 async def test_the_payload_of_a_large_frame_is_not_taken_in_before_there_is_memory(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(LARGE)
     await host.inspect.memory.logs.take(taken := host.inspect.memory.logs.limit - 1_000_000)
@@ -287,7 +280,6 @@ async def test_the_payload_of_a_large_frame_is_not_taken_in_before_there_is_memo
     await publisher.acks(1)
 
 
-@story
 async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_refused(testbed: Testbed) -> None:
     host = await testbed.single(LARGE)
     host.inspect.memory.intake.limit = 13 * MIB
@@ -303,7 +295,6 @@ async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_ref
     assert again.ready.message_bytes_max == LARGE_MESSAGE_BYTES
 
 
-@story
 async def test_a_publisher_that_stops_in_the_middle_of_a_frame_gives_the_memory_back(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(LARGE)
     for request in in_pieces(publisher.frame(size=3_000_000))[:-1]:
@@ -314,7 +305,6 @@ async def test_a_publisher_that_stops_in_the_middle_of_a_frame_gives_the_memory_
 
 
 @pytest.mark.parametrize(("cut", "text"), [(1, "pieces of"), (0, "not followed by its payload")])
-@story
 async def test_what_is_not_the_payload_of_an_announced_frame_is_refused(testbed: Testbed, cut: int, text: str) -> None:
     host, publisher = await testbed.publishing(LARGE)
     data = publisher.frame(size=300_000)
@@ -325,7 +315,6 @@ async def test_what_is_not_the_payload_of_an_announced_frame_is_refused(testbed:
     assert host.inspect.memory.logs.used == 0
 
 
-@story
 async def test_subscribers_without_credit_hold_nothing_that_others_need(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing()
     await publisher.store(frames=40, size=3_000)
@@ -347,7 +336,6 @@ async def test_subscribers_without_credit_hold_nothing_that_others_need(testbed:
 
 
 @pytest.mark.parametrize("place", ["memory", "log files"])
-@story
 async def test_subscribers_that_never_read_hold_a_bounded_part_and_keep_nobody_from_reading(
     testbed: Testbed, place: str
 ) -> None:
@@ -376,7 +364,6 @@ async def test_subscribers_that_never_read_hold_a_bounded_part_and_keep_nobody_f
     assert memory.sending.peak <= memory.sending.limit
 
 
-@story
 async def test_what_has_stalled_is_charged_to_the_logs_as_soon_as_they_have_room(testbed: Testbed) -> None:
     logs, budget = MemoryBudget(8 * MIB), MemoryBudget(1 * MIB)
     sending = Sending(budget, logs)
@@ -393,7 +380,6 @@ async def test_what_has_stalled_is_charged_to_the_logs_as_soon_as_they_have_room
     assert budget.used == logs.used == 0
 
 
-@story
 async def test_a_stream_does_not_wait_forever_for_memory_that_a_failing_storage_holds(testbed: Testbed) -> None:
     logs = MemoryBudget(2 * STREAM_BYTES)
     streams = StreamMemory(logs, MemoryBudget(0), 0)
@@ -419,7 +405,6 @@ async def asked(opening: SubscribeOpen) -> AsyncIterator[SubscribeOpen]:
     await asyncio.Event().wait()
 
 
-@story
 async def test_brokers_that_follow_each_other_with_tiny_budgets_wait_for_nothing_in_a_circle(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2, replace(LARGE, replica_timeout_s=20.0))
     for host in hosts:

@@ -29,7 +29,7 @@ from tests.broker.recovery.lost_etcd import (
     stored,
     until_documented,
 )
-from tests.broker.testbed import CONFIG, NAME, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Testbed
 from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.loop import Owner, OwnerState
 
@@ -48,7 +48,6 @@ async def split(testbed: Testbed) -> None:
     await mark(testbed)
 
 
-@story
 async def test_a_lost_etcd_is_rebuilt_as_it_was(testbed: Testbed) -> None:
     await split(testbed)
     before = dict(testbed.leader().inspect.view.segments[NAME])
@@ -71,7 +70,6 @@ async def test_a_lost_etcd_is_rebuilt_as_it_was(testbed: Testbed) -> None:
 
 
 @pytest.mark.parametrize("grown", [0, 1_000])
-@story
 async def test_an_etcd_restored_from_before_a_split(testbed: Testbed, grown: int) -> None:
     """Expired leases and brokers of other clusters may raise the revision of a restored etcd beyond the marker's."""
     hosts = await testbed.several(2)
@@ -99,7 +97,6 @@ async def test_an_etcd_restored_from_before_a_split(testbed: Testbed, grown: int
     assert plain(after[0]) == plain(before[0])
 
 
-@story
 async def test_clients_believe_descriptions_of_a_recovered_etcd_though_it_counts_anew(testbed: Testbed) -> None:
     hosts = await testbed.several(2)
     await testbed.publish(frames=3)
@@ -125,7 +122,6 @@ async def test_clients_believe_descriptions_of_a_recovered_etcd_though_it_counts
         await host.api.call(AlterTopic(NAME, TopicChange(retention_s=6e5), before.topic.uid, before.revision))
 
 
-@story
 async def test_records_that_were_deleted_stay_deleted(testbed: Testbed) -> None:
     host = await testbed.single(partitions=1)
     await (await host.publisher()).store(3)
@@ -140,7 +136,6 @@ async def test_records_that_were_deleted_stay_deleted(testbed: Testbed) -> None:
     assert host.inspect.view.topics[NAME].low_watermarks == (2,)
 
 
-@story
 async def test_producers_of_a_sealed_segment_outlive_its_log_files(testbed: Testbed) -> None:
     hosts = await testbed.several(
         2, replace(CONFIG, log_grace_s=4.0, log_roll_age_s=2.0, maintenance_interval_s=1.0), replicas=2
@@ -164,13 +159,11 @@ async def test_producers_of_a_sealed_segment_outlive_its_log_files(testbed: Test
     assert host.inspect.view.segments[NAME][0] == before
 
 
-@story
 async def test_a_storage_without_a_cluster_is_refused(testbed: Testbed) -> None:
     with pytest.raises(InvalidArgument, match=r"no cluster\.json and no topics"):
         await recover(testbed)
 
 
-@story
 async def test_brokers_find_etcd_and_marker_in_step_after_a_recovery(testbed: Testbed) -> None:
     await split(testbed)
     await stop_all(testbed)
@@ -251,7 +244,6 @@ class Mortal:
         return call
 
 
-@story
 @pytest.mark.parametrize("is_made", [True, False])
 async def test_a_recovery_that_is_killed_at_any_call_is_completed_by_the_next(testbed: Testbed, is_made: bool) -> None:
     await filled(testbed)
@@ -281,7 +273,6 @@ async def test_a_recovery_that_is_killed_at_any_call_is_completed_by_the_next(te
     assert 20 < calls < CALLS_MAX
 
 
-@story
 async def test_registrations_of_a_backup_end_with_their_leases(testbed: Testbed) -> None:
     await filled(testbed)
     lose_etcd(testbed)
@@ -294,7 +285,6 @@ async def test_registrations_of_a_backup_end_with_their_leases(testbed: Testbed)
     assert (await recover(testbed)).state is EtcdCondition.IN_STEP
 
 
-@story
 async def test_a_broker_that_stays_registered_is_named_and_nothing_is_written(testbed: Testbed) -> None:
     await filled(testbed)
     lose_etcd(testbed)
@@ -314,7 +304,6 @@ async def test_a_broker_that_stays_registered_is_named_and_nothing_is_written(te
     assert stored(testbed) == {}
 
 
-@story
 async def test_the_plan_has_topics_segments_and_end_offsets_before_anything_is_written(testbed: Testbed) -> None:
     await filled(testbed)
     lose_etcd(testbed)

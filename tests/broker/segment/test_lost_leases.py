@@ -12,7 +12,6 @@ from tests.broker.testbed import NAME, TTL_S, Testbed, story, values
 from tests.doubles.memory_store import StorageOp
 
 
-@story
 async def test_the_machine_of_a_primary_and_the_lease_of_its_follower_are_lost_at_once(testbed: Testbed) -> None:
     primary, follower, _ = await replicated(testbed, brokers=2)
     await (await primary.publisher()).store(frames=5)
@@ -29,7 +28,6 @@ async def test_the_machine_of_a_primary_and_the_lease_of_its_follower_are_lost_a
 
 
 @pytest.mark.parametrize("op", [StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC, None])
-@story
 async def test_a_storage_that_hangs_or_fails_does_not_keep_a_follower_out_of_the_cluster(
     testbed: Testbed, op: StorageOp | None
 ) -> None:
@@ -49,7 +47,6 @@ async def test_a_storage_that_hangs_or_fails_does_not_keep_a_follower_out_of_the
     assert not any(h.has_failed for h in testbed.hosts)
 
 
-@story
 async def test_who_has_dropped_its_replicas_says_so_instead_of_holding_more(testbed: Testbed) -> None:
     primary, follower, _ = await replicated(testbed)
     publisher = await primary.publisher()
@@ -62,7 +59,6 @@ async def test_who_has_dropped_its_replicas_says_so_instead_of_holding_more(test
     assert follower.inspect.memory.replicas.used == 0
 
 
-@story
 async def test_what_everybody_has_fsynced_is_not_written_again(testbed: Testbed) -> None:
     primary, follower, _ = await replicated(testbed)
     await (await primary.publisher()).store(frames=5)
@@ -73,7 +69,6 @@ async def test_what_everybody_has_fsynced_is_not_written_again(testbed: Testbed)
     assert {f.writer for f in testbed.files(FileKind.LOG)} == {primary.broker.id}
 
 
-@story
 async def test_etcd_loses_all_leases_while_a_primary_still_trusts_its_own(testbed: Testbed) -> None:
     one, other = await testbed.cluster(2)
     await testbed.topic(one)
@@ -96,7 +91,6 @@ async def test_etcd_loses_all_leases_while_a_primary_still_trusts_its_own(testbe
     assert end_offset >= stored, "acknowledged records lie beyond the end of the segment"
 
 
-@story
 async def test_who_left_in_good_order_is_not_waited_for(testbed: Testbed) -> None:
     first = await testbed.start()
     await testbed.topic(first)

@@ -7,7 +7,7 @@ import pytest
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.messages.calls import MergeSegments, MoveSegment, SealSegment, SplitSegment
 from seaweedmq.model.segment import Segment
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed
 
 LIMIT = 3
 FULL = replace(CONFIG, open_segments_max=LIMIT)
@@ -23,7 +23,6 @@ async def full_cluster(testbed: Testbed, brokers: int = 3) -> list[Host]:
     return hosts
 
 
-@story
 async def test_what_a_dead_broker_had_is_served_though_the_others_are_at_their_limit(testbed: Testbed) -> None:
     hosts = await full_cluster(testbed)
     hosts[0].kill()
@@ -34,7 +33,6 @@ async def test_what_a_dead_broker_had_is_served_though_the_others_are_at_their_l
         await testbed.publish(segment)
 
 
-@story
 async def test_what_is_replaced_goes_where_there_is_room(testbed: Testbed) -> None:
     hosts = await full_cluster(testbed)
     roomy = await testbed.start(FULL)
@@ -43,7 +41,6 @@ async def test_what_is_replaced_goes_where_there_is_room(testbed: Testbed) -> No
     assert [len(h.inspect.segments) for h in hosts[1:]] == [LIMIT, LIMIT]
 
 
-@story
 async def test_in_a_full_cluster_a_segment_can_be_sealed_but_neither_split_nor_moved(testbed: Testbed) -> None:
     hosts = await full_cluster(testbed)
     segment = min(open_segments(hosts[0]), key=lambda s: s.id)
@@ -63,7 +60,6 @@ async def test_in_a_full_cluster_a_segment_can_be_sealed_but_neither_split_nor_m
     await testbed.until(lambda: [len(h.inspect.segments) for h in hosts] == [LIMIT] * 3)
 
 
-@story
 async def test_the_balancer_holds_a_split_for_want_of_room_and_says_so(testbed: Testbed) -> None:
     config = replace(FULL, open_segments_max=1, segment_target_bytes_per_s=1_000, balance_interval_s=1.0)
     host, publisher = await testbed.publishing(config)

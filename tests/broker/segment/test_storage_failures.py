@@ -12,7 +12,7 @@ from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import AlterTopic
 from seaweedmq.model.topic import Durability, TopicChange
-from tests.broker.testbed import CONFIG, NAME, PATIENCE_S, TTL_S, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, PATIENCE_S, TTL_S, Testbed, values
 from tests.doubles.memory_store import MemoryLogWriter, StorageOp
 from tests.support.tracebacks import depth
 
@@ -37,7 +37,6 @@ async def stored_values(testbed: Testbed, count: int) -> list[bytes]:
     return first.values[:count] if end else []
 
 
-@story
 async def test_stored_is_acknowledged_only_after_the_fsync_which_many_frames_share(testbed: Testbed) -> None:
     host = await testbed.single()
     synced = testbed.faults.hold(StorageOp.SYNC)
@@ -57,7 +56,6 @@ async def test_stored_is_acknowledged_only_after_the_fsync_which_many_frames_sha
     assert testbed.faults.counts[StorageOp.SYNC] <= 2
 
 
-@story
 async def test_replicated_is_acknowledged_before_the_fsync_which_follows_within_the_interval(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(durability=Durability.REPLICATED)
     for _ in range(20):
@@ -70,7 +68,6 @@ async def test_replicated_is_acknowledged_before_the_fsync_which_follows_within_
     assert testbed.faults.counts[StorageOp.SYNC] == 1
 
 
-@story
 async def test_a_small_write_and_its_fsync_are_one_call_of_the_storage(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,7 +86,6 @@ async def test_a_small_write_and_its_fsync_are_one_call_of_the_storage(
     assert host.inspect.segments[NAME, 0].log.flushed == 3
 
 
-@story
 async def test_segments_are_fsynced_side_by_side(testbed: Testbed) -> None:
     host = await testbed.single(segments=8)
     publishers = [await host.publisher(segment=n) for n in range(8)]
@@ -102,7 +98,6 @@ async def test_segments_are_fsynced_side_by_side(testbed: Testbed) -> None:
 
 @pytest.mark.parametrize("durability", Durability)
 @pytest.mark.parametrize("op", [StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC])
-@story
 async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mended(
     testbed: Testbed, op: StorageOp, durability: Durability
 ) -> None:
@@ -133,7 +128,6 @@ async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mende
 
 @pytest.mark.parametrize("is_full", [False, True])
 @pytest.mark.parametrize("op", [StorageOp.APPEND, StorageOp.SYNC])
-@story
 async def test_storage_that_fails_for_long_leaves_no_heap_of_files_and_then_works(
     testbed: Testbed, op: StorageOp, is_full: bool
 ) -> None:
@@ -155,7 +149,6 @@ async def test_storage_that_fails_for_long_leaves_no_heap_of_files_and_then_work
     assert await stored_values(testbed, 8) == values(1, 8)
 
 
-@story
 async def test_an_fsync_that_failed_once_is_not_trusted_the_second_time(testbed: Testbed) -> None:
     """The kernel may have dropped the pages: unflushed records are written again from memory, to another file."""
     _, publisher = await testbed.publishing()
@@ -171,7 +164,6 @@ async def test_an_fsync_that_failed_once_is_not_trusted_the_second_time(testbed:
     assert await stored_values(testbed, 8) == values(1, 8)
 
 
-@story
 async def test_what_was_flushed_before_an_fsync_failed_becomes_a_table_of_the_open_segment(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing()
     await publisher.store(frames=3)
@@ -189,7 +181,6 @@ async def test_what_was_flushed_before_an_fsync_failed_becomes_a_table_of_the_op
 
 
 @pytest.mark.usefixtures("apart")
-@story
 async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgotten(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing()
     await publisher.store()
@@ -214,7 +205,6 @@ async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgott
 
 @pytest.mark.usefixtures("apart")
 @pytest.mark.parametrize("is_copied", [True, False], ids=["after the copy", "before it"])
-@story
 async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_again(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch, is_copied: bool
 ) -> None:
@@ -252,7 +242,6 @@ async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_agai
     assert await stored_values(testbed, again.next) == values(1, 4)
 
 
-@story
 async def test_many_segments_with_failing_storage_all_recover(testbed: Testbed) -> None:
     host = await testbed.single(replace(CONFIG, log_roll_bytes=KIB), segments=8)
     publishers = [await host.publisher(segment=n) for n in range(8)]
@@ -277,7 +266,6 @@ async def test_many_segments_with_failing_storage_all_recover(testbed: Testbed) 
 
 
 @pytest.mark.usefixtures("apart")
-@story
 async def test_changing_the_durability_takes_effect_at_once(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(durability=Durability.REPLICATED)
     await publisher.store(frames=3)
@@ -292,7 +280,6 @@ async def test_changing_the_durability_takes_effect_at_once(testbed: Testbed) ->
     held.set()
 
 
-@story
 async def test_stopping_a_broker_stores_everything_it_took(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(durability=Durability.REPLICATED)
     for _ in range(10):
@@ -304,7 +291,6 @@ async def test_stopping_a_broker_stores_everything_it_took(testbed: Testbed) -> 
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-@story
 async def test_stopping_while_the_storage_fails_or_hangs_ends_and_loses_nothing_acknowledged(
     testbed: Testbed, hangs: bool
 ) -> None:
@@ -323,7 +309,6 @@ async def test_stopping_while_the_storage_fails_or_hangs_ends_and_loses_nothing_
     assert await stored_values(testbed, 5) == values(1, 5)
 
 
-@story
 async def test_the_failure_that_every_publisher_is_told_keeps_nothing_of_them_alive(testbed: Testbed) -> None:
     host = await testbed.single()
     publishers = [await host.publisher(producer) for producer in range(1, 41)]

@@ -13,7 +13,7 @@ from seaweedmq.errors import StaleMetadata, StorageFailed, Unavailable
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.messages.publish import PublishAck
 from seaweedmq.model.topic import Durability, TopicChange
-from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Publishing, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Publishing, Testbed, values
 from tests.doubles.memory_store import StorageOp
 
 
@@ -73,7 +73,6 @@ async def all_values(testbed: Testbed, host: Host) -> list[bytes]:
 
 
 @pytest.mark.parametrize("durability", Durability)
-@story
 async def test_a_segment_with_a_follower_goes_on(testbed: Testbed, durability: Durability) -> None:
     primary, follower, _ = await replicated(testbed, brokers=2, durability=durability)
     publisher = await primary.publisher()
@@ -97,7 +96,6 @@ async def test_a_segment_with_a_follower_goes_on(testbed: Testbed, durability: D
     assert [s.is_open for s in primary.inspect.view.segments[NAME].values()] == [True]
 
 
-@story
 async def test_one_look_serves_many_frames(testbed: Testbed) -> None:
     primary, _, _ = await replicated(testbed, brokers=2)
     publisher = await primary.publisher()
@@ -118,7 +116,6 @@ async def test_one_look_serves_many_frames(testbed: Testbed) -> None:
     assert 1 <= testbed.faults.counts[StorageOp.LOOK] <= 2, "one for the first frame, which was flushed alone, and one"
 
 
-@story
 async def test_who_is_fenced_in_the_storage_acknowledges_nothing_and_loses_nothing(testbed: Testbed) -> None:
     primary, follower, (other,) = await replicated(testbed)
     publisher = await primary.publisher()
@@ -146,7 +143,6 @@ async def test_who_is_fenced_in_the_storage_acknowledges_nothing_and_loses_nothi
     assert await all_values(testbed, other) == values(1, end) + values(2, 2)
 
 
-@story
 async def test_a_storage_that_does_not_answer_is_told_to_publishers_and_then_it_goes_on(testbed: Testbed) -> None:
     primary, _, _ = await replicated(testbed, brokers=2)
     publisher = await primary.publisher()
@@ -179,7 +175,6 @@ async def test_a_storage_that_does_not_answer_is_told_to_publishers_and_then_it_
     testbed.faults.held.clear()
 
 
-@story
 async def test_who_lost_its_follower_says_why_it_stops_until_etcd_is_back(testbed: Testbed) -> None:
     primary, follower, _ = await replicated(testbed)
     publisher = await primary.publisher()
@@ -202,7 +197,6 @@ async def test_who_lost_its_follower_says_why_it_stops_until_etcd_is_back(testbe
     assert kept[-2:] == values(2, 2)
 
 
-@story
 async def test_all_leases_are_gone_when_etcd_is_back(testbed: Testbed) -> None:
     primary, _, (other,) = await replicated(testbed)
     publisher = await primary.publisher()
@@ -222,7 +216,6 @@ async def test_all_leases_are_gone_when_etcd_is_back(testbed: Testbed) -> None:
     assert not any(h.has_failed for h in testbed.hosts)
 
 
-@story
 async def test_the_primary_of_a_topic_that_was_deleted_and_made_anew_acknowledges_nothing(testbed: Testbed) -> None:
     primary, _, _ = await replicated(testbed, brokers=2)
     topic = primary.inspect.view.topics[NAME]
@@ -251,7 +244,6 @@ async def thinned(testbed: Testbed, **settings: int) -> tuple[Host, int]:
     return primary, segment
 
 
-@story
 async def test_what_is_acknowledged_survives_the_machine(testbed: Testbed) -> None:
     primary, number = await thinned(testbed)
     publisher = await primary.publisher(segment=number)
@@ -273,7 +265,6 @@ async def test_what_is_acknowledged_survives_the_machine(testbed: Testbed) -> No
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-@story
 async def test_who_asks_for_one_page_cache_or_has_two_does_not_wait(testbed: Testbed, replicas: int) -> None:
     hosts = await testbed.several(2, replicas=replicas, durability=Durability.REPLICATED)
     publisher = await (await testbed.primary(hosts[0])).publisher()
@@ -282,7 +273,6 @@ async def test_who_asks_for_one_page_cache_or_has_two_does_not_wait(testbed: Tes
     gate.set()
 
 
-@story
 async def test_it_stays_so_when_the_topic_is_altered(testbed: Testbed) -> None:
     primary, number = await thinned(testbed)
     for durability in (Durability.STORED, Durability.REPLICATED):
@@ -298,7 +288,6 @@ async def test_it_stays_so_when_the_topic_is_altered(testbed: Testbed) -> None:
     await publisher.acks()
 
 
-@story
 async def test_with_another_broker_it_waits_no_longer(testbed: Testbed) -> None:
     primary, number = await thinned(testbed)
     await (await primary.publisher(segment=number)).store(frames=3)

@@ -17,7 +17,7 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import Fence, ReportSuspicions, WriteOut
 from seaweedmq.model.topic import Durability, TopicName
 from tests.broker.segment.test_without_etcd import all_values, replicated, store_two
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, values
 from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 from tests.support.segments import make_segment, make_topic
 
@@ -45,7 +45,6 @@ def end_offset(host: Host) -> int | None:
 
 
 @pytest.mark.parametrize("op", [StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC])
-@story
 async def test_many_failed_attempts_do_not_keep_a_segment_from_being_sealed(testbed: Testbed, op: StorageOp) -> None:
     primary, _, other = await holding(testbed)
     testbed.store.tear = random.Random(7)
@@ -61,7 +60,6 @@ async def test_many_failed_attempts_do_not_keep_a_segment_from_being_sealed(test
     assert await all_values(testbed, other) == values(1, 5) + values(2, 2)
 
 
-@story
 async def test_what_failed_attempts_leave_does_no_harm_and_goes_with_the_logs(testbed: Testbed) -> None:
     primary, _, other = await holding(testbed, config=replace(CONFIG, log_grace_s=5.0))
     testbed.store.tear = random.Random(7)
@@ -81,7 +79,6 @@ async def test_what_failed_attempts_leave_does_no_harm_and_goes_with_the_logs(te
     assert await all_values(testbed, other) == values(1, 5) + values(2, 2)
 
 
-@story
 async def test_a_leader_that_believes_files_finds_failed_attempts_harmless(testbed: Testbed) -> None:
     primary, follower, other = await holding(testbed)
     testbed.store.tear = random.Random(7)
@@ -96,7 +93,6 @@ async def test_a_leader_that_believes_files_finds_failed_attempts_harmless(testb
 
 
 @pytest.mark.parametrize("op", [StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC])
-@story
 async def test_a_storage_that_hangs_is_asked_once(testbed: Testbed, op: StorageOp) -> None:
     primary, follower, other = await holding(testbed)
     testbed.faults.paths = follower.broker.id
@@ -111,7 +107,6 @@ async def test_a_storage_that_hangs_is_asked_once(testbed: Testbed, op: StorageO
     assert end_offset(other) == 5
 
 
-@story
 async def test_callers_share_one_attempt_and_one_that_goes_away_does_not_stop_it(testbed: Testbed) -> None:
     primary, follower, _ = await holding(testbed)
     segment = primary.inspect.view.segments[NAME][0]
@@ -131,7 +126,6 @@ async def test_callers_share_one_attempt_and_one_that_goes_away_does_not_stop_it
 
 
 @pytest.mark.parametrize(("brokers", "is_full"), [(2, False), (3, False), (2, True)])
-@story
 async def test_who_is_stopped_writes_out_what_it_holds_and_stays_while_the_storage_does_not_take_it(
     testbed: Testbed, brokers: int, is_full: bool
 ) -> None:
@@ -154,7 +148,6 @@ async def test_who_is_stopped_writes_out_what_it_holds_and_stays_while_the_stora
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-@story
 async def test_in_the_end_it_goes_and_says_what_may_be_lost(
     testbed: Testbed, hangs: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -172,7 +165,6 @@ async def test_in_the_end_it_goes_and_says_what_may_be_lost(
         gate.set()
 
 
-@story
 async def test_a_leader_that_asks_for_it_meanwhile_is_answered(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -194,7 +186,6 @@ async def test_a_leader_that_asks_for_it_meanwhile_is_answered(
     assert len([f for f in testbed.files(FileKind.LOG) if f.writer.startswith(follower.broker.id)]) == 1
 
 
-@story
 async def test_what_is_sealed_meanwhile_is_not_waited_for(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
     primary, follower, _ = await holding(testbed)
     testbed.faults.paths = follower.broker.id
@@ -211,7 +202,6 @@ async def test_what_is_sealed_meanwhile_is_not_waited_for(testbed: Testbed, capl
     gate.set()
 
 
-@story
 async def test_all_of_a_cluster_is_stopped_at_once_after_a_machine_was_lost(testbed: Testbed) -> None:
     hosts = await testbed.cluster(4)
     names = [TopicName("test", f"topic{number}") for number in range(6)]
@@ -229,7 +219,6 @@ async def test_all_of_a_cluster_is_stopped_at_once_after_a_machine_was_lost(test
         assert fresh.inspect.view.segments[name][0].end_offset == 5
 
 
-@story
 async def test_a_suspicion_ends_with_the_broker_that_has_it(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     primary, follower, _ = await holding(testbed)
     asked = asyncio.Event()

@@ -14,7 +14,7 @@ from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.errors import Closed, Fenced, InvalidArgument, StaleMetadata, StorageFailed
 from seaweedmq.model.config import KIB
 from seaweedmq.model.messages.publish import FrameAck
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, frame, story
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, frame
 from tests.doubles.memory_store import StorageOp
 
 
@@ -43,7 +43,6 @@ def receiving(found: Frame) -> Callable[[], Awaitable[Frame]]:
     return receive
 
 
-@story
 async def test_frames_get_their_offsets_in_the_order_of_the_calls_and_become_durable_in_it(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
@@ -59,7 +58,6 @@ async def test_frames_get_their_offsets_in_the_order_of_the_calls_and_become_dur
     assert [(a.first_sequence, a.base_offset, a.end_offset) for a in durable] == [(0, 0, 2), (2, 2, 3), (3, 3, 7)]
 
 
-@story
 async def test_each_request_waits_for_its_own_frames_though_they_share_a_segment(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
@@ -78,7 +76,6 @@ async def test_each_request_waits_for_its_own_frames_though_they_share_a_segment
     assert [await request.next() for request in requests] == [(), (), ()]
 
 
-@story
 async def test_what_was_appended_before_is_found_durable_or_not(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
@@ -102,7 +99,6 @@ REFUSED = (
 )
 
 
-@story
 async def test_neither_what_is_refused_nor_what_does_not_come_holds_memory(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
@@ -122,7 +118,6 @@ async def test_neither_what_is_refused_nor_what_does_not_come_holds_memory(testb
     assert (await appender.append(made())).base_offset == 0
 
 
-@story
 async def test_who_waits_for_memory_asks_for_no_payload_and_appends_nothing_after_a_stop(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
@@ -156,7 +151,6 @@ async def test_who_waits_for_memory_asks_for_no_payload_and_appends_nothing_afte
     assert (segment.log.end, budget.used) == (1, 0)
 
 
-@story
 async def test_who_waits_hears_why_nothing_is_durable_and_gets_nothing_after_the_end(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
@@ -178,7 +172,6 @@ async def test_who_waits_hears_why_nothing_is_durable_and_gets_nothing_after_the
         await appender.append(made(first=2))
 
 
-@story
 async def test_as_many_are_pending_as_the_door_allows(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)

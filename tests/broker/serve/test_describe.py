@@ -8,7 +8,7 @@ from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.description import IDS_MAX, AwaitedTopic, TopicDescription, UpdatedTopics
 from seaweedmq.model.messages.calls import AWAITED_AT_ONCE_MAX, AwaitTopics, CreateTopic, DeleteTopic, SealSegment
 from seaweedmq.model.topic import TopicName, TopicSpec
-from tests.broker.testbed import NAME, Testbed, story
+from tests.broker.testbed import NAME, Testbed
 
 OTHER = TopicName("test", "other")
 
@@ -18,7 +18,6 @@ def awaited(description: TopicDescription, *ids: int) -> AwaitedTopic:
     return AwaitedTopic(name=topic.name, topic_uid=topic.uid, above=description.revision, ids=ids)
 
 
-@story
 async def test_who_waits_for_topics_is_told_once_one_of_them_has_changed(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     known = [await testbed.topic(hosts[0], name, segments=2) for name in (NAME, OTHER)]
@@ -37,7 +36,6 @@ async def test_who_waits_for_topics_is_told_once_one_of_them_has_changed(testbed
     assert again == changed, "a late caller gets the change at once"
 
 
-@story
 async def test_who_waits_for_topics_hears_when_nothing_has_changed_and_which_are_gone(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1)
     known = await testbed.topic(host)
@@ -51,7 +49,6 @@ async def test_who_waits_for_topics_hears_when_nothing_has_changed_and_which_are
     assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == gone, "that is another one"
 
 
-@story
 async def test_waiting_for_too_much_is_refused(testbed: Testbed) -> None:
     host = await testbed.single()
     for topics, ids in ((AWAITED_AT_ONCE_MAX + 1, 0), (2, IDS_MAX // 2 + 1)):

@@ -72,7 +72,6 @@ async def read(client: Client, on_missing: Literal["fail", "skip"], **options: A
         return Read(offsets, list(reader.skipped), error)
 
 
-@story
 async def test_a_reader_of_a_segment_whose_files_vanished_gets_the_offsets(testbed: Testbed) -> None:
     hosts = await testbed.several(2)
     await testbed.publish(frames=5)
@@ -177,7 +176,6 @@ async def _with_a_gap(testbed: Testbed) -> tuple[Host, tuple[int, int], list[int
     return host, gap, [o for o in range(40) if not gap[0] <= o < gap[1]]
 
 
-@story
 async def test_a_member_of_a_group_stops_at_a_gap_and_passes_it_when_it_skips(testbed: Testbed) -> None:
     host, gap, left = await _with_a_gap(testbed)
     async with await testbed.client() as client:
@@ -191,7 +189,6 @@ async def test_a_member_of_a_group_stops_at_a_gap_and_passes_it_when_it_skips(te
         assert (await read(client, "fail", group="readers")).error is None, "the group is behind the gap"
 
 
-@story
 async def test_a_reader_may_begin_in_a_gap_or_behind_it(testbed: Testbed) -> None:
     _, gap, left = await _with_a_gap(testbed)
     async with await testbed.client() as client:
@@ -201,7 +198,6 @@ async def test_a_reader_may_begin_in_a_gap_or_behind_it(testbed: Testbed) -> Non
         assert (behind.offsets, behind.error) == ([o for o in left if o >= gap[1]], None)
 
 
-@story
 async def test_a_range_with_a_gap_is_an_error_and_is_read_without_it_when_that_is_wanted(testbed: Testbed) -> None:
     _, gap, left = await _with_a_gap(testbed)
     ranges = {0: (Start(StartKind.OFFSET, 1), 39)}
@@ -215,7 +211,6 @@ async def test_a_range_with_a_gap_is_an_error_and_is_read_without_it_when_that_i
         assert [o for batch in batches for o in batch.column("_offset").to_pylist()] == left[1:-1]
 
 
-@story
 async def test_a_gap_is_logged_once_by_the_broker(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
     _, gap, _ = await _with_a_gap(testbed)
     async with await testbed.client() as client:
@@ -227,7 +222,6 @@ async def test_a_gap_is_logged_once_by_the_broker(testbed: Testbed, caplog: pyte
     assert f"test/topic#0: records of offsets [{gap[0]}, {gap[1]}) are missing" in lines[0]
 
 
-@story
 async def test_records_that_retention_removed_are_not_lost_when_it_is_switched_off(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(QUICK, retention_s=20.0)
     for _ in range(4):
@@ -247,7 +241,6 @@ async def test_records_that_retention_removed_are_not_lost_when_it_is_switched_o
             assert (await read(client, "fail")).missing == (tables[0].base_offset, tables[0].end_offset)
 
 
-@story
 async def test_a_segment_whose_records_are_lost_is_not_pruned(testbed: Testbed) -> None:
     """Pruning it would hide the loss from every reader."""
     config = replace(QUICK, segment_retention_s=1.0)

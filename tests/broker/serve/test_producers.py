@@ -16,7 +16,7 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import Call, DescribeTopic, MergeSegments, SealSegment, SplitSegment
 from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
 from seaweedmq.model.messages.subscribe import EARLIEST
-from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, frame, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, frame, values
 from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.loop import Owner
 
@@ -35,7 +35,6 @@ async def connect(testbed: Testbed, name: str, **settings: Any) -> tuple[Client,
 # --- one segment ------------------------------------------------------------------------------------------------------
 
 
-@story
 async def test_more_publishers_than_are_remembered_when_idle_send_in_turn(testbed: Testbed) -> None:
     host = await testbed.single(HASTY)
     publishers = [await host.publisher(n) for n in range(1, 9)]
@@ -48,7 +47,6 @@ async def test_more_publishers_than_are_remembered_when_idle_send_in_turn(testbe
     assert sorted(got) == sorted(v for n in range(1, 9) for v in values(n, 4))
 
 
-@story
 async def test_a_publisher_whose_stream_broke_is_known_when_many_others_came_meanwhile(testbed: Testbed) -> None:
     host = await testbed.single(SMALL)
     client, owner = await connect(testbed, "unlucky")
@@ -69,7 +67,6 @@ async def test_a_publisher_whose_stream_broke_is_known_when_many_others_came_mea
     assert (await reader.until(12))[:2] == [b"first", b"second"]
 
 
-@story
 async def test_a_publisher_that_was_forgotten_goes_on_with_its_sequences(testbed: Testbed) -> None:
     host = await testbed.single(HASTY)
     client, owner = await connect(testbed, "idle")
@@ -91,7 +88,6 @@ async def test_a_publisher_that_was_forgotten_goes_on_with_its_sequences(testbed
     assert await reader.until(4) == [b"0", b"1", b"2", b"3"]
 
 
-@story
 async def test_one_publisher_too_many_for_the_broker_waits_until_there_is_room(testbed: Testbed) -> None:
     config = replace(HASTY, producers_max=5)
     host = await testbed.single(config)
@@ -114,7 +110,6 @@ async def test_one_publisher_too_many_for_the_broker_waits_until_there_is_room(t
 
 
 @pytest.mark.parametrize("in_flight", [1, 1_024])
-@story
 async def test_every_frame_that_may_be_in_flight_finds_its_acknowledgement_again(
     testbed: Testbed, in_flight: int
 ) -> None:
@@ -136,7 +131,6 @@ async def test_every_frame_that_may_be_in_flight_finds_its_acknowledgement_again
 
 
 @pytest.mark.parametrize("count", [2, 5])
-@story
 async def test_of_streams_that_open_in_one_moment_one_goes_on(testbed: Testbed, count: int) -> None:
     host = await testbed.single()
     streams = [host.publish_stream() for _ in range(count)]
@@ -152,7 +146,6 @@ async def test_of_streams_that_open_in_one_moment_one_goes_on(testbed: Testbed, 
     assert host.inspect.segments[NAME, 0].log.end == 2
 
 
-@story
 async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_is_open(testbed: Testbed) -> None:
     """The broker has replied to the first one, whose client is slow to read the reply."""
     host = await testbed.single()
@@ -173,7 +166,6 @@ async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_i
     assert host.inspect.segments[NAME, 0].log.end == 2
 
 
-@story
 async def test_a_newer_epoch_ends_the_stream_of_an_older_one_and_not_the_other_way_round(testbed: Testbed) -> None:
     host = await testbed.single()
     old = await host.publisher(epoch=1)
@@ -189,7 +181,6 @@ async def test_a_newer_epoch_ends_the_stream_of_an_older_one_and_not_the_other_w
     await newer.store(2)
 
 
-@story
 async def test_a_newer_epoch_is_told_that_it_is_new_where_an_older_one_is_remembered(testbed: Testbed) -> None:
     hosts = await testbed.several(2, SMALL)
     primary = await testbed.primary(hosts[0])
@@ -234,7 +225,6 @@ async def _ask(host: Host, producer: int, first: int, *, epoch: int = 0) -> Publ
     return sealed
 
 
-@story
 async def test_who_is_missing_in_the_record_is_looked_for_in_the_files(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,7 +242,6 @@ async def test_who_is_missing_in_the_record_is_looked_for_in_the_files(
         assert (await _ask(host, 99, 7)).next_sequence == 7, "or so long ago that it repeats nothing"
 
 
-@story
 async def test_files_that_are_asked_outlive_their_grace(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
     config = replace(SMALL, log_grace_s=2.0, producer_idle_s=60.0)
@@ -264,7 +253,6 @@ async def test_files_that_are_asked_outlive_their_grace(testbed: Testbed, monkey
     assert not [f for f in testbed.files(FileKind.LOG) if f.segment == 0], "no producer can repeat a frame"
 
 
-@story
 async def test_if_neither_record_nor_files_know_the_answer_is_that(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,7 +265,6 @@ async def test_if_neither_record_nor_files_know_the_answer_is_that(
         await _ask(host, 1, 1)
 
 
-@story
 async def test_a_whole_record_needs_no_files(testbed: Testbed) -> None:
     host = await testbed.single(SMALL)
     await _sealed_with_records_in_flight(testbed, host, 6)
@@ -381,7 +368,6 @@ async def _strike(testbed: Testbed, blow: str, replicas: int, count: int, config
 
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("blow", BLOWS)
-@story
 async def test_a_crowd_loses_and_doubles_nothing(
     testbed: Testbed, blow: str, replicas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,7 +376,6 @@ async def test_a_crowd_loses_and_doubles_nothing(
 
 
 @pytest.mark.timeout(600)
-@story
 @pytest.mark.deep
 async def test_with_1200_publishers_and_the_usual_limits_as_well(testbed: Testbed) -> None:
     await _strike(testbed, "failover", 2, 1_200, CONFIG)

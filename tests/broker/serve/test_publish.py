@@ -21,13 +21,12 @@ from seaweedmq.errors import (
 from seaweedmq.model.config import KIB
 from seaweedmq.model.messages.publish import PublishFrames, PublishOpen, PublishReady
 from seaweedmq.model.topic import TopicName
-from tests.broker.testbed import CONFIG, NAME, Testbed, frame, story, values
+from tests.broker.testbed import CONFIG, NAME, Testbed, frame, values
 from tests.doubles.memory_store import StorageOp
 
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
 
 
-@story
 async def test_frames_are_acknowledged_in_order_and_a_repeated_one_is_not_stored_again(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing()
     assert publisher.ready == PublishReady(
@@ -51,7 +50,6 @@ async def test_frames_are_acknowledged_in_order_and_a_repeated_one_is_not_stored
     assert (await host.publisher(producer=2)).ready.next_sequence == 0
 
 
-@story
 async def test_one_message_may_hold_many_frames_and_one_reply_their_acknowledgements(testbed: Testbed) -> None:
     _, publisher = await testbed.publishing()
     await publisher.stream.send(PublishFrames(b"".join(publisher.frame(2) for _ in range(40))))
@@ -60,7 +58,6 @@ async def test_one_message_may_hold_many_frames_and_one_reply_their_acknowledgem
     assert await publisher.acks(40) == [(2 * n, 2 * n) for n in range(40)]
 
 
-@story
 async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_stream_is_over(testbed: Testbed) -> None:
     host = await testbed.single()
     synced = testbed.faults.hold(StorageOp.SYNC)
@@ -78,7 +75,6 @@ async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_str
         await first.acks()
 
 
-@story
 async def test_many_producers_share_a_segment(testbed: Testbed) -> None:
     host = await testbed.single()
     publishers = [await host.publisher(n) for n in range(1, 21)]
@@ -124,7 +120,6 @@ BAD_FRAMES: dict[str, tuple[bytes, type[SeaweedMQError], str]] = {
 }
 
 
-@story
 async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_lost(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1)
     for number, (case, (data, kind, sentence)) in enumerate(BAD_FRAMES.items()):
@@ -145,7 +140,6 @@ async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_l
     assert not host.has_failed
 
 
-@story
 async def test_good_frames_in_front_of_a_bad_one_are_stored_and_acknowledged(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing()
     await publisher.stream.send(PublishFrames(publisher.frame(2) + damaged(frame(first=2), HEADER_BYTES + 60)))
@@ -163,7 +157,6 @@ OPENINGS: dict[str, tuple[object, type[SeaweedMQError], str]] = {
 }
 
 
-@story
 async def test_an_opening_that_does_not_fit_is_refused(testbed: Testbed) -> None:
     primary, other = await testbed.pair(2)
     await (await primary.publisher(9, epoch=3)).store()
@@ -185,7 +178,6 @@ async def test_an_opening_that_does_not_fit_is_refused(testbed: Testbed) -> None
         await stream.receive()
 
 
-@story
 async def test_the_client_may_end_the_stream_and_gets_all_its_acknowledgements(testbed: Testbed) -> None:
     _, publisher = await testbed.publishing()
     for _ in range(30):
@@ -195,7 +187,6 @@ async def test_the_client_may_end_the_stream_and_gets_all_its_acknowledgements(t
     assert len(await publisher.acks(30)) == 30
 
 
-@story
 async def test_no_more_frames_are_taken_than_may_be_in_flight(testbed: Testbed) -> None:
     config = replace(CONFIG, stream_in_flight_frames_max=2)
     host = await testbed.single(config)
@@ -209,7 +200,6 @@ async def test_no_more_frames_are_taken_than_may_be_in_flight(testbed: Testbed) 
     assert await publisher.acks(6) == [(n, n) for n in range(6)]
 
 
-@story
 async def test_the_longest_idle_stream_is_ended_for_another_one_and_no_busy_one(testbed: Testbed) -> None:
     host = await testbed.single()
     first, second = await host.publisher(1), await host.publisher(2)

@@ -7,7 +7,7 @@ from seaweedmq.broker.serve.start_offsets import FRESH_S, LISTING_WAIT_S_MAX
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import AlterTopic, SealSegment, TopicStats
 from seaweedmq.model.topic import TopicChange
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed
 from tests.doubles.memory_store import StorageOp
 
 QUICK = replace(CONFIG, log_roll_age_s=1.0, maintenance_interval_s=1.0, log_grace_s=2.0)
@@ -18,7 +18,6 @@ async def start_of(host: Host) -> int:
     return stats.start_offset
 
 
-@story
 async def test_the_start_rises_as_retention_removes_files(testbed: Testbed) -> None:
     hosts = await testbed.several(2, QUICK, retention_s=20.0)
     publisher = await (await testbed.primary(hosts[0])).publisher()
@@ -35,7 +34,6 @@ async def test_the_start_rises_as_retention_removes_files(testbed: Testbed) -> N
     assert reader.ready.start_offset == left
 
 
-@story
 async def test_files_are_listed_once_and_with_retention_now_and_then(testbed: Testbed) -> None:
     host = await testbed.single(replace(CONFIG, maintenance_interval_s=1_000.0), segments=4)
     testbed.faults.counts.clear()
@@ -50,7 +48,6 @@ async def test_files_are_listed_once_and_with_retention_now_and_then(testbed: Te
     assert testbed.faults.counts[StorageOp.LIST] == 11, "with retention the files as well as what it removed"
 
 
-@story
 async def test_a_storage_that_hangs_or_fails_does_not_keep_figures_back(testbed: Testbed) -> None:
     host = await testbed.single()
     await (await host.publisher()).store(frames=3)

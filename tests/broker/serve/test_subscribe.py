@@ -11,7 +11,7 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeCredit, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicName
-from tests.broker.testbed import CONFIG, NAME, WALL_START_US, Publishing, Streaming, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, WALL_START_US, Publishing, Streaming, Testbed, values
 from tests.doubles.memory_store import StorageOp
 
 SMALL_FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1.0, log_grace_s=1.0)
@@ -56,7 +56,6 @@ STARTS = (
 
 
 @pytest.mark.parametrize("place", ["memory", "log files", "all three"])
-@story
 async def test_subscribers_begin_where_they_asked_to(testbed: Testbed, place: str) -> None:
     config = {"memory": CONFIG, "log files": replace(SMALL_FILES, maintenance_interval_s=1e4)}.get(place, SMALL_FILES)
     host, publisher = await testbed.publishing(config)
@@ -86,7 +85,6 @@ REFUSED = (
 )
 
 
-@story
 async def test_openings_and_credits_that_make_no_sense_are_refused(testbed: Testbed) -> None:
     primary, other = await testbed.pair(2)
     await (await primary.publisher()).store(frames=3)
@@ -105,7 +103,6 @@ async def test_openings_and_credits_that_make_no_sense_are_refused(testbed: Test
 
 
 @pytest.mark.parametrize("from_files", [False, True])
-@story
 async def test_no_frame_is_sent_without_credit_and_at_most_one_beyond_it(testbed: Testbed, from_files: bool) -> None:
     host = await testbed.single(replace(SMALL_FILES, read_chunk_bytes=16 * KIB, maintenance_interval_s=1e4))
     await fill(await host.publisher(), 30)
@@ -125,7 +122,6 @@ async def test_no_frame_is_sent_without_credit_and_at_most_one_beyond_it(testbed
     assert len(await reader.until(300)) == 300
 
 
-@story
 async def test_a_credit_below_one_frame_does_not_stall(testbed: Testbed) -> None:
     host = await testbed.single()
     await fill(await host.publisher(), 5)
@@ -141,7 +137,6 @@ async def test_a_credit_below_one_frame_does_not_stall(testbed: Testbed) -> None
     assert "no credit left" in str(await last.stream.failure())
 
 
-@story
 async def test_a_slow_subscriber_costs_no_memory_and_misses_nothing(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1, SMALL_FILES)
     host.inspect.memory.logs.limit = 20_000
@@ -155,7 +150,6 @@ async def test_a_slow_subscriber_costs_no_memory_and_misses_nothing(testbed: Tes
 
 
 @pytest.mark.parametrize("durability", Durability)
-@story
 async def test_a_running_subscriber_sees_no_gap_or_repeat_while_files_roll_and_become_tables(
     testbed: Testbed, durability: Durability
 ) -> None:
@@ -181,7 +175,6 @@ async def test_a_running_subscriber_sees_no_gap_or_repeat_while_files_roll_and_b
     assert testbed.files(FileKind.LOG)[0].base_offset > 0
 
 
-@story
 async def test_log_files_roll_by_age_and_become_tables_when_nothing_more_comes(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(replace(CONFIG, log_roll_age_s=5.0, maintenance_interval_s=1.0))
     await publisher.store(frames=3)
@@ -192,7 +185,6 @@ async def test_log_files_roll_by_age_and_become_tables_when_nothing_more_comes(t
     assert await (await host.subscriber()).until(4) == values(1, 4)
 
 
-@story
 async def test_a_sealed_segment_ends_with_its_successors_on_every_broker(testbed: Testbed) -> None:
     hosts = await testbed.several(3)
     primary = await testbed.primary(hosts[0])
@@ -209,7 +201,6 @@ async def test_a_sealed_segment_ends_with_its_successors_on_every_broker(testbed
         assert (await beyond.ending()).end_offset == 5
 
 
-@story
 async def test_a_subscriber_of_a_broker_that_stops_gets_everything_first(testbed: Testbed) -> None:
     hosts = await testbed.several(2)
     primary = await testbed.primary(hosts[0])
@@ -223,7 +214,6 @@ async def test_a_subscriber_of_a_broker_that_stops_gets_everything_first(testbed
 
 
 @pytest.mark.parametrize("reading", ["waiting for records", "waiting for credit", "reading files"])
-@story
 async def test_deleting_a_topic_ends_its_streams(testbed: Testbed, reading: str) -> None:
     host, publisher = await testbed.publishing(SMALL_FILES)
     await fill(publisher, 20)
@@ -239,7 +229,6 @@ async def test_deleting_a_topic_ends_its_streams(testbed: Testbed, reading: str)
     assert host.inspect.memory.logs.used == 0
 
 
-@story
 async def test_a_stream_does_not_go_over_to_a_new_topic_of_the_same_name(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(SMALL_FILES)
     await fill(publisher, 20)
@@ -260,7 +249,6 @@ async def test_a_stream_does_not_go_over_to_a_new_topic_of_the_same_name(testbed
     assert await (await host.subscriber()).until(60) == values(2, 60)
 
 
-@story
 async def test_publishers_of_a_topic_that_is_made_again_at_once_are_told_that_theirs_is_gone(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing()
     await publisher.store()

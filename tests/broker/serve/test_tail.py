@@ -15,7 +15,7 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.logs.log_index import LogIndex
-from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed
 
 FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1e4)
 FRAME_BYTES_MAX = 400
@@ -61,7 +61,6 @@ async def read(tail: Tail, bytes_max: int = 1 << 20) -> list[int]:
 
 @pytest.mark.parametrize("bytes_max", [1, 2 * FRAME_BYTES_MAX, 1 << 20])
 @pytest.mark.parametrize("place", ["memory", "log files", "all three"])
-@story
 async def test_every_frame_is_read_once_wherever_it_lies(testbed: Testbed, place: str, bytes_max: int) -> None:
     config = FILES if place in ("memory", "log files") else replace(FILES, maintenance_interval_s=1.0, log_grace_s=1.0)
     host, publisher = await testbed.publishing(config)
@@ -82,7 +81,6 @@ async def test_every_frame_is_read_once_wherever_it_lies(testbed: Testbed, place
     assert host.inspect.memory.reading.used == 0
 
 
-@story
 async def test_nothing_that_is_not_committed_is_read(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing()
     await fill(publisher, 1)
@@ -95,7 +93,6 @@ async def test_nothing_that_is_not_committed_is_read(testbed: Testbed) -> None:
     assert await read(tail) == [2]
 
 
-@story
 async def test_one_wait_serves_many_segments_until_there_is_enough(testbed: Testbed) -> None:
     """A long poll ends with enough bytes from any of the segments, or at its timeout."""
     host = await testbed.single(segments=3)
@@ -128,7 +125,6 @@ async def test_one_wait_serves_many_segments_until_there_is_enough(testbed: Test
     assert [tail.position for tail in tails] == [0, 0, 0], "what is looked at is not taken"
 
 
-@story
 async def test_a_turn_that_is_offered_goes_to_who_needs_it_and_what_it_held_is_read_again(testbed: Testbed) -> None:
     host = await testbed.single(FILES)
     await fill(await host.publisher(), 20)
@@ -152,7 +148,6 @@ async def test_a_turn_that_is_offered_goes_to_who_needs_it_and_what_it_held_is_r
     assert reading.used == 0
 
 
-@story
 async def test_what_leaves_memory_between_ready_and_take_is_read_from_files(testbed: Testbed) -> None:
     host = await testbed.single(FILES)
     await fill(await host.publisher(), 3)
@@ -166,7 +161,6 @@ async def test_what_leaves_memory_between_ready_and_take_is_read_from_files(test
 
 
 @pytest.mark.parametrize("reading", [False, True])
-@story
 async def test_a_topic_that_is_deleted_gives_nothing_more_though_its_name_is_taken_again(
     testbed: Testbed, reading: bool
 ) -> None:
@@ -186,7 +180,6 @@ async def test_a_topic_that_is_deleted_gives_nothing_more_though_its_name_is_tak
     assert host.inspect.memory.reading.used == 0
 
 
-@story
 async def test_what_retention_removed_is_named(testbed: Testbed) -> None:
     host = await testbed.single(FILES, retention_s=3600.0)
     await fill(await host.publisher(), 20)

@@ -11,7 +11,7 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import AlterTopic, SealSegment
 from seaweedmq.model.topic import TopicChange
 from seaweedmq.model.topic_settings import AUTO_COMPACT
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, values
 
 QUICK = replace(CONFIG, log_grace_s=4.0, log_roll_age_s=2.0, maintenance_interval_s=1.0)
 ON = ((AUTO_COMPACT, "true"),)
@@ -25,7 +25,6 @@ async def trickle(testbed: Testbed, host: Host, records: int) -> None:
         await asyncio.sleep(5)
 
 
-@story
 async def test_many_small_tables_become_few_and_every_record_is_read_once(testbed: Testbed) -> None:
     host = await testbed.single(QUICK, configs=ON)
     await trickle(testbed, host, 3 * AUTO_TABLES_MIN)
@@ -38,7 +37,6 @@ async def test_many_small_tables_become_few_and_every_record_is_read_once(testbe
     assert await reader.until(3 * AUTO_TABLES_MIN) == values(1, 3 * AUTO_TABLES_MIN)
 
 
-@story
 async def test_without_the_setting_and_on_a_busy_broker_they_stay_and_are_merged_later(testbed: Testbed) -> None:
     host = await testbed.single(QUICK)
     await trickle(testbed, host, AUTO_TABLES_MIN + 1)
@@ -55,7 +53,6 @@ async def test_without_the_setting_and_on_a_busy_broker_they_stay_and_are_merged
     assert len(testbed.files(FileKind.TABLE)) == 1
 
 
-@story
 async def test_damage_is_said_once_and_the_segment_is_left_alone_for_a_while(testbed: Testbed) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "DAMAGED_PAUSE_S", 300.0)

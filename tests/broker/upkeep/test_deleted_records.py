@@ -11,7 +11,7 @@ from seaweedmq.broker.upkeep import deleted_records
 from seaweedmq.errors import Corrupt, StorageFailed, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.messages.calls import RaiseLowWatermark
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, values
 from tests.doubles.memory_converter import MemoryTableConverter
 
 BRIEF = replace(CONFIG, partition_roll_age_s=20.0, log_grace_s=20.0, maintenance_interval_s=1.0)
@@ -46,7 +46,6 @@ def rewrites(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
-@story
 async def test_deleted_records_leave_the_table_of_an_idle_segment_once(testbed: Testbed, rewrites: list[int]) -> None:
     host = await partition(testbed)
     await host.api.call(RaiseLowWatermark(NAME, {0: 7}))
@@ -67,7 +66,6 @@ async def test_deleted_records_leave_the_table_of_an_idle_segment_once(testbed: 
 
 
 @pytest.mark.parametrize("error", [Unavailable("another one"), StorageFailed("full"), Corrupt("damaged")])
-@story
 async def test_a_rewrite_that_fails_leaves_the_table_and_is_made_later(testbed: Testbed, error: Exception) -> None:
     failing = True
     compact = MemoryTableConverter.compact
@@ -90,7 +88,6 @@ async def test_a_rewrite_that_fails_leaves_the_table_and_is_made_later(testbed: 
         assert tables(testbed) == [(7, 20)]
 
 
-@story
 async def test_an_original_that_a_killed_process_left_goes(testbed: Testbed) -> None:
     host = await partition(testbed)
     await host.api.call(RaiseLowWatermark(NAME, {0: 7}))

@@ -13,7 +13,7 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import AlterTopic, DeleteTopic, RaiseLowWatermark, SealSegment
 from seaweedmq.model.topic import TopicChange
 from seaweedmq.model.topic_settings import configs_of
-from tests.broker.testbed import NAME, Host, Testbed, story, values
+from tests.broker.testbed import NAME, Host, Testbed, values
 from tests.broker.upkeep.test_maintenance import HOUR_S, QUICK, YEAR_S, two_tables
 from tests.doubles.memory_store import StorageOp
 
@@ -32,7 +32,6 @@ async def topic_of_two_tables(testbed: Testbed, **settings: Any) -> Host:
     return host
 
 
-@story
 async def test_retention_makes_room_and_records_its_removals_once_it_can(testbed: Testbed) -> None:
     """Until then the topic's retention explains the removal; afterwards the record does, although retention is off."""
     host = await topic_of_two_tables(testbed, retention_s=HOUR_S / 6)
@@ -54,7 +53,6 @@ async def test_retention_makes_room_and_records_its_removals_once_it_can(testbed
     assert await (await host.subscriber()).until(1) == values(1, 2)[1:]
 
 
-@story
 async def test_deleted_records_and_topics_make_room(testbed: Testbed) -> None:
     host = await topic_of_two_tables(testbed, partitions=1)
     fill(testbed)
@@ -65,7 +63,6 @@ async def test_deleted_records_and_topics_make_room(testbed: Testbed) -> None:
     assert not testbed.files(FileKind.LOG) + testbed.files(FileKind.TABLE)
 
 
-@story
 async def test_brokers_start_and_serve_and_publishers_continue_once_there_is_room(testbed: Testbed) -> None:
     hosts = await testbed.several(2, replace(QUICK, lease_ttl_s=2.0))
     primary = await testbed.primary(hosts[0])
@@ -88,7 +85,6 @@ async def test_brokers_start_and_serve_and_publishers_continue_once_there_is_roo
 
 
 @pytest.mark.parametrize("op", [StorageOp.LIST, StorageOp.READ, StorageOp.PUT])
-@story
 async def test_a_trouble_that_lasts_is_logged_once_and_not_at_every_attempt(
     testbed: Testbed, op: StorageOp, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import RaiseLowWatermark
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, value, values
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, value, values
 from tests.doubles.memory_store import StorageOp
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -43,7 +43,6 @@ async def idle_segment(testbed: Testbed, how: str, frames: int = 10, brokers: in
 
 
 @pytest.mark.parametrize("how", SETTINGS)
-@story
 async def test_the_last_records_go_and_the_segment_continues_from_one_empty_log(testbed: Testbed, how: str) -> None:
     host = await idle_segment(testbed, how)
     assert holding(testbed, value(1, 9)) == []
@@ -66,7 +65,6 @@ async def test_the_last_records_go_and_the_segment_continues_from_one_empty_log(
 
 
 @pytest.mark.parametrize("loss", ["process", "machine"])
-@story
 async def test_a_successor_knows_the_end_and_the_producers_of_an_emptied_segment(testbed: Testbed, loss: str) -> None:
     primary = await idle_segment(testbed, "by age", brokers=2)
     primary.kill()
@@ -80,7 +78,6 @@ async def test_a_successor_knows_the_end_and_the_producers_of_an_emptied_segment
     await testbed.until(lambda: not [path for path in testbed.store.files if path.endswith(".log")], patience_s=GONE_S)
 
 
-@story
 async def test_records_that_are_wanted_keep_their_files(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(BRIEF, partitions=1, retention_s=10 * GONE_S)
     await publisher.store(frames=10)
@@ -90,7 +87,6 @@ async def test_records_that_are_wanted_keep_their_files(testbed: Testbed) -> Non
     assert len(testbed.files(FileKind.TABLE)) == 1
 
 
-@story
 async def test_a_storage_that_fails_meanwhile_is_asked_again(testbed: Testbed) -> None:
     host = await testbed.single(BRIEF, partitions=1, **SETTINGS["by age"])
     await (await host.publisher()).store(frames=10)

@@ -13,7 +13,7 @@ from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import AlterTopic, SealSegment
 from seaweedmq.model.topic import Scaling, Topic, TopicChange
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed
 from tests.doubles.memory_converter import MemoryTableConverter
 from tests.doubles.memory_store import StorageOp
 
@@ -22,7 +22,6 @@ YEAR_S = 365 * 24 * HOUR_S
 QUICK = replace(CONFIG, log_grace_s=4.0, log_roll_age_s=2.0, maintenance_interval_s=1.0)
 
 
-@story
 async def test_the_files_of_many_segments_are_looked_after_in_one_listing(testbed: Testbed) -> None:
     await testbed.single(segments=32, scaling=Scaling.FIXED)
     listed_before = testbed.faults.counts[StorageOp.LIST]
@@ -40,7 +39,6 @@ async def two_tables(testbed: Testbed, host: Host) -> None:
         await asyncio.sleep(HOUR_S / 20)
 
 
-@story
 async def test_what_is_in_files_leaves_memory_after_a_while_and_is_read_from_there(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(replace(CONFIG, cache_age_s=60.0))
     await publisher.store(frames=5, size=1_000)
@@ -57,7 +55,6 @@ async def test_what_is_in_files_leaves_memory_after_a_while_and_is_read_from_the
 
 
 @pytest.mark.parametrize("ahead_s", [-YEAR_S, -10.0, 10.0, YEAR_S])
-@story
 async def test_conversion_and_listings_go_on_whatever_the_clock_does(testbed: Testbed, ahead_s: float) -> None:
     host, publisher = await testbed.publishing(QUICK, retention_s=HOUR_S)
     for count in (1, 2):
@@ -69,7 +66,6 @@ async def test_conversion_and_listings_go_on_whatever_the_clock_does(testbed: Te
     assert testbed.faults.counts[StorageOp.LIST] >= before + 5
 
 
-@story
 async def test_partitions_have_an_age_of_their_own_and_a_topic_may_set_both_bounds(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(replace(QUICK, partition_roll_age_s=40.0), partitions=1)
     await publisher.store()
@@ -87,7 +83,6 @@ async def test_partitions_have_an_age_of_their_own_and_a_topic_may_set_both_boun
     assert len(testbed.files(FileKind.TABLE)) >= 3
 
 
-@story
 async def test_logs_stay_beside_their_tables_while_the_topic_wants_it(testbed: Testbed) -> None:
     host = await testbed.single(QUICK, configs=(("local.retention.ms", "60000"),))
     await (await host.publisher()).store()
@@ -100,7 +95,6 @@ async def test_logs_stay_beside_their_tables_while_the_topic_wants_it(testbed: T
     assert not testbed.files(FileKind.LOG)
 
 
-@story
 async def test_what_is_only_compacted_does_not_expire(testbed: Testbed) -> None:
     host = await testbed.single(QUICK, retention_s=10.0, configs=(("cleanup.policy", "compact"),))
     await (await host.publisher()).store()
@@ -114,7 +108,6 @@ async def test_what_is_only_compacted_does_not_expire(testbed: Testbed) -> None:
 
 @pytest.mark.parametrize("bounds", [{}, {"conversion_delay_s_max": 20.0}, {"conversion_backlog_bytes_max": 100}])
 @pytest.mark.parametrize("is_sealed", [False, True])
-@story
 async def test_a_busy_broker_converts_when_it_is_calm_again_or_a_bound_is_reached(
     testbed: Testbed, bounds: dict[str, Any], is_sealed: bool
 ) -> None:
@@ -133,7 +126,6 @@ async def test_a_busy_broker_converts_when_it_is_calm_again_or_a_bound_is_reache
     assert len(testbed.files(FileKind.TABLE)) == 1
 
 
-@story
 async def test_others_are_told_of_tables_that_came_and_went_and_told_again_when_that_failed(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +177,6 @@ async def kept(testbed: Testbed, after_s: float) -> list[int]:
 
 
 @pytest.mark.parametrize("all_clocks", [True, False])
-@story
 async def test_a_machine_that_is_a_year_ahead_for_a_while_deletes_nothing(testbed: Testbed, all_clocks: bool) -> None:
     """The storage is on the same machine, or has its own clock."""
     host = await testbed.single(QUICK, retention_s=60.0)
@@ -199,7 +190,6 @@ async def test_a_machine_that_is_a_year_ahead_for_a_while_deletes_nothing(testbe
     assert await kept(testbed, 20) == []
 
 
-@story
 async def test_a_broker_that_begins_while_its_clock_is_ahead_deletes_nothing(testbed: Testbed) -> None:
     host = await testbed.single(QUICK, retention_s=60.0)
     await two_young_tables(testbed, host)
@@ -213,7 +203,6 @@ async def test_a_broker_that_begins_while_its_clock_is_ahead_deletes_nothing(tes
 
 
 @pytest.mark.parametrize("all_clocks", [True, False])
-@story
 async def test_what_is_dated_by_a_clock_that_is_behind_is_as_young_as_it_is(testbed: Testbed, all_clocks: bool) -> None:
     """A machine boots in 1970, converts, and is set right by NTP; or only the storage's machine does."""
     host = await testbed.single(QUICK, retention_s=60.0)
@@ -227,7 +216,6 @@ async def test_what_is_dated_by_a_clock_that_is_behind_is_as_young_as_it_is(test
     assert await kept(testbed, 20) == []
 
 
-@story
 async def test_a_broker_that_takes_a_topic_over_watches_it_before_it_deletes(testbed: Testbed) -> None:
     """A clock that was a year behind dated tables whose appearance the broker has not seen."""
     await testbed.cluster(2, QUICK)
@@ -243,7 +231,6 @@ async def test_a_broker_that_takes_a_topic_over_watches_it_before_it_deletes(tes
     assert await kept(testbed, 30) == []
 
 
-@story
 async def test_logs_that_producers_may_be_asked_about_stay_though_the_leaders_clock_is_ahead(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.model.config import MIB
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import StorageSpace
-from tests.broker.testbed import NAME, Testbed, story
+from tests.broker.testbed import NAME, Testbed
 from tests.doubles.memory_store import MemorySegmentStore
 from tests.kafka.in_process_client import batch, in_process_clients, records_of
 
@@ -85,7 +85,6 @@ async def test_a_storage_that_cannot_be_measured_refuses_nothing(monkeypatch: py
     running.cancel()
 
 
-@story
 async def test_kafka_producers_get_kafka_s_code_and_consumers_continue(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     await testbed.topic(client.host, ORDERS, partitions=1)

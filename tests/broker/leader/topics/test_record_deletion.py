@@ -21,7 +21,7 @@ from seaweedmq.model.messages.calls import (
 )
 from seaweedmq.model.messages.subscribe import Start, StartKind, SubscribeCredit
 from seaweedmq.model.topic import LowWatermarks, Topic
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed
 from tests.sim.machines.determinism import WALL_START_US
 
 QUICK = replace(CONFIG, log_grace_s=4.0, partition_roll_age_s=2.0, maintenance_interval_s=1.0, segment_retention_s=20.0)
@@ -41,7 +41,6 @@ async def begins(testbed: Testbed, host: Host, start: Start, segment: int = 0) -
     return reader.ready.start_offset
 
 
-@story
 async def test_what_was_deleted_is_given_to_nobody(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2, QUICK)
     uid = (await testbed.topic(hosts[0], partitions=2)).topic.uid
@@ -67,7 +66,6 @@ async def test_what_was_deleted_is_given_to_nobody(testbed: Testbed) -> None:
     assert document == topic(hosts[0])
 
 
-@story
 async def test_it_never_comes_back_and_nothing_above_what_is_committed_is_deleted(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1, QUICK)
     uid = (await testbed.topic(host, partitions=2)).topic.uid
@@ -88,7 +86,6 @@ async def test_it_never_comes_back_and_nothing_above_what_is_committed_is_delete
     assert await begins(testbed, host, Start(StartKind.EARLIEST)) == 10
 
 
-@story
 async def test_tables_below_go_and_the_one_across_is_rewritten(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(QUICK, partitions=1)
     for count in (1, 2, 3):
@@ -103,7 +100,6 @@ async def test_tables_below_go_and_the_one_across_is_rewritten(testbed: Testbed)
     assert len(await reader.until(5)) == 5
 
 
-@story
 async def test_segments_below_are_forgotten_and_readers_pass_through_them(testbed: Testbed) -> None:
     host = await testbed.single(QUICK, partitions=1)
     await (await host.publisher()).store(5)
@@ -118,7 +114,6 @@ async def test_segments_below_are_forgotten_and_readers_pass_through_them(testbe
     assert await begins(testbed, host, Start(StartKind.EARLIEST), segment=1) == 7
 
 
-@story
 async def test_the_next_topic_of_the_name_has_nothing_deleted(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1, QUICK)
     uid = (await testbed.topic(host, partitions=1)).topic.uid
@@ -134,7 +129,6 @@ async def test_the_next_topic_of_the_name_has_nothing_deleted(testbed: Testbed) 
     assert await begins(testbed, host, Start(StartKind.EARLIEST)) == 0
 
 
-@story
 async def test_two_who_delete_at_once_both_have_their_way(testbed: Testbed) -> None:
     hosts = await testbed.several(2, QUICK, partitions=2)
     for segment in (0, 1):

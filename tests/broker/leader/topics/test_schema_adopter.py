@@ -19,7 +19,7 @@ from seaweedmq.model.messages.calls import AdoptSchema, AlterTopic, DescribeTopi
 from seaweedmq.model.topic import TopicChange, TopicName
 from seaweedmq.ports import BrokerApi, Put
 from tests.broker.test_etcd_refuses import KINDS, refuse
-from tests.broker.testbed import NAME, TTL_S, Host, Testbed, story
+from tests.broker.testbed import NAME, TTL_S, Host, Testbed
 from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.loop import Owner
 
@@ -53,7 +53,6 @@ async def adopting(testbed: Testbed) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@story
 async def test_an_adoption_that_etcd_refused_is_decided_once_it_does_not(
     testbed: Testbed, kind: type[SeaweedMQError]
 ) -> None:
@@ -69,7 +68,6 @@ async def test_an_adoption_that_etcd_refused_is_decided_once_it_does_not(
     assert not host.has_failed
 
 
-@story
 async def test_a_record_that_is_not_committed_yet_counts(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing()
     synced = testbed.faults.hold(StorageOp.SYNC)
@@ -84,7 +82,6 @@ async def test_a_record_that_is_not_committed_yet_counts(testbed: Testbed) -> No
     assert host.inspect.view.topics[NAME].adopting is None
 
 
-@story
 async def test_plain_frames_wait_until_it_is_decided_and_are_refused_if_there_is_a_schema_now(testbed: Testbed) -> None:
     hosts = await testbed.several(2, segments=2)
     primary = await testbed.primary(hosts[0], segment=1)
@@ -101,7 +98,6 @@ async def test_plain_frames_wait_until_it_is_decided_and_are_refused_if_there_is
     assert primary.inspect.segments[NAME, 1].log.end == 0
 
 
-@story
 async def test_plain_frames_go_on_if_another_segment_holds_some(testbed: Testbed) -> None:
     hosts = await testbed.several(2, segments=2)
     lower, upper = [await testbed.primary(hosts[0], segment=n) for n in (0, 1)]
@@ -123,7 +119,6 @@ async def test_plain_frames_go_on_if_another_segment_holds_some(testbed: Testbed
     assert await second.acks() == [(0, 0)]
 
 
-@story
 async def test_a_leader_that_dies_in_the_middle_leaves_it_to_the_next(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     leader = testbed.leader()
@@ -150,7 +145,6 @@ async def test_a_leader_that_dies_in_the_middle_leaves_it_to_the_next(testbed: T
             await publisher.acks()
 
 
-@story
 async def test_a_primary_that_does_not_answer_stops_no_other_for_long(testbed: Testbed) -> None:
     hosts = await testbed.several(3, segments=3)
     silent = next(h for h in hosts if h is not testbed.leader())
@@ -166,7 +160,6 @@ async def test_a_primary_that_does_not_answer_stops_no_other_for_long(testbed: T
     assert await publisher.acks() == [(0, 0)]
 
 
-@story
 async def test_of_two_schemas_at_once_one_is_adopted(testbed: Testbed) -> None:
     hosts = await testbed.several(2, segments=4)
     outcomes = await asyncio.gather(
@@ -179,7 +172,6 @@ async def test_of_two_schemas_at_once_one_is_adopted(testbed: Testbed) -> None:
     assert all("has another schema already" in str(refusal) for refusal in refusals)
 
 
-@story
 async def test_what_changes_the_topic_in_the_middle_is_no_obstacle(testbed: Testbed) -> None:
     hosts = await testbed.several(2, segments=2)
     answered = hold_answers(hosts)
@@ -192,7 +184,6 @@ async def test_what_changes_the_topic_in_the_middle_is_no_obstacle(testbed: Test
     assert (topic.schema, topic.retention_s, topic.next_segment) == (NUMBERS, 3600, 3)
 
 
-@story
 async def test_a_primary_that_can_not_be_dialled_leaves_no_question_to_another_behind(testbed: Testbed) -> None:
     hosts = await testbed.several(2, segments=4)
     leader, dialled = testbed.leader(), 0
@@ -213,7 +204,6 @@ async def test_a_primary_that_can_not_be_dialled_leaves_no_question_to_another_b
 
 
 @pytest.mark.parametrize("seed", range(6))
-@story
 async def test_tables_and_plain_records_that_race_for_an_empty_topic_each_have_an_outcome(
     testbed: Testbed, seed: int
 ) -> None:

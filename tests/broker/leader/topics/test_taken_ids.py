@@ -22,7 +22,7 @@ from seaweedmq.model.messages.calls import (
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling, TopicChange, TopicName
 from seaweedmq.ports import Delete, Entry, Put
-from tests.broker.testbed import NAME, Host, Testbed, story
+from tests.broker.testbed import NAME, Host, Testbed
 from tests.doubles.memory_store import MemoryFile, MemorySegmentStore, StorageOp
 
 OTHER = TopicName("test", "other")
@@ -80,7 +80,6 @@ async def change(host: Host, rng: random.Random, segments: list[Segment]) -> Non
         await host.api.call(MergeSegments(NAME, segments[at].id, segments[at + 1].id))
 
 
-@story
 @pytest.mark.parametrize("seed", range(8))
 async def test_no_segment_id_is_given_again_however_often_etcd_is_set_back(testbed: Testbed, seed: int) -> None:
     rng = random.Random(seed)
@@ -102,7 +101,6 @@ async def test_no_segment_id_is_given_again_however_often_etcd_is_set_back(testb
         assert not {s.id for s in opened} & (before.keys() | known), "each got a new id"
 
 
-@story
 async def test_partitions_that_are_added_get_new_ids(testbed: Testbed) -> None:
     host = await testbed.start()
     await testbed.topic(host, partitions=1)
@@ -117,7 +115,6 @@ async def test_partitions_that_are_added_get_new_ids(testbed: Testbed) -> None:
     assert not {s.id for s in await settled(testbed, host)} & before.keys()
 
 
-@story
 async def test_the_folder_of_a_topic_is_listed_once_in_a_term(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +139,6 @@ async def test_the_folder_of_a_topic_is_listed_once_in_a_term(
     assert listed == [NAME, NAME], "another topic of the name has ids of its own"
 
 
-@story
 async def test_a_storage_that_cannot_be_listed_seals_nothing(testbed: Testbed) -> None:
     host = await testbed.start()
     await testbed.topic(host)
@@ -159,7 +155,6 @@ async def lose_topics(testbed: Testbed) -> Host:
     return await start_with(testbed, {})
 
 
-@story
 @pytest.mark.parametrize("left", ["all", "logs", "documents"])
 async def test_the_folder_of_another_topic_is_not_taken(testbed: Testbed, left: str) -> None:
     host = await testbed.start()
@@ -181,7 +176,6 @@ async def test_the_folder_of_another_topic_is_not_taken(testbed: Testbed, left: 
     assert (await testbed.topic(host, OTHER)).topic.name == OTHER
 
 
-@story
 async def test_files_that_do_not_name_their_topic_are_another_ones(testbed: Testbed) -> None:
     host = await testbed.start()
     for path in (table_path(NAME, 0, 0, 5), f"{topic_dir(NAME)}/{TOPIC_DOCUMENT}"):
@@ -192,7 +186,6 @@ async def test_files_that_do_not_name_their_topic_are_another_ones(testbed: Test
     await testbed.topic(host)
 
 
-@story
 async def test_what_a_late_writer_leaves_of_a_deleted_topic_is_no_obstacle(testbed: Testbed) -> None:
     host = await testbed.start()
     for has_document in (True, False):

@@ -37,7 +37,7 @@ from seaweedmq.model.messages.calls import (
 from seaweedmq.model.ring import WHOLE_RING, covers_ring
 from seaweedmq.model.topic import Durability, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import Compare, Delete, Put
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, values
 from tests.doubles.memory_meta import MemoryMetaServer
 from tests.doubles.memory_store import StorageOp
 
@@ -62,7 +62,6 @@ def whole(description: TopicDescription) -> bool:
     return covers_ring((s.slots for s in description.segments if s.is_open), WHOLE_RING)
 
 
-@story
 async def test_every_broker_takes_every_call(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     for n, host in enumerate(hosts):
@@ -81,7 +80,6 @@ async def test_every_broker_takes_every_call(testbed: Testbed) -> None:
     assert [t.name.name for t in await hosts[1].api.call(ListTopics())] == ["topic-0", "topic-2"]
 
 
-@story
 async def test_brokers_that_follow_every_segment_lead_as_many_each(testbed: Testbed) -> None:
     """With four segments on three brokers, one broker leads two of every topic, and not always the same one."""
     hosts = await testbed.cluster(3)
@@ -108,7 +106,6 @@ REFUSED: tuple[tuple[Call[object], type[SeaweedMQError], str], ...] = (
 )
 
 
-@story
 async def test_what_can_not_be_done_is_said_in_one_sentence_by_every_broker(testbed: Testbed) -> None:
     for host in await testbed.several(2):
         for request, kind, sentence in REFUSED:
@@ -116,7 +113,6 @@ async def test_what_can_not_be_done_is_said_in_one_sentence_by_every_broker(test
                 await host.api.call(request)
 
 
-@story
 async def test_a_topic_is_known_everywhere_once_its_creation_was_answered(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     testbed.etcd.latency_s_max = 0.3
@@ -127,7 +123,6 @@ async def test_a_topic_is_known_everywhere_once_its_creation_was_answered(testbe
             assert whole(await host.api.call(DescribeTopic(name)))
 
 
-@story
 async def test_a_topic_of_many_segments_takes_several_transactions_and_is_whole(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     description = await testbed.topic(hosts[1], segments=350)
@@ -158,7 +153,6 @@ class DyingServer:
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 4])
-@story
 async def test_a_leader_that_dies_while_it_creates_a_topic_leaves_nothing_that_harms_the_next_attempt(
     testbed: Testbed, after: int
 ) -> None:
@@ -178,7 +172,6 @@ async def test_a_leader_that_dies_while_it_creates_a_topic_leaves_nothing_that_h
     assert whole(description)
 
 
-@story
 async def test_creations_of_one_name_at_the_same_time_make_one_whole_topic(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     results = await asyncio.gather(
@@ -193,7 +186,6 @@ async def test_creations_of_one_name_at_the_same_time_make_one_whole_topic(testb
     assert len(description.segments) == len(made[0].segments)
 
 
-@story
 async def test_changes_at_the_same_time_all_take_effect(testbed: Testbed) -> None:
     hosts = await testbed.several(3)
     await asyncio.gather(
@@ -205,7 +197,6 @@ async def test_changes_at_the_same_time_all_take_effect(testbed: Testbed) -> Non
     assert (topic.retention_s, topic.retention_bytes, topic.durability) == (50, 60, Durability.REPLICATED)
 
 
-@story
 async def test_a_change_that_was_made_for_another_state_of_the_topic_is_not_taken(testbed: Testbed) -> None:
     hosts = await testbed.several(2)
     before = await hosts[0].api.call(AlterTopic(NAME, TopicChange()))
@@ -217,7 +208,6 @@ async def test_a_change_that_was_made_for_another_state_of_the_topic_is_not_take
         assert (await host.api.call(AlterTopic(NAME, TopicChange()))).topic.retention_s == number
 
 
-@story
 async def test_killing_the_leader_costs_a_caller_no_more_than_retries_for_a_lease(testbed: Testbed) -> None:
     hosts = await testbed.several(3)
     leader = testbed.leader()
@@ -229,7 +219,6 @@ async def test_killing_the_leader_costs_a_caller_no_more_than_retries_for_a_leas
     assert whole(await other.api.call(DescribeTopic(OTHER)))
 
 
-@story
 async def test_a_frozen_leader_changes_nothing_and_the_next_serves_its_callers(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     old = testbed.leader()
@@ -247,7 +236,6 @@ async def test_a_frozen_leader_changes_nothing_and_the_next_serves_its_callers(t
     assert whole(description)
 
 
-@story
 async def test_more_segments_than_the_brokers_may_hold_are_refused(testbed: Testbed) -> None:
     hosts = await testbed.several(2, replace(CONFIG, open_segments_max=5), segments=9)
     with pytest.raises(InvalidArgument) as refusal:
@@ -261,7 +249,6 @@ async def test_more_segments_than_the_brokers_may_hold_are_refused(testbed: Test
     await testbed.until(lambda: sum(len(h.inspect.segments) for h in hosts) == 10)
 
 
-@story
 async def test_a_topic_whose_files_could_not_be_deleted_does_not_haunt_the_next_of_its_name(testbed: Testbed) -> None:
     host = await testbed.single(replace(CONFIG, log_roll_age_s=1, maintenance_interval_s=1))
     await (await host.publisher()).store(frames=9)
@@ -280,7 +267,6 @@ async def test_a_topic_whose_files_could_not_be_deleted_does_not_haunt_the_next_
     assert await (await host.subscriber()).until(2) == values(2, 2)
 
 
-@story
 async def test_files_that_could_not_be_deleted_are_deleted_by_the_next_leader(testbed: Testbed) -> None:
     hosts = await testbed.several(3)
     leader, primary = testbed.leader(), await testbed.primary(hosts[0])
@@ -301,7 +287,6 @@ async def test_files_that_could_not_be_deleted_are_deleted_by_the_next_leader(te
     assert whole(await other.api.call(DescribeTopic(NAME)))
 
 
-@story
 async def test_segments_of_a_topic_that_was_never_quite_created_are_swept_by_the_next_leader(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     leftover = (await testbed.topic(hosts[0], segments=4)).segments
@@ -323,7 +308,6 @@ async def test_segments_of_a_topic_that_was_never_quite_created_are_swept_by_the
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string())])
 
 
-@story
 async def test_what_is_only_metadata_of_a_schema_is_not_kept(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1)
     decorated = schema_with_metadata()
@@ -341,7 +325,6 @@ def schema_with_metadata() -> bytes:
     return SCHEMA.with_metadata({"written by": "pandas"}).serialize().to_pybytes()  # type: ignore[no-any-return]
 
 
-@story
 async def test_a_topic_with_plain_records_adopts_no_schema(testbed: Testbed) -> None:
     hosts = await testbed.several(2, segments=2)
     primary = await testbed.primary(hosts[0], segment=1)
@@ -357,7 +340,6 @@ async def test_a_topic_with_plain_records_adopts_no_schema(testbed: Testbed) -> 
 # --- statistics -------------------------------------------------------------------------------------------------------
 
 
-@story
 async def test_statistics_are_gathered_from_every_primary(testbed: Testbed) -> None:
     hosts = await testbed.several(3, segments=6)
     for n in range(6):
@@ -373,7 +355,6 @@ async def test_statistics_are_gathered_from_every_primary(testbed: Testbed) -> N
     assert [b.is_leader for b in status.brokers].count(True) == 1
 
 
-@story
 async def test_a_new_topic_is_in_the_storage_once_its_creation_was_answered_and_durable_soon(testbed: Testbed) -> None:
     """Readers without etcd see the topic, and a late deletion sees the owner of the folder; the creation does not wait
     for the disk."""
@@ -384,7 +365,6 @@ async def test_a_new_topic_is_in_the_storage_once_its_creation_was_answered_and_
     await testbed.until(lambda: all(testbed.store.files[path].named for path in documents))
 
 
-@story
 async def test_a_topic_that_can_not_be_written_keeps_no_other_waiting(testbed: Testbed) -> None:
     """Neither the documents of topics that follow it by name nor the deletion of others waits."""
     (host,) = await testbed.cluster(1)
