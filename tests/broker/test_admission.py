@@ -88,41 +88,35 @@ async def test_a_creation_that_was_interrupted_is_completed(testbed: Testbed) ->
     assert identity(testbed).cluster_id == "c-half"
 
 
-async def test_a_broker_whose_storage_is_not_mounted_waits_for_it(testbed: Testbed) -> None:
-    first, second = await testbed.cluster(2)
-    await testbed.topic(first)
+@pytest.mark.parametrize("is_mounted", [False, True])
+async def test_a_broker_whose_storage_is_not_mounted_or_of_another_cluster_waits_and_serves_nothing(
+    testbed: Testbed, is_mounted: bool
+) -> None:
+    first, second = await testbed.several(2)
     away = MemorySegmentStore(testbed.wall_us)
+    sentences = ("storage memory has no cluster.json, and etcd has a cluster",)
+    if is_mounted:
+        await away.create_marker(StorageMarker(cluster_id="c-other", format=1, generation=0, etcd_revision=1))
+        mine = identity(testbed).cluster_id
+        sentences = (
+            f"storage memory belongs to cluster c-other, and etcd to cluster {mine}",
+            "correct --storage or --etcd",
+        )
+    files = dict(away.files)
     third, starting = begin(testbed, away)
-    await asyncio.sleep(10)
-    assert "storage memory has no cluster.json, and etcd has a cluster" in await refusal(third)
-    stream = third.publish_stream()
-    assert "does not serve" in str(await stream.failure())
+    await asyncio.sleep(20)
+    reason = await refusal(third)
+    assert all(sentence in reason for sentence in sentences)
+    assert "does not serve" in str(await third.publish_stream().failure())
     assert not starting.done()
+    assert not third.broker.readiness.is_ready
     assert len(first.inspect.view.brokers) == 2, "it is not registered"
-    assert not away.files, "nothing is created in the folder beneath the mount"
+    assert away.files == files, "nothing is created, not even in the folder beneath a mount"
     away.files = testbed.store.files
     await starting
     await testbed.until(lambda: len(second.inspect.view.brokers) == 3)
+    assert third.broker.readiness.is_ready
     assert await third.api.call(ListTopics())
-
-
-async def test_a_broker_with_the_storage_of_another_cluster_serves_nothing_and_does_not_end(testbed: Testbed) -> None:
-    (first,) = await testbed.cluster(1)
-    other = MemorySegmentStore(testbed.wall_us)
-    await other.create_marker(StorageMarker(cluster_id="c-other", format=1, generation=0, etcd_revision=1))
-    files = dict(other.files)
-    host, starting = begin(testbed, other)
-    await asyncio.sleep(20)
-    reason = await refusal(host)
-    assert f"storage memory belongs to cluster c-other, and etcd to cluster {identity(testbed).cluster_id}" in reason
-    assert "correct --storage or --etcd" in reason
-    assert not starting.done()
-    assert not host.broker.readiness.is_ready
-    assert len(first.inspect.view.brokers) == 1, "it is not registered"
-    assert other.files == files
-    other.files = testbed.store.files
-    await starting
-    assert host.broker.readiness.is_ready
 
 
 async def test_a_broker_that_starts_while_the_leader_raises_the_marker_is_admitted(

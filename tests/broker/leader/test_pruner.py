@@ -103,9 +103,18 @@ async def test_a_leader_whose_clock_was_ahead_keeps_nothing_for_longer(testbed: 
 
 async def test_segments_that_hold_nothing_any_more_are_forgotten_and_only_they(testbed: Testbed) -> None:
     host = await testbed.single(SMALL, retention_s=5.0)
+    uid = topic(host).uid
     await (await host.publisher()).store(3)
+    await testbed.store.fence(NAME, uid, 0)
     await seals(host, 5)
     await testbed.until(lambda: 0 not in known(host))
+    began = testbed.loop.time()
+    for opening in (host.subscriber, host.publisher):
+        with pytest.raises(NotFound, match=r"segment 0 of test/topic was sealed long ago.*continue with"):
+            await opening(segment=0)
+    assert testbed.loop.time() - began < 0.5
+    selection = SegmentSelection(open=False, sealed_above=None, ids=(0,))
+    assert (await host.api.call(DescribeTopic(NAME, selection))).segments == ()
     await testbed.until(lambda: len(known(host)) == 1)
     (last,) = known(host).values()
     assert last.is_open
@@ -121,6 +130,12 @@ async def test_segments_that_hold_nothing_any_more_are_forgotten_and_only_they(t
     await (await host.publisher(segment=5)).store(1)
     reader = await host.subscriber(segment=5)
     assert len(await reader.until(1)) == 1
+
+    await testbed.until(lambda: fence_path(NAME, uid, 0) not in testbed.store.files)
+    late = await testbed.store.create_log(NAME, 0, 0, "b-late", b"")
+    await late.append([b"too late"])
+    assert await testbed.store.is_fenced(NAME, uid, 0), "so nothing of it is acknowledged"
+    await testbed.until(lambda: log_path(NAME, 0, 0, "b-late") not in testbed.store.files)
 
 
 async def test_records_keep_their_segment_and_what_came_after_it(testbed: Testbed) -> None:
@@ -178,34 +193,6 @@ async def test_groups_forget_the_offsets_of_pruned_segments_with_and_without_mem
     assert there.owns == {2}, "the member is still in the group"
     description = await host.api.call(DescribeGroup("away"))
     assert [s.segment for s in description.topics[0].segments] == [2]
-
-
-async def test_who_asks_for_a_pruned_segment_is_told_at_once(testbed: Testbed) -> None:
-    host = await testbed.single(SMALL, retention_s=5.0)
-    await seals(host, 1)
-    await testbed.until(lambda: 0 not in known(host))
-    began = testbed.loop.time()
-    for opening in (host.subscriber, host.publisher):
-        with pytest.raises(NotFound, match=r"segment 0 of test/topic was sealed long ago.*continue with"):
-            await opening(segment=0)
-    assert testbed.loop.time() - began < 0.5
-    assert (
-        await host.api.call(DescribeTopic(NAME, SegmentSelection(open=False, sealed_above=None, ids=(0,))))
-    ).segments == ()
-
-
-async def test_what_a_late_writer_leaves_in_a_pruned_segment_is_fenced_and_swept_away(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL)
-    uid = (await testbed.topic(host, retention_s=5.0)).topic.uid
-    await testbed.store.fence(NAME, uid, 0)
-    await seals(host, 1)
-    await testbed.until(lambda: 0 not in known(host))
-    await testbed.until(lambda: fence_path(NAME, uid, 0) not in testbed.store.files)
-    assert await testbed.store.is_fenced(NAME, uid, 0)
-    late = await testbed.store.create_log(NAME, 0, 0, "b-late", b"")
-    await late.append([b"too late"])
-    assert await testbed.store.is_fenced(NAME, uid, 0), "so nothing of it is acknowledged"
-    await testbed.until(lambda: log_path(NAME, 0, 0, "b-late") not in testbed.store.files)
 
 
 async def test_the_leader_believes_a_report_about_its_own_topic_only_and_checks_the_rest(testbed: Testbed) -> None:

@@ -35,20 +35,15 @@ RUNTIME_BYTES = 150 * MIB
 sizes = st.integers(1 * MIB, 2_000 * MIB)
 
 
-def test_without_a_listener_nothing_is_set_aside_for_kafka_s_clients() -> None:
+def test_kafka_s_clients_get_what_is_configured_where_there_is_room_and_nothing_without_a_listener() -> None:
     silent = replace(LISTENING, kafka_listen="")
     assert KafkaMemory.of(silent, 800 * MIB) == KafkaMemory(0, 0, 0, 0)
     assert BrokerMemory.of(silent, RUNTIME_BYTES).logs.limit > BrokerMemory.of(LISTENING, RUNTIME_BYTES).logs.limit
-
-
-def test_where_there_is_room_it_is_as_configured() -> None:
     for available in (800 * MIB, 8_000 * MIB):
         assert KafkaMemory.of(LISTENING, available) == KafkaMemory(60 * MIB, 30 * MIB, 10 * MIB, 100 * MIB)
-
-
-def test_where_there_is_none_all_shrink_together_to_a_quarter() -> None:
-    assert KafkaMemory.of(LISTENING, 40 * MIB) == KafkaMemory(3 * MIB, 3 * MIB // 2, MIB // 2, 5 * MIB)
-    assert KafkaMemory.of(LISTENING, 40 * MIB).total_bytes == 40 * MIB // KAFKA_PART
+    tight = KafkaMemory.of(LISTENING, 40 * MIB)
+    assert tight == KafkaMemory(3 * MIB, 3 * MIB // 2, MIB // 2, 5 * MIB), "all shrink together to a quarter"
+    assert tight.total_bytes == 40 * MIB // KAFKA_PART
     assert KafkaMemory.of(LISTENING, 0) == KafkaMemory(0, 0, 0, 0)
 
 

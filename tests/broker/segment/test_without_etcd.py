@@ -246,6 +246,10 @@ async def thinned(testbed: Testbed, **settings: int) -> tuple[Host, int]:
 
 async def test_what_is_acknowledged_survives_the_machine(testbed: Testbed) -> None:
     primary, number = await thinned(testbed)
+    for durability in (Durability.STORED, Durability.REPLICATED):  # it stays so when the topic is altered
+        await testbed.network.spawn(
+            primary.owner, primary.inspect.leader.topics.alter(NAME, TopicChange(durability=durability), 0)
+        )
     publisher = await primary.publisher(segment=number)
     gate = testbed.faults.hold(StorageOp.SYNC)
     await publisher.send()
@@ -271,21 +275,6 @@ async def test_who_asks_for_one_page_cache_or_has_two_does_not_wait(testbed: Tes
     gate = testbed.faults.hold(StorageOp.SYNC)
     await publisher.store(frames=5)
     gate.set()
-
-
-async def test_it_stays_so_when_the_topic_is_altered(testbed: Testbed) -> None:
-    primary, number = await thinned(testbed)
-    for durability in (Durability.STORED, Durability.REPLICATED):
-        await testbed.network.spawn(
-            primary.owner,
-            primary.inspect.leader.topics.alter(NAME, TopicChange(durability=durability), 0),
-        )
-    publisher = await primary.publisher(segment=number)
-    gate = testbed.faults.hold(StorageOp.SYNC)
-    await publisher.send()
-    assert await publisher.quiet(3.0)
-    gate.set()
-    await publisher.acks()
 
 
 async def test_with_another_broker_it_waits_no_longer(testbed: Testbed) -> None:

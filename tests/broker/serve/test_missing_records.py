@@ -189,19 +189,17 @@ async def test_a_member_of_a_group_stops_at_a_gap_and_passes_it_when_it_skips(te
         assert (await read(client, "fail", group="readers")).error is None, "the group is behind the gap"
 
 
-async def test_a_reader_may_begin_in_a_gap_or_behind_it(testbed: Testbed) -> None:
+async def test_a_gap_is_an_error_of_readers_and_of_ranges_and_is_logged_once(
+    testbed: Testbed, caplog: pytest.LogCaptureFixture
+) -> None:
     _, gap, left = await _with_a_gap(testbed)
+    ranges = {0: (Start(StartKind.OFFSET, 1), 39)}
     async with await testbed.client() as client:
         inside = await read(client, "fail", start=gap[0] + 1)
         assert (inside.offsets, inside.missing) == ([], (gap[0] + 1, gap[1]))
         behind = await read(client, "fail", start=gap[1])
         assert (behind.offsets, behind.error) == ([o for o in left if o >= gap[1]], None)
-
-
-async def test_a_range_with_a_gap_is_an_error_and_is_read_without_it_when_that_is_wanted(testbed: Testbed) -> None:
-    _, gap, left = await _with_a_gap(testbed)
-    ranges = {0: (Start(StartKind.OFFSET, 1), 39)}
-    async with await testbed.client() as client:
+        caplog.clear()
         async with client.read_ranges(NAME, ranges) as reading:
             with pytest.raises(DataLoss, match=rf"\[{gap[0]}, {gap[1]}\)"):
                 async for _ in reading.batches():
@@ -209,17 +207,10 @@ async def test_a_range_with_a_gap_is_an_error_and_is_read_without_it_when_that_i
         async with client.read_ranges(NAME, ranges, on_missing="skip") as reading:
             batches = [batch async for batch in reading.batches()]
         assert [o for batch in batches for o in batch.column("_offset").to_pylist()] == left[1:-1]
-
-
-async def test_a_gap_is_logged_once_by_the_broker(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
-    _, gap, _ = await _with_a_gap(testbed)
-    async with await testbed.client() as client:
-        for _ in range(3):
-            await read(client, "fail")
-        await read(client, "skip")
-    lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("data loss: ")]
-    assert len(lines) == 1
-    assert f"test/topic#0: records of offsets [{gap[0]}, {gap[1]}) are missing" in lines[0]
+        for on_missing in ("fail", "fail", "skip"):
+            await read(client, on_missing)
+    (line,) = [r.getMessage() for r in caplog.records if r.getMessage().startswith("data loss: ")]
+    assert f"test/topic#0: records of offsets [{gap[0]}, {gap[1]}) are missing" in line
 
 
 async def test_records_that_retention_removed_are_not_lost_when_it_is_switched_off(testbed: Testbed) -> None:

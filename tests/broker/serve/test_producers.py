@@ -35,18 +35,6 @@ async def connect(testbed: Testbed, name: str, **settings: Any) -> tuple[Client,
 # --- one segment ------------------------------------------------------------------------------------------------------
 
 
-async def test_more_publishers_than_are_remembered_when_idle_send_in_turn(testbed: Testbed) -> None:
-    host = await testbed.single(HASTY)
-    publishers = [await host.publisher(n) for n in range(1, 9)]
-    for turn in range(4):
-        for publisher in publishers:
-            await publisher.store()
-        await asyncio.sleep(turn * IDLE_S)
-    reader = await host.subscriber()
-    got = await reader.until(32)
-    assert sorted(got) == sorted(v for n in range(1, 9) for v in values(n, 4))
-
-
 async def test_a_publisher_whose_stream_broke_is_known_when_many_others_came_meanwhile(testbed: Testbed) -> None:
     host = await testbed.single(SMALL)
     client, owner = await connect(testbed, "unlucky")

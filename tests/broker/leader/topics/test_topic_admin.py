@@ -62,8 +62,9 @@ def whole(description: TopicDescription) -> bool:
     return covers_ring((s.slots for s in description.segments if s.is_open), WHOLE_RING)
 
 
-async def test_every_broker_takes_every_call(testbed: Testbed) -> None:
+async def test_every_broker_takes_every_call_and_knows_a_topic_once_its_creation_was_answered(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
+    testbed.etcd.latency_s_max = 0.3
     for n, host in enumerate(hosts):
         name = TopicName("test", f"topic-{n}")
         assert (await testbed.topic(host, name, segments=3)).topic.name == name
@@ -111,16 +112,6 @@ async def test_what_can_not_be_done_is_said_in_one_sentence_by_every_broker(test
         for request, kind, sentence in REFUSED:
             with pytest.raises(kind, match=sentence):
                 await host.api.call(request)
-
-
-async def test_a_topic_is_known_everywhere_once_its_creation_was_answered(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    testbed.etcd.latency_s_max = 0.3
-    for n in range(10):
-        name = TopicName("test", f"topic-{n}")
-        await testbed.topic(hosts[n % 3], name)
-        for host in hosts:
-            assert whole(await host.api.call(DescribeTopic(name)))
 
 
 async def test_a_topic_of_many_segments_takes_several_transactions_and_is_whole(testbed: Testbed) -> None:
