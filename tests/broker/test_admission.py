@@ -119,9 +119,7 @@ async def test_a_broker_whose_storage_is_not_mounted_or_of_another_cluster_waits
     assert await third.api.call(ListTopics())
 
 
-async def test_a_broker_that_starts_while_the_leader_raises_the_marker_is_admitted(
-    testbed: Testbed, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_who_starts_as_the_marker_rises_is_admitted(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
     (first,) = await testbed.cluster(1)
     faults = Faults()
     third, starting = begin(testbed, MemorySegmentStore(testbed.wall_us, faults, files=testbed.store.files))

@@ -82,9 +82,7 @@ async def recovered(testbed: Testbed, brokers: int, name: TopicName) -> None:
 
 @pytest.mark.parametrize("what", ["nothing else", "the leader is killed", "a lease ends"])
 @pytest.mark.parametrize("why", LIMITS)
-async def test_an_etcd_at_a_limit_ends_no_broker_and_all_resumes_afterwards(
-    testbed: Testbed, why: str, what: str
-) -> None:
+async def test_an_etcd_at_a_limit_ends_no_broker_and_all_resumes(testbed: Testbed, why: str, what: str) -> None:
     hosts = await testbed.several(3, replicas=2, durability=Durability.REPLICATED)
     leader = testbed.leader()
     ends = [refuse(host, limit(why), LIMITS[why]) for host in hosts]
@@ -149,9 +147,7 @@ async def test_without_a_leader_the_status_is_that_of_the_broker_that_is_queried
     assert (await status_of(hosts[0])).etcd == ETCD_OK
 
 
-async def test_a_broker_that_starts_while_etcd_is_out_of_space_waits_and_says_why(
-    testbed: Testbed, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_who_starts_without_etcd_space_waits(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await testbed.cluster(1)
     host = Host(testbed, CONFIG, "broker-1:7777", 1)

@@ -116,9 +116,7 @@ async def test_neither_call_nor_stream_is_passed_to_and_fro_between_brokers_that
     monkeypatch.undo()
 
 
-async def test_nor_is_the_draining_of_a_broker_that_came_back_as_another(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nor_is_the_draining_of_a_returned_broker(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = await testbed.cluster(2)
     for host in hosts:
         host.meta.hears.clear()

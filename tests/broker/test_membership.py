@@ -131,9 +131,7 @@ async def zombie(testbed: Testbed, frames: int) -> tuple[Host, Publishing]:
 
 
 @pytest.mark.parametrize("frames", [1, 12])
-async def test_what_a_frozen_broker_writes_after_its_segment_was_sealed_counts_for_nothing(
-    testbed: Testbed, frames: int
-) -> None:
+async def test_what_a_frozen_broker_writes_to_a_sealed_segment_is_nothing(testbed: Testbed, frames: int) -> None:
     other, publisher = await zombie(testbed, frames)
     assert not any(isinstance(r, PublishAck) for r in publisher.stream.replies)
     assert sum(f.size_bytes for f in testbed.files(FileKind.LOG)) > 0
@@ -167,9 +165,7 @@ async def test_a_killed_broker_is_replaced_and_its_files_are_read_once_for_all_p
     assert (await asked(other, 9)).next_sequence == 0, "a stranger"
 
 
-async def test_a_dead_broker_is_one_line_in_the_log_of_each_other_one(
-    testbed: Testbed, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_dead_broker_is_one_line_in_each_log(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
     hosts = await testbed.several(3, segments=24, replicas=3)
     await testbed.until(lambda: sum(len(h.inspect.segments) for h in hosts) == 24)
     victim = next(h for h in hosts if not h.inspect.leads)
@@ -218,9 +214,7 @@ async def test_a_new_cluster_does_not_start_where_it_cannot_write(testbed: Testb
     testbed.hosts.pop()
 
 
-async def test_a_leader_that_answers_load_reports_with_nonsense_harms_nobody(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_leader_that_rejects_load_reports_harms_none(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = await testbed.cluster(3)
     leader = testbed.leader()
     answers = 0

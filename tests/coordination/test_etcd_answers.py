@@ -117,9 +117,7 @@ async def scripted() -> AsyncIterator[tuple[str, Answers]]:
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_each_refusal_of_each_call_reaches_the_caller_as_its_kind(
-    call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_each_refusal_of_each_call_reaches_its_caller(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(etcd, "ATTEMPTS_MIN", 1)
     async with scripted() as (endpoint, answers):
         store = EtcdMetaStore(endpoint, timeout_s=5.0, rng=random.Random(1))
@@ -138,9 +136,7 @@ async def test_each_refusal_of_each_call_reaches_the_caller_as_its_kind(
 
 @pytest.mark.parametrize("call", ["get", "list", "transact", "watch", "grant_lease", "renew_lease"])
 @pytest.mark.parametrize("reply", [b"", b"\xff\xff\xff"], ids=["empty", "garbled"])
-async def test_an_answer_that_no_etcd_gives_is_an_outage(
-    call: str, reply: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_answer_of_no_etcd_is_an_outage(call: str, reply: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty listing would mean that all topics are gone."""
     monkeypatch.setattr(etcd, "ATTEMPTS_MIN", 1)
     async with scripted() as (endpoint, answers):

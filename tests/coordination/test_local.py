@@ -70,9 +70,7 @@ async def test_an_etcd_that_says_nothing_is_told_by_its_end(
 
 
 @pytest.mark.integration
-async def test_history_and_transactions_in_memory_are_bounded_without_an_operator(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_history_is_bounded_without_an_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An etcd that runs for months keeps ten minutes of history, and so little space; here it keeps a second."""
     monkeypatch.setattr(local, "COMPACTION_RETENTION", "1s")
     monkeypatch.setattr(local, "SNAPSHOT_ENTRIES", 50)

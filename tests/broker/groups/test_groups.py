@@ -194,9 +194,7 @@ async def test_commits_wait_while_etcd_is_away_for_a_moment_and_members_come_bac
 
 
 @pytest.mark.parametrize("turns", range(-10, 5))
-def test_members_hear_of_the_end_when_writing_fails_in_the_moment_the_leader_is_deposed(
-    turns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_members_hear_of_the_end_when_the_leader_is_deposed(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two events are this many turns of the loop apart, in either order: the second meets a coordinator that is
     already stopping."""
 
@@ -486,9 +484,7 @@ class Reading:
 
 
 @pytest.mark.parametrize("frozen_s", [0.5, KEEPALIVE_TIMEOUT_S, 4.0, 12.0, 30.0])
-async def test_a_member_that_stood_still_hands_out_nothing_that_others_were_given(
-    testbed: Testbed, frozen_s: float
-) -> None:
+async def test_a_member_that_stood_still_hands_out_nothing_of_others(testbed: Testbed, frozen_s: float) -> None:
     hosts = await filled(testbed, brokers=2, segments=1, records=200)
     first = Reading(testbed, "first")
     await testbed.until(lambda: len(first.got) >= 3)

@@ -101,9 +101,7 @@ async def test_answers_that_are_lost_do_no_harm(testbed: Testbed) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-async def test_a_refusal_that_passes_is_retried_and_any_other_ends_the_write(
-    testbed: Testbed, kind: type[SeaweedMQError]
-) -> None:
+async def test_a_passing_refusal_is_retried_another_ends_it(testbed: Testbed, kind: type[SeaweedMQError]) -> None:
     host = await testbed.single()
     store = await created(host, {})
     end = refuse(host, kind("no"), ("transact",))

@@ -123,9 +123,7 @@ async def test_one_hot_key_is_told_in_the_status_and_not_cut_forever(testbed: Te
     assert "hold" not in await kinds(hosts[1]), "it is no longer so"
 
 
-async def test_nothing_is_merged_while_a_broker_does_not_say_how_loaded_it_is(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_is_merged_while_a_load_is_unknown(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = await testbed.several(3, QUICK)
     mute = next(h for h in hosts if h is not testbed.leader())
     report = Placement.report

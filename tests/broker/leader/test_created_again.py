@@ -257,9 +257,7 @@ async def test_files_that_were_written_late_into_its_folder_do_no_harm(testbed: 
 
 
 @pytest.mark.parametrize("idle", [False, True])
-async def test_a_publisher_ends_and_leaves_neither_records_nor_a_schema_in_the_later_one(
-    testbed: Testbed, idle: bool
-) -> None:
+async def test_a_publisher_ends_and_leaves_nothing_in_the_later_one(testbed: Testbed, idle: bool) -> None:
     hosts = await testbed.several(2)
     async with await testbed.client() as client:
         publisher, of_tables = await client.publisher(str(NAME)), await client.publisher(str(NAME))

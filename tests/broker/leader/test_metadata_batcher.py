@@ -188,9 +188,7 @@ async def test_who_goes_away_leaves_the_others_to_the_next(testbed: Testbed) -> 
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-async def test_a_leader_that_dies_in_the_middle_of_a_brokers_successions_leaves_none_undone(
-    testbed: Testbed, after: int
-) -> None:
+async def test_a_leader_that_dies_amid_transitions_leaves_none_undone(testbed: Testbed, after: int) -> None:
     hosts = await topics(testbed, brokers=4, replicas=2)
     leader = testbed.leader()
     victim = next(h for h in hosts if h is not leader)

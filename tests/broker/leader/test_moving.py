@@ -81,9 +81,7 @@ async def test_brokers_that_keep_suspecting_each_other_do_not_keep_their_segment
         await testbed.publish(number, producer=number + 1)
 
 
-async def test_a_segment_that_hangs_while_it_is_sealed_holds_no_other_up(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_segment_that_hangs_holds_none_up(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = await replicated(testbed, brokers=3, segments=2)
     leader, seal, hanging = testbed.leader(), Sealer.seal, asyncio.Event()
     stuck, other = (open_segments(leader)[number] for number in (0, 1))

@@ -258,9 +258,7 @@ async def test_documents_of_a_change_are_written_though_its_caller_goes_away(tes
     assert document.retention_s == 50.0
 
 
-async def test_a_topic_whose_offsets_can_not_be_forgotten_keeps_no_other_waiting(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_topic_that_keeps_its_offsets_holds_none_up(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     (host,) = await testbed.cluster(1, SMALL)
     first, second = TopicName("test", "a"), TopicName("test", "b")
     forgotten: list[TopicName] = []
@@ -282,9 +280,7 @@ async def test_a_topic_whose_offsets_can_not_be_forgotten_keeps_no_other_waiting
     await testbed.until(lambda: forgotten == [second, first])
 
 
-async def test_what_is_pruned_while_offsets_are_forgotten_is_not_overlooked(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_pruned_meanwhile_is_not_overlooked(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     (host,) = await testbed.cluster(1, SMALL)
     calls: list[IdRanges] = []
 

@@ -200,9 +200,7 @@ async def test_changes_of_one_segment_do_not_mix_and_those_of_several_go_togethe
     assert sorted(s.predecessors for s in halves) == sorted((s.id,) for s in after for _ in range(2))
 
 
-async def test_a_half_done_merge_is_undone_by_plain_successors(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_half_merge_is_undone_by_plain_successors(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = await testbed.cluster(2)
     lower, _ = opened(await testbed.topic(hosts[0], segments=2))
     await testbed.publish(lower, frames=3)
@@ -225,9 +223,7 @@ async def test_a_half_done_merge_is_undone_by_plain_successors(
 
 
 @pytest.mark.parametrize("delay_s", [0.0005, 0.001, 0.002, 0.004, 0.008])
-async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
-    testbed: Testbed, delay_s: float
-) -> None:
+async def test_a_leader_that_dies_amid_a_merge_leaves_a_whole_topic(testbed: Testbed, delay_s: float) -> None:
     hosts = await testbed.cluster(4)
     parts = opened(await testbed.topic(hosts[0], segments=2, replicas=2))
     for n, segment in enumerate(parts):
@@ -275,9 +271,7 @@ async def test_a_caller_that_goes_away_does_not_leave_a_segment_sealed(testbed: 
     await testbed.until(lambda: 2 in leader.inspect.view.segments[NAME], patience_s=1)
 
 
-async def test_a_topic_that_was_deleted_and_made_anew_meanwhile_is_left_alone(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_topic_recreated_meanwhile_is_left_alone(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = await testbed.several(2)
     await testbed.publish(frames=3)
     seal, anew = Sealer.seal, asyncio.Event()

@@ -131,9 +131,7 @@ def key_in(segment: int) -> bytes:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_the_file_is_named_to_all_who_ask_and_the_right_one_heals_the_segment(
-    testbed: Testbed, damage: str
-) -> None:
+async def test_the_file_is_named_to_all_and_the_right_one_heals_the_segment(testbed: Testbed, damage: str) -> None:
     found = await damaged(testbed, DAMAGES[damage])
     leader, segment = found.leader, found.segment
     assert found.path in found.record.problem
@@ -235,9 +233,7 @@ async def test_another_leader_takes_the_problem_over_and_attempts_become_rare(te
     await testbed.until(lambda: not third.inspect.view.segments[NAME][found.segment].is_open, HEALED_WITHIN_S)
 
 
-async def test_a_problem_that_etcd_does_not_take_is_recorded_by_a_later_attempt(
-    testbed: Testbed, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_problem_is_recorded_once_etcd_takes_it(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
     hosts = await testbed.cluster(2, replace(CONFIG, lease_ttl_s=20.0))
     leader = testbed.leader()
     await testbed.topic(leader, segments=2)

@@ -100,9 +100,7 @@ def test_the_limit_holds_whatever_comes_and_everybody_is_served(sizes: list[int]
 
 
 @pytest.mark.parametrize("durability", Durability)
-async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(
-    testbed: Testbed, durability: Durability
-) -> None:
+async def test_memory_stays_within_the_budget_with_many_segments(testbed: Testbed, durability: Durability) -> None:
     (host,) = await testbed.cluster(1, replace(CONFIG, segment_buffer_bytes_max=32 * KIB))
     budget = host.inspect.memory.logs
     budget.limit = 140_000
@@ -229,9 +227,7 @@ def in_pieces(data: bytes, piece_bytes: int = PIECE_BYTES) -> list[FrameHead | P
 
 @pytest.mark.parametrize("size", [3_000, 300_000, 3_000_000])
 @pytest.mark.parametrize("piece_bytes", [PIECE_BYTES, 64 * KIB])
-async def test_a_large_frame_comes_in_pieces_and_is_stored_as_it_was(
-    testbed: Testbed, size: int, piece_bytes: int
-) -> None:
+async def test_a_large_frame_comes_in_pieces_and_is_stored(testbed: Testbed, size: int, piece_bytes: int) -> None:
     host, publisher = await testbed.publishing(LARGE)
     for request in in_pieces(publisher.frame(size=size), piece_bytes):
         await publisher.stream.send(request)
@@ -245,9 +241,7 @@ async def test_a_large_frame_comes_in_pieces_and_is_stored_as_it_was(
 
 
 @pytest.mark.parametrize("is_in_memory", [True, False])
-async def test_a_large_frame_is_sent_in_pieces_to_a_subscriber_that_takes_them(
-    testbed: Testbed, is_in_memory: bool
-) -> None:
+async def test_a_large_frame_is_sent_in_pieces_to_who_takes_them(testbed: Testbed, is_in_memory: bool) -> None:
     host, publisher = await testbed.publishing(LARGE)
     await publisher.store()
     for request in in_pieces(publisher.frame(size=3_000_000)):
@@ -336,9 +330,7 @@ async def test_subscribers_without_credit_hold_nothing_that_others_need(testbed:
 
 
 @pytest.mark.parametrize("place", ["memory", "log files"])
-async def test_subscribers_that_never_read_hold_a_bounded_part_and_keep_nobody_from_reading(
-    testbed: Testbed, place: str
-) -> None:
+async def test_subscribers_that_never_read_hold_little_and_hinder_no_reader(testbed: Testbed, place: str) -> None:
     host, publisher = await testbed.publishing(replace(LARGE, read_chunk_bytes=256 * KIB))
     await publisher.store(frames=30, size=200_000)
     memory = host.inspect.memory

@@ -28,9 +28,7 @@ async def test_the_machine_of_a_primary_and_the_lease_of_its_follower_are_lost_a
 
 
 @pytest.mark.parametrize("op", [StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC, None])
-async def test_a_storage_that_hangs_or_fails_does_not_keep_a_follower_out_of_the_cluster(
-    testbed: Testbed, op: StorageOp | None
-) -> None:
+async def test_a_storage_that_hangs_or_fails_keeps_no_follower_out(testbed: Testbed, op: StorageOp | None) -> None:
     primary, follower, _ = await replicated(testbed)
     await (await primary.publisher()).store(frames=5)
     old = follower.broker.id
@@ -104,9 +102,7 @@ async def test_who_left_in_good_order_is_not_waited_for(testbed: Testbed) -> Non
 
 
 @pytest.mark.parametrize("turns", range(8))
-def test_what_a_leader_had_begun_ends_when_its_lease_is_lost_in_the_moment_it_is_deposed(
-    turns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_leader_began_ends_with_its_lease_as_it_is_deposed(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two events are this many turns of the loop apart: the second meets a leader that is already stopping."""
 
     async def stuck(*_: object) -> None:

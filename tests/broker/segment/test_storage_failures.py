@@ -68,9 +68,7 @@ async def test_replicated_is_acknowledged_before_the_fsync_which_follows_within_
     assert testbed.faults.counts[StorageOp.SYNC] == 1
 
 
-async def test_a_small_write_and_its_fsync_are_one_call_of_the_storage(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_small_write_and_its_fsync_are_one_call(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     host, publisher = await testbed.publishing()
     synced: list[bool] = []
     append = MemoryLogWriter.append
@@ -128,9 +126,7 @@ async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mende
 
 @pytest.mark.parametrize("is_full", [False, True])
 @pytest.mark.parametrize("op", [StorageOp.APPEND, StorageOp.SYNC])
-async def test_storage_that_fails_for_long_leaves_no_heap_of_files_and_then_works(
-    testbed: Testbed, op: StorageOp, is_full: bool
-) -> None:
+async def test_storage_that_fails_for_long_leaves_few_files(testbed: Testbed, op: StorageOp, is_full: bool) -> None:
     """A full one is noticed without the creation of files, and its end within 2 s."""
     host, publisher = await testbed.publishing()
     await publisher.store(frames=3)
@@ -291,9 +287,7 @@ async def test_stopping_a_broker_stores_everything_it_took(testbed: Testbed) -> 
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-async def test_stopping_while_the_storage_fails_or_hangs_ends_and_loses_nothing_acknowledged(
-    testbed: Testbed, hangs: bool
-) -> None:
+async def test_stopping_while_the_storage_fails_or_hangs_ends_and_loses_nothing(testbed: Testbed, hangs: bool) -> None:
     host, publisher = await testbed.publishing()
     await publisher.store(frames=5)
     if hangs:

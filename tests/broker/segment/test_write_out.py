@@ -148,7 +148,7 @@ async def test_who_is_stopped_writes_out_what_it_holds_and_stays_while_the_stora
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-async def test_in_the_end_it_goes_and_says_what_may_be_lost(
+async def test_it_ends_and_says_what_may_be_lost(
     testbed: Testbed, hangs: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     primary, follower, _ = await holding(testbed, brokers=2)
@@ -165,9 +165,7 @@ async def test_in_the_end_it_goes_and_says_what_may_be_lost(
         gate.set()
 
 
-async def test_a_leader_that_asks_for_it_meanwhile_is_answered(
-    testbed: Testbed, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_leader_that_asks_meanwhile_is_answered(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
     primary, follower, _ = await holding(testbed, brokers=2)
     segment = primary.inspect.view.segments[NAME][0]
     testbed.faults.paths = follower.broker.id

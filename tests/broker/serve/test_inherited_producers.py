@@ -126,9 +126,7 @@ async def test_who_sent_nothing_to_a_generation_is_known_to_the_next(testbed: Te
     assert await told.send(0, 10, producer=OTHER) == "repeat of 10"
 
 
-async def test_who_is_missing_in_a_record_that_is_too_short_is_looked_for_in_the_files(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_is_not_in_the_record_is_searched_in_files(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
     told = await started(testbed, 3)
     producers = range(5_000, 5_005)
@@ -161,9 +159,7 @@ async def test_files_are_read_for_a_repeat_only_and_without_them_it_is_a_duplica
     assert await told.send(0, epoch=3) == "stored at 40"
 
 
-async def test_files_that_may_know_a_producer_hold_it_up_until_they_are_read(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_files_that_may_know_a_producer_hold_it_up(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 1)
     told = await started(testbed)
     assert await told.send(0, 10) == "stored at 0"
@@ -205,9 +201,7 @@ CLOCKS = replace(CONFIG, producer_idle_s=900.0)
 
 @pytest.mark.parametrize("step_s", [STEP_S, -STEP_S, 20 * 86_400.0, -20 * 86_400.0])
 @pytest.mark.parametrize("how", ["sealed", "failed"])
-async def test_a_repeat_is_one_though_all_clocks_step_while_a_generation_lives(
-    testbed: Testbed, how: str, step_s: float
-) -> None:
+async def test_a_repeat_is_one_though_all_clocks_step_meanwhile(testbed: Testbed, how: str, step_s: float) -> None:
     told = await started(testbed, 6, 2, CLOCKS)
     assert await told.send(0, 10) == "stored at 0"
     await told.hop(how)
@@ -255,9 +249,7 @@ async def test_brokers_that_have_just_started_find_what_was_stored_before_them(t
 
 
 @pytest.mark.parametrize("has_logs", [True, False])
-async def test_a_producer_that_a_later_segment_forgot_continues_on_a_broker_that_has_just_started(
-    testbed: Testbed, has_logs: bool
-) -> None:
+async def test_a_producer_that_a_later_segment_forgot_continues(testbed: Testbed, has_logs: bool) -> None:
     """The producer is idle for longer than segments remember it, and only the record of an old segment has it."""
     config = replace(CONF, partition_roll_age_s=1_000.0 if has_logs else 2.0, log_grace_s=4.0, maintenance_interval_s=1)
     told = await started(testbed, 2, 2, config)

@@ -189,9 +189,7 @@ async def test_a_member_of_a_group_stops_at_a_gap_and_passes_it_when_it_skips(te
         assert (await read(client, "fail", group="readers")).error is None, "the group is behind the gap"
 
 
-async def test_a_gap_is_an_error_of_readers_and_of_ranges_and_is_logged_once(
-    testbed: Testbed, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_gap_fails_all_readers_and_is_logged_once(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
     _, gap, left = await _with_a_gap(testbed)
     ranges = {0: (Start(StartKind.OFFSET, 1), 39)}
     async with await testbed.client() as client:

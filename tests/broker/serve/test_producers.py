@@ -98,9 +98,7 @@ async def test_one_publisher_too_many_for_the_broker_waits_until_there_is_room(t
 
 
 @pytest.mark.parametrize("in_flight", [1, 1_024])
-async def test_every_frame_that_may_be_in_flight_finds_its_acknowledgement_again(
-    testbed: Testbed, in_flight: int
-) -> None:
+async def test_every_frame_in_flight_finds_its_acknowledgement_again(testbed: Testbed, in_flight: int) -> None:
     host, publisher = await testbed.publishing(replace(CONFIG, stream_in_flight_frames_max=in_flight))
     log = host.inspect.segments[NAME, 0].log
     sent = 3 * in_flight
@@ -213,9 +211,7 @@ async def _ask(host: Host, producer: int, first: int, *, epoch: int = 0) -> Publ
     return sealed
 
 
-async def test_who_is_missing_in_the_record_is_looked_for_in_the_files(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_is_not_in_the_record_is_searched_in_files(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
     hosts = await testbed.several(2, SMALL)
     primary = await testbed.primary(hosts[0])
@@ -241,9 +237,7 @@ async def test_files_that_are_asked_outlive_their_grace(testbed: Testbed, monkey
     assert not [f for f in testbed.files(FileKind.LOG) if f.segment == 0], "no producer can repeat a frame"
 
 
-async def test_if_neither_record_nor_files_know_the_answer_is_that(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_if_neither_record_nor_files_know_it_is_said(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
     host = await testbed.single(SMALL)
     await _sealed_with_records_in_flight(testbed, host, 6)

@@ -161,9 +161,7 @@ async def test_what_leaves_memory_between_ready_and_take_is_read_from_files(test
 
 
 @pytest.mark.parametrize("reading", [False, True])
-async def test_a_topic_that_is_deleted_gives_nothing_more_though_its_name_is_taken_again(
-    testbed: Testbed, reading: bool
-) -> None:
+async def test_a_deleted_topic_gives_nothing_more_though_its_name_is_taken(testbed: Testbed, reading: bool) -> None:
     host = await testbed.single(FILES)
     await fill(await host.publisher(), 3)
     host.evict()

@@ -53,9 +53,7 @@ async def adopting(testbed: Testbed) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-async def test_an_adoption_that_etcd_refused_is_decided_once_it_does_not(
-    testbed: Testbed, kind: type[SeaweedMQError]
-) -> None:
+async def test_an_adoption_that_etcd_refused_is_decided_later(testbed: Testbed, kind: type[SeaweedMQError]) -> None:
     host = await testbed.single()
     end = refuse(host, kind("no"), ("transact",))
     adopting = replace(host.inspect.view.topics[NAME], adopting=NUMBERS)
@@ -204,9 +202,7 @@ async def test_a_primary_that_can_not_be_dialled_leaves_no_question_to_another_b
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_tables_and_plain_records_that_race_for_an_empty_topic_each_have_an_outcome(
-    testbed: Testbed, seed: int
-) -> None:
+async def test_tables_and_plain_records_that_race_for_a_topic_have_an_outcome(testbed: Testbed, seed: int) -> None:
     hosts = await testbed.several(3, segments=3)
     rng = random.Random(seed)
 

@@ -115,9 +115,7 @@ async def test_partitions_that_are_added_get_new_ids(testbed: Testbed) -> None:
     assert not {s.id for s in await settled(testbed, host)} & before.keys()
 
 
-async def test_the_folder_of_a_topic_is_listed_once_in_a_term(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_folder_of_a_topic_is_listed_once(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[TopicName] = []
     used_segments = MemorySegmentStore.used_segments
 
