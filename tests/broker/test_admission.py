@@ -89,9 +89,7 @@ async def test_a_creation_that_was_interrupted_is_completed(testbed: Testbed) ->
 
 
 @pytest.mark.parametrize("is_mounted", [False, True])
-async def test_a_broker_whose_storage_is_not_mounted_or_of_another_cluster_waits_and_serves_nothing(
-    testbed: Testbed, is_mounted: bool
-) -> None:
+async def test_a_broker_whose_storage_is_not_mounted_or_foreign_waits(testbed: Testbed, is_mounted: bool) -> None:
     first, second = await testbed.several(2)
     away = MemorySegmentStore(testbed.wall_us)
     sentences = ("storage memory has no cluster.json, and etcd has a cluster",)

@@ -103,9 +103,7 @@ async def disagreeing(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> tupl
     return hosts, calls
 
 
-async def test_neither_call_nor_stream_is_passed_to_and_fro_between_brokers_that_take_each_other_for_the_leader(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_call_circles_between_brokers_that_disagree(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts, calls = await disagreeing(testbed, monkeypatch)
     with pytest.raises(Unavailable, match=r"is not the leader, broker .* is: retry"):
         await hosts[0].api.call(GetClusterStatus())

@@ -69,7 +69,7 @@ async def test_a_broker_is_stopped_around_the_end_of_its_lease(testbed: Testbed,
 
 @pytest.mark.parametrize("cut_off_s", [0.5, 3 * TTL_S])
 @pytest.mark.parametrize("delay_s", [0.0, 0.003, 0.01, 0.1])
-async def test_a_broker_is_stopped_as_it_returns_without_etcd(
+async def test_a_broker_is_stopped_as_it_returns_and_etcd_is_gone(
     testbed: Testbed, delay_s: float, cut_off_s: float
 ) -> None:
     _, victim = await three(testbed)
@@ -155,7 +155,7 @@ async def test_the_lease_of_the_last_broker_is_lost_while_it_stores_what_it_has(
 
 
 @pytest.mark.parametrize("restart", [False, True])
-async def test_a_registration_without_a_lease_is_nobodys_and_its_segments_are_replaced(
+async def test_a_registration_without_a_lease_is_reaped(
     testbed: Testbed, restart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts, victim = await three(testbed, replicas=2)
@@ -208,7 +208,7 @@ async def test_what_is_said_of_a_lease_that_has_ended_is_refused(testbed: Testbe
 @pytest.mark.parametrize(
     "apart_s", [0.0, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.012, 0.015, 0.02, 0.025, 0.03]
 )
-async def test_stopping_the_last_brokers_is_no_failure(
+async def test_stopping_the_last_is_no_failure(
     testbed: Testbed, apart_s: float, replicas: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     hosts = await testbed.several(3, segments=6, replicas=replicas)

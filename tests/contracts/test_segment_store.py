@@ -212,9 +212,7 @@ async def test_anybody_makes_durable_what_a_dead_writer_left(store: SegmentStore
     await log.close()
 
 
-async def test_a_fence_is_for_one_segment_of_one_topic_and_no_file_of_it(
-    store: SegmentStore, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_fence_is_of_one_segment_and_no_file(store: SegmentStore, caplog: pytest.LogCaptureFixture) -> None:
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
     file = await write_log(store, 0, [b"x"], segment=1)
     assert not await store.is_fenced(NAME, 7, 1)

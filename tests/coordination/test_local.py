@@ -57,7 +57,7 @@ async def test_why_it_did_not_start_is_told(tmp_path: Path) -> None:
         ("import time; time.sleep(60)", 0.5, "it did not serve within 0.5 s"),
     ],
 )
-async def test_an_etcd_that_says_nothing_is_told_by_its_end(
+async def test_a_silent_etcd_is_told_by_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, timeout_s: float, told: str
 ) -> None:
     binary = tmp_path / "silent"

@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import IO
 
 from seaweedmq.codec.paths import table_path
@@ -80,17 +81,8 @@ class _MemoryTarget:
         content = sink.read()
         path = table_path(self._of.topic, self._of.segment, base, end)
         self.written[path] = content
-        return SegmentFile(
-            topic=self._of.topic,
-            segment=self._of.segment,
-            kind=FileKind.TABLE,
-            base_offset=base,
-            end_offset=end,
-            writer="",
-            size_bytes=len(content),
-            path=path,
-            modified_us=0,
-        )
+        table = replace(self._of, kind=FileKind.TABLE, base_offset=base, end_offset=end, writer="", path=path)
+        return replace(table, size_bytes=len(content), modified_us=0)
 
     def discard(self, sink: IO[bytes]) -> None:
         sink.close()

@@ -157,7 +157,7 @@ async def test_a_compaction_between_list_and_watch_is_survived(server: MemoryMet
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_what_can_not_be_read_is_named_and_left_out(
+async def test_what_is_unreadable_is_left_out(
     store: MemoryMetaStore, view: ClusterView, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = keys.segment_key(ORDERS, 2)

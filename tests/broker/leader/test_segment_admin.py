@@ -21,7 +21,6 @@ from seaweedmq.model.messages.calls import (
     SealSegment,
     SplitSegment,
 )
-from seaweedmq.model.messages.publish import PublishSealed
 from seaweedmq.model.ring import WHOLE_RING, KeyRange, covers_ring
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling
@@ -162,26 +161,6 @@ async def test_a_broker_that_is_leaving_or_suspected_gets_nothing(testbed: Testb
     with pytest.raises(Unavailable, match="is suspected, as another broker could not reach it"):
         await hosts[0].api.call(MoveSegment(NAME, 0, (other.broker.id,)))
     assert [s.id for s in opened(await hosts[0].api.call(DescribeTopic(NAME)))] == [0]
-
-
-async def test_a_publisher_learns_what_of_its_records_is_in_the_parent_and_where_to_go_on(testbed: Testbed) -> None:
-    hosts = await testbed.several(2, replicas=2)
-    primary = await testbed.primary(hosts[0])
-    publisher = await primary.publisher()
-    splitting = asyncio.create_task(hosts[0].api.call(SplitSegment(NAME, 0, HALF)))
-    sent = 0
-    while not splitting.done():
-        await publisher.send()
-        sent += 1
-        await asyncio.sleep(0.0001)
-    description = await splitting
-    await testbed.until(lambda: publisher.stream.ended)
-    end = publisher.stream.replies[-1]
-    assert isinstance(end, PublishSealed)
-    assert end.successors == (1, 2)
-    assert end.next_sequence == end.end_offset == by_id(description)[0].end_offset
-    assert 0 < end.next_sequence <= sent
-    assert await read(testbed, hosts[0], [0]) == values(1, end.next_sequence)
 
 
 async def test_changes_of_one_segment_do_not_mix_and_those_of_several_go_together(testbed: Testbed) -> None:

@@ -48,7 +48,7 @@ def test_kafka_s_clients_get_what_is_configured_where_there_is_room_and_nothing_
 
 
 @given(bound=st.integers(320 * MIB, 4_000 * MIB), in_flight=sizes, fetch=sizes, reencode=sizes, groups=sizes)
-def test_whatever_is_configured_all_of_it_is_inside_the_bound(
+def test_all_that_is_configured_is_inside_the_bound(
     bound: int, in_flight: int, fetch: int, reencode: int, groups: int
 ) -> None:
     config = replace(

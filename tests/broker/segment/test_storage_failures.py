@@ -84,21 +84,9 @@ async def test_a_small_write_and_its_fsync_are_one_call(testbed: Testbed, monkey
     assert host.inspect.segments[NAME, 0].log.flushed == 3
 
 
-async def test_segments_are_fsynced_side_by_side(testbed: Testbed) -> None:
-    host = await testbed.single(segments=8)
-    publishers = [await host.publisher(segment=n) for n in range(8)]
-    for n, publisher in enumerate(publishers):
-        await publisher.send(slots=(n * 8192, n * 8192))
-    for publisher in publishers:
-        await publisher.acks()
-    assert testbed.faults.counts[StorageOp.SYNC] == 8
-
-
 @pytest.mark.parametrize("durability", Durability)
 @pytest.mark.parametrize("op", [StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC])
-async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mended(
-    testbed: Testbed, op: StorageOp, durability: Durability
-) -> None:
+async def test_publishers_hear_that_the_storage_fails(testbed: Testbed, op: StorageOp, durability: Durability) -> None:
     host, publisher = await testbed.publishing(durability=durability)
     if op is not StorageOp.CREATE:
         await publisher.store(frames=3)
@@ -201,7 +189,7 @@ async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgott
 
 @pytest.mark.usefixtures("apart")
 @pytest.mark.parametrize("is_copied", [True, False], ids=["after the copy", "before it"])
-async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_again(
+async def test_a_write_to_an_abandoned_file_is_repeated(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch, is_copied: bool
 ) -> None:
     host, publisher = await testbed.publishing()

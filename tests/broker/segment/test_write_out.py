@@ -126,7 +126,7 @@ async def test_callers_share_one_attempt_and_one_that_goes_away_does_not_stop_it
 
 
 @pytest.mark.parametrize(("brokers", "is_full"), [(2, False), (3, False), (2, True)])
-async def test_who_is_stopped_writes_out_what_it_holds_and_stays_while_the_storage_does_not_take_it(
+async def test_who_is_stopped_writes_out_what_it_holds_as_soon_as_it_can(
     testbed: Testbed, brokers: int, is_full: bool
 ) -> None:
     primary, follower, other = await holding(testbed, brokers)
@@ -148,7 +148,7 @@ async def test_who_is_stopped_writes_out_what_it_holds_and_stays_while_the_stora
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-async def test_it_ends_and_says_what_may_be_lost(
+async def test_it_ends_and_names_what_may_be_lost(
     testbed: Testbed, hangs: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     primary, follower, _ = await holding(testbed, brokers=2)

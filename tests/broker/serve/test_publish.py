@@ -75,22 +75,6 @@ async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_str
         await first.acks()
 
 
-async def test_many_producers_share_a_segment(testbed: Testbed) -> None:
-    host = await testbed.single()
-    publishers = [await host.publisher(n) for n in range(1, 21)]
-    for _ in range(5):
-        for publisher in publishers:
-            await publisher.send(2)
-    for publisher in publishers:
-        acks = await publisher.acks(5)
-        assert [first for first, _ in acks] == [0, 2, 4, 6, 8]
-        assert sorted(base for _, base in acks) == [base for _, base in acks]
-    reader = await host.subscriber()
-    got = await reader.until(200)
-    for n in range(1, 21):
-        assert [v for v in got if v.startswith(b"%d:" % n)] == values(n, 10)
-
-
 def damaged(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 

@@ -150,7 +150,7 @@ async def test_a_slow_subscriber_costs_no_memory_and_misses_nothing(testbed: Tes
 
 
 @pytest.mark.parametrize("durability", Durability)
-async def test_a_running_subscriber_sees_no_gap_or_repeat_while_files_roll_and_become_tables(
+async def test_a_subscriber_sees_no_gap_or_repeat_while_files_become_tables(
     testbed: Testbed, durability: Durability
 ) -> None:
     config = replace(SMALL_FILES, log_grace_s=2.0, log_roll_age_s=3.0, read_chunk_bytes=1 * KIB)
@@ -173,16 +173,6 @@ async def test_a_running_subscriber_sees_no_gap_or_repeat_while_files_roll_and_b
         assert sequences(await reader.until(1_200)) == list(range(1_200))
     assert len(testbed.files(FileKind.TABLE)) > 5
     assert testbed.files(FileKind.LOG)[0].base_offset > 0
-
-
-async def test_log_files_roll_by_age_and_become_tables_when_nothing_more_comes(testbed: Testbed) -> None:
-    host, publisher = await testbed.publishing(replace(CONFIG, log_roll_age_s=5.0, maintenance_interval_s=1.0))
-    await publisher.store(frames=3)
-    await tabled(testbed, 3)
-    assert testbed.loop.time() < 9
-    await publisher.store()
-    assert [f.base_offset for f in testbed.files(FileKind.LOG)] == [0, 3]
-    assert await (await host.subscriber()).until(4) == values(1, 4)
 
 
 async def test_a_sealed_segment_ends_with_its_successors_on_every_broker(testbed: Testbed) -> None:

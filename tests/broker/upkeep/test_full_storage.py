@@ -85,7 +85,7 @@ async def test_brokers_start_and_serve_and_publishers_continue_once_there_is_roo
 
 
 @pytest.mark.parametrize("op", [StorageOp.LIST, StorageOp.READ, StorageOp.PUT])
-async def test_a_trouble_that_lasts_is_logged_once_and_not_at_every_attempt(
+async def test_a_trouble_that_lasts_is_logged_once(
     testbed: Testbed, op: StorageOp, caplog: pytest.LogCaptureFixture
 ) -> None:
     host = await topic_of_two_tables(testbed, configs=configs_of({"seaweedmq.auto.compact": "true"}))

@@ -45,7 +45,7 @@ def idle(count: int) -> list[Candidate]:
 
 
 @given(candidates=brokers, segments=st.integers(0, 40), data=st.data())
-def test_each_segment_gets_its_replicas_on_different_live_brokers(
+def test_each_segment_gets_different_live_brokers(
     candidates: list[Candidate], segments: int, data: st.DataObject
 ) -> None:
     replicas = data.draw(st.integers(1, len(candidates)))

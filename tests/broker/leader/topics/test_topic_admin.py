@@ -144,9 +144,7 @@ class DyingServer:
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 4])
-async def test_a_leader_that_dies_while_it_creates_a_topic_leaves_nothing_that_harms_the_next_attempt(
-    testbed: Testbed, after: int
-) -> None:
+async def test_a_leader_that_dies_amid_a_creation_does_not_harm_the_next_attempt(testbed: Testbed, after: int) -> None:
     hosts = await testbed.cluster(3)
     leader = testbed.leader()
     other = next(h for h in hosts if h is not leader)
