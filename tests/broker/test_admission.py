@@ -44,13 +44,11 @@ def identity(testbed: Testbed) -> ClusterIdentity:
 
 
 def begin(testbed: Testbed, store: MemorySegmentStore | None = None) -> tuple[Host, "asyncio.Task[Any]"]:
-    """Return a broker whose start is in progress."""
     host = testbed.host(store=store)
     return host, testbed.network.spawn(host.owner, host.broker.start())
 
 
 async def serves(host: Host) -> None:
-    """Wait until the broker answers."""
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(Unavailable):

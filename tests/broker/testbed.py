@@ -175,7 +175,6 @@ class Testbed:
     async def start(
         self, config: BrokerConfig = CONFIG, address: str | None = None, store: MemorySegmentStore | None = None
     ) -> "Host":
-        """Start one more broker."""
         host = self.host(config, address, store)
         await self.network.spawn(host.owner, host.broker.start())
         return host
@@ -201,7 +200,6 @@ class Testbed:
         return hosts
 
     async def single(self, config: BrokerConfig = CONFIG, **settings: Any) -> "Host":
-        """Start one broker, and create the topic."""
         return (await self.several(1, config, **settings))[0]
 
     async def publishing(self, config: BrokerConfig = CONFIG, **settings: Any) -> tuple["Host", "Publishing"]:
@@ -223,7 +221,6 @@ class Testbed:
         return await host.api.call(CreateTopic(TopicSpec(name=name, **settings)))
 
     async def primary(self, host: "Host", name: TopicName = NAME, segment: int = 0) -> "Host":
-        """Return the segment's primary."""
         description = await host.api.call(DescribeTopic(name))
         found = next(s for s in description.segments if s.id == segment)
         return next(h for h in self.hosts if h.broker.id == found.primary)
@@ -260,7 +257,6 @@ class Testbed:
         )
 
     async def until(self, condition: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-        """Wait until the condition holds."""
         async with asyncio.timeout(patience_s):
             while not condition():  # noqa: ASYNC110 - conditions are of any kind, and time is virtual
                 await asyncio.sleep(0.01)
@@ -329,7 +325,6 @@ class Host:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the broker gave up."""
         return self.broker.failed.done() and not self.broker.failed.cancelled()
 
     def expire_lease(self) -> None:
@@ -370,7 +365,6 @@ class Host:
     async def publisher(
         self, producer: int = 1, *, epoch: int = 0, name: TopicName = NAME, segment: int = 0, segment_epoch: int = 1
     ) -> "Publishing":
-        """Open a publish stream, and wait for ``PublishReady``."""
         stream = self.publish_stream()
         await stream.send(
             PublishOpen(topic=name, segment=segment, epoch=segment_epoch, producer_id=producer, producer_epoch=epoch)
@@ -393,7 +387,6 @@ class Host:
         segment: int = 0,
         takes_pieces: bool = False,
     ) -> "Subscribing":
-        """Open a subscribe stream, and wait for ``SubscribeReady``."""
         stream = Streaming(self.testbed, self.api.subscribe)
         opening = SubscribeOpen(
             topic=name, segment=segment, start=start, credit_bytes=credit, takes_pieces=takes_pieces
@@ -420,19 +413,13 @@ class Streaming:
         self.put(request)
 
     def put(self, request: Any) -> None:
-        """Queue a request."""
         self._requests.put_nowait(request)
 
     async def half_close(self) -> None:
         self.put(None)
 
     async def receive(self) -> Any:
-        """Return the next reply.
-
-        Raises:
-            SeaweedMQError: If the stream fails.
-            EOFError: If the stream ends.
-        """
+        """Return the next reply."""
         await self.testbed.until(lambda: self.replies or self.ended)
         if self.replies:
             return self.replies.popleft()
@@ -441,7 +428,6 @@ class Streaming:
         raise EOFError
 
     async def failure(self) -> SeaweedMQError | None:
-        """Return the error that the stream ends with, or None."""
         await self.testbed.until(lambda: self.ended)
         return self.error
 
@@ -546,7 +532,6 @@ class Subscribing:
                 self.next_offset = end
 
     async def until(self, records: int) -> list[bytes]:
-        """Wait for this many values, and return all values so far."""
 
         def enough() -> bool:
             self.take()

@@ -87,7 +87,6 @@ async def until(holds: Callable[[], bool], view: ClusterView, within_s: float = 
 
 
 async def leader_among(those: list[Candidate], within_s: float) -> Candidate:
-    """Return the first to lead."""
     waits = {asyncio.create_task(one.election.wait_leading()): one for one in those}
     try:
         done, _ = await asyncio.wait(waits, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)

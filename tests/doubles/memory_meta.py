@@ -85,11 +85,7 @@ class MemoryMetaServer:
         self.wake()
 
     def compact(self, revision: int) -> None:
-        """Drop history below ``revision``.
-
-        Raises:
-            InvalidArgument: If it is in the future or already compacted.
-        """
+        """Drop history below ``revision``."""
         if not self.compacted_revision < revision <= self.revision:
             raise InvalidArgument(
                 f"cannot compact at revision {revision}: choose from {self.compacted_revision + 1} to {self.revision}"
@@ -132,15 +128,12 @@ class MemoryMetaServer:
     # --- calls of clients ---
 
     def get(self, key: str) -> Entry | None:
-        """Return an entry; None if there is none."""
         return self._entries.get(key)
 
     def list(self, prefix: str) -> Snapshot:
-        """Return all entries whose keys begin with the prefix."""
         return Snapshot(self.revision, tuple(self._entries[key] for key in self._keys_below(prefix)))
 
     def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
-        """Run a transaction, see ``ports.MetaStore.transact``."""
         check_transaction(compares, then)
         if not all(self._holds(compare) for compare in compares):
             return None
@@ -158,11 +151,7 @@ class MemoryMetaServer:
         return self._apply(puts, deletes)
 
     def changes_since(self, revision: int) -> Sequence[Changes]:
-        """Return all changes at and after ``revision``, oldest first.
-
-        Raises:
-            OutOfRange: If some of them are compacted, or ``revision`` is above the next one.
-        """
+        """Return all changes at and after ``revision``, oldest first."""
         if revision < self.compacted_revision:
             raise OutOfRange(
                 f"revision {revision} is compacted, the oldest available is {self.compacted_revision}: list again"
@@ -175,11 +164,9 @@ class MemoryMetaServer:
         return self._history[at:]
 
     def has_lease(self, lease: int) -> bool:
-        """Whether a lease was granted and has not ended."""
         return lease in self._leases
 
     def grant(self, ttl_s: float) -> int:
-        """Grant a lease; return its id."""
         if not 0 < ttl_s < math.inf:
             raise InvalidArgument(f"lease TTL {ttl_s} s is not positive and finite: use another one")
         self._last_lease += 1
@@ -188,7 +175,6 @@ class MemoryMetaServer:
         return self._last_lease
 
     def renew(self, lease: int) -> float:
-        """Renew a lease; return the seconds that it now lasts, 0 if it is gone."""
         return self._renew(lease) if lease in self._leases else 0.0
 
     def revoke(self, lease: int) -> None:
@@ -265,7 +251,6 @@ class MemoryMetaServer:
         return self._sorted_keys[at:end]
 
     def wake(self) -> None:
-        """Wake all waiting tasks."""
         self.pulse.set()
         self.pulse = asyncio.Event()
 
@@ -348,11 +333,7 @@ class MemoryMetaStore:
         return self._server.is_running and not self._server.is_frozen and not self._closed
 
     async def _reach(self) -> None:
-        """Return when the server takes the request.
-
-        Raises:
-            Unavailable: At once if the connection is refused, at the deadline if the server does not answer.
-        """
+        """Return when the server takes the request."""
         await asyncio.sleep(self._delay_s())
         try:
             async with asyncio.timeout(self._timeout_s):

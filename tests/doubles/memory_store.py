@@ -311,18 +311,7 @@ class MemorySegmentStore:
         beside: tuple[str, MemoryFile | None] | None = None,
         replaced: Sequence[SegmentFile] = (),
     ) -> None:
-        """Replace a whole file atomically and durably.
-
-        Args:
-            path: Path of the file.
-            content: Content of the file.
-            beside: Path and file that must still exist; another file of the same path may be of a recreated topic.
-            replaced: Tables that the file is made of.
-
-        Raises:
-            NotFound: If the file of ``beside`` was deleted.
-            Unavailable: If it is a table of records that another table holds.
-        """
+        """Replace a whole file atomically and durably."""
         await self._turn(StorageOp.PUT, path)
         if beside is not None:
             other, file = beside
@@ -430,11 +419,7 @@ class MemorySegmentStore:
         """Do nothing: deletions are atomic here."""
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
-        """Record that a topic was deleted, and delete its folder unless it is of a recreated topic.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Record that a topic was deleted, and delete its folder unless it is of a recreated topic."""
         folder = topic_dir(topic)
         await self._turn(StorageOp.DELETE, folder)
         self.files[deleted_topic_path(uid)] = MemoryFile(bytearray(), self.wall_us(), "", named=True)
@@ -459,7 +444,6 @@ class MemorySegmentStore:
         return found
 
     def sync_names(self, folder: str) -> None:
-        """Make the names of all files in a folder durable."""
         for path, file in self.files.items():
             if not file.named and path.rpartition("/")[0] == folder:
                 file.named = True

@@ -45,7 +45,6 @@ async def filled(testbed: Testbed, brokers: int, segments: int, records: int = 1
 
 
 def follower(testbed: Testbed) -> Host:
-    """Return a broker that does not lead."""
     return next(h for h in testbed.hosts if h.lives and h is not testbed.leader())
 
 
@@ -532,6 +531,5 @@ async def test_what_a_member_was_never_told_of_is_not_waited_for(testbed: Testbe
 
 
 def owners(testbed: Testbed) -> dict[int, SegmentOwner]:
-    """Return the owners of the group's segments, as written in etcd."""
     entry = testbed.etcd.server.get(keys.group_key(NAME, GROUP))
     return {} if entry is None else dict(group_from_json(entry.value).owners)

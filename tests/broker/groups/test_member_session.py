@@ -18,7 +18,6 @@ def assigned(*ownerships: tuple[int, int]) -> GroupAssignment:
 
 
 async def sent(seat: MemberSession) -> Any:
-    """Return the next reply."""
     reading = asyncio.create_task(asyncio.sleep(3600))
     replies = seat.replies(reading)
     reply = await anext(replies)

@@ -30,7 +30,6 @@ QUICK = replace(
 
 
 def open_segments(testbed: Testbed) -> list[Segment]:
-    """Return the open segments in the leader's view."""
     host = next(h for h in testbed.hosts if h.lives and h.inspect.leads)
     found = sorted((s for s in host.inspect.view.segments[NAME].values() if s.is_open), key=lambda s: s.slots)
     assert covers_ring((s.slots for s in found), WHOLE_RING)

@@ -21,7 +21,6 @@ from tests.support.segments import make_segment
 
 
 def open_segments(host: Host) -> dict[int, Segment]:
-    """Return the open segments in the broker's view."""
     return {s.id: s for s in host.inspect.view.segments.get(NAME, {}).values() if s.is_open}
 
 

@@ -324,5 +324,4 @@ async def test_the_plan_has_topics_segments_and_end_offsets_before_anything_is_w
 
 
 def broker(broker_id: str) -> bytes:
-    """Return a registration."""
     return broker_to_json(BrokerInfo(id=broker_id, address="10.0.0.1:17777", started_us=0, pid=1, version="1"))

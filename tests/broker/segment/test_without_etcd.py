@@ -53,7 +53,6 @@ async def open_segment(testbed: Testbed, host: Host) -> int:
 
 
 async def store_two(testbed: Testbed, host: Host) -> None:
-    """Store two more records, of producer 2."""
     number = await open_segment(testbed, host)
     epoch = host.inspect.view.segments[NAME][number].epoch
     publisher = await (await testbed.primary(host, segment=number)).publisher(2, segment=number, segment_epoch=epoch)

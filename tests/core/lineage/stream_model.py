@@ -96,7 +96,6 @@ class Source:
         stored.committed = self.rng.randint(stored.committed, stored.written)
 
     def convert(self) -> None:
-        """Convert the committed records to a table."""
         ends = {s.id: s.committed if s.end is None else s.end for s in self.segments.values()}
         behind = [s for s in self.segments.values() if ends[s.id] > s.table_end]
         if behind:
@@ -272,7 +271,6 @@ class Query:
         return read_up_to(self.source, frontier(self.offsets[self.committed]) if self.committed else {}, segment)
 
     def check(self) -> None:
-        """See :func:`check_copy`."""
         check_copy(self.copy, self.source.sent)
 
 
@@ -303,7 +301,6 @@ def frontier(text: str) -> dict[int, int]:
 
 
 def together(rng: random.Random, given: Sequence[Sequence[Record]]) -> list[Record]:
-    """Interleave the output of concurrent tasks."""
     waiting = [list(reversed(records)) for records in given if records]
     made = []
     while waiting:
