@@ -76,8 +76,7 @@ async def test_a_new_cluster_marks_etcd_and_storage_and_adopts_the_data_of_an_ol
     testbed.etcd.server.transact([], [Delete(keys.CLUSTER)])
     host = await testbed.start()
     assert identity(testbed) == marker(testbed).identity
-    reader = await host.subscriber()
-    assert await reader.until(3) == values(1, 3)
+    assert await (await host.subscriber()).until(3) == values(1, 3)
 
 
 async def test_a_creation_that_was_interrupted_is_completed(testbed: Testbed) -> None:
@@ -151,8 +150,7 @@ async def test_a_broker_waits_until_etcd_is_recovered(testbed: Testbed, words: s
     assert set(testbed.store.files) == files
     testbed.etcd.run(testbed.etcd.server.restore, whole)
     await starting
-    reader = await host.subscriber()
-    assert await reader.until(3) == values(1, 3)
+    assert await (await host.subscriber()).until(3) == values(1, 3)
 
 
 @pytest.mark.parametrize("is_empty", [True, False])
@@ -206,8 +204,7 @@ async def test_an_etcd_of_another_cluster_halts_a_broker_and_a_recovery_under_it
     await testbed.until(lambda: host.inspect.view.open_of(NAME).get(1))
     await asyncio.sleep(MARKER_KEPT_S)
     assert marker(testbed).position == (1, testbed.etcd.server.revision)
-    reader = await host.subscriber()
-    assert await reader.until(3) == values(1, 3)
+    assert await (await host.subscriber()).until(3) == values(1, 3)
 
 
 async def test_a_broker_registers_again_once_its_view_is_of_the_recovered_cluster(testbed: Testbed) -> None:
@@ -259,15 +256,13 @@ async def test_a_storage_that_loses_its_marker_takes_nothing_until_it_is_back(te
     again = await primary.publisher()
     assert again.ready.next_sequence == 4, "what was sent meanwhile is written once the storage is back"
     await again.store()
-    reader = await primary.subscriber()
-    assert await reader.until(5) == values(1, 5)
+    assert await (await primary.subscriber()).until(5) == values(1, 5)
 
 
 async def test_a_storage_that_is_away_for_long_is_not_taken_for_an_empty_one(testbed: Testbed) -> None:
     settings = replace(QUICK, segment_retention_s=15.0, cache_age_s=5.0)
     hosts = await testbed.several(2, settings, retention_s=7 * 86_400.0)
-    publisher = await (await testbed.primary(hosts[0])).publisher()
-    await publisher.store(frames=5)
+    await (await (await testbed.primary(hosts[0])).publisher()).store(frames=5)
     await hosts[0].api.call(SealSegment(NAME, 0))
     await testbed.until(lambda: testbed.files(FileKind.TABLE))
     await asyncio.sleep(2 * settings.segment_retention_s)
@@ -280,8 +275,7 @@ async def test_a_storage_that_is_away_for_long_is_not_taken_for_an_empty_one(tes
     await asyncio.sleep(settings.segment_retention_s)
     assert tables == [path for path in testbed.store.files if "/table/" in path]
     assert hosts[0].inspect.view.segment(SegmentId(NAME, 0)) is not None, "the segment is not pruned"
-    reader = await hosts[0].subscriber()
-    assert await reader.until(5) == values(1, 5)
+    assert await (await hosts[0].subscriber()).until(5) == values(1, 5)
 
 
 async def test_a_broker_that_starts_on_a_read_only_storage_says_so_and_serves_later(testbed: Testbed) -> None:

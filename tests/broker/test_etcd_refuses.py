@@ -75,8 +75,7 @@ async def recovered(testbed: Testbed, brokers: int, name: TopicName) -> None:
         )
     )
     await testbed.topic(testbed.leader(), name=name)
-    publisher = await (await testbed.primary(testbed.leader(), name=name)).publisher(name=name)
-    await publisher.store()
+    await (await (await testbed.primary(testbed.leader(), name=name)).publisher(name=name)).store()
     assert not any(host.has_failed for host in testbed.hosts)
 
 

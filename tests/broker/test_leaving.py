@@ -49,8 +49,7 @@ async def everything_is_served(testbed: Testbed) -> None:
 async def three(testbed: Testbed, replicas: int = 1) -> tuple[list[Host], Host]:
     hosts = await testbed.several(3, segments=3, replicas=replicas, durability=Durability.STORED)
     victim = await testbed.primary(hosts[0])
-    publisher = await victim.publisher()
-    await publisher.store(frames=5)
+    await (await victim.publisher()).store(frames=5)
     return hosts, victim
 
 

@@ -81,8 +81,7 @@ async def test_a_broker_whose_lease_ended_comes_back_as_another_with_what_it_had
     assert error.retryable
     await testbed.until(lambda: (NAME, 1) in host.inspect.segments)
     assert host.broker.id != old
-    again = await host.publisher(segment=1)
-    await again.store(frames=2)
+    await (await host.publisher(segment=1)).store(frames=2)
     assert await everything(testbed, host) == values(1, 3) + values(1, 2)
     assert not host.has_failed
 
@@ -394,7 +393,6 @@ async def test_a_slow_network_delays_everything_and_loses_nothing(testbed: Testb
         await publisher.send()
     assert await publisher.acks(FRAMES) == [(n, n) for n in range(FRAMES)]
     assert testbed.loop.time() - began > CONFIG.replica_timeout_s, "so late that a silent replica would be replaced"
-    reader = await primary.subscriber()
-    assert await reader.until(FRAMES) == values(1, FRAMES)
+    assert await (await primary.subscriber()).until(FRAMES) == values(1, FRAMES)
     (segment,) = primary.inspect.view.open_of(next(iter(primary.inspect.view.topics))).values()
     assert (segment.id, len(segment.replicas)) == (0, 3), "no replica is given up for being far away"

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from seaweedmq.broker.groups.member_session import MemberSession
 from seaweedmq.broker.groups.store import GroupStore
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.group_metadata import group_from_json
@@ -27,7 +29,7 @@ from seaweedmq.model.messages.calls import (
     ResetGroup,
     SplitSegment,
 )
-from seaweedmq.model.messages.groups import GroupAssignment, GroupOpen, GroupRequest
+from seaweedmq.model.messages.groups import GroupAssignment, GroupCommitted, GroupOpen, GroupRequest, Ownership
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
 from tests.broker.joining import GROUP, Joining, settled
@@ -533,3 +535,53 @@ async def test_what_a_member_was_never_told_of_is_not_waited_for(testbed: Testbe
 def owners(testbed: Testbed) -> dict[int, SegmentOwner]:
     entry = testbed.etcd.server.get(keys.group_key(NAME, GROUP))
     return {} if entry is None else dict(group_from_json(entry.value).owners)
+
+
+def assigned(*ownerships: tuple[int, int]) -> GroupAssignment:
+    """Return an assignment of segments, each as a pair of segment id and generation."""
+    owned = (
+        Ownership(segment=segment, generation=generation, start=EARLIEST, deliveries={}, crashes=0)
+        for segment, generation in ownerships
+    )
+    return GroupAssignment(generation=9, owned=tuple(owned))
+
+
+async def sent(seat: MemberSession) -> Any:
+    reading = asyncio.create_task(asyncio.sleep(3600))
+    replies = seat.replies(reading)
+    reply = await anext(replies)
+    await replies.aclose()
+    return reply
+
+
+async def test_of_assignments_only_the_latest_is_sent_and_what_was_in_the_others_alone_is_named() -> None:
+    seat = MemberSession(1, "m", {})
+    assert seat.say(assigned((2, 2), (3, 4))) == {}
+    assert seat.say(assigned((2, 2), (5, 5))) == {3: 4}
+    assert seat.say(assigned((2, 2))) == {5: 5}
+    assert await sent(seat) == assigned((2, 2))
+
+
+async def test_what_was_sent_or_held_is_the_members_to_release() -> None:
+    seat = MemberSession(1, "m", {0: 1})
+    assert seat.say(assigned((0, 1), (1, 1))) == {}
+    assert seat.say(assigned((1, 1))) == {}, "it said that it holds it"
+    await sent(seat)
+    assert seat.say(assigned((2, 2))) == {}
+    await sent(seat)
+    assert seat.say(assigned((2, 2), (3, 3))) == {}
+    assert seat.say(assigned()) == {3: 3}
+
+
+async def test_a_segment_of_a_later_generation_is_another_ownership() -> None:
+    seat = MemberSession(1, "m", {0: 1})
+    seat.say(assigned((0, 7)))
+    assert seat.say(assigned()) == {0: 7}
+
+
+async def test_answers_are_all_sent() -> None:
+    seat = MemberSession(1, "m", {})
+    for number in (1, 2):
+        await seat.expect(number)
+        assert seat.say(GroupCommitted(number, {})) == {}
+    assert [await sent(seat), await sent(seat)] == [GroupCommitted(1, {}), GroupCommitted(2, {})]

@@ -37,8 +37,7 @@ def in_etcd(testbed: Testbed) -> dict[str, bytes]:
 async def member(testbed: Testbed, host: Host) -> Joining:
     """Return a member that has read some records of the only segment."""
     await testbed.topic(host)
-    publishing = await (await testbed.primary(host)).publisher()
-    await publishing.store(5)
+    await (await (await testbed.primary(host)).publisher()).store(5)
     one = await Joining(testbed, "one").joined(host)
     await one.until_owns(0)
     return one

@@ -226,10 +226,8 @@ async def test_a_conversion_under_way_leaves_no_table_in_the_later_one(testbed: 
     testbed.faults.held.clear()
     await asyncio.sleep(10)
     assert testbed.files(FileKind.TABLE) == []
-    publisher = await host.publisher()
-    await publisher.store(frames=3)
-    reader = await host.subscriber()
-    assert await reader.until(3) == values(1, 3)
+    await (await host.publisher()).store(frames=3)
+    assert await (await host.subscriber()).until(3) == values(1, 3)
 
 
 async def test_files_that_were_written_late_into_its_folder_do_no_harm(testbed: Testbed) -> None:
@@ -248,8 +246,7 @@ async def test_files_that_were_written_late_into_its_folder_do_no_harm(testbed: 
     testbed.store.crash(writer=writer)
     await testbed.until(lambda: not other.inspect.view.segments[NAME][0].is_open)
     assert other.inspect.view.segments[NAME][0].end_offset == 5
-    reader = await other.subscriber()
-    assert await reader.until(5) == values(1, 5)
+    assert await (await other.subscriber()).until(5) == values(1, 5)
     assert not any(host.has_failed for host in testbed.hosts)
 
 

@@ -1,4 +1,4 @@
-"""Moves of segments with followers: only those that must move, and none left half done when a leader dies."""
+"""Moves and replacements of segments: only those that must move, and none left half done when a leader dies."""
 
 import asyncio
 from dataclasses import replace

@@ -38,12 +38,10 @@ async def split(testbed: Testbed) -> None:
     """Create a split topic, with records in its first segment and in one of the others."""
     hosts = await testbed.several(2, replicas=2)
     primary = await testbed.primary(hosts[0])
-    publishing = await primary.publisher()
-    await publishing.store(3)
+    await (await primary.publisher()).store(3)
     await hosts[0].api.call(SplitSegment(NAME, 0))
     primary = await testbed.primary(hosts[0], segment=1)
-    publishing = await primary.publisher(segment=1)
-    await publishing.store(2)
+    await (await primary.publisher(segment=1)).store(2)
     await until_documented(testbed, hosts[0])
     await mark(testbed)
 
@@ -74,14 +72,12 @@ async def test_an_etcd_restored_from_before_a_split(testbed: Testbed, grown: int
     """Expired leases and brokers of other clusters may raise the revision of a restored etcd beyond the marker's."""
     hosts = await testbed.several(2)
     primary = await testbed.primary(hosts[0])
-    publishing = await primary.publisher()
-    await publishing.store(3)
+    await (await primary.publisher()).store(3)
     await mark(testbed)
     backup, revision = copied(testbed), testbed.etcd.server.revision
     await hosts[0].api.call(SplitSegment(NAME, 0))
     primary = await testbed.primary(hosts[0], segment=1)
-    publishing = await primary.publisher(segment=1)
-    await publishing.store(2)
+    await (await primary.publisher(segment=1)).store(2)
     await until_documented(testbed, hosts[0])
     await mark(testbed)
     before = dict(hosts[0].inspect.view.segments[NAME])
@@ -198,12 +194,10 @@ LEASE_S = 5.0
 async def filled(testbed: Testbed) -> None:
     """Create a topic whose last segments have no document, and whose first segment no document shows as sealed."""
     hosts = await testbed.several(2, replicas=2)
-    publishing = await (await testbed.primary(hosts[0])).publisher()
-    await publishing.store(3)
+    await (await (await testbed.primary(hosts[0])).publisher()).store(3)
     await until_documented(testbed, hosts[0])
     await hosts[0].api.call(SplitSegment(NAME, 0))
-    publishing = await (await testbed.primary(hosts[0], segment=1)).publisher(segment=1)
-    await publishing.store(2)
+    await (await (await testbed.primary(hosts[0], segment=1)).publisher(segment=1)).store(2)
     await mark(testbed)
     await stop_all(testbed, kill=True)
 

@@ -107,8 +107,7 @@ async def test_publishers_hear_that_the_storage_fails(testbed: Testbed, op: Stor
     await testbed.until(lambda: not host.inspect.segments[NAME, 0].failure)
     again = await host.publisher()
     await again.store(frames=3)
-    reader = await host.subscriber()
-    assert await reader.until(again.next) == values(1, again.next)
+    assert await (await host.subscriber()).until(again.next) == values(1, again.next)
     assert not host.has_failed
 
 

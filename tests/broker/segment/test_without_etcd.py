@@ -83,8 +83,7 @@ async def test_a_segment_with_a_follower_goes_on(testbed: Testbed, durability: D
     for _ in range(20):
         await publisher.store(frames=2)
         await asyncio.sleep(TTL_S / 4)
-    again = await primary.publisher(2)
-    await again.store(frames=2)
+    await (await primary.publisher(2)).store(frames=2)
     reader = await primary.subscriber()
     assert await reader.until(45) == values(1, 43) + values(2, 2)
     testbed.etcd.server.start()

@@ -2,23 +2,33 @@
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from seaweedmq.broker.broker import REPLICAS_TIMEOUT_S
 from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.segment.replicate import FollowerLink, ReplicationContext
+from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.segment.write_out import ReplicaWriter
+from seaweedmq.core.segment.follower_progress import PATIENCE
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import LogEntry
-from seaweedmq.errors import StorageFailed
+from seaweedmq.errors import DeadlineExceeded, StorageFailed
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import Fence, ReportSuspicions, WriteOut
+from seaweedmq.model.messages.replication import ReplicateOpen
 from seaweedmq.model.topic import Durability, TopicName
+from seaweedmq.runtime.signal import Signal
 from tests.broker.segment.test_without_etcd import all_values, replicated, store_two
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, values
 from tests.doubles.memory_store import MemorySegmentStore, StorageOp
+from tests.sim.machines.loop import SimLoop
 from tests.support.segments import make_segment, make_topic
 
 
@@ -143,8 +153,7 @@ async def test_who_is_stopped_writes_out_what_it_holds_as_soon_as_it_can(
     fresh = await testbed.start(address="broker-9:7777")
     await testbed.until(lambda: is_sealed(fresh))
     assert end_offset(fresh) == 5
-    reader = await fresh.subscriber()
-    assert await reader.until(5) == values(1, 5)
+    assert await (await fresh.subscriber()).until(5) == values(1, 5)
 
 
 @pytest.mark.parametrize("hangs", [False, True])
@@ -248,3 +257,46 @@ async def test_each_of_those_who_wait_for_one_attempt_gets_an_error_of_its_own()
     errors = await asyncio.gather(*(writing.run() for _ in range(3)), return_exceptions=True)
     assert [type(error) for error in errors] == [StorageFailed] * 3
     assert len(set(map(id, errors))) == 3
+
+
+TIMEOUT_S = 3.0
+
+
+class Silent:
+    """A follower that accepts the opening of a segment, and never replies."""
+
+    async def replicate(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        async for _ in requests:
+            await asyncio.Event().wait()
+            yield
+
+
+async def given_up_after_s(*, answers_elsewhere: bool) -> float:
+    loop = asyncio.get_running_loop()
+    context = ReplicationContext(lambda _: cast(Any, Silent()), MemoryBudget(0), TIMEOUT_S, cast(Suspicions, None))
+    progress = context.progress_of("b-2")
+    link = FollowerLink(
+        follower="b-2",
+        opening=cast(ReplicateOpen, None),
+        log=cast(Any, SimpleNamespace(committed=0, flushed=0, end=1)),
+        context=context,
+        appended=Signal(),
+        on_held=lambda: None,
+    )
+    began_s = loop.time()
+    running = asyncio.create_task(link.run())
+    while not running.done():
+        if answers_elsewhere:
+            progress.answered_s = loop.time()
+        await asyncio.sleep(0.1)
+    with pytest.raises(DeadlineExceeded, match="follower b-2 held nothing beyond offset 0 for"):
+        await running
+    return loop.time() - began_s
+
+
+@pytest.mark.parametrize(("answers_elsewhere", "timeouts"), [(False, 1), (True, PATIENCE)])
+def test_it_is_given_up_after_its_time(answers_elsewhere: bool, timeouts: int) -> None:
+    loop = SimLoop()
+    took_s = loop.run_until_complete(given_up_after_s(answers_elsewhere=answers_elsewhere))
+    loop.close()
+    assert took_s == pytest.approx(timeouts * TIMEOUT_S, abs=0.2)

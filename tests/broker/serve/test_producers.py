@@ -2,23 +2,28 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from seaweedmq.broker.serve import sealed_producers
+from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.client.client import Client
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.core.lineage import topology
-from seaweedmq.errors import Fenced, OutOfRange, ResourceExhausted, SeaweedMQError
+from seaweedmq.errors import Fenced, OutOfRange, ResourceExhausted, SeaweedMQError, StorageFailed
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import Call, DescribeTopic, MergeSegments, SealSegment, SplitSegment
 from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
 from seaweedmq.model.messages.subscribe import EARLIEST
+from seaweedmq.model.segment import ProducerSequence, Segment
 from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, frame, values
-from tests.doubles.memory_store import StorageOp
+from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 from tests.sim.machines.loop import Owner
+from tests.support.segments import make_segment, make_topic
 
 SMALL = replace(CONFIG, producers_per_segment_max=3)
 IDLE_S = 20.0
@@ -72,8 +77,7 @@ async def test_a_publisher_that_was_forgotten_goes_on_with_its_sequences(testbed
         assert state is not None
         assert state.next_sequence == 4
         assert len(others) == 4
-    reader = await host.subscriber()
-    assert await reader.until(4) == [b"0", b"1", b"2", b"3"]
+    assert await (await host.subscriber()).until(4) == [b"0", b"1", b"2", b"3"]
 
 
 async def test_one_publisher_too_many_for_the_broker_waits_until_there_is_room(testbed: Testbed) -> None:
@@ -176,8 +180,7 @@ async def test_a_newer_epoch_is_told_that_it_is_new_where_an_older_one_is_rememb
     assert not (await primary.publisher()).ready.is_new_epoch, "the same epoch continues"
     assert (await primary.publisher(epoch=1)).ready.is_new_epoch
     assert not (await primary.publisher(epoch=2)).ready.is_new_epoch, "of epoch 1 nothing is stored"
-    third = await primary.publisher(9)
-    await third.store(2)
+    await (await primary.publisher(9)).store(2)
     await primary.api.call(SealSegment(NAME, 0))
     sealed = [await _ask(hosts[0], 9, 1 << 62, epoch=epoch) for epoch in (0, 1)]
     assert [(each.next_sequence, each.is_new_epoch) for each in sealed] == [(2, False), (1 << 62, True)]
@@ -361,3 +364,72 @@ async def test_a_crowd_loses_nothing(
 @pytest.mark.deep
 async def test_with_1200_publishers_and_the_usual_limits_as_well(testbed: Testbed) -> None:
     await _strike(testbed, "failover", 2, 1_200, CONFIG)
+
+
+TOPIC = make_topic()
+
+
+class Sequences(tuple[ProducerSequence, ...]):
+    """The sequences in a segment's record; counts full iterations."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[ProducerSequence]:
+        Sequences.passes += 1
+        return super().__iter__()
+
+
+def sealed(number: int, next_sequence: int, producers: int = 10) -> Segment:
+    sequences = Sequences(
+        ProducerSequence(producer_id=n, producer_epoch=0, next_sequence=next_sequence) for n in range(producers)
+    )
+    return replace(make_segment(100), id=number, sequences=sequences, sequences_complete=True)
+
+
+async def ask(answering: SealedProducers, segment: Segment) -> list[int]:
+    return [(await answering.progress(TOPIC, segment, n, 0, 50))[0] for n in range(10)]
+
+
+@pytest.fixture
+def answering() -> SealedProducers:
+    Sequences.passes = 0
+    return SealedProducers(MemorySegmentStore(lambda: 0))
+
+
+async def test_the_record_is_gone_through_once_and_anew_when_it_is_another(answering: SealedProducers) -> None:
+    assert await ask(answering, sealed(1, 7)) == [7] * 10
+    assert Sequences.passes == 1
+    trimmed = replace(sealed(1, 7), sequences=())
+    assert await ask(answering, trimmed) == [50] * 10
+    assert await ask(answering, sealed(1, 8)) == [8] * 10
+    assert Sequences.passes == 2
+
+
+async def test_few_records_are_kept(answering: SealedProducers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealed_producers, "RECORDED_WEIGHT_MAX", 25)
+    segments = [sealed(n, n) for n in range(40)]
+    for segment in segments:
+        assert await ask(answering, segment) == [segment.id] * 10
+    empty = [sealed(n, 0, producers=0) for n in range(40, 140)]
+    for segment in empty:
+        await ask(answering, segment)
+    Sequences.passes = 0
+    for segment in empty[-25:]:
+        await ask(answering, segment)
+    assert Sequences.passes == 0, "the last are kept"
+    await ask(answering, empty[-26])
+    assert Sequences.passes == 1, "and nothing else"
+    assert await ask(answering, segments[0]) == [0] * 10
+
+
+async def test_each_of_those_who_wait_for_the_same_files_gets_an_error_of_its_own() -> None:
+    async def broken(op: StorageOp, path: str) -> None:
+        await asyncio.sleep(0)
+        raise StorageFailed("input/output error")
+
+    answering = SealedProducers(MemorySegmentStore(lambda: 0, broken))
+    segment = replace(sealed(1, 7, producers=0), sequences_complete=False)
+    waiting = (answering.progress(TOPIC, segment, n, 0, 50) for n in range(3))
+    errors = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(error) for error in errors] == [StorageFailed] * 3
+    assert len(set(map(id, errors))) == 3

@@ -227,8 +227,7 @@ async def test_a_stream_does_not_go_over_to_a_new_topic_of_the_same_name(testbed
     await tabled(testbed, 100)
     await host.api.call(DeleteTopic(NAME))
     await testbed.topic(host)
-    again = await host.publisher(2)
-    await again.store(frames=60)
+    await (await host.publisher(2)).store(frames=60)
     await stuck.credit(1 << 20)
     for reader in (idle, stuck):
         assert isinstance(await reader.stream.failure(), NotFound)

@@ -33,8 +33,7 @@ async def test_many_small_tables_become_few_and_every_record_is_read_once(testbe
     assert tables[0].base_offset == 0
     await asyncio.sleep(60)
     assert not testbed.files(FileKind.LOG)[:-1]
-    reader = await host.subscriber()
-    assert await reader.until(3 * AUTO_TABLES_MIN) == values(1, 3 * AUTO_TABLES_MIN)
+    assert await (await host.subscriber()).until(3 * AUTO_TABLES_MIN) == values(1, 3 * AUTO_TABLES_MIN)
 
 
 async def test_without_the_setting_and_on_a_busy_broker_they_stay_and_are_merged_later(testbed: Testbed) -> None:

@@ -89,8 +89,7 @@ async def test_a_trouble_that_lasts_is_logged_once(
     testbed: Testbed, op: StorageOp, caplog: pytest.LogCaptureFixture
 ) -> None:
     host = await topic_of_two_tables(testbed, configs=configs_of({"seaweedmq.auto.compact": "true"}))
-    publisher = await host.publisher(producer=2)
-    await publisher.store(frames=3)
+    await (await host.publisher(producer=2)).store(frames=3)
     await host.api.call(SealSegment(NAME, 0))
     testbed.faults.failing = {op: "input/output error"}
     caplog.clear()
