@@ -119,6 +119,9 @@ async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_l
         reader = await host.subscriber(name=name)
         got = await reader.until(host.inspect.segments[name, 0].log.committed)
         assert [v for v in got if v.startswith(b"9:")] == values(9, 4), case
+        for stream in (other.stream, reader.stream):
+            await stream.close()
+        await testbed.until(lambda: host.inspect.memory.intake.used == 0)  # else streams get small messages
     assert host.inspect.memory.logs.used == sum(s.log.cached_bytes for s in host.inspect.segments.values())
     assert not host.has_failed
 
