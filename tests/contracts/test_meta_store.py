@@ -306,17 +306,6 @@ async def test_a_killed_store_keeps_its_data_and_says_so_to_watchers(backend: Ba
     assert await put(store, "/k") == revision + 1
 
 
-async def test_a_lease_survives_a_short_outage_of_the_store(backend: Backend) -> None:
-    store = backend.client()
-    lease = await store.grant_lease(TTL_S)
-    await put(store, "/k", lease=lease)
-    await backend.stop()
-    await asyncio.sleep(TTL_S * 1.2)
-    await backend.start()
-    assert await store.renew_lease(lease) == TTL_S
-    assert await store.get("/k") is not None
-
-
 async def test_a_frozen_store_is_noticed_and_serves_again_when_thawed(backend: Backend) -> None:
     store = backend.client()
     revision = await put(store, "/k")

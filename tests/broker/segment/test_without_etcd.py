@@ -94,26 +94,6 @@ async def test_a_segment_with_a_follower_goes_on(testbed: Testbed, durability: D
     assert [s.is_open for s in primary.inspect.view.segments[NAME].values()] == [True]
 
 
-async def test_one_look_serves_many_frames(testbed: Testbed) -> None:
-    primary, _, _ = await replicated(testbed, brokers=2)
-    publisher = await primary.publisher()
-    await publisher.store()
-    assert testbed.faults.counts[StorageOp.LOOK] == 0
-    testbed.etcd.server.stop()
-    await without_lease(testbed, primary)
-    gate = testbed.faults.hold(StorageOp.SYNC)
-    frames = CONFIG.stream_in_flight_frames_max  # later frames arrive once these are acknowledged
-    for _ in range(frames):
-        await publisher.send()
-    log = primary.inspect.segments[NAME, 0].log
-    await testbed.until(lambda: log.written == 1 + frames)
-    assert await publisher.quiet(0.5), "frames that are not flushed are not acknowledged without the lease"
-    assert testbed.faults.counts[StorageOp.LOOK] == 0
-    gate.set()
-    await publisher.acks(frames)
-    assert 1 <= testbed.faults.counts[StorageOp.LOOK] <= 2, "one for the first frame, which was flushed alone, and one"
-
-
 async def test_who_is_fenced_in_the_storage_acknowledges_nothing_and_loses_nothing(testbed: Testbed) -> None:
     primary, follower, (other,) = await replicated(testbed)
     publisher = await primary.publisher()

@@ -83,29 +83,6 @@ async def test_partitions_have_an_age_of_their_own_and_a_topic_may_set_both_boun
     assert len(testbed.files(FileKind.TABLE)) >= 3
 
 
-async def test_logs_stay_beside_their_tables_while_the_topic_wants_it(testbed: Testbed) -> None:
-    host = await testbed.single(QUICK, configs=(("local.retention.ms", "60000"),))
-    await (await host.publisher()).store()
-    await host.api.call(SealSegment(NAME, 0))
-    await testbed.until(lambda: testbed.files(FileKind.TABLE))
-    await asyncio.sleep(50)
-    assert testbed.files(FileKind.LOG)
-    await host.api.call(AlterTopic(NAME, TopicChange(configs=())))
-    await asyncio.sleep(10)
-    assert not testbed.files(FileKind.LOG)
-
-
-async def test_what_is_only_compacted_does_not_expire(testbed: Testbed) -> None:
-    host = await testbed.single(QUICK, retention_s=10.0, configs=(("cleanup.policy", "compact"),))
-    await (await host.publisher()).store()
-    await host.api.call(SealSegment(NAME, 0))
-    await asyncio.sleep(200)
-    assert testbed.files(FileKind.TABLE)
-    await host.api.call(AlterTopic(NAME, TopicChange(configs=(("cleanup.policy", "compact,delete"),))))
-    await asyncio.sleep(30)
-    assert not testbed.files(FileKind.TABLE)
-
-
 @pytest.mark.parametrize("bounds", [{}, {"conversion_delay_s_max": 20.0}, {"conversion_backlog_bytes_max": 100}])
 @pytest.mark.parametrize("is_sealed", [False, True])
 async def test_a_busy_broker_converts_later_or_at_a_bound(
@@ -197,20 +174,6 @@ async def test_a_broker_that_begins_while_its_clock_is_ahead_deletes_nothing(tes
     assert await kept(testbed, 20) == [0, 1]
     testbed.storage_ahead_s = host.ahead_s = 0.0
     assert await kept(testbed, 38) == [0, 1], "it has not been there for a minute"
-    assert await kept(testbed, 20) == []
-
-
-@pytest.mark.parametrize("all_clocks", [True, False])
-async def test_what_is_dated_by_a_clock_that_is_behind_is_as_young_as_it_is(testbed: Testbed, all_clocks: bool) -> None:
-    """A machine boots in 1970, converts, and is set right by NTP; or only the storage's machine does."""
-    host = await testbed.single(QUICK, retention_s=60.0)
-    await asyncio.sleep(10)
-    host.ahead_s, testbed.storage_ahead_s = -YEAR_S if all_clocks else 0.0, -YEAR_S
-    await two_young_tables(testbed, host)
-    testbed.storage_ahead_s = host.ahead_s = 0.0
-    await host.api.call(SealSegment(NAME, 0))
-    assert await kept(testbed, 28) == [0, 1]
-    assert await kept(testbed, 12) == [1]
     assert await kept(testbed, 20) == []
 
 
