@@ -207,7 +207,7 @@ async def test_what_is_said_of_a_lease_that_has_ended_is_refused(testbed: Testbe
 @pytest.mark.parametrize(
     "apart_s", [0.0, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.012, 0.015, 0.02, 0.025, 0.03]
 )
-async def test_stopping_the_last_is_no_failure(
+async def test_stopping_the_last_brokers_is_no_failure(
     testbed: Testbed, apart_s: float, replicas: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     hosts = await testbed.several(3, segments=6, replicas=replicas)

@@ -138,17 +138,6 @@ async def test_segments_that_hold_nothing_any_more_are_forgotten_and_only_they(t
     await testbed.until(lambda: log_path(NAME, 0, 0, "b-late") not in testbed.store.files)
 
 
-async def test_records_keep_their_segment_and_what_came_after_it(testbed: Testbed) -> None:
-    host = await testbed.single(SMALL)
-    await seals(host, 2)
-    await (await host.publisher(segment=2)).store(3)
-    await seals(host, 3)
-    await testbed.until(lambda: 1 not in known(host))
-    await asyncio.sleep(200)
-    assert list(known(host)) == [2, 3, 4, 5], "3 and 4 are empty, but come after 2"
-    assert topic(host).pruned == IdRanges(((0, 2),))
-
-
 @pytest.mark.parametrize("replicas", [1, 2])
 async def test_partitions_leave_nothing_behind_in_rolling_restarts(testbed: Testbed, replicas: int) -> None:
     """Each broker that stops seals the segments it serves, and so does each broker that takes its share back."""

@@ -298,14 +298,6 @@ async def test_what_a_dead_broker_had_is_served_though_the_others_are_at_their_l
         await testbed.publish(segment)
 
 
-async def test_what_is_replaced_goes_where_there_is_room(testbed: Testbed) -> None:
-    hosts = await full_cluster(testbed)
-    roomy = await testbed.start(FULL)
-    hosts[0].kill()
-    await testbed.until(lambda: len(roomy.inspect.segments) == LIMIT)
-    assert [len(h.inspect.segments) for h in hosts[1:]] == [LIMIT, LIMIT]
-
-
 async def test_in_a_full_cluster_a_segment_can_be_sealed_but_neither_split_nor_moved(testbed: Testbed) -> None:
     hosts = await full_cluster(testbed)
     segment = min(open_segments(hosts[0]), key=lambda s: s.id)

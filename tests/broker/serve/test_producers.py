@@ -353,7 +353,7 @@ async def _strike(testbed: Testbed, blow: str, replicas: int, count: int, config
 
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("blow", BLOWS)
-async def test_a_crowd_loses_nothing(
+async def test_a_crowd_loses_and_doubles_nothing(
     testbed: Testbed, blow: str, replicas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 4)

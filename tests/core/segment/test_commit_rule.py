@@ -69,7 +69,7 @@ def test_then_it_looks_for_the_fence_once() -> None:
     lost=st.booleans(),
     looking=st.booleans(),
 )
-def test_any_standing(
+def test_whatever_the_standing(
     lease: bool, sizes: tuple[int, int, int], stored: bool, stuck: bool, lost: bool, looking: bool
 ) -> None:
     flushed, written = sizes[0], sizes[0] + sizes[1]
