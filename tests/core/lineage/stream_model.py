@@ -19,6 +19,7 @@ from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from tests.support.segments import make_segment
 
+NAME = make_segment().topic
 SLOTS = 8
 """Number of keys."""
 BATCHES_LEFT_MAX = 1_500
