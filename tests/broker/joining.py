@@ -70,14 +70,12 @@ class Joining:
         return self
 
     async def joined(self, host: Host, group: str = GROUP) -> "Joining":
-        """Join, and wait for the first assignment."""
         before = self.assignments
         await self.join(host, group)
         await self.until(lambda: self.assignments > before)
         return self
 
     def take(self) -> None:
-        """Process the replies that have arrived."""
         while self.stream.replies:
             reply = self.stream.replies.popleft()
             if isinstance(reply, GroupCommitted):
@@ -105,12 +103,7 @@ class Joining:
         self._release(segments)
 
     async def until(self, condition: object) -> None:
-        """Process replies until the condition holds.
-
-        Raises:
-            SeaweedMQError: If the stream fails first.
-            EOFError: If the stream ends first.
-        """
+        """Process replies until the condition holds."""
         assert callable(condition)
 
         def holds() -> bool:
@@ -146,13 +139,11 @@ class Joining:
         await self.stream.send(GroupCommit(self.number, positions))
 
     async def leave(self) -> None:
-        """Leave the group, and wait for the end of the stream."""
         await self.stream.send(GroupLeave())
         assert await self.stream.failure() is None
         self.held.clear()
 
     async def failure(self) -> SeaweedMQError | None:
-        """Return the error that the stream ends with, or None."""
         return await self.stream.failure()
 
     async def vanish(self) -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from seaweedmq.broker.admission import STORAGE
+from seaweedmq.broker.leader.marker_keeper import KEEP_INTERVAL_S
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.cluster import identity_from_json, identity_to_json, marker_from_document
@@ -17,8 +19,8 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import CreateTopic, DescribeTopic, ListTopics, SealSegment
 from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import TopicName, TopicSpec
-from seaweedmq.ports import Delete, Put, Snapshot
-from tests.broker.testbed import NAME, Faults, Host, Testbed, story, values
+from seaweedmq.ports import Changes, Delete, Put, Snapshot
+from tests.broker.testbed import NAME, Faults, Host, Testbed, values
 from tests.broker.upkeep.test_maintenance import QUICK
 from tests.doubles.memory_meta import Backup
 from tests.doubles.memory_store import MemorySegmentStore, StorageOp
@@ -42,13 +44,11 @@ def identity(testbed: Testbed) -> ClusterIdentity:
 
 
 def begin(testbed: Testbed, store: MemorySegmentStore | None = None) -> tuple[Host, "asyncio.Task[Any]"]:
-    """Return a broker whose start is in progress."""
     host = testbed.host(store=store)
     return host, testbed.network.spawn(host.owner, host.broker.start())
 
 
 async def serves(host: Host) -> None:
-    """Wait until the broker answers."""
     async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(Unavailable):
@@ -63,81 +63,58 @@ async def refusal(host: Host) -> str:
     return str(caught.value)
 
 
-@story
-async def test_a_new_cluster_marks_its_etcd_and_its_storage(testbed: Testbed) -> None:
-    await testbed.cluster(3)
+async def test_a_new_cluster_marks_etcd_and_storage_and_adopts_the_data_of_an_older_build(testbed: Testbed) -> None:
+    host = await testbed.single()
     assert identity(testbed) == marker(testbed).identity
-    await testbed.topic(testbed.leader())
+    await (await host.publisher()).store(frames=3)
     await asyncio.sleep(MARKER_KEPT_S)
     seen = testbed.etcd.server.get(keys.CLUSTER_SEEN)
     assert seen is not None
     assert marker(testbed).etcd_revision == seen.mod_revision == testbed.etcd.server.revision
-
-
-@story
-async def test_the_data_of_an_older_build_is_adopted(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    await (await host.publisher()).store(frames=3)
     await host.stop()
     del testbed.store.files[CLUSTER_DOCUMENT]
     testbed.etcd.server.transact([], [Delete(keys.CLUSTER)])
     host = await testbed.start()
     assert identity(testbed) == marker(testbed).identity
-    reader = await host.subscriber()
-    assert await reader.until(3) == values(1, 3)
+    assert await (await host.subscriber()).until(3) == values(1, 3)
 
 
-@story
 async def test_a_creation_that_was_interrupted_is_completed(testbed: Testbed) -> None:
     await testbed.store.create_marker(StorageMarker(cluster_id="c-half", format=1, generation=0, etcd_revision=1))
     await testbed.cluster(1)
     assert identity(testbed).cluster_id == "c-half"
 
 
-@story
-async def test_a_broker_whose_storage_is_not_mounted_waits_for_it(testbed: Testbed) -> None:
-    first, second = await testbed.cluster(2)
-    await testbed.topic(first)
+@pytest.mark.parametrize("is_mounted", [False, True])
+async def test_a_broker_whose_storage_is_not_mounted_or_foreign_waits(testbed: Testbed, is_mounted: bool) -> None:
+    first, second = await testbed.several(2)
     away = MemorySegmentStore(testbed.wall_us)
+    sentences = ("storage memory has no cluster.json, and etcd has a cluster",)
+    if is_mounted:
+        await away.create_marker(StorageMarker(cluster_id="c-other", format=1, generation=0, etcd_revision=1))
+        mine = identity(testbed).cluster_id
+        sentences = (
+            f"storage memory belongs to cluster c-other, and etcd to cluster {mine}",
+            "correct --storage or --etcd",
+        )
+    files = dict(away.files)
     third, starting = begin(testbed, away)
-    await asyncio.sleep(10)
-    assert "storage memory has no cluster.json, and etcd has a cluster" in await refusal(third)
-    stream = third.publish_stream()
-    assert "does not serve" in str(await stream.failure())
+    await asyncio.sleep(20)
+    reason = await refusal(third)
+    assert all(sentence in reason for sentence in sentences)
+    assert "does not serve" in str(await third.publish_stream().failure())
     assert not starting.done()
+    assert not third.broker.readiness.is_ready
     assert len(first.inspect.view.brokers) == 2, "it is not registered"
-    assert not away.files, "nothing is created in the folder beneath the mount"
+    assert away.files == files, "nothing is created, not even in the folder beneath a mount"
     away.files = testbed.store.files
     await starting
     await testbed.until(lambda: len(second.inspect.view.brokers) == 3)
+    assert third.broker.readiness.is_ready
     assert await third.api.call(ListTopics())
 
 
-@story
-async def test_a_broker_with_the_storage_of_another_cluster_serves_nothing_and_does_not_end(testbed: Testbed) -> None:
-    (first,) = await testbed.cluster(1)
-    other = MemorySegmentStore(testbed.wall_us)
-    await other.create_marker(StorageMarker(cluster_id="c-other", format=1, generation=0, etcd_revision=1))
-    files = dict(other.files)
-    host, starting = begin(testbed, other)
-    await asyncio.sleep(20)
-    reason = await refusal(host)
-    assert f"storage memory belongs to cluster c-other, and etcd to cluster {identity(testbed).cluster_id}" in reason
-    assert "correct --storage or --etcd" in reason
-    assert not starting.done()
-    assert not host.broker.readiness.is_ready
-    assert len(first.inspect.view.brokers) == 1, "it is not registered"
-    assert other.files == files
-    other.files = testbed.store.files
-    await starting
-    assert host.broker.readiness.is_ready
-
-
-@story
-async def test_a_broker_that_starts_while_the_leader_raises_the_marker_is_admitted(
-    testbed: Testbed, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_who_starts_as_the_marker_rises_is_admitted(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
     (first,) = await testbed.cluster(1)
     faults = Faults()
     third, starting = begin(testbed, MemorySegmentStore(testbed.wall_us, faults, files=testbed.store.files))
@@ -151,11 +128,9 @@ async def test_a_broker_that_starts_while_the_leader_raises_the_marker_is_admitt
     assert not [record for record in caplog.records if "rejected" in record.getMessage()]
 
 
-@story
 @pytest.mark.parametrize("words", ["etcd is empty", "restored from an older backup"])
 async def test_a_broker_waits_until_etcd_is_recovered(testbed: Testbed, words: str) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     backup = Backup() if words == "etcd is empty" else testbed.etcd.server.save()
     await testbed.topic(host, OTHER)
     await (await host.publisher()).store(frames=3)
@@ -175,15 +150,12 @@ async def test_a_broker_waits_until_etcd_is_recovered(testbed: Testbed, words: s
     assert set(testbed.store.files) == files
     testbed.etcd.run(testbed.etcd.server.restore, whole)
     await starting
-    reader = await host.subscriber()
-    assert await reader.until(3) == values(1, 3)
+    assert await (await host.subscriber()).until(3) == values(1, 3)
 
 
-@story
 @pytest.mark.parametrize("is_empty", [True, False])
 async def test_an_etcd_that_goes_back_halts_the_brokers_that_run(testbed: Testbed, is_empty: bool) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     backup = Backup() if is_empty else testbed.etcd.server.save()
     await hosts[0].api.call(SealSegment(NAME, 0))
     primary = await testbed.primary(hosts[0], segment=1)
@@ -210,26 +182,17 @@ async def test_an_etcd_that_goes_back_halts_the_brokers_that_run(testbed: Testbe
     assert [s.end_offset for s in description.segments if s.id == 1] == [3]
 
 
-@story
-async def test_an_etcd_of_another_cluster_halts_a_broker_that_runs(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+async def test_an_etcd_of_another_cluster_halts_a_broker_and_a_recovery_under_it_is_followed(testbed: Testbed) -> None:
+    """A recovery writes the same metadata, at other revisions, into an etcd that has a higher generation."""
+    host = await testbed.single()
+    await (await host.publisher()).store(frames=3)
+    await asyncio.sleep(MARKER_KEPT_S)
     mine = identity(testbed)
     put_identity(testbed, ClusterIdentity(cluster_id="c-other", generation=0))
     await asyncio.sleep(DISCOVERED_S)
     assert "c-other" in await refusal(host)
     put_identity(testbed, mine)
     await serves(host)
-
-
-@story
-async def test_a_recovery_under_running_brokers_is_followed(testbed: Testbed) -> None:
-    """A recovery writes the same metadata, at other revisions, into an etcd that has a higher generation."""
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    await (await host.publisher()).store(frames=3)
-    await asyncio.sleep(MARKER_KEPT_S)
-    mine = identity(testbed)
     kept = [entry for entry in testbed.etcd.server.list(keys.ROOT).entries if not entry.lease]
     testbed.etcd.run(testbed.etcd.server.restore, Backup())
     await asyncio.sleep(DISCOVERED_S)
@@ -241,15 +204,12 @@ async def test_a_recovery_under_running_brokers_is_followed(testbed: Testbed) ->
     await testbed.until(lambda: host.inspect.view.open_of(NAME).get(1))
     await asyncio.sleep(MARKER_KEPT_S)
     assert marker(testbed).position == (1, testbed.etcd.server.revision)
-    reader = await host.subscriber()
-    assert await reader.until(3) == values(1, 3)
+    assert await (await host.subscriber()).until(3) == values(1, 3)
 
 
-@story
 async def test_a_broker_registers_again_once_its_view_is_of_the_recovered_cluster(testbed: Testbed) -> None:
     """It may lead at once: with metadata from before the recovery it would drop what groups committed since."""
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     await asyncio.sleep(MARKER_KEPT_S)
     mine = identity(testbed)
     testbed.etcd.run(testbed.etcd.server.restore, Backup())
@@ -274,10 +234,8 @@ def put_identity(testbed: Testbed, found: ClusterIdentity) -> None:
     testbed.etcd.server.transact([], [Put(keys.CLUSTER, identity_to_json(found))])
 
 
-@story
 async def test_a_storage_that_loses_its_marker_takes_nothing_until_it_is_back(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
     await publisher.store(frames=3)
@@ -298,19 +256,13 @@ async def test_a_storage_that_loses_its_marker_takes_nothing_until_it_is_back(te
     again = await primary.publisher()
     assert again.ready.next_sequence == 4, "what was sent meanwhile is written once the storage is back"
     await again.store()
-    reader = await primary.subscriber()
-    assert await reader.until(5) == values(1, 5)
+    assert await (await primary.subscriber()).until(5) == values(1, 5)
 
 
-@story
-async def test_a_storage_that_is_away_for_long_is_not_taken_for_one_that_retention_has_emptied(
-    testbed: Testbed,
-) -> None:
+async def test_a_storage_that_is_away_for_long_is_not_taken_for_an_empty_one(testbed: Testbed) -> None:
     settings = replace(QUICK, segment_retention_s=15.0, cache_age_s=5.0)
-    hosts = await testbed.cluster(2, settings)
-    await testbed.topic(hosts[0], retention_s=7 * 86_400.0)
-    publisher = await (await testbed.primary(hosts[0])).publisher()
-    await publisher.store(frames=5)
+    hosts = await testbed.several(2, settings, retention_s=7 * 86_400.0)
+    await (await (await testbed.primary(hosts[0])).publisher()).store(frames=5)
     await hosts[0].api.call(SealSegment(NAME, 0))
     await testbed.until(lambda: testbed.files(FileKind.TABLE))
     await asyncio.sleep(2 * settings.segment_retention_s)
@@ -323,14 +275,10 @@ async def test_a_storage_that_is_away_for_long_is_not_taken_for_one_that_retenti
     await asyncio.sleep(settings.segment_retention_s)
     assert tables == [path for path in testbed.store.files if "/table/" in path]
     assert hosts[0].inspect.view.segment(SegmentId(NAME, 0)) is not None, "the segment is not pruned"
-    reader = await hosts[0].subscriber()
-    assert await reader.until(5) == values(1, 5)
+    assert await (await hosts[0].subscriber()).until(5) == values(1, 5)
 
 
-@story
-async def test_a_broker_that_starts_while_the_storage_is_read_only_says_so_and_serves_once_it_is_not(
-    testbed: Testbed,
-) -> None:
+async def test_a_broker_that_starts_on_a_read_only_storage_says_so_and_serves_later(testbed: Testbed) -> None:
     (first,) = await testbed.cluster(1)
     await testbed.topic(first)
     faults = Faults()
@@ -342,3 +290,29 @@ async def test_a_broker_that_starts_while_the_storage_is_read_only_says_so_and_s
     faults.failing.clear()
     await starting
     await serves(host)
+
+
+SLOW_S = 0.2
+
+
+async def test_a_new_leader_raises_the_marker_at_once(testbed: Testbed) -> None:
+    """The first changes may follow a long time without a leader, and the marker must cover them before a restore."""
+    watch = SimMetaStore.watch
+
+    async def slow_watch(self: SimMetaStore, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
+        async for changes in watch(self, prefix, from_revision):
+            await asyncio.sleep(SLOW_S)
+            yield changes
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimMetaStore, "watch", slow_watch)
+        hosts = await testbed.cluster(2)
+        testbed.leader().kill()
+        await testbed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
+        lock = testbed.etcd.server.get(keys.LEADER)
+        assert lock is not None
+        await asyncio.sleep(2 * SLOW_S)
+        assert 2 * SLOW_S < KEEP_INTERVAL_S / 2
+        marker = await testbed.store.read_marker()
+    assert marker is not None
+    assert marker.etcd_revision > lock.create_revision

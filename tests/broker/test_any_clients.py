@@ -50,7 +50,7 @@ async def _receive(testbed: Testbed, crowd: Sequence[tuple[str, int]], seed: int
     await publisher.store(frames=24, size=60 * KIB)
     log = host.inspect.segments[TOPIC, 0].log
     await testbed.until(lambda: log.flushed == log.end)
-    memory.logs.give(log.evict(1 << 30))  # the first visitors read files
+    host.evict()  # the first visitors read files
     held, tasks = [budget.used for budget in budgets], len(asyncio.all_tasks())
     await asyncio.gather(
         *(visit(host, kind, leaves_ms, f"{seed} {number}") for number, (kind, leaves_ms) in enumerate(crowd))

@@ -23,7 +23,7 @@ from seaweedmq.errors import (
 from seaweedmq.model.broker import ETCD_OK, ClusterStatus
 from seaweedmq.model.messages.calls import GetClusterStatus
 from seaweedmq.model.topic import Durability, TopicName
-from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Testbed
 
 LATER = TopicName("test", "later")
 NO_SPACE = "database space exceeded"
@@ -75,27 +75,21 @@ async def recovered(testbed: Testbed, brokers: int, name: TopicName) -> None:
         )
     )
     await testbed.topic(testbed.leader(), name=name)
-    publisher = await (await testbed.primary(testbed.leader(), name=name)).publisher(name=name)
-    await publisher.store()
+    await (await (await testbed.primary(testbed.leader(), name=name)).publisher(name=name)).store()
     assert not any(host.has_failed for host in testbed.hosts)
 
 
 @pytest.mark.parametrize("what", ["nothing else", "the leader is killed", "a lease ends"])
 @pytest.mark.parametrize("why", LIMITS)
-@story
-async def test_an_etcd_at_a_limit_ends_no_broker_and_all_resumes_afterwards(
-    testbed: Testbed, why: str, what: str
-) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], replicas=2, durability=Durability.REPLICATED)
+async def test_an_etcd_at_a_limit_ends_no_broker_and_all_resumes(testbed: Testbed, why: str, what: str) -> None:
+    hosts = await testbed.several(3, replicas=2, durability=Durability.REPLICATED)
     leader = testbed.leader()
     ends = [refuse(host, limit(why), LIMITS[why]) for host in hosts]
     if what == "the leader is killed":
         leader.kill()
     if what == "a lease ends":
         victim = next(h for h in hosts if h is not leader)
-        assert victim.inspect.incarnation is not None
-        testbed.etcd.server.expire_lease(victim.inspect.incarnation.session.lease)
+        victim.expire_lease()
     await asyncio.sleep(10 * TTL_S)
     living = [host for host in hosts if host.lives]
     assert not any(host.has_failed for host in living)
@@ -104,37 +98,19 @@ async def test_an_etcd_at_a_limit_ends_no_broker_and_all_resumes_afterwards(
     await recovered(testbed, len(living), LATER)
 
 
-@story
-async def test_out_of_space_publishing_goes_on_and_what_needs_etcd_names_the_remedy(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0])
+async def test_out_of_space_publishing_goes_on_and_the_status_says_why_etcd_refuses(testbed: Testbed) -> None:
+    hosts = await testbed.several(2)
+    leader = testbed.leader()
+    other = next(host for host in hosts if host is not leader)
+    assert (await status_of(other)).etcd == ETCD_OK
     publisher = await (await testbed.primary(hosts[0])).publisher()
     ends = [refuse(host, limit(NO_SPACE), LIMITS[NO_SPACE]) for host in hosts]
     for _ in range(10):
         await publisher.store()
         await asyncio.sleep(TTL_S / 2)
     with pytest.raises(ResourceExhausted, match="raise its quota"):
-        await testbed.topic(hosts[0], name=LATER)
+        await testbed.topic(other, name=LATER)
     assert all(host.broker.readiness.is_ready for host in hosts), "their leases live"
-    for end in ends:
-        end()
-    await recovered(testbed, 3, LATER)
-
-
-async def status_of(host: Host) -> ClusterStatus:
-    status: ClusterStatus = await host.api.call(GetClusterStatus())
-    return status
-
-
-@story
-async def test_the_status_says_why_etcd_refuses_and_for_how_long_leases_live(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    leader = testbed.leader()
-    other = next(host for host in hosts if host is not leader)
-    assert (await status_of(other)).etcd == ETCD_OK
-    ends = [refuse(host, limit(NO_SPACE), LIMITS[NO_SPACE]) for host in hosts]
-    with pytest.raises(ResourceExhausted):
-        await testbed.topic(other)
     status = await status_of(other)
     assert status.leader == leader.broker.id
     assert NO_SPACE in status.etcd
@@ -146,9 +122,14 @@ async def test_the_status_says_why_etcd_refuses_and_for_how_long_leases_live(tes
         end()
     await asyncio.sleep(2 * PROBE_S)  # there are no other writes
     assert (await status_of(other)).etcd == ETCD_OK
+    await recovered(testbed, 2, LATER)
 
 
-@story
+async def status_of(host: Host) -> ClusterStatus:
+    status: ClusterStatus = await host.api.call(GetClusterStatus())
+    return status
+
+
 async def test_without_a_leader_the_status_is_that_of_the_broker_that_is_queried(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     testbed.etcd.server.stop()
@@ -165,10 +146,7 @@ async def test_without_a_leader_the_status_is_that_of_the_broker_that_is_queried
     assert (await status_of(hosts[0])).etcd == ETCD_OK
 
 
-@story
-async def test_a_broker_that_starts_while_etcd_is_out_of_space_waits_and_says_why(
-    testbed: Testbed, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_who_starts_without_etcd_space_waits(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await testbed.cluster(1)
     host = Host(testbed, CONFIG, "broker-1:7777", 1)
@@ -186,7 +164,6 @@ async def test_a_broker_that_starts_while_etcd_is_out_of_space_waits_and_says_wh
     assert any("succeeds again after" in record.getMessage() for record in caplog.records)
 
 
-@story
 async def test_every_error_of_every_call_at_any_moment_leaves_a_cluster_that_recovers(testbed: Testbed) -> None:
     rng = random.Random(32)
     await testbed.cluster(3)
@@ -210,8 +187,7 @@ async def test_every_error_of_every_call_at_any_moment_leaves_a_cluster_that_rec
                 end = refuse(host, kind("injected"), (call,))
                 starting = None
                 if rng.random() < 0.5:
-                    assert host.inspect.incarnation is not None
-                    testbed.etcd.server.expire_lease(host.inspect.incarnation.session.lease)
+                    host.expire_lease()
             await asyncio.sleep(rng.uniform(0, 3 * TTL_S))
             end()
             if starting is not None:

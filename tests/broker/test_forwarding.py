@@ -11,12 +11,13 @@ from typing import Any, cast
 import pytest
 
 from seaweedmq.broker.leader_forwarder import LeaderForwarder
+from seaweedmq.broker.peer_connections import PeerConnections
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.messages.calls import DrainBroker, GetClusterStatus
 from seaweedmq.model.messages.groups import GroupOpen
 from seaweedmq.model.messages.subscribe import EARLIEST
-from tests.broker.testbed import NAME, Host, Streaming, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed
 
 
 def passing_on() -> LeaderForwarder:
@@ -103,39 +104,75 @@ async def disagreeing(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> tupl
     return hosts, calls
 
 
-@story
-async def test_a_call_is_not_passed_to_and_fro_between_brokers_that_take_each_other_for_the_leader(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_call_circles_between_brokers_that_disagree(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts, calls = await disagreeing(testbed, monkeypatch)
     with pytest.raises(Unavailable, match=r"is not the leader, broker .* is: retry"):
         await hosts[0].api.call(GetClusterStatus())
-    assert calls["call"] == 2
-    monkeypatch.undo()
-
-
-@story
-async def test_nor_is_the_stream_of_a_member(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
-    hosts, calls = await disagreeing(testbed, monkeypatch)
     stream = Streaming(testbed, hosts[0].api.join_group)
     await stream.send(GroupOpen(group="g", topic=NAME, member="m", client="c", start=EARLIEST, incarnation=1, held={}))
     assert "is not the leader" in str(await stream.failure())
-    assert calls["join_group"] == 2
+    assert (calls["call"], calls["join_group"]) == (2, 2)
     monkeypatch.undo()
 
 
-@story
-async def test_nor_is_the_draining_of_a_broker_that_came_back_as_another(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nor_is_the_draining_of_a_returned_broker(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = await testbed.cluster(2)
     for host in hosts:
         host.meta.hears.clear()
     old = hosts[1].broker.id
-    assert hosts[1].inspect.incarnation is not None
-    testbed.etcd.server.expire_lease(hosts[1].inspect.incarnation.session.lease)
+    hosts[1].expire_lease()
     await testbed.until(lambda: hosts[1].broker.id != old)
     with pytest.raises(Unavailable, match=f"broker {old} was replaced by {hosts[1].broker.id} a moment ago: retry"):
         await hosts[0].api.call(DrainBroker(old))
     for host in hosts:
         host.meta.hears.set()
+
+
+async def test_a_leader_that_has_not_heard_of_its_own_cluster_yet_makes_callers_wait(testbed: Testbed) -> None:
+    host = Host(testbed, CONFIG, "broker-0:7777", 0)
+    testbed.hosts.append(host)
+    host.meta.hears.clear()
+    await testbed.network.spawn(host.owner, host.broker.start())
+    await asyncio.sleep(1)
+    assert not host.inspect.view.brokers, "the registration is still on its way to the view"
+    creating = asyncio.ensure_future(testbed.topic(host))
+    await asyncio.sleep(1)
+    assert not creating.done()
+    host.meta.hears.set()
+    assert (await creating).topic.name == NAME
+
+
+class Phone:
+    """A dialer that records its calls."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def dial(self, address: str) -> Any:
+        self.asked.append(f"dial {address}")
+        return address
+
+    def renew(self, address: str) -> None:
+        self.asked.append(f"renew {address}")
+
+    async def close(self) -> None: ...
+
+
+def test_each_broker_at_an_address_is_connected_to_anew() -> None:
+    phone = Phone()
+    brokers: dict[str, Any] = {"b-1": SimpleNamespace(address="here:1"), "b-2": SimpleNamespace(address="there:1")}
+    peers = PeerConnections(cast(Any, SimpleNamespace(brokers=brokers)), phone)
+    for _ in range(2):
+        assert cast(Any, peers.dial("b-1")) == "here:1"
+    assert phone.asked == ["renew here:1", "dial here:1", "dial here:1"]
+
+    phone.asked.clear()
+    brokers["b-3"] = SimpleNamespace(address="here:1")  # while the lease of its predecessor lives
+    peers.dial("b-3")
+    peers.dial("b-1")
+    peers.dial("b-3")
+    assert phone.asked == ["renew here:1", *["dial here:1"] * 3]
+
+    del brokers["b-1"]
+    with pytest.raises(Unavailable, match="broker b-1 is not registered"):
+        peers.dial("b-1")

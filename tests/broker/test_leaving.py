@@ -9,26 +9,15 @@ import pytest
 
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.metadata import broker_to_json
-from seaweedmq.coordination.session import Session
 from seaweedmq.errors import NotFound, SeaweedMQError
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.messages.calls import DrainBroker
 from seaweedmq.model.topic import Durability
 from seaweedmq.ports import Put
-from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Testbed
 
 DELAYS_S = [0.0, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.3, 1.0, 3.0]
 """Delays after the end of a lease, from the notification to long after the broker is back."""
-
-
-def session_of(host: Host) -> Session:
-    assert host.inspect.incarnation is not None
-    return host.inspect.incarnation.session
-
-
-def expire(testbed: Testbed, *hosts: Host) -> None:
-    for host in hosts:
-        testbed.etcd.server.expire_lease(session_of(host).lease)
 
 
 def registered(testbed: Testbed) -> set[str]:
@@ -58,23 +47,18 @@ async def everything_is_served(testbed: Testbed) -> None:
 
 
 async def three(testbed: Testbed, replicas: int = 1) -> tuple[list[Host], Host]:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], segments=3, replicas=replicas, durability=Durability.STORED)
+    hosts = await testbed.several(3, segments=3, replicas=replicas, durability=Durability.STORED)
     victim = await testbed.primary(hosts[0])
-    publisher = await victim.publisher()
-    await publisher.store(frames=5)
+    await (await victim.publisher()).store(frames=5)
     return hosts, victim
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("delay_s", DELAYS_S)
-@story
-async def test_a_broker_is_stopped_at_any_moment_around_the_loss_of_its_lease(
-    testbed: Testbed, delay_s: float, replicas: int
-) -> None:
+async def test_a_broker_is_stopped_around_the_end_of_its_lease(testbed: Testbed, delay_s: float, replicas: int) -> None:
     _, victim = await three(testbed, replicas)
-    expire(testbed, victim)
-    await session_of(victim).lost.wait()
+    victim.expire_lease()
+    await victim.session.lost.wait()
     await asyncio.sleep(delay_s)
     began = testbed.loop.time()
     await victim.stop()
@@ -84,13 +68,12 @@ async def test_a_broker_is_stopped_at_any_moment_around_the_loss_of_its_lease(
 
 @pytest.mark.parametrize("cut_off_s", [0.5, 3 * TTL_S])
 @pytest.mark.parametrize("delay_s", [0.0, 0.003, 0.01, 0.1])
-@story
-async def test_a_broker_is_stopped_while_it_comes_back_and_etcd_is_out_of_reach(
+async def test_a_broker_is_stopped_as_it_returns_and_etcd_is_gone(
     testbed: Testbed, delay_s: float, cut_off_s: float
 ) -> None:
     _, victim = await three(testbed)
-    expire(testbed, victim)
-    await session_of(victim).lost.wait()
+    victim.expire_lease()
+    await victim.session.lost.wait()
     await asyncio.sleep(delay_s)
     victim.meta.is_cut_off = True
     stopping = asyncio.create_task(victim.stop())
@@ -102,12 +85,11 @@ async def test_a_broker_is_stopped_while_it_comes_back_and_etcd_is_out_of_reach(
 
 
 @pytest.mark.parametrize("delay_s", DELAYS_S)
-@story
 async def test_a_broker_is_drained_at_any_moment_around_the_loss_of_its_lease(testbed: Testbed, delay_s: float) -> None:
     hosts, victim = await three(testbed)
     other = next(h for h in hosts if h is not victim)
-    old, lost = victim.broker.id, session_of(victim).lost
-    expire(testbed, victim)
+    old, lost = victim.broker.id, victim.session.lost
+    victim.expire_lease()
     await lost.wait()
     await asyncio.sleep(delay_s)
     with suppress(NotFound):  # its id is in no view at the moment; the operator retries
@@ -128,20 +110,18 @@ async def test_a_broker_is_drained_at_any_moment_around_the_loss_of_its_lease(te
     await everything_is_served(testbed)
 
 
-@story
 async def test_all_leases_end_and_one_broker_is_stopped_while_they_come_back(testbed: Testbed) -> None:
     hosts, victim = await three(testbed)
-    expire(testbed, *hosts)
-    await session_of(victim).lost.wait()
+    for host in hosts:
+        host.expire_lease()
+    await victim.session.lost.wait()
     await victim.stop()
     await everything_is_served(testbed)
 
 
 @pytest.mark.parametrize("at_s", [0.0, 0.001, 0.002, 0.004, 0.006, 0.01, 0.02])
-@story
 async def test_a_broker_is_stopped_while_it_starts(testbed: Testbed, at_s: float) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], segments=3)
+    await testbed.several(2, segments=3)
     host = Host(testbed, CONFIG, "broker-9:7777", 9)
     testbed.hosts.append(host)
     starting = testbed.network.spawn(host.owner, host.broker.start())
@@ -153,10 +133,9 @@ async def test_a_broker_is_stopped_while_it_starts(testbed: Testbed, at_s: float
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.001, 0.003, 0.01, 0.1, 1.0])
-@story
 async def test_the_lease_of_a_broker_is_lost_while_it_is_stopped(testbed: Testbed, delay_s: float) -> None:
     _, victim = await three(testbed)
-    lease = session_of(victim).lease
+    lease = victim.session.lease
     stopping = asyncio.create_task(victim.stop())
     await asyncio.sleep(delay_s)
     testbed.etcd.server.expire_lease(lease)
@@ -166,20 +145,16 @@ async def test_the_lease_of_a_broker_is_lost_while_it_is_stopped(testbed: Testbe
     await everything_is_served(testbed)
 
 
-@story
 async def test_the_lease_of_the_last_broker_is_lost_while_it_stores_what_it_has(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store(frames=3)
-    testbed.etcd.server.expire_lease(session_of(host).lease)
+    host.expire_lease()
     await host.stop()
     assert registered(testbed) == set()
 
 
 @pytest.mark.parametrize("restart", [False, True])
-@story
-async def test_a_registration_without_a_lease_is_nobodys_and_its_segments_are_replaced(
+async def test_a_registration_without_a_lease_is_reaped(
     testbed: Testbed, restart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts, victim = await three(testbed, replicas=2)
@@ -208,10 +183,7 @@ async def test_a_registration_without_a_lease_is_nobodys_and_its_segments_are_re
     await testbed.start(address=victim.address)
 
 
-@story
-async def test_a_broker_takes_an_address_that_is_registered_without_a_lease(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_broker_takes_an_address_that_has_no_lease(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seaweedmq.coordination.limits.LEASED", ())
     testbed.etcd.server.transact([], [Put(keys.address_key("broker-0:7777"), b"b-ghost")])
     monkeypatch.undo()
@@ -219,12 +191,10 @@ async def test_a_broker_takes_an_address_that_is_registered_without_a_lease(
     assert registered(testbed) == {host.broker.id}
 
 
-@story
 async def test_what_is_said_of_a_lease_that_has_ended_is_refused(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1)
     incarnation = host.inspect.incarnation
-    assert incarnation is not None
-    testbed.etcd.server.expire_lease(incarnation.session.lease)
+    host.expire_lease()
     with pytest.raises(SeaweedMQError, match=f"the lease of broker {incarnation.id} has ended: register again"):
         await incarnation.announce_draining()
     await testbed.until(lambda: host.inspect.incarnation is not incarnation)
@@ -237,16 +207,12 @@ async def test_what_is_said_of_a_lease_that_has_ended_is_refused(testbed: Testbe
 @pytest.mark.parametrize(
     "apart_s", [0.0, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.012, 0.015, 0.02, 0.025, 0.03]
 )
-@story
 async def test_stopping_the_last_brokers_is_no_failure(
     testbed: Testbed, apart_s: float, replicas: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], segments=6, replicas=replicas)
+    hosts = await testbed.several(3, segments=6, replicas=replicas)
     for n in range(6):
-        await (await (await testbed.primary(hosts[0], segment=n)).publisher(segment=n)).store(
-            slots=(n * 65536 // 6 + 1, n * 65536 // 6 + 1)
-        )
+        await testbed.publish(n)
     stopping = []
     for host in hosts:
         stopping.append(asyncio.create_task(host.stop()))
@@ -256,11 +222,9 @@ async def test_stopping_the_last_brokers_is_no_failure(
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
 
 
-@story
 async def test_a_lease_that_ends_before_its_broker_is_registered_is_followed_by_another(testbed: Testbed) -> None:
     """Etcd is so slow that it ends the lease before the registration under it arrives."""
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     victim = hosts[1]
     transact, late = victim.meta.transact, [3]
 
@@ -272,7 +236,7 @@ async def test_a_lease_that_ends_before_its_broker_is_registered_is_followed_by_
         return await transact(compares, then)
 
     victim.meta.transact = slow  # type: ignore[method-assign]
-    expire(testbed, victim)
+    victim.expire_lease()
     await testbed.until(lambda: not late[0] and victim.broker.id in registered(testbed))
     assert not victim.broker.failed.done()
     await everything_is_served(testbed)

@@ -1,7 +1,7 @@
 """A test bed: real brokers in virtual time, over one storage, one etcd and one network, all in memory.
 
-A test is a coroutine function that takes a ``Testbed`` and is decorated with :func:`story`. Times are virtual: waiting
-for a lease costs nothing.
+A test is a coroutine function that takes a ``Testbed``; ``conftest.py`` makes it a :func:`story`, other rooms decorate
+it. Times are virtual: waiting for a lease costs nothing.
 """
 
 import asyncio
@@ -17,12 +17,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from seaweedmq import aio
 from seaweedmq.broker.broker import Broker
 from seaweedmq.broker.membership import Endpoints
+from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.subscribe.assembler import FrameAssembler
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.paths import GROUPS
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame, payload_schema
+from seaweedmq.coordination.session import Session
 from seaweedmq.errors import SeaweedMQError, StorageFailed, StorageFull
 from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.model.description import TopicDescription
@@ -174,7 +177,6 @@ class Testbed:
     async def start(
         self, config: BrokerConfig = CONFIG, address: str | None = None, store: MemorySegmentStore | None = None
     ) -> "Host":
-        """Start one more broker."""
         host = self.host(config, address, store)
         await self.network.spawn(host.owner, host.broker.start())
         return host
@@ -193,6 +195,26 @@ class Testbed:
         await self.until(lambda: all(len(h.inspect.view.brokers) == count and h.inspect.view.leader for h in hosts))
         return hosts
 
+    async def several(self, count: int, config: BrokerConfig = CONFIG, **settings: Any) -> list["Host"]:
+        """Start this many brokers as ``cluster`` does, and create the topic with these settings."""
+        hosts = await self.cluster(count, config)
+        await self.topic(hosts[0], **settings)
+        return hosts
+
+    async def single(self, config: BrokerConfig = CONFIG, **settings: Any) -> "Host":
+        return (await self.several(1, config, **settings))[0]
+
+    async def publishing(self, config: BrokerConfig = CONFIG, **settings: Any) -> tuple["Host", "Publishing"]:
+        """Start one broker, create the topic, and open a publisher."""
+        host = await self.single(config, **settings)
+        return host, await host.publisher()
+
+    async def pair(self, count: int, config: BrokerConfig = CONFIG, **settings: Any) -> tuple["Host", "Host"]:
+        """Start this many brokers, create the topic, and return its first primary and another broker."""
+        hosts = await self.several(count, config, **settings)
+        primary = await self.primary(hosts[0])
+        return primary, next(h for h in hosts if h is not primary)
+
     def leader(self) -> "Host":
         """Return the leader; fail if there is none."""
         return next(h for h in self.hosts if h.lives and h.inspect.leads)
@@ -201,10 +223,28 @@ class Testbed:
         return await host.api.call(CreateTopic(TopicSpec(name=name, **settings)))
 
     async def primary(self, host: "Host", name: TopicName = NAME, segment: int = 0) -> "Host":
-        """Return the segment's primary."""
         description = await host.api.call(DescribeTopic(name))
         found = next(s for s in description.segments if s.id == segment)
         return next(h for h in self.hosts if h.broker.id == found.primary)
+
+    async def publish(self, segment: Segment | int = 0, *, producer: int = 1, **more: Any) -> None:
+        """Store records in an open segment, at its primary, with the other arguments of ``Publishing.store``."""
+        if isinstance(segment, int):
+            segment = self.leader().inspect.view.segments[NAME][segment]
+        host = next(h for h in self.hosts if h.broker.id == segment.primary)
+        await self.until(lambda: segment.key in host.inspect.segments)
+        publisher = await host.publisher(producer, name=segment.topic, segment=segment.id, segment_epoch=segment.epoch)
+        await publisher.store(**{"slots": (segment.slots.lo,) * 2} | more)
+
+    async def client(self, owner: Owner | None = None, **settings: Any) -> aio.Client:
+        """Connect a real client that runs on its own machine."""
+        owner = owner or Owner("client")
+        return await aio.connect(
+            ",".join(host.address for host in self.hosts if host.lives),
+            dialer=self.network.dialer(owner),
+            env=Environment(self.wall_us, random.Random(owner.name), lambda: self.loop.boot_s),
+            config=ClientConfig(**settings),
+        )
 
     def ref(self, segment: Segment, epoch: int | None = None) -> SegmentRef:
         """Return a reference to a segment of an existing topic, as brokers exchange it."""
@@ -219,7 +259,6 @@ class Testbed:
         )
 
     async def until(self, condition: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-        """Wait until the condition holds."""
         async with asyncio.timeout(patience_s):
             while not condition():  # noqa: ASYNC110 - conditions are of any kind, and time is virtual
                 await asyncio.sleep(0.01)
@@ -277,13 +316,27 @@ class Host:
         return self.testbed.network.dialer(None).dial(self.address)
 
     @property
+    def session(self) -> Session:
+        """The session of the current incarnation; it must have one."""
+        assert self.inspect.incarnation is not None
+        return self.inspect.incarnation.session
+
+    @property
     def lives(self) -> bool:
         return self.owner.state is not OwnerState.DEAD
 
     @property
     def has_failed(self) -> bool:
-        """Whether the broker gave up."""
         return self.broker.failed.done() and not self.broker.failed.cancelled()
+
+    def expire_lease(self) -> None:
+        """Let etcd end the broker's lease."""
+        self.testbed.etcd.server.expire_lease(self.session.lease)
+
+    def evict(self) -> None:
+        """Evict all frames that files can replace, as a demand for memory would."""
+        for segment in self.inspect.segments.values():
+            self.inspect.memory.logs.give(segment.log.evict(1 << 30))
 
     def kill(self) -> None:
         """Kill the process (SIGKILL)."""
@@ -314,7 +367,6 @@ class Host:
     async def publisher(
         self, producer: int = 1, *, epoch: int = 0, name: TopicName = NAME, segment: int = 0, segment_epoch: int = 1
     ) -> "Publishing":
-        """Open a publish stream, and wait for ``PublishReady``."""
         stream = self.publish_stream()
         await stream.send(
             PublishOpen(topic=name, segment=segment, epoch=segment_epoch, producer_id=producer, producer_epoch=epoch)
@@ -337,7 +389,6 @@ class Host:
         segment: int = 0,
         takes_pieces: bool = False,
     ) -> "Subscribing":
-        """Open a subscribe stream, and wait for ``SubscribeReady``."""
         stream = Streaming(self.testbed, self.api.subscribe)
         opening = SubscribeOpen(
             topic=name, segment=segment, start=start, credit_bytes=credit, takes_pieces=takes_pieces
@@ -364,19 +415,13 @@ class Streaming:
         self.put(request)
 
     def put(self, request: Any) -> None:
-        """Queue a request."""
         self._requests.put_nowait(request)
 
     async def half_close(self) -> None:
         self.put(None)
 
     async def receive(self) -> Any:
-        """Return the next reply.
-
-        Raises:
-            SeaweedMQError: If the stream fails.
-            EOFError: If the stream ends.
-        """
+        """Return the next reply."""
         await self.testbed.until(lambda: self.replies or self.ended)
         if self.replies:
             return self.replies.popleft()
@@ -385,7 +430,6 @@ class Streaming:
         raise EOFError
 
     async def failure(self) -> SeaweedMQError | None:
-        """Return the error that the stream ends with, or None."""
         await self.testbed.until(lambda: self.ended)
         return self.error
 
@@ -490,7 +534,6 @@ class Subscribing:
                 self.next_offset = end
 
     async def until(self, records: int) -> list[bytes]:
-        """Wait for this many values, and return all values so far."""
 
         def enough() -> bool:
             self.take()

@@ -15,9 +15,10 @@ from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import AlreadyExists, Deposed, LeaseEnded
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.topic import Durability, LowWatermarks, Scaling, Topic, TopicName
+from seaweedmq.model.topic import LowWatermarks, Topic, TopicName
 from seaweedmq.ports import Compare, Delete, Put, loop_s
 from tests.support.meta import Backend, CuttableStore
+from tests.support.segments import make_topic
 
 TTL_S = 1.0
 TAKEOVER_S = TTL_S + 1.0
@@ -28,18 +29,11 @@ def broker(name: str, address: str | None = None) -> BrokerInfo:
 
 
 def topic(name: str) -> Topic:
-    return Topic(
-        name=TopicName("t", name),
-        uid=1,
-        replicas=1,
-        durability=Durability.STORED,
-        scaling=Scaling.AUTO,
-        schema=None,
-        retention_s=None,
-        retention_bytes=None,
-        next_segment=0,
-        created_us=0,
-    )
+    return replace(make_topic(uid=1), name=TopicName("t", name))
+
+
+def put_topic(made: Topic) -> Put:
+    return Put(keys.topic_key(made.name), topic_to_json(made))
 
 
 class Candidate:
@@ -93,7 +87,6 @@ async def until(holds: Callable[[], bool], view: ClusterView, within_s: float = 
 
 
 async def leader_among(those: list[Candidate], within_s: float) -> Candidate:
-    """Return the first to lead."""
     waits = {asyncio.create_task(one.election.wait_leading()): one for one in those}
     try:
         done, _ = await asyncio.wait(waits, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
@@ -162,30 +155,23 @@ async def test_the_time_for_which_a_machine_is_suspended_counts(backend: Backend
     await session.close()
 
 
-async def test_two_brokers_with_one_address_are_refused(backend: Backend) -> None:
-    first, second = (Session(backend.client(), TTL_S, random.Random(n)) for n in range(2))
-    await first.open(broker("first", "h:1"))
-    with pytest.raises(AlreadyExists, match=r"h:1 is held by the running broker first"):
-        await second.open(broker("second", "h:1"))
-    assert not second.alive()
-    assert first.alive()
-    await first.close()
-
-
-async def test_two_brokers_with_one_address_for_kafka_clients_are_refused(backend: Backend) -> None:
-    first, second, third = (Session(backend.client(), TTL_S, random.Random(n)) for n in range(3))
+async def test_two_brokers_with_one_address_are_refused_of_both_kinds(backend: Backend) -> None:
+    sessions = [Session(backend.client(), TTL_S, random.Random(n)) for n in range(4)]
+    first, second, third, fourth = sessions
     advertised = {"kafka_address": "localhost:9092"}
     await first.open(replace(broker("first", "h:1"), **advertised))
+    with pytest.raises(AlreadyExists, match=r"h:1 is held by the running broker first"):
+        await second.open(broker("second", "h:1"))
     with pytest.raises(AlreadyExists, match=r"localhost:9092 for Kafka clients is held by the running broker first"):
-        await second.open(replace(broker("second", "h:2"), **advertised))
-    assert not second.alive()
+        await third.open(replace(broker("third", "h:2"), **advertised))
+    assert [session.alive() for session in sessions] == [True, False, False, False]
     assert await backend.client().get(keys.address_key("h:2")) is None
     await first.close()
 
-    await third.open(replace(broker("third", "h:2"), **advertised))
+    await fourth.open(replace(broker("fourth", "h:2"), **advertised))
 
-    assert third.alive()
-    await third.close()
+    assert fourth.alive()
+    await fourth.close()
 
 
 async def test_of_brokers_that_start_at_once_with_one_address_one_gets_it(backend: Backend) -> None:
@@ -253,7 +239,7 @@ async def test_a_session_that_was_silent_too_long_is_lost(backend: Backend) -> N
 # --- election ---
 
 
-async def test_exactly_one_of_many_leads(backend: Backend) -> None:
+async def test_exactly_one_of_many_leads_and_is_replaced_at_once_when_it_stops(backend: Backend) -> None:
     async with candidates(backend, 5) as those, mirrored(backend) as view:
         leader = await leader_among(those, 2.0)
         for _ in range(10):
@@ -262,6 +248,10 @@ async def test_exactly_one_of_many_leads(backend: Backend) -> None:
         async with asyncio.timeout(TTL_S):
             await leader.election.wait_leading()
         assert view.leader == leader.name
+        rest = [one for one in those if one is not leader]
+        await leader.stop()
+        second = await leader_among(rest, TTL_S / 2)
+        assert leading(those) == [second.name]
 
 
 async def test_a_dead_leader_is_replaced_within_ttl_and_a_second(backend: Backend) -> None:
@@ -279,15 +269,6 @@ async def test_a_dead_leader_is_replaced_within_ttl_and_a_second(backend: Backen
         with pytest.raises(Deposed):
             await leader.election.transact([], [Put("/seaweedmq/topics/x", b"")])
         assert await leader.store.get("/seaweedmq/topics/x") is None
-
-
-async def test_a_leader_that_stops_is_replaced_at_once(backend: Backend) -> None:
-    async with candidates(backend, 3) as those:
-        first = await leader_among(those, 2.0)
-        rest = [one for one in those if one is not first]
-        await first.stop()
-        second = await leader_among(rest, TTL_S / 2)
-        assert leading(those) == [second.name]
 
 
 async def test_a_leader_writes_only_while_it_holds_the_lock(backend: Backend) -> None:
@@ -350,31 +331,29 @@ async def test_a_frozen_etcd_ends_with_one_leader_again(backend: Backend) -> Non
 
 async def test_a_view_follows_every_change(backend: Backend) -> None:
     store = backend.client()
-    await store.transact([], [Put(keys.topic_key(topic("before").name), topic_to_json(topic("before")))])
+    await store.transact([], [put_topic(topic("before"))])
     async with mirrored(backend) as view:
         assert list(view.topics) == [TopicName("t", "before")]
         seen = view.changes
 
-        revision = await store.transact([], [Put(keys.topic_key(topic("after").name), topic_to_json(topic("after")))])
+        revision = await store.transact([], [put_topic(topic("after")), put_topic(topic("third"))])
 
         assert revision is not None
         async with asyncio.timeout(2):
             await view.wait_revision(revision)
             assert await view.wait_change(seen) == seen + 1
-        assert view.topics == {one.name: one for one in (topic("before"), topic("after"))}
+        assert view.topics == {one.name: one for one in map(topic, ("before", "after", "third"))}
         assert view.topic_revision(topic("after").name) == revision
         assert view.topic_revision(TopicName("t", "none")) == 0
 
 
-async def test_a_view_shows_what_was_deleted_of_a_topic_as_part_of_it_in_whatever_order_it_hears(
-    backend: Backend,
-) -> None:
+async def test_a_view_shows_low_watermarks_as_part_of_their_topic_in_any_order(backend: Backend) -> None:
     store, made = backend.client(), topic("made")
     marks = LowWatermarks(name=made.name, uid=made.uid, offsets=(0, 7))
     await store.transact([], [Put(keys.low_watermarks_key(made.name), low_watermarks_to_json(marks))])
     async with mirrored(backend) as view:
         assert not view.topics
-        await store.transact([], [Put(keys.topic_key(made.name), topic_to_json(made))])
+        await store.transact([], [put_topic(made)])
         await until(lambda: dict(view.topics) == {made.name: replace(made, low_watermarks=(0, 7))}, view)
         other = replace(marks, uid=made.uid + 1, offsets=(9,))
         revision = await store.transact([], [Put(keys.low_watermarks_key(made.name), low_watermarks_to_json(other))])
@@ -390,20 +369,26 @@ async def test_a_view_shows_what_was_deleted_of_a_topic_as_part_of_it_in_whateve
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-async def test_a_view_catches_up_after_etcd_was_away(backend: Backend, compacted: bool) -> None:
+async def test_a_view_catches_up_after_etcd_was_frozen_or_away(backend: Backend, compacted: bool) -> None:
     writer = backend.client()
     reader = backend.client()
     view = ClusterView(reader, random.Random(1))
     running = asyncio.create_task(view.run())
-    await writer.transact([], [Put(keys.topic_key(topic("old").name), topic_to_json(topic("old")))])
+    await writer.transact([], [put_topic(topic("old"))])
     await until(lambda: len(view.topics) == 1, view)
+    backend.freeze()
+    await asyncio.sleep(2.0)
+    backend.thaw()
+    await writer.transact([], [put_topic(topic("other"))])
+    await until(lambda: len(view.topics) == 2, view)
 
     await backend.stop()
     await asyncio.sleep(0.3)
     reader.is_cut = True
     await backend.start()
-    await writer.transact([], [Put(keys.topic_key(topic("new").name), topic_to_json(topic("new")))])
-    revision = await writer.transact([], [Delete(keys.topic_key(topic("old").name))])
+    await writer.transact([], [put_topic(topic("new"))])
+    gone = [Delete(keys.topic_key(topic(name).name)) for name in ("old", "other")]
+    revision = await writer.transact([], gone)
     assert revision is not None
     if compacted:
         await backend.compact(revision)
@@ -413,13 +398,3 @@ async def test_a_view_catches_up_after_etcd_was_away(backend: Backend, compacted
     assert view.revision >= revision
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-
-
-async def test_a_view_catches_up_after_etcd_was_frozen(backend: Backend) -> None:
-    store = backend.client()
-    async with mirrored(backend) as view:
-        backend.freeze()
-        await asyncio.sleep(2.0)
-        backend.thaw()
-        await store.transact([], [Put(keys.topic_key(topic("new").name), topic_to_json(topic("new")))])
-        await until(lambda: list(view.topics) == [TopicName("t", "new")], view)

@@ -78,61 +78,45 @@ async def test_a_log_that_is_put_holds_its_preamble_and_is_put_once(store: Segme
     assert len(await store.list_files(NAME, 0)) == 1
 
 
-async def test_a_log_holds_its_preamble_and_then_what_was_appended(store: SegmentStore) -> None:
+async def test_a_log_is_created_once_and_holds_its_preamble_and_what_was_appended(store: SegmentStore) -> None:
     log = await begin_log(store, 0)
     await log.append([b"one", memoryview(b"two"), b""])
     await log.append([])
-    await log.append([b"three"])
-    await log.sync()
+    await asyncio.gather(log.append([b"three"]), log.sync(), log.sync())
     assert log.size_bytes == len(make_preamble(0)) + 11
     assert await read_all(store, log.path) == make_preamble(0) + b"onetwothree"
-    await log.close()
-
-
-async def test_an_append_of_more_pieces_than_one_call_takes(store: SegmentStore) -> None:
-    log = await begin_log(store, 0)
-    pieces = [b"%06d" % i for i in range(5_000)]
+    pieces = [b"%06d" % i for i in range(5_000)]  # more than one call takes
     await log.append(pieces)
-    assert (await read_all(store, log.path)).endswith(b"".join(pieces))
-    await log.close()
-
-
-async def test_a_log_is_created_once(store: SegmentStore) -> None:
-    await write_log(store, 0, [b"precious"])
+    assert (await read_all(store, log.path)).endswith(b"three" + b"".join(pieces))
     with pytest.raises(AlreadyExists):
         await begin_log(store, 0)
     await write_log(store, 0, [b"another writer"], writer="b-2")
     assert len(await store.list_files(NAME, 0)) == 2
+    await log.close()
+    await log.close()
+    with pytest.raises(Closed):
+        await log.append([b"x"])
+    with pytest.raises(Closed):
+        await log.sync()
 
 
-async def test_files_are_listed_by_offset_and_writer_with_what_their_names_say(store: SegmentStore) -> None:
-    for base, writer in ((10, "b-1"), (0, "b-2"), (0, "b-1")):
-        await write_log(store, base, [b"x"], writer=writer)
-    files = await store.list_files(NAME, 0)
-    assert [(f.base_offset, f.writer) for f in files] == [(0, "b-1"), (0, "b-2"), (10, "b-1")]
-    first = files[0]
-    assert (first.topic, first.segment, first.kind, first.end_offset) == (NAME, 0, FileKind.LOG, None)
-    assert first.size_bytes == len(make_preamble(0)) + 1
-    assert first.modified_us > 0
-
-
-async def test_the_clock_of_the_store_is_that_of_its_files(store: SegmentStore) -> None:
+async def test_files_are_listed_by_segment_offset_and_writer_with_what_their_names_say(store: SegmentStore) -> None:
     before = await store.now_us()
-    (file,) = [await write_log(store, 0, [b"x"])]
-    assert before <= file.modified_us <= await store.now_us()
-
-
-async def test_each_segment_has_its_own_files(store: SegmentStore) -> None:
-    for segment in (0, 1, 10):
-        await write_log(store, 0, [b"x"], segment=segment)
-    for segment in (0, 1, 10):
-        assert [f.segment for f in await store.list_files(NAME, segment)] == [segment]
-
-
-async def test_nothing_is_listed_of_an_unknown_topic_or_segment(store: SegmentStore) -> None:
-    await write_log(store, 0, [b"x"])
-    assert await store.list_files(NAME, 1) == []
-    assert await store.list_files(TopicName("shop", "other"), 0) == []
+    for segment in (10, 1, 0):
+        for base, writer in ((10, "b-1"), (0, "b-2"), (0, "b-1")):
+            await write_log(store, base, [b"x"], writer=writer, segment=segment)
+    listed = {segment: await store.list_files(NAME, segment) for segment in (0, 1, 10)}
+    for segment, files in listed.items():
+        found = [(f.segment, f.base_offset, f.writer) for f in files]
+        assert found == [(segment, 0, "b-1"), (segment, 0, "b-2"), (segment, 10, "b-1")]
+    assert await store.list_topic_files(NAME) == [file for files in listed.values() for file in files]
+    first = listed[0][0]
+    assert (first.topic, first.kind, first.end_offset) == (NAME, FileKind.LOG, None)
+    assert first.size_bytes == len(make_preamble(0)) + 1
+    assert 0 < before <= first.modified_us <= await store.now_us()
+    assert await store.list_files(NAME, 2) == []
+    other = TopicName("shop", "other")
+    assert await store.list_files(other, 0) == await store.list_topic_files(other) == []
 
 
 async def test_reading_at_any_position_and_beyond_the_end(store: SegmentStore) -> None:
@@ -181,38 +165,18 @@ async def test_arrow_reads_a_table_as_it_was_when_it_was_opened(store: SegmentSt
     assert await asyncio.to_thread(read) == sum(range(1_000))
 
 
-async def test_a_deleted_table_can_not_be_opened(store: SegmentStore) -> None:
+async def test_deleted_files_are_gone_and_may_be_deleted_again(store: SegmentStore) -> None:
     await put_table(store, table_path(NAME, 0, 0, 10))
-    (file,) = await store.list_files(NAME, 0)
-    await store.delete([file])
-    with pytest.raises(NotFound, match=r"\.parquet was deleted: list the segment's files again"):
-        await store.open_input(file)
-
-
-async def test_a_deleted_file_is_gone_and_may_be_deleted_again(store: SegmentStore) -> None:
-    file = await write_log(store, 0, [b"x"])
-    await store.delete([file])
-    await store.delete([file])
+    await write_log(store, 0, [b"x"])
+    files = await store.list_files(NAME, 0)
+    log, table = sorted(files, key=lambda file: file.kind)
+    await store.delete(files)
+    await store.delete(files)
     assert await store.list_files(NAME, 0) == []
     with pytest.raises(NotFound):
-        await store.open(file)
-
-
-async def test_what_is_read_while_it_is_written_is_what_was_written(store: SegmentStore) -> None:
-    log = await begin_log(store, 0)
-    await asyncio.gather(log.append([b"abc"]), log.sync(), log.sync())
-    assert (await read_all(store, log.path)).endswith(b"abc")
-    await log.close()
-
-
-async def test_a_closed_writer_refuses(store: SegmentStore) -> None:
-    log = await begin_log(store, 0)
-    await log.close()
-    await log.close()
-    with pytest.raises(Closed):
-        await log.append([b"x"])
-    with pytest.raises(Closed):
-        await log.sync()
+        await store.open(log)
+    with pytest.raises(NotFound, match=r"\.parquet was deleted: list the segment's files again"):
+        await store.open_input(table)
 
 
 async def test_documents_are_replaced_whole_and_are_not_segment_files(store: SegmentStore) -> None:
@@ -223,25 +187,16 @@ async def test_documents_are_replaced_whole_and_are_not_segment_files(store: Seg
     assert await store.list_files(NAME, 0) == []
 
 
-async def test_a_deleted_topic_leaves_its_name_free(store: SegmentStore) -> None:
+async def test_a_deleted_topic_leaves_its_name_free_and_a_late_deletion_spares_the_next(store: SegmentStore) -> None:
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
     await write_log(store, 0, [b"old"])
     await store.delete_topic(NAME, 7)
     await store.delete_topic(NAME, 7)
     assert await store.list_files(NAME, 0) == []
-    await write_log(store, 0, [b"new"])
-
-
-async def test_a_late_deletion_spares_the_next_topic_of_the_name(store: SegmentStore) -> None:
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=8))})
     await write_log(store, 0, [b"new"], uid=8)
     await store.delete_topic(NAME, 7)
     assert len(await store.list_files(NAME, 0)) == 1
-
-
-async def test_a_storage_that_works_passes_its_check(store: SegmentStore) -> None:
-    await store.check()
-    assert await store.list_files(NAME, 0) == []
 
 
 async def test_anybody_makes_durable_what_a_dead_writer_left(store: SegmentStore) -> None:
@@ -257,29 +212,34 @@ async def test_anybody_makes_durable_what_a_dead_writer_left(store: SegmentStore
     await log.close()
 
 
-async def test_a_fence_is_for_one_segment_of_one_topic_and_for_good(store: SegmentStore) -> None:
+async def test_a_fence_is_of_one_segment_and_no_file(store: SegmentStore, caplog: pytest.LogCaptureFixture) -> None:
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
+    file = await write_log(store, 0, [b"x"], segment=1)
     assert not await store.is_fenced(NAME, 7, 1)
     await store.fence(NAME, 7, 1)
     await store.fence(NAME, 7, 1)
-    assert await store.is_fenced(NAME, 7, 1)
-    assert not await store.is_fenced(NAME, 7, 0)
+    assert await store.list_files(NAME, 1) == await store.list_topic_files(NAME) == [file]
+    assert not caplog.records
     if isinstance(store, MemorySegmentStore):
         store.crash()
     assert await store.is_fenced(NAME, 7, 1)
-
-
-async def test_a_fence_is_no_file_of_the_segment(store: SegmentStore, caplog: pytest.LogCaptureFixture) -> None:
-    file = await write_log(store, 0, [b"x"])
-    await store.fence(NAME, 7, 0)
-    assert await store.list_files(NAME, 0) == [file]
-    assert await store.list_topic_files(NAME) == [file]
-    assert not caplog.records
+    assert not await store.is_fenced(NAME, 7, 0)
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=8))})
+    assert not await store.is_fenced(NAME, 8, 1)
+    assert await store.is_fenced(NAME, 7, 0), "an older topic of the name"
+    await store.delete_topic(NAME, 8)
+    with pytest.raises(StorageFailed, match=r"the topic was deleted, or is being created"):
+        await store.is_fenced(NAME, 8, 1)
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
+    assert not await store.is_fenced(NAME, 7, 1), "a fence does not outlive its topic"
 
 
 async def test_what_the_document_calls_pruned_is_fenced_and_swept_away(store: SegmentStore) -> None:
     table = table_path(NAME, 1, 0, 10)
     await write_log(store, 0, [b"x"])
+    with pytest.raises(StorageFailed, match=r"the topic was deleted, or is being created"):
+        await store.sweep(NAME, 7, kept_s=0.0)
+    assert len(await store.list_topic_files(NAME)) == 1, "nothing is swept while the topic has no document"
     kept = await write_log(store, 0, [b"x"], segment=2)
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
     await put_table(store, table)
@@ -298,32 +258,6 @@ async def test_what_the_document_calls_pruned_is_fenced_and_swept_away(store: Se
     assert not await store.is_fenced(NAME, 7, 2)
 
 
-async def test_nothing_is_swept_while_the_topic_has_no_document(store: SegmentStore) -> None:
-    await write_log(store, 0, [b"x"])
-    with pytest.raises(StorageFailed, match=r"the topic was deleted, or is being created"):
-        await store.sweep(NAME, 7, kept_s=0.0)
-    assert len(await store.list_topic_files(NAME)) == 1
-
-
-async def test_whether_a_segment_of_a_deleted_topic_is_fenced_can_not_be_told(store: SegmentStore) -> None:
-    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
-    await store.fence(NAME, 7, 0)
-    await store.delete_topic(NAME, 7)
-    with pytest.raises(StorageFailed, match=r"the topic was deleted, or is being created"):
-        await store.is_fenced(NAME, 7, 0)
-
-
-async def test_a_fence_does_not_outlive_its_topic_and_an_older_topic_of_the_name_is_fenced(store: SegmentStore) -> None:
-    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
-    await store.fence(NAME, 7, 0)
-    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=8))})
-    assert not await store.is_fenced(NAME, 8, 0)
-    assert await store.is_fenced(NAME, 7, 1)
-    await store.delete_topic(NAME, 8)
-    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
-    assert not await store.is_fenced(NAME, 7, 0)
-
-
 async def test_what_was_written_before_a_look_that_found_no_fence_is_read_after_the_fence(store: SegmentStore) -> None:
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
     await store.fence(NAME, 7, 0)  # the folder was listed before
@@ -338,16 +272,6 @@ async def test_what_was_written_before_a_look_that_found_no_fence_is_read_after_
     assert bytes(await reader.read(0, 10**6)).endswith(b"acknowledged")
     await reader.close()
     await log.close()
-
-
-async def test_the_files_of_all_segments_in_one_listing(store: SegmentStore) -> None:
-    for segment in (10, 1, 0):
-        await write_log(store, 5, [b"x"], segment=segment)
-        await write_log(store, 0, [b"x"], segment=segment)
-    expected = [f for segment in (0, 1, 10) for f in await store.list_files(NAME, segment)]
-    assert await store.list_topic_files(NAME) == expected
-    assert [(f.segment, f.base_offset) for f in expected] == [(0, 0), (0, 5), (1, 0), (1, 5), (10, 0), (10, 5)]
-    assert await store.list_topic_files(TopicName("shop", "other")) == []
 
 
 async def test_documents_that_are_not_durable_yet_are_seen_by_everybody(store: SegmentStore) -> None:
@@ -404,18 +328,13 @@ async def test_the_marker_is_created_once_and_replaced(store: SegmentStore) -> N
         await store.replace_marker(_marker("two"))
 
 
-async def test_a_storage_has_topics_once_one_has_files(store: SegmentStore) -> None:
-    await store.create_marker(_marker())
-    assert not await store.has_topics()
-    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
-    assert await store.has_topics()
-
-
 async def test_without_its_marker_a_bound_storage_does_nothing(store: SegmentStore, tmp_path: Path) -> None:
     await store.create_marker(_marker())
     store.bind("one")
     topic = make_topic()
+    assert not await store.has_topics()
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(topic)})
+    assert await store.has_topics()
     log = await begin_log(store, 0)
     await log.append([b"before"], sync=True)
     (file,) = await store.list_files(NAME, 0)

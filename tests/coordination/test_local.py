@@ -17,7 +17,7 @@ COMPACTED_WITHIN_S = 20.0
 
 
 @pytest.mark.integration
-async def test_it_comes_back_on_its_port_with_its_data_after_kill_9(tmp_path: Path) -> None:
+async def test_it_comes_back_on_its_port_with_its_data_after_kill_9_and_stops_when_frozen(tmp_path: Path) -> None:
     async with LocalEtcd(tmp_path / "etcd") as etcd:
         endpoint, pid = etcd.endpoint, etcd.pid
         store = EtcdMetaStore(endpoint, rng=random.Random(1))
@@ -33,17 +33,10 @@ async def test_it_comes_back_on_its_port_with_its_data_after_kill_9(tmp_path: Pa
         assert entry is not None
         assert entry.value == b"kept"
         await store.close()
-    assert etcd.pid is None
-
-
-@pytest.mark.integration
-async def test_stop_works_on_a_frozen_one_and_twice(tmp_path: Path) -> None:
-    etcd = LocalEtcd(tmp_path / "etcd", fsync=False)
-    await etcd.start()
-    etcd.freeze()
-    await etcd.stop()
-    await etcd.stop()
-    assert etcd.pid is None
+        etcd.freeze()
+        await etcd.stop()
+        await etcd.stop()
+        assert etcd.pid is None
 
 
 @pytest.mark.integration
@@ -64,7 +57,7 @@ async def test_why_it_did_not_start_is_told(tmp_path: Path) -> None:
         ("import time; time.sleep(60)", 0.5, "it did not serve within 0.5 s"),
     ],
 )
-async def test_an_etcd_that_says_nothing_is_told_by_its_end(
+async def test_a_silent_etcd_is_told_by_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, timeout_s: float, told: str
 ) -> None:
     binary = tmp_path / "silent"
@@ -77,28 +70,20 @@ async def test_an_etcd_that_says_nothing_is_told_by_its_end(
 
 
 @pytest.mark.integration
-async def test_history_is_compacted_without_an_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_history_is_bounded_without_an_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An etcd that runs for months keeps ten minutes of history, and so little space; here it keeps a second."""
     monkeypatch.setattr(local, "COMPACTION_RETENTION", "1s")
+    monkeypatch.setattr(local, "SNAPSHOT_ENTRIES", 50)
     async with LocalEtcd(tmp_path / "etcd", fsync=False) as etcd:
         store = EtcdMetaStore(etcd.endpoint, rng=random.Random(1))
-        await store.transact([], [Put("/k", b"first")])
+        for _ in range(100):
+            await store.transact([], [Put("/k", b"first")])
+        assert list((tmp_path / "etcd" / "data" / "member" / "snap").glob("*.snap"))
         async with asyncio.timeout(COMPACTED_WITHIN_S):
             with pytest.raises(OutOfRange, match="compacted"):
                 await _read_history(store)
         entry = await store.get("/k")
         assert entry is not None, "the newest value stays"
-        await store.close()
-
-
-@pytest.mark.integration
-async def test_transactions_in_memory_are_bounded_by_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "SNAPSHOT_ENTRIES", 50)
-    async with LocalEtcd(tmp_path / "etcd", fsync=False) as etcd:
-        store = EtcdMetaStore(etcd.endpoint, rng=random.Random(1))
-        for _ in range(100):
-            await store.transact([], [Put("/k", b"again")])
-        assert list((tmp_path / "etcd" / "data" / "member" / "snap").glob("*.snap"))
         await store.close()
 
 

@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import IO
 
 from seaweedmq.codec.paths import table_path
@@ -22,7 +23,6 @@ class MemoryTableConverter:
         self._row_group_bytes = row_group_bytes
 
     async def convert(self, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None) -> list[SegmentFile]:
-        """Convert logs of one segment to tables, and return all tables that hold records of the logs."""
         if not logs:
             return []
         beside = logs[0].path, self._store.files.get(logs[0].path)
@@ -52,7 +52,6 @@ class MemoryTableConverter:
     async def compact(
         self, topic: Topic, tables: Sequence[SegmentFile], *, low_watermark: int = 0
     ) -> list[SegmentFile]:
-        """Merge consecutive tables of one segment, without the records below the low watermark."""
         merge = TableMerge(tables=tuple(tables), low_watermark=low_watermark)
         contents = {table.path: await self._store.open_input(table) for table in tables}
         sink = io.BytesIO()
@@ -75,27 +74,15 @@ class _MemoryTarget:
         self.written: dict[str, bytes] = {}
 
     def create(self) -> IO[bytes]:
-        """Create an empty sink."""
         return io.BytesIO()
 
     def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
-        """Hold a written sink as the table of offsets ``[base, end)``."""
         sink.seek(0)
         content = sink.read()
         path = table_path(self._of.topic, self._of.segment, base, end)
         self.written[path] = content
-        return SegmentFile(
-            topic=self._of.topic,
-            segment=self._of.segment,
-            kind=FileKind.TABLE,
-            base_offset=base,
-            end_offset=end,
-            writer="",
-            size_bytes=len(content),
-            path=path,
-            modified_us=0,
-        )
+        table = replace(self._of, kind=FileKind.TABLE, base_offset=base, end_offset=end, writer="", path=path)
+        return replace(table, size_bytes=len(content), modified_us=0)
 
     def discard(self, sink: IO[bytes]) -> None:
-        """Drop an unpublished sink."""
         sink.close()

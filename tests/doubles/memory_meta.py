@@ -51,32 +51,33 @@ class MemoryMetaServer:
         self._history: list[Changes] = []
         self._leases: dict[int, _Lease] = {}
         self._last_lease = 0
-        self._running = True
-        self._frozen = False
-        self._pulse = asyncio.Event()
+        self.is_running = True
+        self.is_frozen = False
+        self.pulse = asyncio.Event()
+        """Event set at the next change of data or reachability; read it before the state that it guards."""
 
     # --- hooks ---
 
     def stop(self) -> None:
         """Stop as if killed: calls and watches fail until :meth:`start`. Data is retained."""
-        self._running = False
+        self.is_running = False
         self.wake()
 
     def start(self) -> None:
         """Serve again. Leases get their whole TTL and an election timeout, as from a new etcd leader."""
-        self._running = True
+        self.is_running = True
         for lease in list(self._leases):
             self._renew(lease, ELECTION_TIMEOUT_S)
         self.wake()
 
     def freeze(self) -> None:
         """Stop as by SIGSTOP: nothing is answered and no lease ends until :meth:`thaw`."""
-        self._frozen = True
+        self.is_frozen = True
         self.wake()
 
     def thaw(self) -> None:
         """Resume. Leases whose time passed meanwhile end now."""
-        self._frozen = False
+        self.is_frozen = False
         now = asyncio.get_running_loop().time()
         for lease, held in list(self._leases.items()):
             if held.deadline <= now:
@@ -84,11 +85,7 @@ class MemoryMetaServer:
         self.wake()
 
     def compact(self, revision: int) -> None:
-        """Drop history below ``revision``.
-
-        Raises:
-            InvalidArgument: If it is in the future or already compacted.
-        """
+        """Drop history below ``revision``."""
         if not self.compacted_revision < revision <= self.revision:
             raise InvalidArgument(
                 f"cannot compact at revision {revision}: choose from {self.compacted_revision + 1} to {self.revision}"
@@ -130,31 +127,13 @@ class MemoryMetaServer:
 
     # --- calls of clients ---
 
-    @property
-    def is_running(self) -> bool:
-        """Whether the server is started."""
-        return self._running
-
-    @property
-    def is_frozen(self) -> bool:
-        """Whether the server is frozen."""
-        return self._frozen
-
-    @property
-    def pulse(self) -> asyncio.Event:
-        """Event set at the next change of data or reachability; read it before the state that it guards."""
-        return self._pulse
-
     def get(self, key: str) -> Entry | None:
-        """Return an entry; None if there is none."""
         return self._entries.get(key)
 
     def list(self, prefix: str) -> Snapshot:
-        """Return all entries whose keys begin with the prefix."""
         return Snapshot(self.revision, tuple(self._entries[key] for key in self._keys_below(prefix)))
 
     def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
-        """Run a transaction, see ``ports.MetaStore.transact``."""
         check_transaction(compares, then)
         if not all(self._holds(compare) for compare in compares):
             return None
@@ -172,11 +151,7 @@ class MemoryMetaServer:
         return self._apply(puts, deletes)
 
     def changes_since(self, revision: int) -> Sequence[Changes]:
-        """Return all changes at and after ``revision``, oldest first.
-
-        Raises:
-            OutOfRange: If some of them are compacted, or ``revision`` is above the next one.
-        """
+        """Return all changes at and after ``revision``, oldest first."""
         if revision < self.compacted_revision:
             raise OutOfRange(
                 f"revision {revision} is compacted, the oldest available is {self.compacted_revision}: list again"
@@ -189,11 +164,9 @@ class MemoryMetaServer:
         return self._history[at:]
 
     def has_lease(self, lease: int) -> bool:
-        """Whether a lease was granted and has not ended."""
         return lease in self._leases
 
     def grant(self, ttl_s: float) -> int:
-        """Grant a lease; return its id."""
         if not 0 < ttl_s < math.inf:
             raise InvalidArgument(f"lease TTL {ttl_s} s is not positive and finite: use another one")
         self._last_lease += 1
@@ -202,7 +175,6 @@ class MemoryMetaServer:
         return self._last_lease
 
     def renew(self, lease: int) -> float:
-        """Renew a lease; return the seconds that it now lasts, 0 if it is gone."""
         return self._renew(lease) if lease in self._leases else 0.0
 
     def revoke(self, lease: int) -> None:
@@ -225,7 +197,7 @@ class MemoryMetaServer:
         return asyncio.get_running_loop().call_at(deadline, self._expire, lease)
 
     def _expire(self, lease: int) -> None:
-        if self._running and not self._frozen:  # a stopped server ends nothing; start() and thaw() check the leases
+        if self.is_running and not self.is_frozen:  # a stopped server ends nothing; start() and thaw() check the leases
             self.revoke(lease)
 
     def _holds(self, compare: Compare) -> bool:
@@ -279,9 +251,8 @@ class MemoryMetaServer:
         return self._sorted_keys[at:end]
 
     def wake(self) -> None:
-        """Wake all waiting tasks."""
-        self._pulse.set()
-        self._pulse = asyncio.Event()
+        self.pulse.set()
+        self.pulse = asyncio.Event()
 
 
 def _no_delay() -> float:
@@ -300,22 +271,10 @@ class MemoryMetaStore:
         self._server = server
         self._timeout_s = timeout_s
         self._delay_s = delay_s
-        self._connected = asyncio.Event()
-        self._connected.set()
         self._answers_to_lose = 0
         self._closed = False
 
     # --- hooks ---
-
-    def disconnect(self) -> None:
-        """Drop every packet between this client and the server until :meth:`reconnect`."""
-        self._connected.clear()
-        self._server.wake()
-
-    def reconnect(self) -> None:
-        """End a disconnection."""
-        self._connected.set()
-        self._server.wake()
 
     def lose_answers(self, count: int) -> None:
         """Apply the next ``count`` transactions, but answer them with Unavailable."""
@@ -324,17 +283,14 @@ class MemoryMetaStore:
     # --- MetaStore ---
 
     async def get(self, key: str) -> Entry | None:
-        """See ``ports.MetaStore``."""
         await self._reach()
         return self._server.get(key)
 
     async def list(self, prefix: str) -> Snapshot:
-        """See ``ports.MetaStore``."""
         await self._reach()
         return self._server.list(prefix)
 
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
-        """See ``ports.MetaStore``."""
         await self._reach()
         revision = self._server.transact(compares, then)
         if self._answers_to_lose:
@@ -343,7 +299,6 @@ class MemoryMetaStore:
         return revision
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
-        """See ``ports.MetaStore``."""
         await self._reach()
         next_revision = from_revision
         while True:
@@ -359,41 +314,33 @@ class MemoryMetaStore:
             await pulse.wait()
 
     async def grant_lease(self, ttl_s: float) -> int:
-        """See ``ports.MetaStore``."""
         await self._reach()
         return self._server.grant(ttl_s)
 
     async def renew_lease(self, lease: int) -> float:
-        """See ``ports.MetaStore``."""
         await self._reach()
         return self._server.renew(lease)
 
     async def revoke_lease(self, lease: int) -> None:
-        """See ``ports.MetaStore``."""
         await self._reach()
         self._server.revoke(lease)
 
     async def close(self) -> None:
-        """See ``ports.MetaStore``."""
         self._closed = True
         self._server.wake()
 
     def _is_reachable(self) -> bool:
-        return self._server.is_running and not self._server.is_frozen and self._connected.is_set() and not self._closed
+        return self._server.is_running and not self._server.is_frozen and not self._closed
 
     async def _reach(self) -> None:
-        """Return when the server takes the request.
-
-        Raises:
-            Unavailable: At once if the connection is refused, at the deadline if the server does not answer.
-        """
+        """Return when the server takes the request."""
         await asyncio.sleep(self._delay_s())
         try:
             async with asyncio.timeout(self._timeout_s):
                 while not self._is_reachable():
                     if self._closed:
                         raise Unavailable("the connection to etcd was closed: open a new one")
-                    if self._connected.is_set() and not self._server.is_running:
+                    if not self._server.is_running:
                         raise Unavailable("etcd refused the connection: check that it runs")
                     await self._server.pulse.wait()
         except TimeoutError as error:

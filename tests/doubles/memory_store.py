@@ -123,51 +123,25 @@ class MemorySegmentStore:
     """Marker file that the last verification accepted."""
 
     def bind(self, cluster_id: str) -> None:
-        """Require the marker of this cluster from now on."""
         self.cluster_id, self._verified = cluster_id, None
 
     async def verify_root(self) -> None:
-        """Check that the root has the marker of the bound cluster.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         self.verify()
 
     async def read_marker(self) -> StorageMarker | None:
-        """Read the marker of the root; None if there is none.
-
-        Raises:
-            StorageFailed: If the marker cannot be read.
-        """
         await self.fault(StorageOp.MARKER, CLUSTER_DOCUMENT)
         return self._marker()
 
     async def create_marker(self, marker: StorageMarker) -> StorageMarker:
-        """Create the marker durably unless there is one; return the marker of the root.
-
-        Raises:
-            StorageFailed: If the marker cannot be written.
-        """
         await self.fault(StorageOp.PUT, CLUSTER_DOCUMENT)
         return self._marker() or self._put_marker(marker)
 
     async def replace_marker(self, marker: StorageMarker) -> None:
-        """Replace the marker of the same cluster durably.
-
-        Raises:
-            StorageFailed: If there is none, it is of another cluster, or it cannot be written.
-        """
         await self.fault(StorageOp.PUT, CLUSTER_DOCUMENT)
         self._require_marker(marker.cluster_id)
         self._put_marker(marker)
 
     async def has_topics(self) -> bool:
-        """Whether the storage has a non-empty folder of a topic.
-
-        Raises:
-            StorageFailed: If the storage cannot be read.
-        """
         await self.fault(StorageOp.LIST, TOPICS)
         # Files of a topic are in topics/<namespace>/<topic>/; names with a dot are of deleted topics.
         parts = (path.split("/") for path in self.files)
@@ -219,19 +193,9 @@ class MemorySegmentStore:
                 _lose_blocks(file, rng)
 
     async def check(self) -> None:
-        """Check that the storage can be written.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         await self._turn(StorageOp.CHECK, "")
 
     async def now_us(self) -> int:
-        """Return the time of the clock that dates files, in microseconds since 1970 UTC.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         await self._turn(StorageOp.CLOCK, "")
         return self.wall_us()
 
@@ -242,12 +206,6 @@ class MemorySegmentStore:
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
     ) -> "MemoryLogWriter":
-        """Create a log file with its preamble, not durable yet, and return its writer.
-
-        Raises:
-            AlreadyExists: If the file exists.
-            StorageFailed: If the storage fails.
-        """
         path = log_path(topic, segment, base_offset, writer)
         try:
             await self.fault(StorageOp.CREATE, path)
@@ -265,12 +223,6 @@ class MemorySegmentStore:
         return MemoryLogWriter(self, path, file)
 
     async def put_log(self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes) -> None:
-        """Create a log file that has only a preamble, durably.
-
-        Raises:
-            AlreadyExists: If the file exists.
-            StorageFailed: If the storage fails.
-        """
         path = log_path(topic, segment, base_offset, writer)
         await self._turn(StorageOp.CREATE, path)
         if path in self.files:
@@ -279,50 +231,23 @@ class MemorySegmentStore:
         self.sync_names(path.rpartition("/")[0])
 
     async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
-        """List the log and table files of a segment, ordered by base offset.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         await self._turn(StorageOp.LIST, topic_dir(topic))
         found = self._listed(f"{log_dir(topic, segment)}/") + self._tables(topic, segment)
         return sorted(found, key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
     async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
-        """List the log and table files of a topic, ordered by segment, then base offset.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         await self._turn(StorageOp.LIST, topic_dir(topic))
         found = self._listed(f"{topic_dir(topic)}/")
         return sorted(found, key=lambda f: (f.segment, f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
     async def open(self, file: SegmentFile) -> "MemoryLogReader":
-        """Open a log file for reading.
-
-        Raises:
-            NotFound: If the file was deleted.
-            StorageFailed: If the storage fails.
-        """
         return MemoryLogReader(self, file.path, await self._opened(file))
 
     async def open_input(self, file: SegmentFile) -> BlockingInput:
-        """Open a file for blocking reads.
-
-        Raises:
-            NotFound: If the file was deleted.
-            StorageFailed: If the storage fails.
-        """
         source: BlockingInput = pa.BufferReader(bytes((await self._opened(file)).data))
         return source
 
     async def sync_files(self, files: Sequence[SegmentFile]) -> None:
-        """Flush files and make their names durable; ignore deleted files.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         for file in files:
             found = self.files.get(file.path)
             covered = 0 if found is None else len(found.data)
@@ -333,32 +258,17 @@ class MemorySegmentStore:
             self.sync_names(folder)
 
     async def delete(self, files: Sequence[SegmentFile]) -> None:
-        """Delete files; ignore deleted ones.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         for file in files:
             await self._turn(StorageOp.DELETE, file.path)
             self.files.pop(file.path, None)
 
     async def record_removed(self, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
-        """Record durably the offset below which the records of each segment are removed.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         for segment, offset in removed.items():
             path = f"{removed_dir(topic)}/{RemovedMark(segment, offset, uid).file_name}"
             await self._turn(StorageOp.PUT, path)
             self.files[path] = MemoryFile(bytearray(), self.wall_us(), "", named=True)
 
     async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
-        """Return segment -> highest recorded offset below which its records are removed.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         await self._turn(StorageOp.LIST, removed_dir(topic))
         removed: dict[int, int] = {}
         for path in self.files:
@@ -369,22 +279,12 @@ class MemorySegmentStore:
         return removed
 
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
-        """Put the fence of a segment durably.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         path = fence_path(topic, uid, segment)
         await self._turn(StorageOp.FENCE, path)
         self.files[path] = MemoryFile(bytearray(), self.wall_us(), "", named=True)
         self.sync_names(path.rpartition("/")[0])
 
     async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
-        """Whether a segment has a fence, is pruned, or is of another topic than the folder's.
-
-        Raises:
-            StorageFailed: If the storage fails, or the topic's document is missing.
-        """
         path = fence_path(topic, uid, segment)
         await self._turn(StorageOp.LOOK, path)
         if path in self.files:
@@ -396,11 +296,6 @@ class MemorySegmentStore:
         return found.uid != uid or segment in found.pruned
 
     async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
-        """Replace documents of a topic, each atomically, and durably if ``is_durable``.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         for name, content in documents.items():
             path = document_path(topic, name)
             if is_durable:
@@ -416,18 +311,7 @@ class MemorySegmentStore:
         beside: tuple[str, MemoryFile | None] | None = None,
         replaced: Sequence[SegmentFile] = (),
     ) -> None:
-        """Replace a whole file atomically and durably.
-
-        Args:
-            path: Path of the file.
-            content: Content of the file.
-            beside: Path and file that must still exist; another file of the same path may be of a recreated topic.
-            replaced: Tables that the file is made of.
-
-        Raises:
-            NotFound: If the file of ``beside`` was deleted.
-            Unavailable: If it is a table of records that another table holds.
-        """
+        """Replace a whole file atomically and durably."""
         await self._turn(StorageOp.PUT, path)
         if beside is not None:
             other, file = beside
@@ -440,70 +324,33 @@ class MemorySegmentStore:
         self.sync_names(path.rpartition("/")[0])
 
     async def list_topics(self) -> list[TopicName]:
-        """List the topics that have a non-empty folder, ordered by name.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         await self._turn(StorageOp.LIST, TOPICS)
         parts = [path.split("/") for path in self.files if path.startswith(f"{TOPICS}/")]
         found = {(p[1], p[2]) for p in parts if len(p) > 3 and not p[2].startswith(".") and not p[3].startswith(".")}
         return sorted(TopicName(namespace, name) for namespace, name in found)
 
     async def with_folder(self, topics: Collection[TopicName]) -> frozenset[TopicName]:
-        """Return those of the topics that have a non-empty folder.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         await self._turn(StorageOp.LIST, TOPICS)
         return frozenset(t for t in topics if any(path.startswith(f"{topic_dir(t)}/") for path in self.files))
 
     async def list_documents(self, topic: TopicName) -> list[str]:
-        """List the names of a topic's documents.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         return await self._names_in(topic_dir(topic), ".json")
 
     async def read_document(self, topic: TopicName, name: str) -> bytes:
-        """Read a document of a topic.
-
-        Raises:
-            NotFound: If there is no such document.
-            StorageFailed: If the storage fails.
-        """
         return await self._read_whole(document_path(topic, name))
 
     async def used_segments(self, topic: TopicName) -> frozenset[int]:
-        """Return the ids of the segments that left any file in the topic's folder.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         folder = topic_dir(topic)
         await self._turn(StorageOp.LIST, folder)
         found = {parse_segment_path(topic, path) for path in self.files if path.startswith(f"{folder}/")}
         return frozenset(number for number in found if number is not None)
 
     async def deleted_topics(self) -> frozenset[int]:
-        """Return the uids of recently deleted topics.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         await self._turn(StorageOp.LIST, DELETED_TOPICS)
         folder = f"{DELETED_TOPICS}/"
         return frozenset(int(path.removeprefix(folder)) for path in self.files if path.startswith(folder))
 
     async def create_claim(self, kind: ClaimKind, number: int, content: bytes) -> None:
-        """Create the claim of a number durably.
-
-        Raises:
-            AlreadyExists: If the number is taken.
-            StorageFailed: If the storage fails.
-        """
         path = claim_path(kind, number)
         await self._turn(StorageOp.PUT, path)
         if path in self.files:
@@ -511,11 +358,6 @@ class MemorySegmentStore:
         self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "", len(content), named=True)
 
     async def read_claims(self, kind: ClaimKind) -> Mapping[int, bytes]:
-        """Return the content of each claim, by number.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         folder = f"{claims_dir(kind)}/"
         await self._turn(StorageOp.READ, folder)
         return {
@@ -525,22 +367,11 @@ class MemorySegmentStore:
         }
 
     async def delete_claims(self, kind: ClaimKind, numbers: Collection[int]) -> None:
-        """Delete claims; ignore deleted ones.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         for number in numbers:
             await self._turn(StorageOp.DELETE, claim_path(kind, number))
             self.files.pop(claim_path(kind, number), None)
 
     async def create_journal(self, name: str) -> "MemoryLogWriter":
-        """Create a group journal and return its writer.
-
-        Raises:
-            AlreadyExists: If the journal exists.
-            StorageFailed: If the storage fails.
-        """
         path = journal_path(name)
         await self._turn(StorageOp.CREATE, path)
         if path in self.files:
@@ -549,28 +380,12 @@ class MemorySegmentStore:
         return MemoryLogWriter(self, path, file)
 
     async def list_journals(self) -> list[str]:
-        """List the names of the group journals.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         return await self._names_in(GROUPS, ".journal")
 
     async def read_journal(self, name: str) -> bytes:
-        """Read a group journal.
-
-        Raises:
-            NotFound: If there is no such journal.
-            StorageFailed: If the storage fails.
-        """
         return await self._read_whole(journal_path(name))
 
     async def delete_journals(self, names: Sequence[str]) -> None:
-        """Delete group journals; ignore deleted ones.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
         for name in names:
             await self._turn(StorageOp.DELETE, journal_path(name))
             self.files.pop(journal_path(name), None)
@@ -604,11 +419,7 @@ class MemorySegmentStore:
         """Do nothing: deletions are atomic here."""
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
-        """Record that a topic was deleted, and delete its folder unless it is of a recreated topic.
-
-        Raises:
-            StorageFailed: If the storage fails or lacks the marker of its cluster.
-        """
+        """Record that a topic was deleted, and delete its folder unless it is of a recreated topic."""
         folder = topic_dir(topic)
         await self._turn(StorageOp.DELETE, folder)
         self.files[deleted_topic_path(uid)] = MemoryFile(bytearray(), self.wall_us(), "", named=True)
@@ -633,7 +444,6 @@ class MemorySegmentStore:
         return found
 
     def sync_names(self, folder: str) -> None:
-        """Make the names of all files in a folder durable."""
         for path, file in self.files.items():
             if not file.named and path.rpartition("/")[0] == folder:
                 file.named = True
@@ -681,21 +491,13 @@ class MemoryLogWriter:
 
     @property
     def path(self) -> str:
-        """Path of the log file."""
         return self._path
 
     @property
     def size_bytes(self) -> int:
-        """Size of the file in bytes, without a running append."""
         return self._size_bytes
 
     async def append(self, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
-        """Append bytes, and flush the file if ``sync``; return whether they are flushed.
-
-        Raises:
-            StorageFailed: If the append or an earlier call failed.
-            Closed: If the writer is closed.
-        """
         self._check()
         if self._appending:
             raise AssertionError(f"{self._path}: two appends at once would mix their bytes")
@@ -724,12 +526,6 @@ class MemoryLogWriter:
         return True
 
     async def sync(self) -> None:
-        """Flush everything appended before the call.
-
-        Raises:
-            StorageFailed: If the fault hook or an earlier call failed.
-            Closed: If the writer is closed.
-        """
         self._check()
         covered = len(self._file.data)
         try:
@@ -745,7 +541,6 @@ class MemoryLogWriter:
             self._file.named = True
 
     async def close(self) -> None:
-        """Close the writer without a flush."""
         self._closed = True
 
     def _check(self) -> None:
@@ -769,17 +564,10 @@ class MemoryLogReader:
         self._closed = False
 
     async def read(self, position: int, length: int) -> bytes:
-        """Read ``length`` bytes from ``position``; fewer only at the end of the file.
-
-        Raises:
-            StorageFailed: If the fault hook fails.
-            Closed: If the reader is closed.
-        """
         if self._closed:
             raise Closed(f"{self._path} was closed by its reader")
         await self._store.fault(StorageOp.READ, self._path)
         return bytes(self._file.data[position : position + length])
 
     async def close(self) -> None:
-        """Close the reader."""
         self._closed = True

@@ -22,7 +22,7 @@ from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.model.messages.subscribe import EARLIEST
 from seaweedmq.ports import Delete, Put
 from tests.broker.test_etcd_refuses import KINDS, refuse
-from tests.broker.testbed import NAME, Host, Testbed, story
+from tests.broker.testbed import NAME, Host, Testbed
 
 GROUP = GroupName(NAME, "billing")
 
@@ -58,10 +58,8 @@ async def created(host: Host, committed: dict[int, CommittedOffset]) -> GroupSto
     return store
 
 
-@story
 async def test_what_is_written_is_read_by_the_next(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     assert await store_of(host).load() is None
     store = await created(host, {0: at(5)})
     assert await store_of(host).load() == (record(), {0: at(5)})
@@ -73,10 +71,8 @@ async def test_what_is_written_is_read_by_the_next(testbed: Testbed) -> None:
     assert (await host.meta.list(keys.GROUPS_ROOT)).entries == ()
 
 
-@story
 async def test_many_offsets_take_several_transactions_and_going_back_to_the_start_one(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     many = {number: at(number) for number in range(250)}
     store = await created(host, many)
     assert await store_of(host).load() == (record(), many)
@@ -91,10 +87,8 @@ async def test_many_offsets_take_several_transactions_and_going_back_to_the_star
     assert await store_of(host).load() == (record(3), {0: at(1)})
 
 
-@story
 async def test_answers_that_are_lost_do_no_harm(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     store = await created(host, {})
     for n in range(1, 40):
         testbed.etcd.lost_share = 0.4
@@ -107,12 +101,8 @@ async def test_answers_that_are_lost_do_no_harm(testbed: Testbed) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@story
-async def test_a_refusal_that_passes_is_retried_and_any_other_ends_the_write(
-    testbed: Testbed, kind: type[SeaweedMQError]
-) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+async def test_a_passing_refusal_is_retried_another_ends_it(testbed: Testbed, kind: type[SeaweedMQError]) -> None:
+    host = await testbed.single()
     store = await created(host, {})
     end = refuse(host, kind("no"), ("transact",))
     testbed.loop.call_later(5.0, end)
@@ -126,10 +116,9 @@ async def test_a_refusal_that_passes_is_retried_and_any_other_ends_the_write(
     assert not host.has_failed
 
 
-@story
-async def test_who_does_not_know_what_was_written_meanwhile_writes_nothing(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+async def test_who_does_not_lead_or_know_what_was_written_meanwhile_writes_nothing(testbed: Testbed) -> None:
+    hosts = await testbed.several(2)
+    host = testbed.leader()
     store = await created(host, {0: at(5)})
     other = store_of(host)
     await other.load()
@@ -142,26 +131,13 @@ async def test_who_does_not_know_what_was_written_meanwhile_writes_nothing(testb
     with pytest.raises(Conflict):
         await created(host, {})
     assert await store_of(host).load() == (record(1), {0: at(7)})
-
-
-@story
-async def test_a_group_of_a_topic_that_changed_or_went_meanwhile_is_not_created(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    deposed = store_of(next(h for h in hosts if h is not host))
+    await deposed.load()
+    with pytest.raises(StaleMetadata, match="continues at another leader"):
+        await deposed.write(None, {0: at(8)})
+    await other.write(None, {0: at(9)})
     revision = host.inspect.view.topic_revision(NAME)
     await host.api.call(DeleteTopic(NAME))
     with pytest.raises(Conflict):
         await store_of(host).create(record(), {}, revision)
     assert await store_of(host).load() is None
-
-
-@story
-async def test_a_broker_that_does_not_lead_writes_nothing(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    store = await created(testbed.leader(), {0: at(5)})
-    other = store_of(next(h for h in hosts if h is not testbed.leader()))
-    await other.load()
-    with pytest.raises(StaleMetadata, match="continues at another leader"):
-        await other.write(None, {0: at(6)})
-    await store.write(None, {0: at(7)})

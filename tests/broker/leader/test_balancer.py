@@ -15,7 +15,7 @@ from seaweedmq.model.messages.calls import GetClusterStatus, Rebalance, SplitSeg
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, WHOLE_RING, covers_ring
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling
-from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed
 
 QUICK = replace(
     CONFIG,
@@ -30,7 +30,6 @@ QUICK = replace(
 
 
 def open_segments(testbed: Testbed) -> list[Segment]:
-    """Return the open segments in the leader's view."""
     host = next(h for h in testbed.hosts if h.lives and h.inspect.leads)
     found = sorted((s for s in host.inspect.view.segments[NAME].values() if s.is_open), key=lambda s: s.slots)
     assert covers_ring((s.slots for s in found), WHOLE_RING)
@@ -89,10 +88,8 @@ async def kinds(host: Host) -> Counter[str]:
     return Counter(d.kind for d in (await host.api.call(GetClusterStatus())).decisions)
 
 
-@story
 async def test_a_topic_spreads_over_the_brokers_with_its_traffic_and_shrinks_again_afterwards(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3, QUICK)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3, QUICK)
     async with flood(testbed, 1_200):
         await testbed.until(lambda: len(open_segments(testbed)) >= 6, patience_s=15)
         await asyncio.sleep(20)
@@ -106,21 +103,18 @@ async def test_a_topic_spreads_over_the_brokers_with_its_traffic_and_shrinks_aga
     assert done["merge"] >= 5
 
 
-@story
-async def test_a_fixed_topic_never_changes_by_itself(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3, QUICK)
-    await testbed.topic(hosts[0], scaling=Scaling.FIXED, segments=2)
+async def test_a_flood_goes_on_being_answered_after_the_leader_has_died(testbed: Testbed) -> None:
+    hosts = await testbed.several(4, QUICK, replicas=2)
     async with flood(testbed, 1_200):
-        await asyncio.sleep(20)
-    await asyncio.sleep(60)
-    assert [s.slots.width for s in open_segments(testbed)] == [32_768, 32_768]
-    assert not (await kinds(hosts[0]))["split"]
+        await testbed.until(lambda: len(open_segments(testbed)) >= 2, patience_s=15)
+        testbed.leader().kill()
+        await testbed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
+        await testbed.until(lambda: len(open_segments(testbed)) >= 6, patience_s=20)
+    await testbed.until(lambda: len(open_segments(testbed)) == 1, patience_s=90)
 
 
-@story
 async def test_one_hot_key_is_told_in_the_status_and_not_cut_forever(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3, QUICK)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3, QUICK)
     async with flood(testbed, 1_000, hot_slot=30_000):
         await asyncio.sleep(60)
         held = [d for d in (await hosts[1].api.call(GetClusterStatus())).decisions if d.kind == "hold"]
@@ -134,12 +128,8 @@ async def test_one_hot_key_is_told_in_the_status_and_not_cut_forever(testbed: Te
     assert "hold" not in await kinds(hosts[1]), "it is no longer so"
 
 
-@story
-async def test_nothing_is_merged_while_a_broker_does_not_say_how_loaded_it_is(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hosts = await testbed.cluster(3, QUICK)
-    await testbed.topic(hosts[0])
+async def test_nothing_is_merged_while_a_load_is_unknown(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = await testbed.several(3, QUICK)
     mute = next(h for h in hosts if h is not testbed.leader())
     report = Placement.report
 
@@ -158,11 +148,9 @@ async def test_nothing_is_merged_while_a_broker_does_not_say_how_loaded_it_is(
     await testbed.until(lambda: len(open_segments(testbed)) == 1, patience_s=120)
 
 
-@story
 async def test_a_new_broker_gets_its_share_when_somebody_asks_for_it(testbed: Testbed) -> None:
     slow = replace(QUICK, merge_after_s=3_600.0)
-    hosts = await testbed.cluster(2, slow)
-    await testbed.topic(hosts[0], segments=8, scaling=Scaling.FIXED)
+    hosts = await testbed.several(2, slow, segments=8, scaling=Scaling.FIXED)
     async with flood(testbed, 600):
         await asyncio.sleep(10)
         fresh = await testbed.start(slow)
@@ -174,15 +162,3 @@ async def test_a_new_broker_gets_its_share_when_somebody_asks_for_it(testbed: Te
         counts = Counter(s.primary for s in open_segments(testbed))
         assert counts[fresh.broker.id] >= 2
         assert await hosts[1].api.call(Rebalance()) == (), "it is even now"
-
-
-@story
-async def test_a_flood_goes_on_being_answered_after_the_leader_has_died(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(4, QUICK)
-    await testbed.topic(hosts[0], replicas=2)
-    async with flood(testbed, 1_200):
-        await testbed.until(lambda: len(open_segments(testbed)) >= 2, patience_s=15)
-        testbed.leader().kill()
-        await testbed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
-        await testbed.until(lambda: len(open_segments(testbed)) >= 6, patience_s=20)
-    await testbed.until(lambda: len(open_segments(testbed)) == 1, patience_s=90)

@@ -1,16 +1,14 @@
 """Recreated topics: neither brokers nor clients confuse a deleted topic with its later namesake."""
 
 import asyncio
-import random
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from seaweedmq import aio
 from seaweedmq.broker.leader.repairer import Repairer
 from seaweedmq.broker.segment.log_file import create_log_file
-from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.core.lineage.repair import Repair
 from seaweedmq.errors import NotFound
@@ -32,27 +30,12 @@ from seaweedmq.model.messages.publish import PublishOpen
 from seaweedmq.model.messages.replication import SegmentRef
 from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicChange, TopicName
-from seaweedmq.ports import Environment
-from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, frame, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, frame, values
 from tests.doubles.memory_store import StorageOp
-from tests.sim.machines.loop import Owner
 from tests.sim.machines.network import machine_of
 
 OTHER = TopicName("test", "other")
 AGAIN = "topic test/topic was deleted, and created again: open a new publisher or subscriber"
-
-
-CLIENT = "client"
-
-
-async def connect(testbed: Testbed) -> Any:
-    """Connect a real client that runs on its own machine."""
-    return await aio.connect(
-        ",".join(host.address for host in testbed.hosts),
-        dialer=testbed.network.dialer(Owner(CLIENT)),
-        env=Environment(testbed.wall_us, random.Random(3)),
-        config=ClientConfig(),
-    )
 
 
 async def create_again(testbed: Testbed, host: Host, **settings: Any) -> TopicDescription:
@@ -67,10 +50,8 @@ async def create_again(testbed: Testbed, host: Host, **settings: Any) -> TopicDe
 # --- brokers ----------------------------------------------------------------------------------------------------------
 
 
-@story
 async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], replicas=2, durability=Durability.REPLICATED)
+    hosts = await testbed.several(3, replicas=2, durability=Durability.REPLICATED)
     primary = await testbed.primary(hosts[0])
     old = primary.inspect.view.segments[NAME][0]
     follower = next(h for h in hosts if h.broker.id == old.replicas[1])
@@ -100,10 +81,8 @@ async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(te
     assert reader.values == []
 
 
-@story
 async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], replicas=2)
+    hosts = await testbed.several(3, replicas=2)
     old = testbed.ref(hosts[0].inspect.view.segments[NAME][0])
     await create_again(testbed, hosts[0], replicas=2)
     segment = hosts[0].inspect.view.segments[NAME][0]
@@ -125,7 +104,6 @@ async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(testbed: 
     await (await primary.publisher()).store(frames=3)
 
 
-@story
 async def test_a_deletion_or_change_that_comes_late_spares_the_later_one(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     old = await testbed.topic(hosts[0])
@@ -139,7 +117,6 @@ async def test_a_deletion_or_change_that_comes_late_spares_the_later_one(testbed
     await hosts[1].api.call(DeleteTopic(NAME, new.topic.uid))
 
 
-@story
 async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_the_later_one(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     leader = testbed.leader()
@@ -162,25 +139,24 @@ async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_
     assert [(s.id, s.is_open) for s in leader.inspect.view.segments[NAME].values()] == [(0, True)]
 
 
-@pytest.mark.parametrize("call", ["publish", "subscribe"])
-@story
-async def test_who_means_the_earlier_one_is_refused_and_who_names_none_gets_the_later(
-    testbed: Testbed, call: str
-) -> None:
+async def test_who_means_the_earlier_one_is_refused_and_who_names_none_gets_the_later(testbed: Testbed) -> None:
     host = await testbed.start()
     old = (await testbed.topic(host)).topic.uid
     new = (await create_again(testbed, host)).topic.uid
     await testbed.until(lambda: (NAME, 0) in host.inspect.segments)
-    for uid, is_served in ((old, False), (new, True), (0, True)):
-        stream = await _opened(testbed, host, call, uid)
-        if is_served:
-            assert await stream.receive()
-        else:
-            with pytest.raises(NotFound, match=AGAIN):
-                await stream.receive()
+    publish = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
+    subscribe = SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=100)
+    for call, opening in ((host.api.publish, publish), (host.api.subscribe, subscribe)):
+        for uid, is_served in ((old, False), (new, True), (0, True)):
+            stream = Streaming(testbed, call)
+            await stream.send(replace(opening, topic_uid=uid))
+            if is_served:
+                assert await stream.receive()
+            else:
+                with pytest.raises(NotFound, match=AGAIN):
+                    await stream.receive()
 
 
-@story
 async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_replaced(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     old = (await testbed.topic(hosts[0])).topic.uid
@@ -201,7 +177,6 @@ async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_repl
         await lagging.api.call(DescribeTopic(NAME, ALL, old))
 
 
-@story
 async def test_the_name_is_free_once_the_primaries_have_heard_though_who_deleted_it_has_gone(testbed: Testbed) -> None:
     """A primary acknowledges records for the deleted topic until it knows of the deletion, and those would be lost."""
     hosts = await testbed.cluster(2)
@@ -223,27 +198,21 @@ async def test_the_name_is_free_once_the_primaries_have_heard_though_who_deleted
     assert old not in [owned.topic.uid for owned in primary.inspect.segments.values()]
 
 
-@story
 async def test_the_name_is_not_free_while_a_primary_trusts_a_lease_that_etcd_has_lost(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+    primary, other = await testbed.pair(2)
     await testbed.until(lambda: NAME in other.inspect.view.topics)
     publisher = await primary.publisher()
     primary.meta.is_cut_off = True
-    incarnation, gone = primary.inspect.incarnation, primary.broker.id
-    assert incarnation is not None
+    session, gone = primary.session, primary.broker.id
     testbed.etcd.server.lose_leases()
     await testbed.until(lambda: other.inspect.leads and gone not in other.inspect.view.brokers)
-    assert incarnation.session.alive()
+    assert session.alive()
     await publisher.store()  # the primary still acknowledges
     await other.api.call(DeleteTopic(NAME))
     await testbed.topic(other)
-    assert not incarnation.session.alive()
+    assert not session.alive()
 
 
-@story
 async def test_a_conversion_under_way_leaves_no_table_in_the_later_one(testbed: Testbed) -> None:
     host = await testbed.start()
     await testbed.topic(host)
@@ -257,13 +226,10 @@ async def test_a_conversion_under_way_leaves_no_table_in_the_later_one(testbed: 
     testbed.faults.held.clear()
     await asyncio.sleep(10)
     assert testbed.files(FileKind.TABLE) == []
-    publisher = await host.publisher()
-    await publisher.store(frames=3)
-    reader = await host.subscriber()
-    assert await reader.until(3) == values(1, 3)
+    await (await host.publisher()).store(frames=3)
+    assert await (await host.subscriber()).until(3) == values(1, 3)
 
 
-@story
 async def test_files_that_were_written_late_into_its_folder_do_no_harm(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     old = (await testbed.topic(hosts[0], replicas=2)).topic
@@ -280,30 +246,18 @@ async def test_files_that_were_written_late_into_its_folder_do_no_harm(testbed: 
     testbed.store.crash(writer=writer)
     await testbed.until(lambda: not other.inspect.view.segments[NAME][0].is_open)
     assert other.inspect.view.segments[NAME][0].end_offset == 5
-    reader = await other.subscriber()
-    assert await reader.until(5) == values(1, 5)
+    assert await (await other.subscriber()).until(5) == values(1, 5)
     assert not any(host.has_failed for host in testbed.hosts)
-
-
-async def _opened(testbed: Testbed, host: Host, call: str, uid: int) -> Any:
-    stream = Streaming(testbed, getattr(host.api, call))
-    if call == "publish":
-        await stream.send(PublishOpen(topic=NAME, topic_uid=uid, segment=0, epoch=1, producer_id=1, producer_epoch=0))
-    else:
-        await stream.send(SubscribeOpen(topic=NAME, topic_uid=uid, segment=0, start=EARLIEST, credit_bytes=100))
-    return stream
 
 
 # --- clients ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("idle", [False, True])
-@story
 async def test_a_publisher_ends_and_leaves_nothing_in_the_later_one(testbed: Testbed, idle: bool) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    async with await connect(testbed) as client:
-        publisher = await client.publisher(str(NAME))
+    hosts = await testbed.several(2)
+    async with await testbed.client() as client:
+        publisher, of_tables = await client.publisher(str(NAME)), await client.publisher(str(NAME))
         if not idle:
             await (await publisher.send(b"x"))
         await create_again(testbed, hosts[0])
@@ -311,32 +265,17 @@ async def test_a_publisher_ends_and_leaves_nothing_in_the_later_one(testbed: Tes
             with pytest.raises(NotFound, match=AGAIN):
                 await (await publisher.send(b"late"))
         await publisher.close()
+        with pytest.raises(NotFound, match=AGAIN):
+            await of_tables.send_table(pa.table({"a": [1, 2]}))
+        assert (await hosts[0].api.call(DescribeTopic(NAME))).topic.schema is None
         async with client.publisher(str(NAME)) as fresh:
             assert (await (await fresh.send(b"y"))).offset == 0
 
 
-@story
-async def test_a_subscriber_ends(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    async with await connect(testbed) as client:
-        subscriber = await client.subscriber(str(NAME), start="earliest")
-        got = asyncio.create_task(anext(aiter(subscriber)))
-        await asyncio.sleep(0.5)
-        await create_again(testbed, hosts[0])
-        async with client.publisher(str(NAME)) as publisher:
-            await publisher.send(b"of another topic")
-        with pytest.raises(NotFound, match="was deleted"):
-            await got
-        await subscriber.close()
-
-
 @pytest.mark.parametrize("away", [False, True])
-@story
-async def test_a_member_of_a_group_ends_and_the_group_begins_anew(testbed: Testbed, away: bool) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    async with await connect(testbed) as client:
+async def test_subscribers_end_and_a_group_begins_anew(testbed: Testbed, away: bool) -> None:
+    hosts = await testbed.several(2)
+    async with await testbed.client() as client:
         async with client.publisher(str(NAME)) as publisher:
             for number in range(5):
                 await publisher.send(b"%d" % number)
@@ -345,10 +284,13 @@ async def test_a_member_of_a_group_ends_and_the_group_begins_anew(testbed: Testb
             message.ack()
             if message.offset == 4:
                 break
+        plain = await client.subscriber(str(NAME), start="latest")
+        got = asyncio.create_task(anext(aiter(plain)))
+        await asyncio.sleep(0.5)
         if away:  # the client misses the deletion
             for host in hosts:
-                testbed.network.cut(CLIENT, machine_of(host.owner))
-                testbed.network.cut(machine_of(host.owner), CLIENT)
+                testbed.network.cut("client", machine_of(host.owner))
+                testbed.network.cut(machine_of(host.owner), "client")
         await create_again(testbed, hosts[0])
         await asyncio.sleep(10.0)
         testbed.network.join()
@@ -357,18 +299,9 @@ async def test_a_member_of_a_group_ends_and_the_group_begins_anew(testbed: Testb
         await subscriber.close()
         async with client.publisher(str(NAME)) as publisher:
             await publisher.send(b"new")
+        with pytest.raises(NotFound, match="was deleted"):
+            await got
+        await plain.close()
         async with client.subscriber(str(NAME), group="billing", start="earliest") as fresh:
             message = await anext(aiter(fresh))
             assert (message.value, message.offset) == (b"new", 0)
-
-
-@story
-async def test_a_table_does_not_give_its_schema_to_the_later_one(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    async with await connect(testbed) as client:
-        publisher = await client.publisher(str(NAME))
-        await create_again(testbed, hosts[0])
-        with pytest.raises(NotFound, match=AGAIN):
-            await publisher.send_table(pa.table({"a": [1, 2]}))
-        assert (await hosts[0].api.call(DescribeTopic(NAME))).topic.schema is None

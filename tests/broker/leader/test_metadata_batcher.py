@@ -14,7 +14,7 @@ from seaweedmq.model.messages.calls import CreateTopics
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName, TopicSpec
 from seaweedmq.ports import Compare, Delete, Put
-from tests.broker.testbed import Host, Testbed, story
+from tests.broker.testbed import Host, Testbed
 
 NAMES = [TopicName("test", f"topic-{number:02}") for number in range(30)]
 SEGMENTS = 4
@@ -66,11 +66,11 @@ async def write_all(testbed: Testbed, host: Host, segments: Sequence[Segment]) -
 
 
 def all_segments(host: Host) -> list[Segment]:
-    return [host.inspect.view.segments[name][number] for name in NAMES for number in range(SEGMENTS)]
+    """Return the open segments, those of a topic in a row."""
+    return [segment for name in NAMES for segment in host.inspect.view.open_of(name).values()]
 
 
-@story
-async def test_many_changes_are_few_transactions_and_a_topic_takes_several_in_one(testbed: Testbed) -> None:
+async def test_many_changes_are_few_transactions_and_each_fails_alone(testbed: Testbed) -> None:
     await topics(testbed)
     leader = testbed.leader()
     before = all_segments(leader)
@@ -83,11 +83,6 @@ async def test_many_changes_are_few_transactions_and_a_topic_takes_several_in_on
         assert [s.id for s in segments.values() if s.is_open] == [4, 5, 6, 7]
         assert sorted(s.successors for s in segments.values() if not s.is_open) == [(4,), (5,), (6,), (7,)]
 
-
-@story
-async def test_one_that_conflicts_conflicts_alone(testbed: Testbed) -> None:
-    await topics(testbed)
-    leader = testbed.leader()
     stale = NAMES[7]
 
     def alter(number: int, _: Sequence[Put | Delete]) -> None:
@@ -96,14 +91,24 @@ async def test_one_that_conflicts_conflicts_alone(testbed: Testbed) -> None:
             assert topic is not None
             testbed.etcd.server.transact([], [Put(topic.key, topic.value)])
 
-    first = [segment for segment in all_segments(leader) if segment.id == 0]
+    first = all_segments(leader)[::SEGMENTS]
     Watched(testbed, alter)
     results = await write_all(testbed, leader, first)
     assert [type(result) for result in results if result is not None] == [Conflict]
     assert isinstance(results[NAMES.index(stale)], Conflict)
 
+    segments = all_segments(leader)[:SEGMENTS]
+    large = keys.segment_key(segments[2].topic, segments[2].id)
 
-@story
+    def refuse(_: int, then: Sequence[Put | Delete]) -> None:
+        if any(change.key == large for change in then):
+            raise InvalidArgument("etcd refused the request: request is too large")
+
+    Watched(testbed, refuse)
+    results = await write_all(testbed, leader, segments)
+    assert [type(result) for result in results] == [type(None), type(None), InvalidArgument, type(None)]
+
+
 async def test_what_its_plan_refuses_is_refused_alone(testbed: Testbed) -> None:
     await topics(testbed)
     leader = testbed.leader()
@@ -132,7 +137,6 @@ async def test_what_its_plan_refuses_is_refused_alone(testbed: Testbed) -> None:
 
 
 @pytest.mark.parametrize("keys_max", [40, 9, 3])
-@story
 async def test_an_etcd_that_takes_less_gets_less(testbed: Testbed, keys_max: int) -> None:
     await topics(testbed)
     leader = testbed.leader()
@@ -148,7 +152,6 @@ async def test_an_etcd_that_takes_less_gets_less(testbed: Testbed, keys_max: int
     assert len(refused) <= 6, "it remembers what etcd takes"
 
 
-@story
 async def test_an_etcd_without_space_gets_transactions_as_large_as_ever_once_it_has_some(testbed: Testbed) -> None:
     await topics(testbed)
     leader = testbed.leader()
@@ -163,23 +166,6 @@ async def test_an_etcd_without_space_gets_transactions_as_large_as_ever_once_it_
     assert len(watched.sizes) <= 5, "of 120 changes of 30 topics, with nine writes each"
 
 
-@story
-async def test_one_change_that_is_too_large_for_etcd_is_refused_and_holds_no_other_up(testbed: Testbed) -> None:
-    await topics(testbed)
-    leader = testbed.leader()
-    segments = all_segments(leader)[:SEGMENTS]
-    large = keys.segment_key(segments[2].topic, segments[2].id)
-
-    def refuse(_: int, then: Sequence[Put | Delete]) -> None:
-        if any(change.key == large for change in then):
-            raise InvalidArgument("etcd refused the request: request is too large")
-
-    Watched(testbed, refuse)
-    results = await write_all(testbed, leader, segments)
-    assert [type(result) for result in results] == [type(None), type(None), InvalidArgument, type(None)]
-
-
-@story
 async def test_who_goes_away_leaves_the_others_to_the_next(testbed: Testbed) -> None:
     await topics(testbed)
     leader = testbed.leader()
@@ -202,10 +188,7 @@ async def test_who_goes_away_leaves_the_others_to_the_next(testbed: Testbed) -> 
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-@story
-async def test_a_leader_that_dies_in_the_middle_of_a_brokers_successions_leaves_none_undone(
-    testbed: Testbed, after: int
-) -> None:
+async def test_a_leader_that_dies_amid_transitions_leaves_none_undone(testbed: Testbed, after: int) -> None:
     hosts = await topics(testbed, brokers=4, replicas=2)
     leader = testbed.leader()
     victim = next(h for h in hosts if h is not leader)
@@ -243,7 +226,6 @@ async def test_a_leader_that_dies_in_the_middle_of_a_brokers_successions_leaves_
     assert not any(h.has_failed for h in left)
 
 
-@story
 async def test_a_leader_that_was_deposed_changes_nothing(testbed: Testbed) -> None:
     hosts = await topics(testbed, brokers=3)
     old = testbed.leader()

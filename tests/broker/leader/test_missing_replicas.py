@@ -6,7 +6,7 @@ from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.messages.calls import GetClusterStatus, MoveSegment
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
-from tests.broker.testbed import NAME, Host, Testbed, story
+from tests.broker.testbed import NAME, Host, Testbed
 from tests.doubles.memory_store import StorageOp
 
 OTHER = TopicName("test", "unreadable")
@@ -26,10 +26,8 @@ async def lacking(host: Host) -> int:
     return status.under_replicated_segments
 
 
-@story
 async def test_segments_are_under_replicated_until_a_broker_comes_and_are_repaired_once(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], segments=12, replicas=3)
+    hosts = await testbed.several(3, segments=12, replicas=3)
     assert await lacking(hosts[0]) == 0
     victim = next(host for host in hosts if host is not testbed.leader())
     leader, gone = testbed.leader(), victim.broker.id
@@ -47,7 +45,6 @@ async def test_segments_are_under_replicated_until_a_broker_comes_and_are_repair
     assert opened(leader) == repaired, "what is whole is left alone"
 
 
-@story
 async def test_a_segment_that_cannot_be_recovered_keeps_no_other_from_its_replicas(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     victim = next(host for host in hosts if host is not testbed.leader())

@@ -1,7 +1,8 @@
-"""Manual split, merge, seal and move of segments, through any broker, while records arrive."""
+"""Manual split, merge, seal and move of segments, through any broker, while records arrive; their limit."""
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,11 +22,10 @@ from seaweedmq.model.messages.calls import (
     SealSegment,
     SplitSegment,
 )
-from seaweedmq.model.messages.publish import PublishSealed
 from seaweedmq.model.ring import WHOLE_RING, KeyRange, covers_ring
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling
-from tests.broker.testbed import NAME, Host, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, values
 from tests.doubles.memory_store import StorageOp
 
 HALF = 32_768
@@ -46,14 +46,6 @@ def shape(description: TopicDescription) -> list[tuple[int, int, int]]:
     return [(s.id, s.slots.lo, s.slots.hi) for s in opened(description)]
 
 
-async def store(testbed: Testbed, segment: Segment, frames: int, producer: int = 1) -> None:
-    """Store this many frames in an open segment."""
-    host = next(h for h in testbed.hosts if h.broker.id == segment.primary)
-    await testbed.until(lambda: segment.key in host.inspect.segments)
-    publisher = await host.publisher(producer, segment=segment.id, segment_epoch=segment.epoch)
-    await publisher.store(frames=frames, slots=(segment.slots.lo, segment.slots.lo))
-
-
 async def read(testbed: Testbed, host: Host, segments: Sequence[int]) -> list[bytes]:
     """Read all records of sealed segments."""
     got: list[bytes] = []
@@ -65,11 +57,10 @@ async def read(testbed: Testbed, host: Host, segments: Sequence[int]) -> list[by
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-@story
 async def test_a_split_segment_goes_on_in_two_that_begin_where_it_ended(testbed: Testbed, replicas: int) -> None:
     hosts = await testbed.cluster(3)
     (segment,) = opened(await testbed.topic(hosts[0], replicas=replicas))
-    await store(testbed, segment, 5)
+    await testbed.publish(segment, frames=5)
     for n, host in enumerate(hosts):
         lowest = opened(await host.api.call(DescribeTopic(NAME)))[0]
         description = await host.api.call(SplitSegment(NAME, lowest.id, lowest.slots.hi // 2))
@@ -81,42 +72,43 @@ async def test_a_split_segment_goes_on_in_two_that_begin_where_it_ended(testbed:
         assert child.opened_us > segments[0].opened_us
     assert [s.slots.hi for s in opened(description)] == [8_192, 16_384, 32_768, 65_536]
     for n, child in enumerate(opened(description)):
-        await store(testbed, child, 2, producer=10 + n)
+        await testbed.publish(child, frames=2, producer=10 + n)
     assert await read(testbed, hosts[0], [0]) == values(1, 5)
 
 
-@story
 async def test_neighbours_are_merged_into_one_that_begins_where_the_longer_one_ended(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     lower, upper = opened(await testbed.topic(hosts[0], segments=2))
-    await store(testbed, lower, 3)
-    await store(testbed, upper, 7, producer=2)
+    await testbed.publish(lower, frames=3)
+    await testbed.publish(upper, frames=7, producer=2)
     description = await hosts[0].api.call(MergeSegments(NAME, 1, 0))
     assert shape(description) == [(2, 0, 65_536)]
     segments = by_id(description)
     assert (segments[2].predecessors, segments[2].start_offset) == ((0, 1), 7)
     assert [(segments[n].end_offset, segments[n].successors) for n in (0, 1)] == [(3, (2,)), (7, (2,))]
-    await store(testbed, segments[2], 1, producer=3)
+    await testbed.publish(segments[2], frames=1, producer=3)
+    (decision,) = (await hosts[1].api.call(GetClusterStatus())).decisions
+    assert (decision.topic, decision.kind, decision.segments) == (NAME, "merge", (0, 1))
+    assert decision.reason == "manual request"
+    assert 0 < decision.at_us <= testbed.wall_us()
     assert await read(testbed, hosts[1], [0, 1]) == values(1, 3) + values(2, 7)
 
 
-@story
 async def test_a_segment_moves_to_the_brokers_that_are_named_and_the_rest_is_filled_up(testbed: Testbed) -> None:
     hosts = await testbed.cluster(4)
     (segment,) = opened(await testbed.topic(hosts[0], replicas=3))
     (spare,) = (h for h in hosts if h.broker.id not in segment.replicas)
-    await store(testbed, segment, 2)
+    await testbed.publish(segment, frames=2)
     (moved,) = opened(await hosts[0].api.call(MoveSegment(NAME, 0, (spare.address, segment.replicas[2]))))
     assert moved.replicas[:2] == (spare.broker.id, segment.replicas[2])
     assert len(set(moved.replicas)) == 3
     assert (moved.start_offset, moved.slots) == (2, segment.slots)
-    await store(testbed, moved, 1)
+    await testbed.publish(moved, frames=1)
     assert opened(await hosts[1].api.call(MoveSegment(NAME, 1, moved.replicas))) == [moved], "it is there already"
     (sealed,) = opened(await hosts[2].api.call(SealSegment(NAME, 1)))
     assert (sealed.id, sealed.predecessors, sealed.start_offset) == (2, (1,), 3)
 
 
-@story
 async def test_without_a_slot_the_load_is_halved_and_without_load_the_range(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1)
     (segment,) = opened(await testbed.topic(host))
@@ -131,50 +123,35 @@ async def test_without_a_slot_the_load_is_halved_and_without_load_the_range(test
     assert lowest.slots == KeyRange(0, width)
 
 
-@pytest.mark.parametrize(
-    ("request_", "kind", "sentence"),
-    [
-        (SplitSegment(NAME, 9, None), NotFound, "topic test/topic has no segment 9: see `seaweedmq segment list"),
-        (SplitSegment(NAME, 0, None), StaleMetadata, "test/topic#0 is sealed: use segments 1, 2 instead"),
-        (SplitSegment(NAME, 1, 0), InvalidArgument, "has only slot 0"),
-        (SplitSegment(NAME, 1, None), InvalidArgument, "has only slot 0"),
-        (SplitSegment(NAME, 3, 1), InvalidArgument, "at slot 1: choose from 2 to"),
-        (SplitSegment(NAME, 3, 65_536), InvalidArgument, "at slot 65536: choose from 2 to 8191"),
-        (MergeSegments(NAME, 1, 1), InvalidArgument, "with itself"),
-        (MergeSegments(NAME, 1, 4), InvalidArgument, "are not adjacent"),
-        (MergeSegments(NAME, 1, 0), StaleMetadata, "test/topic#0 is sealed"),
-        (MergeSegments(NAME, 1, 9), NotFound, "no segment 9"),
-        (SealSegment(NAME, 0), StaleMetadata, "test/topic#0 is sealed"),
-        (
-            MoveSegment(NAME, 4, ("absent",)),
-            NotFound,
-            "there is no broker absent: the cluster has broker-0:7777, broker-1",
-        ),
-        (MoveSegment(NAME, 4, ()), InvalidArgument, "0 brokers named"),
-        (MoveSegment(NAME, 4, ("broker-0:7777",) * 2), InvalidArgument, "named twice"),
-        (MoveSegment(NAME, 4, ("broker-0:7777", "broker-1:7777", "broker-2:7777")), InvalidArgument, "have 2 replicas"),
-    ],
+REFUSED: tuple[tuple[Call[object], type[SeaweedMQError], str], ...] = (
+    (SplitSegment(NAME, 9, None), NotFound, "topic test/topic has no segment 9: see `seaweedmq segment list"),
+    (SplitSegment(NAME, 0, None), StaleMetadata, "test/topic#0 is sealed: use segments 1, 2 instead"),
+    (SplitSegment(NAME, 1, None), InvalidArgument, "has only slot 0"),
+    (SplitSegment(NAME, 3, 65_536), InvalidArgument, "at slot 65536: choose from 2 to 8191"),
+    (MergeSegments(NAME, 1, 4), InvalidArgument, "are not adjacent"),
+    (MergeSegments(NAME, 1, 0), StaleMetadata, "test/topic#0 is sealed"),
+    (MergeSegments(NAME, 1, 9), NotFound, "no segment 9"),
+    (SealSegment(NAME, 0), StaleMetadata, "test/topic#0 is sealed"),
+    (MoveSegment(NAME, 4, ("absent",)), NotFound, "there is no broker absent: the cluster has broker-0:7777, broker-1"),
+    (MoveSegment(NAME, 4, ("broker-0:7777",) * 2), InvalidArgument, "named twice"),
 )
-@story
-async def test_what_can_not_be_done_is_said_in_one_sentence_and_changes_nothing(
-    testbed: Testbed, request_: Call[object], kind: type[SeaweedMQError], sentence: str
-) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], replicas=2, scaling=Scaling.FIXED)
+
+
+async def test_what_can_not_be_done_is_said_in_one_sentence_and_changes_nothing(testbed: Testbed) -> None:
+    hosts = await testbed.several(3, replicas=2, scaling=Scaling.FIXED)
     await hosts[0].api.call(SplitSegment(NAME, 0, 1))
     await hosts[0].api.call(SplitSegment(NAME, 2, 8_192))
     before = await hosts[0].api.call(DescribeTopic(NAME))
     assert shape(before) == [(1, 0, 1), (3, 1, 8_192), (4, 8_192, 65_536)]
     for host in hosts:
-        with pytest.raises(kind, match=sentence):
-            await host.api.call(request_)
+        for request, kind, sentence in REFUSED:
+            with pytest.raises(kind, match=sentence):
+                await host.api.call(request)
     assert await hosts[0].api.call(DescribeTopic(NAME)) == before
 
 
-@story
 async def test_a_broker_that_is_leaving_or_suspected_gets_nothing(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3)
     primary = await testbed.primary(hosts[0])
     leaving, other = (h for h in hosts if h is not primary)
     await hosts[0].api.call(DrainBroker(leaving.address))
@@ -187,32 +164,8 @@ async def test_a_broker_that_is_leaving_or_suspected_gets_nothing(testbed: Testb
     assert [s.id for s in opened(await hosts[0].api.call(DescribeTopic(NAME)))] == [0]
 
 
-@story
-async def test_a_publisher_learns_what_of_its_records_is_in_the_parent_and_where_to_go_on(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], replicas=2)
-    primary = await testbed.primary(hosts[0])
-    publisher = await primary.publisher()
-    splitting = asyncio.create_task(hosts[0].api.call(SplitSegment(NAME, 0, HALF)))
-    sent = 0
-    while not splitting.done():
-        await publisher.send()
-        sent += 1
-        await asyncio.sleep(0.0001)
-    description = await splitting
-    await testbed.until(lambda: publisher.stream.ended)
-    end = publisher.stream.replies[-1]
-    assert isinstance(end, PublishSealed)
-    assert end.successors == (1, 2)
-    assert end.next_sequence == end.end_offset == by_id(description)[0].end_offset
-    assert 0 < end.next_sequence <= sent
-    assert await read(testbed, hosts[0], [0]) == values(1, end.next_sequence)
-
-
-@story
-async def test_two_changes_of_one_segment_do_not_mix(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], segments=4)
+async def test_changes_of_one_segment_do_not_mix_and_those_of_several_go_together(testbed: Testbed) -> None:
+    hosts = await testbed.several(2, segments=4)
     wishes = [SplitSegment(NAME, 1), MergeSegments(NAME, 0, 1), MergeSegments(NAME, 1, 2), SealSegment(NAME, 1)]
     results = await asyncio.gather(
         *(hosts[n % 2].api.call(wish) for n, wish in enumerate(wishes)), return_exceptions=True
@@ -222,25 +175,15 @@ async def test_two_changes_of_one_segment_do_not_mix(testbed: Testbed) -> None:
     assert all(isinstance(r, TopicDescription | Unavailable | StaleMetadata) for r in results), results
     after = opened(await testbed.leader().api.call(DescribeTopic(NAME)))
     assert len(after) in (3, 4, 5)
+    await asyncio.gather(*(hosts[n % 2].api.call(SplitSegment(NAME, s.id, None)) for n, s in enumerate(after)))
+    halves = opened(await testbed.leader().api.call(DescribeTopic(NAME)))
+    assert sorted(s.predecessors for s in halves) == sorted((s.id,) for s in after for _ in range(2))
 
 
-@story
-async def test_segments_of_one_topic_are_changed_at_the_same_time(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], segments=16)
-    await asyncio.gather(*(hosts[n % 3].api.call(SplitSegment(NAME, n, None)) for n in range(16)))
-    after = opened(await testbed.leader().api.call(DescribeTopic(NAME)))
-    assert len({s.id for s in after}) == 32
-    assert sorted(s.predecessors for s in after) == sorted((n,) for n in range(16) for _ in range(2))
-
-
-@story
-async def test_a_half_done_merge_is_undone_by_plain_successors(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_half_merge_is_undone_by_plain_successors(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = await testbed.cluster(2)
     lower, _ = opened(await testbed.topic(hosts[0], segments=2))
-    await store(testbed, lower, 3)
+    await testbed.publish(lower, frames=3)
     seal = OpenSegment.seal
 
     async def stuck(owned: OpenSegment) -> object:
@@ -260,14 +203,11 @@ async def test_a_half_done_merge_is_undone_by_plain_successors(
 
 
 @pytest.mark.parametrize("delay_s", [0.0005, 0.001, 0.002, 0.004, 0.008])
-@story
-async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
-    testbed: Testbed, delay_s: float
-) -> None:
+async def test_a_leader_that_dies_amid_a_merge_leaves_a_whole_topic(testbed: Testbed, delay_s: float) -> None:
     hosts = await testbed.cluster(4)
     parts = opened(await testbed.topic(hosts[0], segments=2, replicas=2))
     for n, segment in enumerate(parts):
-        await store(testbed, segment, 3, producer=n + 1)
+        await testbed.publish(segment, frames=3, producer=n + 1)
     leader = testbed.leader()
     merging = asyncio.create_task(leader.api.call(MergeSegments(NAME, 0, 1)))
     await asyncio.sleep(delay_s)
@@ -290,17 +230,15 @@ async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
     await asyncio.sleep(5)  # until the sealed primaries have requested successors
     await testbed.until(settled)
     for n, segment in enumerate(opened(await other.api.call(DescribeTopic(NAME)))):
-        await store(testbed, segment, 1, producer=30 + n)
+        await testbed.publish(segment, frames=1, producer=30 + n)
         description = await other.api.call(SealSegment(NAME, segment.id))
     got = await read(testbed, other, [s.id for s in description.segments if not s.is_open])
     assert [v for v in got if v.startswith(b"1:")] == values(1, 3)
     assert [v for v in got if not v.startswith((b"1:", b"3"))] == values(2, 3)
 
 
-@story
 async def test_a_caller_that_goes_away_does_not_leave_a_segment_sealed(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     leader = testbed.leader()
     held = testbed.faults.hold(StorageOp.SYNC)
     await (await (await testbed.primary(hosts[0])).publisher()).send()
@@ -313,27 +251,9 @@ async def test_a_caller_that_goes_away_does_not_leave_a_segment_sealed(testbed: 
     await testbed.until(lambda: 2 in leader.inspect.view.segments[NAME], patience_s=1)
 
 
-@story
-async def test_what_was_done_is_in_the_status_with_its_reason(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    await hosts[0].api.call(SplitSegment(NAME, 0, None))
-    await hosts[0].api.call(MergeSegments(NAME, 1, 2))
-    decisions = (await hosts[1].api.call(GetClusterStatus())).decisions
-    assert [(d.topic, d.kind, d.segments, d.reason) for d in decisions] == [
-        (NAME, "split", (0,), "manual request"),
-        (NAME, "merge", (1, 2), "manual request"),
-    ]
-    assert decisions[0].at_us < decisions[1].at_us <= testbed.wall_us()
-
-
-@story
-async def test_a_topic_that_was_deleted_and_made_anew_meanwhile_is_left_alone(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    await (await (await testbed.primary(hosts[0])).publisher()).store(frames=3)
+async def test_a_topic_recreated_meanwhile_is_left_alone(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = await testbed.several(2)
+    await testbed.publish(frames=3)
     seal, anew = Sealer.seal, asyncio.Event()
 
     async def slowly(sealer: Sealer, *args: Any) -> Any:
@@ -351,4 +271,60 @@ async def test_a_topic_that_was_deleted_and_made_anew_meanwhile_is_left_alone(
         await splitting
     (segment,) = opened(await hosts[0].api.call(DescribeTopic(NAME)))
     assert (segment.id, segment.start_offset) == (0, 0)
-    await store(testbed, segment, 1)
+    await testbed.publish(segment, frames=1)
+
+
+LIMIT = 3
+FULL = replace(CONFIG, open_segments_max=LIMIT)
+
+
+def open_segments(host: Host) -> list[Segment]:
+    return [s for s in host.inspect.view.segments[NAME].values() if s.is_open]
+
+
+async def full_cluster(testbed: Testbed, brokers: int = 3) -> list[Host]:
+    hosts = await testbed.several(brokers, FULL, segments=LIMIT * brokers)
+    await testbed.until(lambda: [len(h.inspect.segments) for h in hosts] == [LIMIT] * brokers)
+    return hosts
+
+
+async def test_what_a_dead_broker_had_is_served_though_the_others_are_at_their_limit(testbed: Testbed) -> None:
+    hosts = await full_cluster(testbed)
+    hosts[0].kill()
+    left = hosts[1:]
+    await testbed.until(lambda: sum(len(h.inspect.segments) for h in left) == 9)
+    assert sorted(len(h.inspect.segments) for h in left) == [4, 5]
+    for segment in open_segments(left[0]):
+        await testbed.publish(segment)
+
+
+async def test_in_a_full_cluster_a_segment_can_be_sealed_but_neither_split_nor_moved(testbed: Testbed) -> None:
+    hosts = await full_cluster(testbed)
+    segment = min(open_segments(hosts[0]), key=lambda s: s.id)
+    full = next(h for h in hosts if h.broker.id != segment.primary)
+    with pytest.raises(InvalidArgument, match=r"no room for the halves of .*: 3 brokers may have 3 open segments each"):
+        await hosts[0].api.call(SplitSegment(NAME, segment.id, None))
+    with pytest.raises(InvalidArgument, match="is at its limit of open segments"):
+        await hosts[0].api.call(MoveSegment(NAME, segment.id, (full.address,)))
+    description = await hosts[0].api.call(SealSegment(NAME, segment.id))
+    successor = next(s for s in description.segments if s.predecessors == (segment.id,))
+    assert successor.primary == segment.primary, "no other broker has room"
+    lower, upper = sorted((s for s in description.segments if s.is_open), key=lambda s: s.slots.lo)[:2]
+    await hosts[0].api.call(MergeSegments(NAME, lower.id, upper.id))
+    await testbed.until(lambda: len(open_segments(hosts[0])) == 8)
+    last = max(open_segments(hosts[0]), key=lambda s: s.id)
+    await hosts[0].api.call(SplitSegment(NAME, last.id, None))
+    await testbed.until(lambda: [len(h.inspect.segments) for h in hosts] == [LIMIT] * 3)
+
+
+async def test_the_balancer_holds_a_split_for_want_of_room_and_says_so(testbed: Testbed) -> None:
+    config = replace(FULL, open_segments_max=1, segment_target_bytes_per_s=1_000, balance_interval_s=1.0)
+    host, publisher = await testbed.publishing(config)
+    for n in range(400):
+        await publisher.store(size=300, slots=(n % 64 * 1024, n % 64 * 1024))
+    leader = host.inspect.leader
+    await testbed.until(lambda: leader.balancing.holds)
+    (hold,) = leader.balancing.holds.values()
+    assert hold.kind == "hold"
+    assert "no room for two: 1 brokers may have 1 open segments each" in hold.reason
+    assert len(open_segments(host)) == 1

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import random
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +11,6 @@ import pyarrow as pa
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from seaweedmq import aio
 from seaweedmq.codec.logfile import LOG_MAGIC
 from seaweedmq.codec.slots import slot_of
 from seaweedmq.codec.state import keys
@@ -37,8 +35,7 @@ from seaweedmq.model.messages.publish import PublishOpen
 from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicChange, TopicName
-from seaweedmq.ports import Environment
-from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Streaming, Testbed, values
 from tests.doubles.memory_store import StorageOp
 
 OTHER = TopicName("test", "other")
@@ -89,7 +86,7 @@ class Damaged(NamedTuple):
         return 1 - self.segment
 
     def slots(self, segment: int) -> dict[str, Any]:
-        return {"slots": (segment * 32_768 + 1,) * 2}
+        return {"slots": (self.leader.inspect.view.segments[NAME][segment].slots.lo,) * 2}
 
     def restore(self, testbed: Testbed) -> None:
         testbed.store.files[self.path].data[:] = self.sound
@@ -99,13 +96,13 @@ async def damaged(testbed: Testbed, damage: Callable[[Testbed, str], None] = fli
     """Store records in both segments, kill the primary of one, damage its file, and wait until brokers know of it."""
     hosts = await testbed.cluster(2)
     leader = testbed.leader()
-    await testbed.topic(leader, segments=2, **settings)
+    await testbed.topic(leader, **(settings or {"segments": 2}))
     await testbed.topic(leader, OTHER)
     primaries = [await testbed.primary(leader, segment=n) for n in (0, 1)]
     victim = next(host for host in hosts if host is not leader)
     found = Damaged(leader, primaries.index(victim), "", b"")
     for n in (0, 1):
-        await (await primaries[n].publisher(segment=n)).store(frames=4, **found.slots(n))
+        await testbed.publish(n, frames=4)
     await (await (await testbed.primary(leader, OTHER)).publisher(name=OTHER)).store(frames=4)
     path = testbed.files(FileKind.LOG, segment=found.segment)[0].path
     found = found._replace(path=path, sound=bytes(testbed.store.files[path].data))
@@ -124,11 +121,6 @@ async def at_once(testbed: Testbed, stream: Streaming, request: Any) -> SeaweedM
     return error
 
 
-def client_of(testbed: Testbed, found: Damaged) -> Any:
-    env = Environment(testbed.wall_us, random.Random(3), lambda: testbed.loop.boot_s)
-    return aio.connect(found.leader.address, dialer=testbed.network.dialer(None), env=env)
-
-
 async def read(client: Any, **options: Any) -> list[bytes]:
     async with client.subscriber(str(NAME), **options) as subscriber:
         return [message.value async for message in subscriber]
@@ -139,10 +131,7 @@ def key_in(segment: int) -> bytes:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@story
-async def test_the_file_is_named_to_all_who_ask_and_the_right_one_heals_the_segment(
-    testbed: Testbed, damage: str
-) -> None:
+async def test_the_file_is_named_to_all_and_the_right_one_heals_the_segment(testbed: Testbed, damage: str) -> None:
     found = await damaged(testbed, DAMAGES[damage])
     leader, segment = found.leader, found.segment
     assert found.path in found.record.problem
@@ -176,11 +165,10 @@ async def test_the_file_is_named_to_all_who_ask_and_the_right_one_heals_the_segm
     assert reader.values == values(1, 4)
 
 
-@story
 async def test_clients_get_the_file_s_name_at_once_and_other_segments_continue(testbed: Testbed) -> None:
     found = await damaged(testbed)
     began = testbed.loop.time()
-    async with client_of(testbed, found) as client:
+    async with await testbed.client() as client:
         async with client.publisher(str(NAME)) as publisher:
             receipt = await publisher.send(b"lost", key=key_in(found.segment))
             with pytest.raises(Corrupt, match=found.path):
@@ -199,8 +187,7 @@ async def test_clients_get_the_file_s_name_at_once_and_other_segments_continue(t
     assert sorted(got) == sorted([*values(1, 4), *values(1, 4), b"kept", b"kept"])
 
 
-@story
-async def test_changes_that_need_the_segment_name_the_file(testbed: Testbed) -> None:
+async def test_changes_name_the_file_and_only_the_deletion_of_the_topic_takes_it(testbed: Testbed) -> None:
     found = await damaged(testbed)
     calls: tuple[Call[Any], ...] = (
         MergeSegments(NAME, 0, 1),
@@ -211,30 +198,6 @@ async def test_changes_that_need_the_segment_name_the_file(testbed: Testbed) -> 
         with pytest.raises(Corrupt, match=found.path):
             await found.leader.api.call(call)
     assert found.leader.inspect.view.segments[NAME][found.other].is_open, "nothing was sealed in vain"
-
-
-@story
-async def test_records_of_other_partitions_are_deleted(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    leader = testbed.leader()
-    await testbed.topic(leader, partitions=2)
-    primaries = [await testbed.primary(leader, segment=n) for n in (0, 1)]
-    for n in (0, 1):
-        await (await primaries[n].publisher(segment=n)).store(frames=4, slots=(n, n))
-    victim = next(host for host in hosts if host is not leader)
-    broken = primaries.index(victim)
-    path = testbed.files(FileKind.LOG, segment=broken)[0].path
-    victim.kill()
-    flip_a_bit(testbed, path)
-    await testbed.until(lambda: leader.inspect.view.segments[NAME][broken].problem)
-    assert await leader.api.call(RaiseLowWatermark(NAME, {1 - broken: 2})) == {1 - broken: 2}
-    with pytest.raises(Corrupt, match=path):
-        await leader.api.call(RaiseLowWatermark(NAME, {broken: 2}))
-
-
-@story
-async def test_retention_leaves_the_files_alone_and_deletion_takes_them(testbed: Testbed) -> None:
-    found = await damaged(testbed)
     await found.leader.api.call(AlterTopic(NAME, TopicChange(retention_s=1.0)))
     await asyncio.sleep(300)
     assert found.path in testbed.store.files
@@ -246,7 +209,13 @@ async def test_retention_leaves_the_files_alone_and_deletion_takes_them(testbed:
     await testbed.topic(found.leader)
 
 
-@story
+async def test_records_of_other_partitions_are_deleted(testbed: Testbed) -> None:
+    found = await damaged(testbed, partitions=2)
+    assert await found.leader.api.call(RaiseLowWatermark(NAME, {found.other: 2})) == {found.other: 2}
+    with pytest.raises(Corrupt, match=found.path):
+        await found.leader.api.call(RaiseLowWatermark(NAME, {found.segment: 2}))
+
+
 async def test_another_leader_takes_the_problem_over_and_attempts_become_rare(testbed: Testbed) -> None:
     found = await damaged(testbed)
     third = await testbed.start()
@@ -264,10 +233,7 @@ async def test_another_leader_takes_the_problem_over_and_attempts_become_rare(te
     await testbed.until(lambda: not third.inspect.view.segments[NAME][found.segment].is_open, HEALED_WITHIN_S)
 
 
-@story
-async def test_a_problem_that_etcd_does_not_take_is_recorded_by_a_later_attempt(
-    testbed: Testbed, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_problem_is_recorded_once_etcd_takes_it(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
     hosts = await testbed.cluster(2, replace(CONFIG, lease_ttl_s=20.0))
     leader = testbed.leader()
     await testbed.topic(leader, segments=2)

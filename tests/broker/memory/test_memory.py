@@ -1,21 +1,33 @@
-"""The memory budget, rates, and admission when more arrives than the budget holds."""
+"""Memory of a broker: its division, budgets, and admission when more arrives than a budget holds."""
 
 import asyncio
 import tracemalloc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.broker.memory.broker_memory import STREAM_BYTES, StreamMemory
+from seaweedmq.broker.memory.broker_memory import (
+    COPIES,
+    HEAP_BYTES_MIN,
+    HEAP_SHARE,
+    KAFKA_PART,
+    STREAM_BYTES,
+    BrokerMemory,
+    KafkaMemory,
+    StreamMemory,
+    heap_bytes,
+)
 from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.memory.read_permit import ReadPermit, turn_bytes
 from seaweedmq.broker.memory.sending import Sending
 from seaweedmq.codec.frame import HEADER_BYTES, split_frames, split_payload, stamp
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import DeadlineExceeded, ResourceExhausted, StorageFailed
-from seaweedmq.model.config import KIB, MIB
+from seaweedmq.model.config import KIB, MIB, BrokerConfig
 from seaweedmq.model.messages.calls import MoveSegment
 from seaweedmq.model.messages.frames import (
     LARGE_MESSAGE_BYTES,
@@ -27,7 +39,8 @@ from seaweedmq.model.messages.frames import (
 from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability
-from tests.broker.testbed import CONFIG, NAME, Testbed, frame, story, values
+from seaweedmq.storage.logs.chunk import Chunk
+from tests.broker.testbed import CONFIG, NAME, Testbed, frame, values
 from tests.doubles.memory_store import StorageOp
 
 
@@ -58,7 +71,7 @@ async def test_a_taker_waits_until_somebody_gives() -> None:
     assert budget.used == 10
 
 
-async def test_the_longest_untouched_cache_gives_way_before_anybody_waits() -> None:
+async def test_the_longest_untouched_cache_gives_way_before_anybody_waits_and_a_forgotten_one_is_left_alone() -> None:
     budget = MemoryBudget(10)
     first, second = Cache(4), Cache(4)
     for cache in (first, second):
@@ -67,18 +80,11 @@ async def test_the_longest_untouched_cache_gives_way_before_anybody_waits() -> N
     budget.touch(first)
     await budget.take(5)
     assert (budget.used, first.size, second.size) == (10, 4, 1)
-
-
-async def test_a_forgotten_cache_is_left_alone() -> None:
-    budget = MemoryBudget(10)
-    cache = Cache(4)
-    await budget.take(4)
-    budget.touch(cache)
-    budget.forget(cache)
+    budget.forget(first)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
-            await budget.take(7)
-    assert (budget.used, cache.size) == (4, 4)
+            await budget.take(2)
+    assert (budget.used, first.size, second.size) == (9, 4, 0)
 
 
 async def test_more_than_the_whole_budget_is_refused_with_the_remedy() -> None:
@@ -105,10 +111,7 @@ def test_the_limit_holds_whatever_comes_and_everybody_is_served(sizes: list[int]
 
 
 @pytest.mark.parametrize("durability", Durability)
-@story
-async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(
-    testbed: Testbed, durability: Durability
-) -> None:
+async def test_memory_stays_within_the_budget_with_many_segments(testbed: Testbed, durability: Durability) -> None:
     (host,) = await testbed.cluster(1, replace(CONFIG, segment_buffer_bytes_max=32 * KIB))
     budget = host.inspect.memory.logs
     budget.limit = 140_000
@@ -132,7 +135,6 @@ async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(
     assert budget.used <= budget.limit
 
 
-@story
 async def test_a_publisher_that_waits_for_memory_hears_that_the_storage_fails(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1)
     host.inspect.memory.logs.limit = 6_000
@@ -149,19 +151,15 @@ async def test_a_publisher_that_waits_for_memory_hears_that_the_storage_fails(te
     assert isinstance(await full.stream.failure(), StorageFailed)
     testbed.faults.failing.clear()
     await testbed.until(lambda: not next(iter(host.inspect.segments.values())).failure)
-    again = await host.publisher(2)
-    await again.store(frames=2)
+    await (await host.publisher(2)).store(frames=2)
     reader = await host.subscriber()
     got = await reader.until(6)
     assert [v for v in got if v.startswith(b"2:")] == values(2, 2)
     assert host.inspect.memory.logs.used == sum(s.log.cached_bytes for s in host.inspect.segments.values())
 
 
-@story
 async def test_memory_of_a_frame_that_is_refused_after_waiting_is_given_back(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store()
     (segment,) = host.inspect.segments.values()
     budget = host.inspect.memory.logs
@@ -197,10 +195,8 @@ def test_frames_of_one_record_take_no_more_memory_than_they_are_counted_with() -
     assert taken <= 1.2 * sum(e.memory_bytes for e in entries)
 
 
-@story
 async def test_one_slow_segment_does_not_hold_up_the_others(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, segments=2)
+    host = await testbed.single(segments=2)
     slow, quick = await host.publisher(1, segment=0), await host.publisher(2, segment=1)
     testbed.faults.paths = "/00000000/"
     held = testbed.faults.hold(StorageOp.APPEND)
@@ -213,29 +209,22 @@ async def test_one_slow_segment_does_not_hold_up_the_others(testbed: Testbed) ->
     await slow.acks(5)
 
 
-async def test_a_large_taker_is_not_overtaken_by_small_ones() -> None:
-    budget = MemoryBudget(10)
-    await budget.take(6)
-    large = asyncio.create_task(budget.take(9))
-    await asyncio.sleep(0)
-    small = asyncio.create_task(budget.take(1))
-    await asyncio.sleep(0)
-    assert not small.done()
-    assert not budget.take_now(1)
-    budget.give(6)
-    await asyncio.gather(large, small)
-    assert (budget.used, budget.peak) == (10, 10)
-
-
-async def test_who_stops_waiting_lets_the_next_one_through() -> None:
+async def test_a_large_taker_is_not_overtaken_by_small_ones_unless_it_stops_waiting() -> None:
     budget = MemoryBudget(10)
     await budget.take(6)
     large, small = asyncio.create_task(budget.take(9)), asyncio.create_task(budget.take(1))
     await asyncio.sleep(0)
+    assert not small.done()
+    assert not budget.take_now(1)
     assert budget.waiting == 2
     large.cancel()
     await small
     assert (budget.used, budget.waiting) == (7, 0)
+    large, small = asyncio.create_task(budget.take(9)), asyncio.create_task(budget.take(1))
+    await asyncio.sleep(0)
+    budget.give(7)
+    await asyncio.gather(large, small)
+    assert (budget.used, budget.peak) == (10, 10)
 
 
 LARGE = replace(CONFIG, frame_bytes_max=4 * MIB, segment_buffer_bytes_max=16 * MIB)
@@ -248,13 +237,8 @@ def in_pieces(data: bytes, piece_bytes: int = PIECE_BYTES) -> list[FrameHead | P
 
 @pytest.mark.parametrize("size", [3_000, 300_000, 3_000_000])
 @pytest.mark.parametrize("piece_bytes", [PIECE_BYTES, 64 * KIB])
-@story
-async def test_a_large_frame_comes_in_pieces_and_is_stored_as_it_was(
-    testbed: Testbed, size: int, piece_bytes: int
-) -> None:
-    (host,) = await testbed.cluster(1, LARGE)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+async def test_a_large_frame_comes_in_pieces_and_is_stored(testbed: Testbed, size: int, piece_bytes: int) -> None:
+    host, publisher = await testbed.publishing(LARGE)
     for request in in_pieces(publisher.frame(size=size), piece_bytes):
         await publisher.stream.send(request)
     await publisher.acks(1)
@@ -267,13 +251,8 @@ async def test_a_large_frame_comes_in_pieces_and_is_stored_as_it_was(
 
 
 @pytest.mark.parametrize("is_in_memory", [True, False])
-@story
-async def test_a_large_frame_is_sent_in_pieces_to_a_subscriber_that_takes_them(
-    testbed: Testbed, is_in_memory: bool
-) -> None:
-    (host,) = await testbed.cluster(1, LARGE)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+async def test_a_large_frame_is_sent_in_pieces_to_who_takes_them(testbed: Testbed, is_in_memory: bool) -> None:
+    host, publisher = await testbed.publishing(LARGE)
     await publisher.store()
     for request in in_pieces(publisher.frame(size=3_000_000)):
         await publisher.stream.send(request)
@@ -282,7 +261,7 @@ async def test_a_large_frame_is_sent_in_pieces_to_a_subscriber_that_takes_them(
     log = host.inspect.segments[NAME, 0].log
     await testbed.until(lambda: log.flushed == log.end)
     if not is_in_memory:
-        host.inspect.memory.logs.give(log.evict(1 << 30))
+        host.evict()
     reader = await host.subscriber(credit=16 * MIB, takes_pieces=True)
     old = await host.subscriber(credit=16 * MIB)
     assert await reader.until(log.end) == await old.until(log.end)
@@ -291,11 +270,8 @@ async def test_a_large_frame_is_sent_in_pieces_to_a_subscriber_that_takes_them(
     await testbed.until(lambda: host.inspect.memory.sending.used == 0)
 
 
-@story
 async def test_the_payload_of_a_large_frame_is_not_taken_in_before_there_is_memory(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, LARGE)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(LARGE)
     await host.inspect.memory.logs.take(taken := host.inspect.memory.logs.limit - 1_000_000)
     head, *pieces = in_pieces(publisher.frame(size=3_000_000))
     await publisher.stream.send(head)
@@ -308,10 +284,8 @@ async def test_the_payload_of_a_large_frame_is_not_taken_in_before_there_is_memo
     await publisher.acks(1)
 
 
-@story
 async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_refused(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, LARGE)
-    await testbed.topic(host)
+    host = await testbed.single(LARGE)
     host.inspect.memory.intake.limit = 13 * MIB
     first, second, third = [await host.publisher(n) for n in (1, 2, 3)]
     limits = [p.ready.message_bytes_max for p in (first, second, third)]
@@ -325,11 +299,8 @@ async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_ref
     assert again.ready.message_bytes_max == LARGE_MESSAGE_BYTES
 
 
-@story
 async def test_a_publisher_that_stops_in_the_middle_of_a_frame_gives_the_memory_back(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, LARGE)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(LARGE)
     for request in in_pieces(publisher.frame(size=3_000_000))[:-1]:
         await publisher.stream.send(request)
     await testbed.until(lambda: host.inspect.memory.logs.used > 3_000_000)
@@ -338,11 +309,8 @@ async def test_a_publisher_that_stops_in_the_middle_of_a_frame_gives_the_memory_
 
 
 @pytest.mark.parametrize(("cut", "text"), [(1, "pieces of"), (0, "not followed by its payload")])
-@story
 async def test_what_is_not_the_payload_of_an_announced_frame_is_refused(testbed: Testbed, cut: int, text: str) -> None:
-    (host,) = await testbed.cluster(1, LARGE)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(LARGE)
     data = publisher.frame(size=300_000)
     head = in_pieces(data)[0]
     await publisher.stream.send(head)
@@ -351,15 +319,12 @@ async def test_what_is_not_the_payload_of_an_announced_frame_is_refused(testbed:
     assert host.inspect.memory.logs.used == 0
 
 
-@story
 async def test_subscribers_without_credit_hold_nothing_that_others_need(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store(frames=40, size=3_000)
     log = host.inspect.segments[NAME, 0].log
     await testbed.until(lambda: log.flushed == 40)
-    host.inspect.memory.logs.give(log.evict(1 << 30))
+    host.evict()
     reading = host.inspect.memory.reading
     reading.limit = 60_000  # one turn
     paused = [await host.subscriber(credit=1) for _ in range(20)]
@@ -375,19 +340,14 @@ async def test_subscribers_without_credit_hold_nothing_that_others_need(testbed:
 
 
 @pytest.mark.parametrize("place", ["memory", "log files"])
-@story
-async def test_subscribers_that_never_read_hold_a_bounded_part_and_keep_nobody_from_reading(
-    testbed: Testbed, place: str
-) -> None:
-    (host,) = await testbed.cluster(1, replace(LARGE, read_chunk_bytes=256 * KIB))
-    await testbed.topic(host)
-    publisher = await host.publisher()
+async def test_subscribers_that_never_read_hold_little_and_hinder_no_reader(testbed: Testbed, place: str) -> None:
+    host, publisher = await testbed.publishing(replace(LARGE, read_chunk_bytes=256 * KIB))
     await publisher.store(frames=30, size=200_000)
     memory = host.inspect.memory
     if place == "log files":
         log = host.inspect.segments[NAME, 0].log
         await testbed.until(lambda: log.flushed == 30)
-        memory.logs.give(log.evict(1 << 30))
+        host.evict()
     memory.sending.limit = 2 * MIB
     memory.reading.limit = 4 * MIB
     deaf = []
@@ -406,7 +366,6 @@ async def test_subscribers_that_never_read_hold_a_bounded_part_and_keep_nobody_f
     assert memory.sending.peak <= memory.sending.limit
 
 
-@story
 async def test_what_has_stalled_is_charged_to_the_logs_as_soon_as_they_have_room(testbed: Testbed) -> None:
     logs, budget = MemoryBudget(8 * MIB), MemoryBudget(1 * MIB)
     sending = Sending(budget, logs)
@@ -423,10 +382,7 @@ async def test_what_has_stalled_is_charged_to_the_logs_as_soon_as_they_have_room
     assert budget.used == logs.used == 0
 
 
-@story
-async def test_a_stream_does_not_wait_for_ever_for_memory_that_a_storage_that_fails_never_frees(
-    testbed: Testbed,
-) -> None:
+async def test_a_stream_does_not_wait_forever_for_memory_that_a_failing_storage_holds(testbed: Testbed) -> None:
     logs = MemoryBudget(2 * STREAM_BYTES)
     streams = StreamMemory(logs, MemoryBudget(0), 0)
     await logs.take(2 * STREAM_BYTES)
@@ -451,7 +407,6 @@ async def asked(opening: SubscribeOpen) -> AsyncIterator[SubscribeOpen]:
     await asyncio.Event().wait()
 
 
-@story
 async def test_brokers_that_follow_each_other_with_tiny_budgets_wait_for_nothing_in_a_circle(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2, replace(LARGE, replica_timeout_s=20.0))
     for host in hosts:
@@ -477,3 +432,125 @@ async def test_brokers_that_follow_each_other_with_tiny_budgets_wait_for_nothing
         await reader.until(12)
     for host in hosts:
         assert all(budget.peak <= budget.limit for budget in host.inspect.memory.budgets)
+
+
+async def chunks() -> AsyncGenerator[Chunk, None]:
+    yield Chunk(3, b"abc")
+
+
+async def test_an_evicted_turn_gives_nothing_though_it_has_something_left() -> None:
+    """The rest may be evicted while its subscriber waits for memory to send it."""
+    budget = MemoryBudget(100)
+    turn = ReadPermit(budget, 100, 100)
+    await turn.begin(chunks())
+    assert await turn.more()
+    turn.offer()
+    waiting = asyncio.create_task(budget.take(100))
+    await asyncio.sleep(0)
+    assert turn.evicted
+    assert not await turn.more()
+    await waiting
+    await turn.end()
+    assert budget.used == 100, "what the waiting one took"
+
+
+LISTENING = BrokerConfig(
+    kafka_listen="127.0.0.1:9092",
+    kafka_in_flight_bytes_max=60 * MIB,
+    kafka_fetch_bytes_max=30 * MIB,
+    kafka_reencode_cache_bytes_max=10 * MIB,
+    kafka_groups_bytes_max=100 * MIB,
+)
+RUNTIME_BYTES = 150 * MIB
+sizes = st.integers(1 * MIB, 2_000 * MIB)
+
+
+def test_kafka_s_clients_get_what_is_configured_where_there_is_room_and_nothing_without_a_listener() -> None:
+    silent = replace(LISTENING, kafka_listen="")
+    assert KafkaMemory.of(silent, 800 * MIB) == KafkaMemory(0, 0, 0, 0)
+    assert BrokerMemory.of(silent, RUNTIME_BYTES).logs.limit > BrokerMemory.of(LISTENING, RUNTIME_BYTES).logs.limit
+    for available in (800 * MIB, 8_000 * MIB):
+        assert KafkaMemory.of(LISTENING, available) == KafkaMemory(60 * MIB, 30 * MIB, 10 * MIB, 100 * MIB)
+    tight = KafkaMemory.of(LISTENING, 40 * MIB)
+    assert tight == KafkaMemory(3 * MIB, 3 * MIB // 2, MIB // 2, 5 * MIB), "all shrink together to a quarter"
+    assert tight.total_bytes == 40 * MIB // KAFKA_PART
+    assert KafkaMemory.of(LISTENING, 0) == KafkaMemory(0, 0, 0, 0)
+
+
+@given(bound=st.integers(320 * MIB, 4_000 * MIB), in_flight=sizes, fetch=sizes, reencode=sizes, groups=sizes)
+def test_all_that_is_configured_is_inside_the_bound(
+    bound: int, in_flight: int, fetch: int, reencode: int, groups: int
+) -> None:
+    config = replace(
+        LISTENING,
+        memory_bytes_max=bound,
+        frame_bytes_max=4 * MIB,
+        kafka_in_flight_bytes_max=in_flight,
+        kafka_fetch_bytes_max=fetch,
+        kafka_reencode_cache_bytes_max=reencode,
+        kafka_groups_bytes_max=groups,
+    )
+    heap = max(HEAP_BYTES_MIN, int(bound * HEAP_SHARE))
+    available = bound - RUNTIME_BYTES - heap
+    memory = BrokerMemory.of(config, RUNTIME_BYTES)
+    kafka = memory.kafka
+    assert kafka.total_bytes <= available // KAFKA_PART
+    assert kafka.in_flight_bytes <= in_flight
+    assert kafka.fetch_bytes <= fetch
+    assert kafka.reencode_bytes <= reencode
+    assert kafka.groups_bytes <= groups
+    budgets = sum(budget.limit for budget in memory.budgets) + memory.groups_bytes
+    assert budgets + kafka.total_bytes + heap + RUNTIME_BYTES <= bound
+
+
+def test_so_many_read_files_at_a_time_however_much_memory_there_is() -> None:
+    large = replace(LISTENING, memory_bytes_max=64 << 30, frame_bytes_max=MIB)
+    for readers_max in (16, 100):
+        reading = BrokerMemory.of(replace(large, file_readers_max=readers_max), RUNTIME_BYTES).reading
+        assert reading.limit == readers_max * turn_bytes(large.read_chunk_bytes)
+    assert BrokerMemory.of(replace(LISTENING, file_readers_max=1), RUNTIME_BYTES).reading.limit >= 32 * MIB
+
+
+def test_what_the_allocator_keeps_is_within_the_bound() -> None:
+    assert heap_bytes(replace(LISTENING, memory_bytes_max=120 * MIB)) == HEAP_BYTES_MIN
+    assert heap_bytes(replace(LISTENING, memory_bytes_max=1_200 * MIB)) == 100 * MIB
+
+
+async def test_by_default_more_than_1200_streams_fit_beside_kafka_clients_and_leave_room_for_the_largest_frames() -> (
+    None
+):
+    config = BrokerConfig(kafka_listen="127.0.0.1:9092")
+    memory = BrokerMemory.of(config, RUNTIME_BYTES)
+    streams = StreamMemory(memory.logs, memory.intake, COPIES * config.frame_bytes_max)
+    limit = memory.logs.limit
+    async with AsyncExitStack() as opened:
+        await _fill(streams, opened, 1_250)
+        assert memory.logs.limit == limit - 1_250 * STREAM_BYTES
+        with pytest.raises(ResourceExhausted, match="raise memory_bytes_max"):
+            await _fill(streams, opened, limit // STREAM_BYTES)
+        assert memory.logs.limit >= COPIES * config.frame_bytes_max
+    assert memory.logs.limit == limit
+
+
+async def _fill(streams: StreamMemory, opened: AsyncExitStack, count: int) -> None:
+    for _ in range(count):
+        await opened.enter_async_context(streams.lent())
+
+
+async def test_a_stream_gets_the_memory_of_an_idle_one() -> None:
+    logs = MemoryBudget(int(2.5 * STREAM_BYTES))
+    async with AsyncExitStack() as first, AsyncExitStack() as second, AsyncExitStack() as third:
+        ending: list[asyncio.Task[None]] = []
+
+        def end_idle() -> bool:
+            if not ending:
+                ending.append(asyncio.create_task(first.aclose()))
+                return True
+            return False
+
+        streams = StreamMemory(logs, MemoryBudget(0), 0, end_idle)
+        await first.enter_async_context(streams.lent())
+        await second.enter_async_context(streams.lent())
+        await third.enter_async_context(streams.lent())
+        with pytest.raises(ResourceExhausted, match="broker has 2 streams open, as many as its memory allows"):
+            await second.enter_async_context(streams.lent())

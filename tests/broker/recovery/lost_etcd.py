@@ -42,7 +42,6 @@ async def stop_all(testbed: Testbed, *, kill: bool = False) -> None:
 
 
 def lose_etcd(testbed: Testbed) -> None:
-    """Replace etcd with an empty one."""
     testbed.etcd.server = testbed.etcd.run(MemoryMetaServer)
 
 
@@ -64,7 +63,6 @@ async def recover(
     store: SegmentStore | None = None,
     **more: Any,
 ) -> Plan:
-    """Run a recovery as its own process."""
     return await recover_cluster(
         store or testbed.store,
         meta or testbed.etcd.client(Owner("recovery")),
@@ -76,7 +74,6 @@ async def recover(
 
 
 async def until_documented(testbed: Testbed, host: Host, name: TopicName = NAME) -> None:
-    """Wait until the documents match etcd."""
 
     def is_documented() -> bool:
         file = testbed.store.files.get(f"topics/{name}/lineage.json")

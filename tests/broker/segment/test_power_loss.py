@@ -160,31 +160,22 @@ async def preambles(store: MemorySegmentStore) -> list[tuple[int, int | None]]:
     return found
 
 
-async def test_a_file_tells_how_far_the_fsyncs_were_when_it_began() -> None:
-    store = MemorySegmentStore(lambda: 0)
-    writer = Writer(store, random.Random(1), roll_bytes=1)
-    await writer.write()
-    await writer.sync()
-    first = writer.log.flushed
-    await writer.write()
-    second = writer.log.written
-    assert await preambles(store) == [(0, 0), (first, first)]
-    await writer.sync()
-    await writer.write()
-    assert await preambles(store) == [(0, 0), (first, first), (second, second)]
-
-
-async def test_a_full_file_grows_on_until_it_is_there_to_stay() -> None:
+async def test_a_file_tells_how_far_the_fsyncs_were_and_a_full_one_grows_until_it_is_there_to_stay() -> None:
     store = MemorySegmentStore(lambda: 0)
     writer = Writer(store, random.Random(1), roll_bytes=1)
     for _ in range(3):
         await writer.write()
         writer.files.retire_if_older(0)
     assert await preambles(store) == [(0, 0)]
-    written = writer.log.written
+    await writer.sync()
+    first = writer.log.flushed
+    assert first == writer.log.written
+    await writer.write()
+    second = writer.log.written
+    assert await preambles(store) == [(0, 0), (first, first)]
     await writer.sync()
     await writer.write()
-    assert await preambles(store) == [(0, 0), (written, written)]
+    assert await preambles(store) == [(0, 0), (first, first), (second, second)]
 
 
 async def test_after_a_failed_append_what_was_not_fsynced_is_written_again_before_another_file_begins() -> None:

@@ -12,7 +12,7 @@ from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import AlterTopic
 from seaweedmq.model.topic import Durability, TopicChange
-from tests.broker.testbed import CONFIG, NAME, TTL_S, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, PATIENCE_S, TTL_S, Testbed, values
 from tests.doubles.memory_store import MemoryLogWriter, StorageOp
 from tests.support.tracebacks import depth
 
@@ -37,26 +37,27 @@ async def stored_values(testbed: Testbed, count: int) -> list[bytes]:
     return first.values[:count] if end else []
 
 
-@story
-async def test_stored_is_acknowledged_only_after_the_fsync(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+async def test_stored_is_acknowledged_only_after_the_fsync_which_many_frames_share(testbed: Testbed) -> None:
+    host = await testbed.single()
     synced = testbed.faults.hold(StorageOp.SYNC)
-    publisher, reader = await host.publisher(), await host.subscriber()
-    await publisher.send(2)
-    assert await publisher.quiet(3)
+    reader = await host.subscriber()
+    publishers = [await host.publisher(n) for n in range(1, 21)]
+    for publisher in publishers:
+        for _ in range(10):
+            await publisher.send()
+    await testbed.until(lambda: host.inspect.segments[NAME, 0].log.end == 200)
+    assert await publishers[0].quiet(3)
     assert testbed.files(FileKind.LOG)[0].size_bytes > 200
     assert reader.values == []
     synced.set()
-    assert await publisher.acks() == [(0, 0)]
-    assert await reader.until(2) == values(1, 2)
+    for publisher in publishers:
+        await publisher.acks(10)
+    assert len(await reader.until(200)) == 200
+    assert testbed.faults.counts[StorageOp.SYNC] <= 2
 
 
-@story
 async def test_replicated_is_acknowledged_before_the_fsync_which_follows_within_the_interval(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, durability=Durability.REPLICATED)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(durability=Durability.REPLICATED)
     for _ in range(20):
         await publisher.store()
     assert testbed.faults.counts[StorageOp.SYNC] == 0
@@ -67,29 +68,8 @@ async def test_replicated_is_acknowledged_before_the_fsync_which_follows_within_
     assert testbed.faults.counts[StorageOp.SYNC] == 1
 
 
-@story
-async def test_many_frames_share_one_fsync(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publishers = [await host.publisher(n) for n in range(1, 21)]
-    held = testbed.faults.hold(StorageOp.SYNC)
-    for publisher in publishers:
-        for _ in range(10):
-            await publisher.send()
-    await testbed.until(lambda: host.inspect.segments[NAME, 0].log.end == 200)
-    held.set()
-    for publisher in publishers:
-        await publisher.acks(10)
-    assert testbed.faults.counts[StorageOp.SYNC] <= 2
-
-
-@story
-async def test_a_small_write_and_its_fsync_are_one_call_of_the_storage(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+async def test_a_small_write_and_its_fsync_are_one_call(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    host, publisher = await testbed.publishing()
     synced: list[bool] = []
     append = MemoryLogWriter.append
 
@@ -104,27 +84,10 @@ async def test_a_small_write_and_its_fsync_are_one_call_of_the_storage(
     assert host.inspect.segments[NAME, 0].log.flushed == 3
 
 
-@story
-async def test_segments_are_fsynced_side_by_side(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, segments=8)
-    publishers = [await host.publisher(segment=n) for n in range(8)]
-    for n, publisher in enumerate(publishers):
-        await publisher.send(slots=(n * 8192, n * 8192))
-    for publisher in publishers:
-        await publisher.acks()
-    assert testbed.faults.counts[StorageOp.SYNC] == 8
-
-
 @pytest.mark.parametrize("durability", Durability)
 @pytest.mark.parametrize("op", [StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC])
-@story
-async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mended(
-    testbed: Testbed, op: StorageOp, durability: Durability
-) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, durability=durability)
-    publisher = await host.publisher()
+async def test_publishers_hear_that_the_storage_fails(testbed: Testbed, op: StorageOp, durability: Durability) -> None:
+    host, publisher = await testbed.publishing(durability=durability)
     if op is not StorageOp.CREATE:
         await publisher.store(frames=3)
     testbed.faults.failing[op] = "no space left on device"
@@ -144,60 +107,34 @@ async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mende
     await testbed.until(lambda: not host.inspect.segments[NAME, 0].failure)
     again = await host.publisher()
     await again.store(frames=3)
-    reader = await host.subscriber()
-    assert await reader.until(again.next) == values(1, again.next)
+    assert await (await host.subscriber()).until(again.next) == values(1, again.next)
     assert not host.has_failed
 
 
+@pytest.mark.parametrize("is_full", [False, True])
 @pytest.mark.parametrize("op", [StorageOp.APPEND, StorageOp.SYNC])
-@story
-async def test_storage_that_fails_for_long_leaves_no_heap_of_files_and_then_works(
-    testbed: Testbed, op: StorageOp
-) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+async def test_storage_that_fails_for_long_leaves_few_files(testbed: Testbed, op: StorageOp, is_full: bool) -> None:
+    """A full one is noticed without the creation of files, and its end within 2 s."""
+    host, publisher = await testbed.publishing()
     await publisher.store(frames=3)
-    testbed.faults.failing[op] = "input/output error"
+    reason = "no space left on device" if is_full else "input/output error"
+    testbed.faults.failing = dict.fromkeys((op, StorageOp.CHECK) if is_full else (op,), reason)
     await publisher.send(2)
     assert isinstance(await publisher.stream.failure(), StorageFailed)
-    await asyncio.sleep(900)
-    assert len(testbed.files(FileKind.LOG)) <= 250
+    await asyncio.sleep(300 if is_full else 900)
+    assert len(testbed.files(FileKind.LOG)) <= (3 if is_full else 250)
     testbed.faults.failing.clear()
-    await testbed.until(lambda: not host.inspect.segments[NAME, 0].failure)
-    again = await host.publisher()
-    await again.store(frames=3)
+    patience_s = 2.1 if is_full else PATIENCE_S
+    await testbed.until(lambda: not host.inspect.segments[NAME, 0].failure, patience_s)
+    await (await host.publisher()).store(frames=3)
     assert await (await host.subscriber()).until(8) == values(1, 8)
     assert len(testbed.files(FileKind.LOG)) <= 3
     assert await stored_values(testbed, 8) == values(1, 8)
 
 
-@pytest.mark.parametrize("op", [StorageOp.APPEND, StorageOp.SYNC])
-@story
-async def test_a_full_disk_that_has_room_again_is_noticed_within_2_s_and_had_no_heap_of_files(
-    testbed: Testbed, op: StorageOp
-) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
-    await publisher.store(frames=3)
-    testbed.faults.failing = {op: "no space left on device", StorageOp.CHECK: "no space left on device"}
-    await publisher.send(2)
-    assert isinstance(await publisher.stream.failure(), StorageFailed)
-    await asyncio.sleep(300)
-    assert len(testbed.files(FileKind.LOG)) <= 3
-    testbed.faults.failing.clear()
-    await testbed.until(lambda: not host.inspect.segments[NAME, 0].failure, patience_s=2.1)
-    await (await host.publisher()).store(frames=3)
-    assert await stored_values(testbed, 8) == values(1, 8)
-
-
-@story
 async def test_an_fsync_that_failed_once_is_not_trusted_the_second_time(testbed: Testbed) -> None:
     """The kernel may have dropped the pages: unflushed records are written again from memory, to another file."""
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    _, publisher = await testbed.publishing()
     await publisher.store(frames=3)
     (bad,) = testbed.files(FileKind.LOG)
     testbed.faults.failing[StorageOp.SYNC] = "input/output error"
@@ -210,13 +147,8 @@ async def test_an_fsync_that_failed_once_is_not_trusted_the_second_time(testbed:
     assert await stored_values(testbed, 8) == values(1, 8)
 
 
-@story
-async def test_what_was_fsynced_before_an_fsync_failed_becomes_a_table_while_the_segment_is_open(
-    testbed: Testbed,
-) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+async def test_what_was_flushed_before_an_fsync_failed_becomes_a_table_of_the_open_segment(testbed: Testbed) -> None:
+    host, publisher = await testbed.publishing()
     await publisher.store(frames=3)
     (bad,) = testbed.files(FileKind.LOG)
     testbed.faults.failing[StorageOp.SYNC] = "input/output error"
@@ -232,11 +164,8 @@ async def test_what_was_fsynced_before_an_fsync_failed_becomes_a_table_while_the
 
 
 @pytest.mark.usefixtures("apart")
-@story
 async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgotten(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store()
     held = testbed.faults.hold(StorageOp.SYNC)
     await publisher.send()
@@ -259,13 +188,10 @@ async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgott
 
 @pytest.mark.usefixtures("apart")
 @pytest.mark.parametrize("is_copied", [True, False], ids=["after the copy", "before it"])
-@story
-async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_again(
+async def test_a_write_to_an_abandoned_file_is_repeated(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch, is_copied: bool
 ) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store()
     held = testbed.faults.hold(StorageOp.SYNC)
     await publisher.send()
@@ -299,10 +225,8 @@ async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_agai
     assert await stored_values(testbed, again.next) == values(1, 4)
 
 
-@story
 async def test_many_segments_with_failing_storage_all_recover(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, replace(CONFIG, log_roll_bytes=KIB))
-    await testbed.topic(host, segments=8)
+    host = await testbed.single(replace(CONFIG, log_roll_bytes=KIB), segments=8)
     publishers = [await host.publisher(segment=n) for n in range(8)]
     for _ in range(10):
         for op in (StorageOp.SYNC, StorageOp.APPEND, StorageOp.CREATE):
@@ -325,11 +249,8 @@ async def test_many_segments_with_failing_storage_all_recover(testbed: Testbed) 
 
 
 @pytest.mark.usefixtures("apart")
-@story
 async def test_changing_the_durability_takes_effect_at_once(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, durability=Durability.REPLICATED)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(durability=Durability.REPLICATED)
     await publisher.store(frames=3)
     await host.api.call(AlterTopic(NAME, TopicChange(durability=Durability.STORED)))
     log = host.inspect.segments[NAME, 0].log
@@ -342,11 +263,8 @@ async def test_changing_the_durability_takes_effect_at_once(testbed: Testbed) ->
     held.set()
 
 
-@story
 async def test_stopping_a_broker_stores_everything_it_took(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, durability=Durability.REPLICATED)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(durability=Durability.REPLICATED)
     for _ in range(10):
         await publisher.send()
     await testbed.until(lambda: host.inspect.segments[NAME, 0].log.end == 10)
@@ -355,39 +273,25 @@ async def test_stopping_a_broker_stores_everything_it_took(testbed: Testbed) -> 
     assert await stored_values(testbed, 10) == values(1, 10)
 
 
-@story
-async def test_stopping_while_the_storage_fails_ends_and_loses_nothing_acknowledged(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_stopping_while_the_storage_fails_or_hangs_ends_and_loses_nothing(testbed: Testbed, hangs: bool) -> None:
+    host, publisher = await testbed.publishing()
     await publisher.store(frames=5)
-    testbed.faults.failing[StorageOp.APPEND] = "no space left on device"
+    if hangs:
+        testbed.faults.hold(StorageOp.SYNC)
+    else:
+        testbed.faults.failing[StorageOp.APPEND] = "no space left on device"
     await publisher.send()
+    if hangs:
+        await testbed.until(lambda: testbed.faults.counts[StorageOp.SYNC] == 6)
     before = testbed.loop.time()
     await host.stop()
-    assert testbed.loop.time() - before < 30
+    assert testbed.loop.time() - before < (60 if hangs else 30)
     assert await stored_values(testbed, 5) == values(1, 5)
 
 
-@story
-async def test_stopping_while_a_write_hangs_waits_no_longer_than_the_limit(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
-    await publisher.store(frames=5)
-    testbed.faults.hold(StorageOp.SYNC)
-    await publisher.send()
-    await testbed.until(lambda: testbed.faults.counts[StorageOp.SYNC] == 6)
-    before = testbed.loop.time()
-    await host.stop()
-    assert testbed.loop.time() - before < 60
-    assert await stored_values(testbed, 5) == values(1, 5)
-
-
-@story
 async def test_the_failure_that_every_publisher_is_told_keeps_nothing_of_them_alive(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     publishers = [await host.publisher(producer) for producer in range(1, 41)]
     testbed.faults.failing[StorageOp.APPEND] = "no space left"
     segment = host.inspect.segments[NAME, 0]

@@ -2,23 +2,33 @@
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from seaweedmq.broker.broker import REPLICAS_TIMEOUT_S
 from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.segment.replicate import FollowerLink, ReplicationContext
+from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.segment.write_out import ReplicaWriter
+from seaweedmq.core.segment.follower_progress import PATIENCE
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import LogEntry
-from seaweedmq.errors import StorageFailed
+from seaweedmq.errors import DeadlineExceeded, StorageFailed
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import Fence, ReportSuspicions, WriteOut
+from seaweedmq.model.messages.replication import ReplicateOpen
 from seaweedmq.model.topic import Durability, TopicName
+from seaweedmq.runtime.signal import Signal
 from tests.broker.segment.test_without_etcd import all_values, replicated, store_two
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, values
 from tests.doubles.memory_store import MemorySegmentStore, StorageOp
+from tests.sim.machines.loop import SimLoop
 from tests.support.segments import make_segment, make_topic
 
 
@@ -45,7 +55,6 @@ def end_offset(host: Host) -> int | None:
 
 
 @pytest.mark.parametrize("op", [StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC])
-@story
 async def test_many_failed_attempts_do_not_keep_a_segment_from_being_sealed(testbed: Testbed, op: StorageOp) -> None:
     primary, _, other = await holding(testbed)
     testbed.store.tear = random.Random(7)
@@ -61,7 +70,6 @@ async def test_many_failed_attempts_do_not_keep_a_segment_from_being_sealed(test
     assert await all_values(testbed, other) == values(1, 5) + values(2, 2)
 
 
-@story
 async def test_what_failed_attempts_leave_does_no_harm_and_goes_with_the_logs(testbed: Testbed) -> None:
     primary, _, other = await holding(testbed, config=replace(CONFIG, log_grace_s=5.0))
     testbed.store.tear = random.Random(7)
@@ -81,7 +89,6 @@ async def test_what_failed_attempts_leave_does_no_harm_and_goes_with_the_logs(te
     assert await all_values(testbed, other) == values(1, 5) + values(2, 2)
 
 
-@story
 async def test_a_leader_that_believes_files_finds_failed_attempts_harmless(testbed: Testbed) -> None:
     primary, follower, other = await holding(testbed)
     testbed.store.tear = random.Random(7)
@@ -96,7 +103,6 @@ async def test_a_leader_that_believes_files_finds_failed_attempts_harmless(testb
 
 
 @pytest.mark.parametrize("op", [StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC])
-@story
 async def test_a_storage_that_hangs_is_asked_once(testbed: Testbed, op: StorageOp) -> None:
     primary, follower, other = await holding(testbed)
     testbed.faults.paths = follower.broker.id
@@ -111,7 +117,6 @@ async def test_a_storage_that_hangs_is_asked_once(testbed: Testbed, op: StorageO
     assert end_offset(other) == 5
 
 
-@story
 async def test_callers_share_one_attempt_and_one_that_goes_away_does_not_stop_it(testbed: Testbed) -> None:
     primary, follower, _ = await holding(testbed)
     segment = primary.inspect.view.segments[NAME][0]
@@ -130,38 +135,29 @@ async def test_callers_share_one_attempt_and_one_that_goes_away_does_not_stop_it
     assert len([f for f in testbed.files(FileKind.LOG) if f.writer.startswith(follower.broker.id)]) == 1
 
 
-@pytest.mark.parametrize("brokers", [2, 3])
-@story
-async def test_who_is_stopped_writes_out_what_it_holds(testbed: Testbed, brokers: int) -> None:
+@pytest.mark.parametrize(("brokers", "is_full"), [(2, False), (3, False), (2, True)])
+async def test_who_is_stopped_writes_out_what_it_holds_as_soon_as_it_can(
+    testbed: Testbed, brokers: int, is_full: bool
+) -> None:
     primary, follower, other = await holding(testbed, brokers)
+    if is_full:
+        testbed.store.tear = random.Random(7)
+        testbed.faults.failing[StorageOp.APPEND] = "no space left on device"
     lose_machine(testbed, primary)
-    await asyncio.gather(*(host.stop() for host in {follower, other}))
-    fresh = await testbed.start(address="broker-9:7777")
-    await testbed.until(lambda: is_sealed(fresh))
-    assert end_offset(fresh) == 5
-    reader = await fresh.subscriber()
-    assert await reader.until(5) == values(1, 5)
-
-
-@story
-async def test_it_stays_while_the_storage_does_not_take_it(testbed: Testbed) -> None:
-    primary, follower, _ = await holding(testbed, brokers=2)
-    testbed.store.tear = random.Random(7)
-    testbed.faults.failing[StorageOp.APPEND] = "no space left on device"
-    lose_machine(testbed, primary)
-    stopping = asyncio.create_task(follower.stop())
-    await asyncio.sleep(REPLICAS_TIMEOUT_S - 5)
-    assert not stopping.done()
-    testbed.faults.failing.clear()
+    stopping = asyncio.gather(*(host.stop() for host in {follower, other}))
+    if is_full:
+        await asyncio.sleep(REPLICAS_TIMEOUT_S - 5)
+        assert not stopping.done()
+        testbed.faults.failing.clear()
     await stopping
     fresh = await testbed.start(address="broker-9:7777")
     await testbed.until(lambda: is_sealed(fresh))
     assert end_offset(fresh) == 5
+    assert await (await fresh.subscriber()).until(5) == values(1, 5)
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-@story
-async def test_in_the_end_it_goes_and_says_what_may_be_lost(
+async def test_it_ends_and_names_what_may_be_lost(
     testbed: Testbed, hangs: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     primary, follower, _ = await holding(testbed, brokers=2)
@@ -178,17 +174,13 @@ async def test_in_the_end_it_goes_and_says_what_may_be_lost(
         gate.set()
 
 
-@story
-async def test_a_leader_that_asks_for_it_meanwhile_is_answered(
-    testbed: Testbed, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_leader_that_asks_meanwhile_is_answered(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
     primary, follower, _ = await holding(testbed, brokers=2)
     segment = primary.inspect.view.segments[NAME][0]
     testbed.faults.paths = follower.broker.id
     gate = testbed.faults.hold(StorageOp.APPEND)
     fence = testbed.ref(segment, segment.epoch + 1)
     lose_machine(testbed, primary)
-    assert follower.inspect.incarnation is not None
     closing = asyncio.create_task(follower.inspect.followers.close(20.0))
     await asyncio.sleep(0.1)
     assert (await follower.api.call(Fence(fence))).end_offset == 5
@@ -201,12 +193,10 @@ async def test_a_leader_that_asks_for_it_meanwhile_is_answered(
     assert len([f for f in testbed.files(FileKind.LOG) if f.writer.startswith(follower.broker.id)]) == 1
 
 
-@story
 async def test_what_is_sealed_meanwhile_is_not_waited_for(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
     primary, follower, _ = await holding(testbed)
     testbed.faults.paths = follower.broker.id
     gate = testbed.faults.hold(StorageOp.APPEND)
-    assert follower.inspect.incarnation is not None
     closing = asyncio.create_task(follower.inspect.followers.close(20.0))
     await asyncio.sleep(0.1)
     assert not closing.done()
@@ -219,7 +209,6 @@ async def test_what_is_sealed_meanwhile_is_not_waited_for(testbed: Testbed, capl
     gate.set()
 
 
-@story
 async def test_all_of_a_cluster_is_stopped_at_once_after_a_machine_was_lost(testbed: Testbed) -> None:
     hosts = await testbed.cluster(4)
     names = [TopicName("test", f"topic{number}") for number in range(6)]
@@ -237,7 +226,6 @@ async def test_all_of_a_cluster_is_stopped_at_once_after_a_machine_was_lost(test
         assert fresh.inspect.view.segments[name][0].end_offset == 5
 
 
-@story
 async def test_a_suspicion_ends_with_the_broker_that_has_it(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     primary, follower, _ = await holding(testbed)
     asked = asyncio.Event()
@@ -269,3 +257,46 @@ async def test_each_of_those_who_wait_for_one_attempt_gets_an_error_of_its_own()
     errors = await asyncio.gather(*(writing.run() for _ in range(3)), return_exceptions=True)
     assert [type(error) for error in errors] == [StorageFailed] * 3
     assert len(set(map(id, errors))) == 3
+
+
+TIMEOUT_S = 3.0
+
+
+class Silent:
+    """A follower that accepts the opening of a segment, and never replies."""
+
+    async def replicate(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        async for _ in requests:
+            await asyncio.Event().wait()
+            yield
+
+
+async def given_up_after_s(*, answers_elsewhere: bool) -> float:
+    loop = asyncio.get_running_loop()
+    context = ReplicationContext(lambda _: cast(Any, Silent()), MemoryBudget(0), TIMEOUT_S, cast(Suspicions, None))
+    progress = context.progress_of("b-2")
+    link = FollowerLink(
+        follower="b-2",
+        opening=cast(ReplicateOpen, None),
+        log=cast(Any, SimpleNamespace(committed=0, flushed=0, end=1)),
+        context=context,
+        appended=Signal(),
+        on_held=lambda: None,
+    )
+    began_s = loop.time()
+    running = asyncio.create_task(link.run())
+    while not running.done():
+        if answers_elsewhere:
+            progress.answered_s = loop.time()
+        await asyncio.sleep(0.1)
+    with pytest.raises(DeadlineExceeded, match="follower b-2 held nothing beyond offset 0 for"):
+        await running
+    return loop.time() - began_s
+
+
+@pytest.mark.parametrize(("answers_elsewhere", "timeouts"), [(False, 1), (True, PATIENCE)])
+def test_it_is_given_up_after_its_time(answers_elsewhere: bool, timeouts: int) -> None:
+    loop = SimLoop()
+    took_s = loop.run_until_complete(given_up_after_s(answers_elsewhere=answers_elsewhere))
+    loop.close()
+    assert took_s == pytest.approx(timeouts * TIMEOUT_S, abs=0.2)

@@ -11,17 +11,16 @@ from seaweedmq.broker.serve.appender import Acknowledgements, Appender
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import Frame, split_frames
-from seaweedmq.errors import Closed, Fenced, InvalidArgument, SeaweedMQError, StaleMetadata, StorageFailed
+from seaweedmq.errors import Closed, Fenced, InvalidArgument, StaleMetadata, StorageFailed
 from seaweedmq.model.config import KIB
 from seaweedmq.model.messages.publish import FrameAck
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, frame, story
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, frame
 from tests.doubles.memory_store import StorageOp
 
 
 async def opened(testbed: Testbed) -> tuple[Host, OpenSegment]:
     """Return a broker, and the first segment of a topic with two."""
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, segments=2)
+    host = await testbed.single(segments=2)
     segment = host.inspect.segments[NAME, 0]
     segment.open_producer(1, 0, 0)
     return host, segment
@@ -44,7 +43,6 @@ def receiving(found: Frame) -> Callable[[], Awaitable[Frame]]:
     return receive
 
 
-@story
 async def test_frames_get_their_offsets_in_the_order_of_the_calls_and_become_durable_in_it(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
@@ -60,7 +58,6 @@ async def test_frames_get_their_offsets_in_the_order_of_the_calls_and_become_dur
     assert [(a.first_sequence, a.base_offset, a.end_offset) for a in durable] == [(0, 0, 2), (2, 2, 3), (3, 3, 7)]
 
 
-@story
 async def test_each_request_waits_for_its_own_frames_though_they_share_a_segment(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
@@ -79,7 +76,6 @@ async def test_each_request_waits_for_its_own_frames_though_they_share_a_segment
     assert [await request.next() for request in requests] == [(), (), ()]
 
 
-@story
 async def test_what_was_appended_before_is_found_durable_or_not(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
@@ -96,30 +92,33 @@ async def test_what_was_appended_before_is_found_durable_or_not(testbed: Testbed
     assert (segment.log.end, host.inspect.memory.logs.used) == (2, used), "nothing is held for it"
 
 
-@pytest.mark.parametrize(
-    ("refused", "kind", "sentence"),
-    [
-        (made(size=80 * KIB), InvalidArgument, "above the limit of 65536"),
-        (made(slots=(0, 40_000)), StaleMetadata, r"which has \[0, 32768\)"),
-        (made(first=9), InvalidArgument, "resend from 0"),
-    ],
+REFUSED = (
+    (made(size=80 * KIB), InvalidArgument, "above the limit of 65536"),
+    (made(slots=(0, 40_000)), StaleMetadata, r"which has \[0, 32768\)"),
+    (made(first=9), InvalidArgument, "resend from 0"),
 )
-@pytest.mark.parametrize("announced", [False, True])
-@story
-async def test_what_is_refused_holds_no_memory(
-    testbed: Testbed, announced: bool, refused: Frame, kind: type[SeaweedMQError], sentence: str
-) -> None:
+
+
+async def test_neither_what_is_refused_nor_what_does_not_come_holds_memory(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
-    with pytest.raises(kind, match=sentence):
-        await (appender.append_announced(refused.header, receiving(refused)) if announced else appender.append(refused))
+    for refused, kind, sentence in REFUSED:
+        for appending in (appender.append(refused), appender.append_announced(refused.header, receiving(refused))):
+            with pytest.raises(kind, match=sentence):
+                await appending
+            assert host.inspect.memory.logs.used == 0
+            assert not appender.is_waiting
+
+    async def receive() -> Frame:
+        raise Closed("the connection was lost")
+
+    with pytest.raises(Closed, match="was lost"):
+        await appender.append_announced(made().header, receive)
     assert host.inspect.memory.logs.used == 0
-    assert not appender.is_waiting
     assert (await appender.append(made())).base_offset == 0
 
 
-@story
-async def test_the_payload_of_an_announced_frame_is_asked_for_once_there_is_memory_for_it(testbed: Testbed) -> None:
+async def test_who_waits_for_memory_asks_for_no_payload_and_appends_nothing_after_a_stop(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
     budget: MemoryBudget = host.inspect.memory.logs
@@ -140,37 +139,19 @@ async def test_the_payload_of_an_announced_frame_is_asked_for_once_there_is_memo
     assert asked[0] >= made().header.frame_bytes
     assert not appender.is_waiting
 
-
-@story
-async def test_a_payload_that_does_not_come_gives_the_memory_back(testbed: Testbed) -> None:
-    host, segment = await opened(testbed)
-
-    async def receive() -> Frame:
-        raise Closed("the connection was lost")
-
-    with pytest.raises(Closed, match="was lost"):
-        await appender_to(host, segment).append_announced(made().header, receive)
-    assert host.inspect.memory.logs.used == 0
-
-
-@story
-async def test_nothing_is_appended_after_a_stop_not_even_what_waited_for_memory(testbed: Testbed) -> None:
-    host, segment = await opened(testbed)
-    appender = appender_to(host, segment)
-    budget: MemoryBudget = host.inspect.memory.logs
-    taken = budget.limit
+    await testbed.until(lambda: segment.log.committed == 1)
+    host.evict()
     assert budget.take_now(taken)
-    appending = asyncio.create_task(appender.append(made()))
+    waiting = asyncio.create_task(appender.append(made(first=1)))
     await asyncio.sleep(1)
     appender.stop(Fenced("another broker serves the segment"))
     budget.give(taken)
     with pytest.raises(Fenced, match="another broker serves the segment"):
-        await appending
-    assert (segment.log.end, budget.used) == (0, 0)
+        await waiting
+    assert (segment.log.end, budget.used) == (1, 0)
 
 
-@story
-async def test_who_waits_hears_why_nothing_becomes_durable_and_goes_on_when_it_does(testbed: Testbed) -> None:
+async def test_who_waits_hears_why_nothing_is_durable_and_gets_nothing_after_the_end(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
     pending = Acknowledgements(appender)
@@ -181,24 +162,16 @@ async def test_who_waits_hears_why_nothing_becomes_durable_and_goes_on_when_it_d
     testbed.faults.failing.clear()
     await testbed.until(lambda: segment.failure is None)
     assert [a.base_offset for a in await pending.next()] == [0]
-
-
-@story
-async def test_at_the_end_of_the_segment_nothing_more_is_acknowledged_or_appended(testbed: Testbed) -> None:
-    host, segment = await opened(testbed)
-    appender = appender_to(host, segment)
-    pending = Acknowledgements(appender)
     testbed.faults.hold(StorageOp.APPEND)
-    pending.add(await appender.append(made()))
+    pending.add(await appender.append(made(first=1)))
     waiting = asyncio.create_task(pending.next())
     await asyncio.sleep(0.1)
     await segment.close(StaleMetadata("it moved"))
     assert await waiting == ()
     with pytest.raises(StaleMetadata, match="it moved"):
-        await appender.append(made(first=1))
+        await appender.append(made(first=2))
 
 
-@story
 async def test_as_many_are_pending_as_the_door_allows(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)

@@ -15,7 +15,7 @@ from seaweedmq.errors import SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import SealSegment
 from seaweedmq.model.segment import Segment
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, frame, story
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, frame
 from tests.doubles.memory_store import StorageOp
 
 ME, OTHER = 5_000, 6_000
@@ -89,7 +89,6 @@ async def started(testbed: Testbed, brokers: int = 3, replicas: int = 2, config:
 
 @pytest.mark.parametrize("how", ["sealed", "failed"])
 @pytest.mark.parametrize("replicas", [1, 2])
-@story
 async def test_five_frames_in_flight_of_which_some_were_stored(testbed: Testbed, how: str, replicas: int) -> None:
     told = await started(testbed, 4, replicas)
     assert [await told.send(first, 10) for first in (0, 10, 20)] == ["stored at 0", "stored at 10", "stored at 20"]
@@ -100,7 +99,6 @@ async def test_five_frames_in_flight_of_which_some_were_stored(testbed: Testbed,
 
 
 @pytest.mark.parametrize("how", ["sealed", "failed"])
-@story
 async def test_frames_of_several_generations_are_sent_again(testbed: Testbed, how: str) -> None:
     told = await started(testbed, 6)
     for first in (0, 10, 20):
@@ -114,7 +112,6 @@ async def test_frames_of_several_generations_are_sent_again(testbed: Testbed, ho
 
 
 @pytest.mark.parametrize("how", ["sealed", "failed"])
-@story
 async def test_who_sent_nothing_to_a_generation_is_known_to_the_next(testbed: Testbed, how: str) -> None:
     told = await started(testbed, 6)
     assert await told.send(0, 10) == "stored at 0"
@@ -129,20 +126,7 @@ async def test_who_sent_nothing_to_a_generation_is_known_to_the_next(testbed: Te
     assert await told.send(0, 10, producer=OTHER) == "repeat of 10"
 
 
-@story
-async def test_an_old_epoch_stays_fenced_and_a_new_one_begins_at_0(testbed: Testbed) -> None:
-    told = await started(testbed)
-    assert await told.send(0, 10, epoch=2) == "stored at 0"
-    await told.sealed()
-    assert await told.send(10, epoch=1) == "Fenced"
-    assert await told.send(10, epoch=3) == "OutOfOrderSequence"
-    assert await told.send(0, epoch=3) == "stored at 10"
-
-
-@story
-async def test_who_is_missing_in_a_record_that_is_too_short_is_looked_for_in_the_files(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_is_not_in_the_record_is_searched_in_files(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
     told = await started(testbed, 3)
     producers = range(5_000, 5_005)
@@ -156,22 +140,26 @@ async def test_who_is_missing_in_a_record_that_is_too_short_is_looked_for_in_the
     assert await told.send(1, producer=OTHER) == "stored at 11"
 
 
-@story
-async def test_while_the_files_can_not_be_read_a_repeat_is_a_duplicate(testbed: Testbed) -> None:
+async def test_files_are_read_for_a_repeat_only_and_without_them_it_is_a_duplicate(testbed: Testbed) -> None:
     told = await started(testbed)
-    assert await told.send(0, 10) == "stored at 0"
+    assert await told.send(0, 10, epoch=2) == "stored at 0"
     await told.sealed()
     testbed.faults.failing[StorageOp.OPEN] = "it is gone"
-    assert await told.send(0, 10) == "DuplicateSequence"
-    assert await told.send(10, 10, stored=False) == "stored at 10"
+    before = testbed.faults.counts[StorageOp.OPEN]
+    assert await told.send(10, 10, epoch=2) == "stored at 10"
+    assert await told.send(0, 10, producer=OTHER) == "stored at 20"
+    assert testbed.faults.counts[StorageOp.OPEN] == before
+    assert await told.send(0, 10, epoch=2) == "DuplicateSequence"
+    assert await told.send(20, 10, epoch=2, stored=False) == "stored at 30"
     testbed.faults.failing.clear()
-    assert await told.send(0, 10) == "repeat of 0"
+    assert await told.send(0, 10, epoch=2) == "repeat of 0"
+    await told.sealed()
+    assert await told.send(30, epoch=1) == "Fenced"
+    assert await told.send(30, epoch=3) == "OutOfOrderSequence"
+    assert await told.send(0, epoch=3) == "stored at 40"
 
 
-@story
-async def test_files_that_may_know_a_producer_hold_it_up_until_they_are_read(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_files_that_may_know_a_producer_hold_it_up(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 1)
     told = await started(testbed)
     assert await told.send(0, 10) == "stored at 0"
@@ -187,20 +175,12 @@ async def test_files_that_may_know_a_producer_hold_it_up_until_they_are_read(
     assert await told.send(10, producer=OTHER) == "stored at 20", "its place is in the record"
     reading.set()
     assert await told.send(0, 10) == "repeat of 0"
-
-
-@story
-async def test_no_file_is_read_before_something_is_sent_again(testbed: Testbed) -> None:
-    told = await started(testbed)
-    assert await told.send(0, 10) == "stored at 0"
     await told.sealed()
-    before = testbed.faults.counts[StorageOp.OPEN]
-    assert await told.send(10, 10) == "stored at 10"
-    assert await told.send(0, 10, producer=OTHER) == "stored at 20"
-    assert testbed.faults.counts[StorageOp.OPEN] == before
+    await testbed.store.delete(testbed.files(FileKind.LOG))
+    await testbed.store.delete(testbed.files(FileKind.LOG, segment=1))
+    assert await told.send(0, 1, producer=7_000) == "stored at 21", "where no file can know it"
 
 
-@story
 async def test_who_comes_back_after_a_long_time_begins_where_it_says(testbed: Testbed) -> None:
     told = await started(testbed)
     assert await told.send(0, 10) == "stored at 0"
@@ -215,32 +195,13 @@ async def test_who_comes_back_after_a_long_time_begins_where_it_says(testbed: Te
     assert await told.send(80, 10) == "OutOfOrderSequence"
 
 
-@story
-async def test_where_nobody_can_know_a_producer_begins_where_it_says(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 1)
-    told = await started(testbed)
-    assert await told.send(0, 10) == "stored at 0"
-    assert await told.send(0, 10, producer=OTHER) == "stored at 10"
-    await told.sealed()
-    await testbed.store.delete(testbed.files(FileKind.LOG))
-    assert await told.send(0, 1, producer=7_000) == "stored at 20"
-
-
-# --- wall clocks that jump, and brokers that have just started
-
-
 STEP_S = 16 * 60.0
 CLOCKS = replace(CONFIG, producer_idle_s=900.0)
 
 
 @pytest.mark.parametrize("step_s", [STEP_S, -STEP_S, 20 * 86_400.0, -20 * 86_400.0])
 @pytest.mark.parametrize("how", ["sealed", "failed"])
-@story
-async def test_a_repeat_is_one_though_all_clocks_step_while_a_generation_lives(
-    testbed: Testbed, how: str, step_s: float
-) -> None:
+async def test_a_repeat_is_one_though_all_clocks_step_meanwhile(testbed: Testbed, how: str, step_s: float) -> None:
     told = await started(testbed, 6, 2, CLOCKS)
     assert await told.send(0, 10) == "stored at 0"
     await told.hop(how)
@@ -253,7 +214,6 @@ async def test_a_repeat_is_one_though_all_clocks_step_while_a_generation_lives(
 
 
 @pytest.mark.parametrize("ahead_s", [STEP_S, -STEP_S])
-@story
 async def test_a_repeat_is_one_though_the_next_leader_has_another_clock(testbed: Testbed, ahead_s: float) -> None:
     told = await started(testbed, 4, 2, CLOCKS)
     for host in testbed.hosts:
@@ -277,7 +237,6 @@ async def all_restarted(testbed: Testbed, told: Partition, config: object) -> No
         await testbed.until(lambda: told.primary)
 
 
-@story
 async def test_brokers_that_have_just_started_find_what_was_stored_before_them(testbed: Testbed) -> None:
     told = await started(testbed, 2, 2, CLOCKS)
     assert await told.send(0, 10) == "stored at 0"
@@ -290,10 +249,7 @@ async def test_brokers_that_have_just_started_find_what_was_stored_before_them(t
 
 
 @pytest.mark.parametrize("has_logs", [True, False])
-@story
-async def test_a_producer_that_a_later_segment_forgot_continues_on_a_broker_that_has_just_started(
-    testbed: Testbed, has_logs: bool
-) -> None:
+async def test_a_producer_that_a_later_segment_forgot_continues(testbed: Testbed, has_logs: bool) -> None:
     """The producer is idle for longer than segments remember it, and only the record of an old segment has it."""
     config = replace(CONF, partition_roll_age_s=1_000.0 if has_logs else 2.0, log_grace_s=4.0, maintenance_interval_s=1)
     told = await started(testbed, 2, 2, config)

@@ -4,7 +4,6 @@ Every reader gets one error with the offsets, or continues behind them if it ski
 """
 
 import asyncio
-import random
 import re
 from collections.abc import Collection
 from dataclasses import replace
@@ -15,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.client.client import Client
-from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.subscribe.topic_reader import SkippedRecords
 from seaweedmq.errors import DataLoss
 from seaweedmq.model.config import KIB
@@ -23,7 +21,6 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.messages.calls import AlterTopic, RaiseLowWatermark, SealSegment
 from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.topic import TopicChange
-from seaweedmq.ports import Environment
 from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, story
 
 FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1e4)
@@ -34,17 +31,6 @@ QUICK = replace(CONFIG, log_roll_age_s=1.0, maintenance_interval_s=1.0, log_grac
 async def fill(publisher: Publishing, frames: int) -> None:
     for _ in range(frames):
         await publisher.store(count=RECORDS_A_FRAME, size=50)
-
-
-def evict(host: Host) -> None:
-    """Evict all memory of open segments that the files can replace."""
-    for segment in host.inspect.segments.values():
-        host.inspect.memory.logs.give(segment.log.evict(1 << 30))
-
-
-async def connect(testbed: Testbed, host: Host) -> Client:
-    environment = Environment(testbed.wall_us, random.Random(7))
-    return await Client.connect(host.address, testbed.network.dialer(None), environment, ClientConfig())
 
 
 def lose(testbed: Testbed, files: Collection[SegmentFile]) -> None:
@@ -86,11 +72,9 @@ async def read(client: Client, on_missing: Literal["fail", "skip"], **options: A
         return Read(offsets, list(reader.skipped), error)
 
 
-@story
 async def test_a_reader_of_a_segment_whose_files_vanished_gets_the_offsets(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    await (await (await testbed.primary(hosts[0])).publisher()).store(frames=5)
+    hosts = await testbed.several(2)
+    await testbed.publish(frames=5)
     await hosts[0].api.call(SealSegment(NAME, 0))
     lose(testbed, [*testbed.files(FileKind.LOG), *testbed.files(FileKind.TABLE)])
     for host in hosts:
@@ -133,8 +117,7 @@ def test_a_reader_gets_all_up_to_a_gap_and_then_its_offsets_and_all_that_is_left
 
 
 async def _read_both_ways(testbed: Testbed, plan: Plan) -> None:
-    (host,) = await testbed.cluster(1, FILES)
-    await testbed.topic(host, partitions=1, retention_s=1e6 if plan.retention else None)
+    host = await testbed.single(FILES, partitions=1, retention_s=1e6 if plan.retention else None)
     await fill(await host.publisher(), plan.frames)
     end = plan.frames * RECORDS_A_FRAME
     await testbed.until(lambda: host.inspect.segments[NAME, 0].log.flushed == end)
@@ -145,7 +128,7 @@ async def _read_both_ways(testbed: Testbed, plan: Plan) -> None:
     if plan.sealed:
         await host.api.call(SealSegment(NAME, 0))
         await testbed.until(lambda: 1 in host.inspect.view.open_of(NAME))
-    evict(host)
+    host.evict()
     in_memory = end if plan.sealed else host.inspect.segments[NAME, 0].log.cache_start
     logs = testbed.files(FileKind.LOG)
     ends = [*(log.base_offset for log in logs[1:]), end]
@@ -160,7 +143,7 @@ async def _read_both_ways(testbed: Testbed, plan: Plan) -> None:
         needed = max(needed, min(bases, default=end if plan.sealed else 0))
     gaps = gaps_of(range(needed, end), kept)
     first = gaps[0][0] if gaps else end
-    async with await connect(testbed, host) as client:
+    async with await testbed.client() as client:
         failing = await read(client, "fail")
         assert failing.offsets == list(range(needed, first))
         assert failing.missing == (gaps[0] if gaps else None)
@@ -183,8 +166,7 @@ def gaps_of(offsets: range, kept: Collection[int]) -> list[tuple[int, int]]:
 
 async def _with_a_gap(testbed: Testbed) -> tuple[Host, tuple[int, int], list[int]]:
     """Return the broker of a sealed segment without its second file, the gap, and the remaining offsets."""
-    (host,) = await testbed.cluster(1, FILES)
-    await testbed.topic(host)
+    host = await testbed.single(FILES)
     await fill(await host.publisher(), 20)
     await host.api.call(SealSegment(NAME, 0))
     await testbed.until(lambda: 1 in host.inspect.view.open_of(NAME))
@@ -194,10 +176,9 @@ async def _with_a_gap(testbed: Testbed) -> tuple[Host, tuple[int, int], list[int
     return host, gap, [o for o in range(40) if not gap[0] <= o < gap[1]]
 
 
-@story
 async def test_a_member_of_a_group_stops_at_a_gap_and_passes_it_when_it_skips(testbed: Testbed) -> None:
     host, gap, left = await _with_a_gap(testbed)
-    async with await connect(testbed, host) as client:
+    async with await testbed.client() as client:
         for _ in range(2):  # acknowledged records stay acknowledged, and the next member stops at the same offset
             failing = await read(client, "fail", group="readers")
             assert failing.missing == gap
@@ -208,21 +189,15 @@ async def test_a_member_of_a_group_stops_at_a_gap_and_passes_it_when_it_skips(te
         assert (await read(client, "fail", group="readers")).error is None, "the group is behind the gap"
 
 
-@story
-async def test_a_reader_may_begin_in_a_gap_or_behind_it(testbed: Testbed) -> None:
-    host, gap, left = await _with_a_gap(testbed)
-    async with await connect(testbed, host) as client:
+async def test_a_gap_fails_all_readers_and_is_logged_once(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
+    _, gap, left = await _with_a_gap(testbed)
+    ranges = {0: (Start(StartKind.OFFSET, 1), 39)}
+    async with await testbed.client() as client:
         inside = await read(client, "fail", start=gap[0] + 1)
         assert (inside.offsets, inside.missing) == ([], (gap[0] + 1, gap[1]))
         behind = await read(client, "fail", start=gap[1])
         assert (behind.offsets, behind.error) == ([o for o in left if o >= gap[1]], None)
-
-
-@story
-async def test_a_range_with_a_gap_is_an_error_and_is_read_without_it_when_that_is_wanted(testbed: Testbed) -> None:
-    host, gap, left = await _with_a_gap(testbed)
-    ranges = {0: (Start(StartKind.OFFSET, 1), 39)}
-    async with await connect(testbed, host) as client:
+        caplog.clear()
         async with client.read_ranges(NAME, ranges) as reading:
             with pytest.raises(DataLoss, match=rf"\[{gap[0]}, {gap[1]}\)"):
                 async for _ in reading.batches():
@@ -230,25 +205,14 @@ async def test_a_range_with_a_gap_is_an_error_and_is_read_without_it_when_that_i
         async with client.read_ranges(NAME, ranges, on_missing="skip") as reading:
             batches = [batch async for batch in reading.batches()]
         assert [o for batch in batches for o in batch.column("_offset").to_pylist()] == left[1:-1]
+        for on_missing in ("fail", "fail", "skip"):
+            await read(client, on_missing)
+    (line,) = [r.getMessage() for r in caplog.records if r.getMessage().startswith("data loss: ")]
+    assert f"test/topic#0: records of offsets [{gap[0]}, {gap[1]}) are missing" in line
 
 
-@story
-async def test_a_gap_is_logged_once_by_the_broker(testbed: Testbed, caplog: pytest.LogCaptureFixture) -> None:
-    host, gap, _ = await _with_a_gap(testbed)
-    async with await connect(testbed, host) as client:
-        for _ in range(3):
-            await read(client, "fail")
-        await read(client, "skip")
-    lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("data loss: ")]
-    assert len(lines) == 1
-    assert f"test/topic#0: records of offsets [{gap[0]}, {gap[1]}) are missing" in lines[0]
-
-
-@story
 async def test_records_that_retention_removed_are_not_lost_when_it_is_switched_off(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, retention_s=20.0)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(QUICK, retention_s=20.0)
     for _ in range(4):
         await publisher.store(frames=2)
         await asyncio.sleep(5)
@@ -257,8 +221,8 @@ async def test_records_that_retention_removed_are_not_lost_when_it_is_switched_o
     await testbed.until(lambda: host.inspect.view.topics[NAME].retention_s is None)
     tables = testbed.files(FileKind.TABLE)
     left = min(f.base_offset for kind in FileKind for f in testbed.files(kind))
-    evict(host)
-    async with await connect(testbed, host) as client:
+    host.evict()
+    async with await testbed.client() as client:
         whole = await read(client, "fail")
         assert (whole.offsets, whole.error) == (list(range(left, 8)), None)
         if len(tables) > 1 and tables[0].end_offset == tables[1].base_offset:
@@ -266,13 +230,11 @@ async def test_records_that_retention_removed_are_not_lost_when_it_is_switched_o
             assert (await read(client, "fail")).missing == (tables[0].base_offset, tables[0].end_offset)
 
 
-@story
 async def test_a_segment_whose_records_are_lost_is_not_pruned(testbed: Testbed) -> None:
     """Pruning it would hide the loss from every reader."""
     config = replace(QUICK, segment_retention_s=1.0)
-    hosts = await testbed.cluster(2, config)
-    await testbed.topic(hosts[0], partitions=1)
-    await (await (await testbed.primary(hosts[0])).publisher()).store(frames=5)
+    hosts = await testbed.several(2, config, partitions=1)
+    await testbed.publish(frames=5)
     await hosts[0].api.call(SealSegment(NAME, 0))
     await testbed.until(lambda: 1 in hosts[0].inspect.view.open_of(NAME))
     await hosts[0].api.call(RaiseLowWatermark(NAME, {0: 4}))
@@ -280,7 +242,7 @@ async def test_a_segment_whose_records_are_lost_is_not_pruned(testbed: Testbed) 
     lose(testbed, testbed.files(FileKind.TABLE))
     await asyncio.sleep(1_000)
     assert 0 in hosts[0].inspect.view.segments_of(NAME)
-    async with await connect(testbed, hosts[0]) as client:
+    async with await testbed.client() as client:
         assert (await read(client, "fail")).missing == (4, 5)
         await hosts[0].api.call(RaiseLowWatermark(NAME, {0: 5}))
         assert (await read(client, "fail")).error is None

@@ -1,28 +1,29 @@
 """More publishers on a segment than it, or its record, remembers: no frame is rejected, lost or stored twice."""
 
 import asyncio
-import random
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from seaweedmq import aio
+from seaweedmq.broker.serve import sealed_producers
+from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.client.client import Client
-from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.core.lineage import topology
-from seaweedmq.errors import Fenced, OutOfRange, ResourceExhausted, SeaweedMQError
+from seaweedmq.errors import Fenced, OutOfRange, ResourceExhausted, SeaweedMQError, StorageFailed
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.messages.calls import DescribeTopic, MergeSegments, SealSegment, SplitSegment
+from seaweedmq.model.messages.calls import Call, DescribeTopic, MergeSegments, SealSegment, SplitSegment
 from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
 from seaweedmq.model.messages.subscribe import EARLIEST
-from seaweedmq.ports import Environment
-from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Streaming, Testbed, frame, story, values
-from tests.doubles.memory_store import StorageOp
+from seaweedmq.model.segment import ProducerSequence, Segment
+from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, frame, values
+from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 from tests.sim.machines.loop import Owner
+from tests.support.segments import make_segment, make_topic
 
 SMALL = replace(CONFIG, producers_per_segment_max=3)
 IDLE_S = 20.0
@@ -33,36 +34,14 @@ OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch
 
 async def connect(testbed: Testbed, name: str, **settings: Any) -> tuple[Client, Owner]:
     owner = Owner(name)
-    client = await aio.connect(
-        ",".join(host.address for host in testbed.hosts if host.lives),
-        dialer=testbed.network.dialer(owner),
-        env=Environment(testbed.wall_us, random.Random(name)),
-        config=ClientConfig(**settings),
-    )
-    return client, owner
+    return await testbed.client(owner, **settings), owner
 
 
 # --- one segment ------------------------------------------------------------------------------------------------------
 
 
-@story
-async def test_more_publishers_than_are_remembered_when_idle_send_in_turn(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, HASTY)
-    await testbed.topic(host)
-    publishers = [await host.publisher(n) for n in range(1, 9)]
-    for turn in range(4):
-        for publisher in publishers:
-            await publisher.store()
-        await asyncio.sleep(turn * IDLE_S)
-    reader = await host.subscriber()
-    got = await reader.until(32)
-    assert sorted(got) == sorted(v for n in range(1, 9) for v in values(n, 4))
-
-
-@story
 async def test_a_publisher_whose_stream_broke_is_known_when_many_others_came_meanwhile(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host)
+    host = await testbed.single(SMALL)
     client, owner = await connect(testbed, "unlucky")
     async with client, client.publisher(str(NAME)) as publisher:
         await (await publisher.send(b"first"))
@@ -81,10 +60,8 @@ async def test_a_publisher_whose_stream_broke_is_known_when_many_others_came_mea
     assert (await reader.until(12))[:2] == [b"first", b"second"]
 
 
-@story
 async def test_a_publisher_that_was_forgotten_goes_on_with_its_sequences(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, HASTY)
-    await testbed.topic(host)
+    host = await testbed.single(HASTY)
     client, owner = await connect(testbed, "idle")
     async with client, client.publisher(str(NAME)) as publisher:
         for n in range(3):
@@ -100,15 +77,12 @@ async def test_a_publisher_that_was_forgotten_goes_on_with_its_sequences(testbed
         assert state is not None
         assert state.next_sequence == 4
         assert len(others) == 4
-    reader = await host.subscriber()
-    assert await reader.until(4) == [b"0", b"1", b"2", b"3"]
+    assert await (await host.subscriber()).until(4) == [b"0", b"1", b"2", b"3"]
 
 
-@story
 async def test_one_publisher_too_many_for_the_broker_waits_until_there_is_room(testbed: Testbed) -> None:
     config = replace(HASTY, producers_max=5)
-    (host,) = await testbed.cluster(1, config)
-    await testbed.topic(host)
+    host = await testbed.single(config)
     publishers = [await host.publisher(100 + n) for n in range(5)]
     for publisher in publishers:
         await publisher.store()
@@ -127,14 +101,9 @@ async def test_one_publisher_too_many_for_the_broker_waits_until_there_is_room(t
     await testbed.primary(host)
 
 
-@pytest.mark.parametrize("in_flight", [1, 64, 1_024])
-@story
-async def test_every_frame_that_may_be_in_flight_finds_its_acknowledgement_again(
-    testbed: Testbed, in_flight: int
-) -> None:
-    (host,) = await testbed.cluster(1, replace(CONFIG, stream_in_flight_frames_max=in_flight))
-    await testbed.topic(host)
-    publisher = await host.publisher()
+@pytest.mark.parametrize("in_flight", [1, 1_024])
+async def test_every_frame_in_flight_finds_its_acknowledgement_again(testbed: Testbed, in_flight: int) -> None:
+    host, publisher = await testbed.publishing(replace(CONFIG, stream_in_flight_frames_max=in_flight))
     log = host.inspect.segments[NAME, 0].log
     sent = 3 * in_flight
     await publisher.stream.send(PublishFrames(b"".join(publisher.frame() for _ in range(sent))))
@@ -151,38 +120,25 @@ async def test_every_frame_that_may_be_in_flight_finds_its_acknowledgement_again
 # --- two streams of one publisher -------------------------------------------------------------------------------------
 
 
-async def _opened_at_once(host: Host, count: int) -> list[Streaming]:
+@pytest.mark.parametrize("count", [2, 5])
+async def test_of_streams_that_open_in_one_moment_one_goes_on(testbed: Testbed, count: int) -> None:
+    host = await testbed.single()
     streams = [host.publish_stream() for _ in range(count)]
     for stream in streams:
         await stream.send(OPEN)
         await stream.send(PublishFrames(frame()))
-    return streams
-
-
-@pytest.mark.parametrize("count", [2, 5])
-@story
-async def test_of_streams_that_open_in_one_moment_one_goes_on(testbed: Testbed, count: int) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    streams = await _opened_at_once(host, count)
     await asyncio.sleep(5)
-    going_on = [stream for stream in streams if not stream.ended]
-    assert len(going_on) == 1
-    for stream in streams:
-        if stream.ended:
-            assert isinstance(stream.error, Fenced)
-    (last,) = going_on
+    assert [type(s.error) for s in streams if s.ended] == [Fenced] * (count - 1)
+    (last,) = (s for s in streams if not s.ended)
     await last.send(PublishFrames(frame(first=1)))
     await testbed.until(lambda: sum(len(r.frames) for r in last.replies if isinstance(r, PublishAck)) == 2)
     assert await (await host.subscriber()).until(2) == values(1, 2)
     assert host.inspect.segments[NAME, 0].log.end == 2
 
 
-@story
 async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_is_open(testbed: Testbed) -> None:
     """The broker has replied to the first one, whose client is slow to read the reply."""
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     requests: asyncio.Queue[object] = asyncio.Queue()
 
     async def sent() -> Any:
@@ -200,23 +156,23 @@ async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_i
     assert host.inspect.segments[NAME, 0].log.end == 2
 
 
-@story
-async def test_an_older_epoch_ends_no_stream_of_a_newer_one(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+async def test_a_newer_epoch_ends_the_stream_of_an_older_one_and_not_the_other_way_round(testbed: Testbed) -> None:
+    host = await testbed.single()
+    old = await host.publisher(epoch=1)
+    await old.store()
     newer = await host.publisher(epoch=2)
+    await newer.store()
+    await old.send()
+    with pytest.raises(Fenced, match="stop this one"):
+        await old.stream.receive()
     stream = host.publish_stream()
     await stream.send(replace(OPEN, producer_epoch=1))
     assert isinstance(await stream.failure(), Fenced)
     await newer.store(2)
 
 
-@story
-async def test_a_newer_epoch_is_told_that_nothing_of_it_is_there_if_what_an_older_one_stored_is_remembered(
-    testbed: Testbed,
-) -> None:
-    hosts = await testbed.cluster(2, SMALL)
-    await testbed.topic(hosts[0])
+async def test_a_newer_epoch_is_told_that_it_is_new_where_an_older_one_is_remembered(testbed: Testbed) -> None:
+    hosts = await testbed.several(2, SMALL)
     primary = await testbed.primary(hosts[0])
     first = await primary.publisher()
     assert not first.ready.is_new_epoch, "the producer is unknown"
@@ -224,8 +180,7 @@ async def test_a_newer_epoch_is_told_that_nothing_of_it_is_there_if_what_an_olde
     assert not (await primary.publisher()).ready.is_new_epoch, "the same epoch continues"
     assert (await primary.publisher(epoch=1)).ready.is_new_epoch
     assert not (await primary.publisher(epoch=2)).ready.is_new_epoch, "of epoch 1 nothing is stored"
-    third = await primary.publisher(9)
-    await third.store(2)
+    await (await primary.publisher(9)).store(2)
     await primary.api.call(SealSegment(NAME, 0))
     sealed = [await _ask(hosts[0], 9, 1 << 62, epoch=epoch) for epoch in (0, 1)]
     assert [(each.next_sequence, each.is_new_epoch) for each in sealed] == [(2, False), (1 << 62, True)]
@@ -259,13 +214,9 @@ async def _ask(host: Host, producer: int, first: int, *, epoch: int = 0) -> Publ
     return sealed
 
 
-@story
-async def test_who_is_missing_in_the_record_is_looked_for_in_the_files(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_is_not_in_the_record_is_searched_in_files(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
-    hosts = await testbed.cluster(2, SMALL)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2, SMALL)
     primary = await testbed.primary(hosts[0])
     await _sealed_with_records_in_flight(testbed, primary, 6)
     segment = next(s for s in hosts[0].inspect.view.segments[NAME].values() if s.id == 0)
@@ -278,12 +229,10 @@ async def test_who_is_missing_in_the_record_is_looked_for_in_the_files(
         assert (await _ask(host, 99, 7)).next_sequence == 7, "or so long ago that it repeats nothing"
 
 
-@story
 async def test_files_that_are_asked_outlive_their_grace(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
     config = replace(SMALL, log_grace_s=2.0, producer_idle_s=60.0)
-    (host,) = await testbed.cluster(1, config)
-    await testbed.topic(host)
+    host = await testbed.single(config)
     await _sealed_with_records_in_flight(testbed, host, 6)
     await asyncio.sleep(50)
     assert [(await _ask(host, producer, 1)).next_sequence for producer in range(1, 7)] == [2] * 6
@@ -291,13 +240,9 @@ async def test_files_that_are_asked_outlive_their_grace(testbed: Testbed, monkey
     assert not [f for f in testbed.files(FileKind.LOG) if f.segment == 0], "no producer can repeat a frame"
 
 
-@story
-async def test_if_neither_record_nor_files_know_the_answer_is_that(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_if_neither_record_nor_files_know_it_is_said(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host)
+    host = await testbed.single(SMALL)
     await _sealed_with_records_in_flight(testbed, host, 6)
     await testbed.store.delete(testbed.files(FileKind.LOG))
     assert [(await _ask(host, producer, 1)).next_sequence for producer in (5, 6)] == [2, 2]
@@ -305,10 +250,8 @@ async def test_if_neither_record_nor_files_know_the_answer_is_that(
         await _ask(host, 1, 1)
 
 
-@story
 async def test_a_whole_record_needs_no_files(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL)
-    await testbed.topic(host)
+    host = await testbed.single(SMALL)
     await _sealed_with_records_in_flight(testbed, host, 6)
     await testbed.store.delete(testbed.files(FileKind.LOG))
     testbed.faults.failing[StorageOp.LIST] = "it is gone"
@@ -375,31 +318,17 @@ class Crowd:
         assert not wrong, f"{len(wrong)} of {self.count} publishers, such as {next(iter(wrong.items()))}"
 
 
-async def _seal(testbed: Testbed, primary: Host, other: Host) -> None:
-    await other.api.call(SealSegment(NAME, 0))
-
-
-async def _split(testbed: Testbed, primary: Host, other: Host) -> None:
-    await other.api.call(SplitSegment(NAME, 0, 32_768))
-
-
-async def _merge(testbed: Testbed, primary: Host, other: Host) -> None:
-    await other.api.call(MergeSegments(NAME, 0, 1))
-
-
-async def _fail(testbed: Testbed, primary: Host, other: Host) -> None:
-    primary.kill()
-
-
-BLOWS = {"seal": _seal, "split": _split, "merge": _merge, "failover": _fail}
+BLOWS: dict[str, Call[Any] | None] = {
+    "seal": SealSegment(NAME, 0),
+    "split": SplitSegment(NAME, 0, 32_768),
+    "merge": MergeSegments(NAME, 0, 1),
+    "failover": None,
+}
 
 
 async def _strike(testbed: Testbed, blow: str, replicas: int, count: int, config: BrokerConfig) -> None:
     """Strike while every publisher has a record in flight, and most lose its acknowledgement."""
-    hosts = await testbed.cluster(4, config)
-    await testbed.topic(hosts[0], replicas=replicas, segments=2 if blow == "merge" else 1)
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+    primary, other = await testbed.pair(4, config, replicas=replicas, segments=2 if blow == "merge" else 1)
     crowd = Crowd(testbed, count)
     await crowd.start()
     await asyncio.gather(*await crowd.send(0))
@@ -407,12 +336,16 @@ async def _strike(testbed: Testbed, blow: str, replicas: int, count: int, config
     await crowd.send(1)
     await asyncio.sleep(1)  # the brokers have the records, and have not acknowledged them
     crowd.lose_acknowledgements()
-    changing = asyncio.create_task(BLOWS[blow](testbed, primary, other))
+    call = BLOWS[blow]
+    if call is None:
+        primary.kill()
+    changing = None if call is None else asyncio.create_task(other.api.call(call))
     await asyncio.sleep(0.3)
     testbed.faults.held.clear()
     for event in held:
         event.set()
-    await changing
+    if changing is not None:
+        await changing
     await crowd.send(2)
     await crowd.close()
     await crowd.check(other, 3)
@@ -420,7 +353,6 @@ async def _strike(testbed: Testbed, blow: str, replicas: int, count: int, config
 
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("blow", BLOWS)
-@story
 async def test_a_crowd_loses_and_doubles_nothing(
     testbed: Testbed, blow: str, replicas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,7 +361,75 @@ async def test_a_crowd_loses_and_doubles_nothing(
 
 
 @pytest.mark.timeout(600)
-@story
 @pytest.mark.deep
 async def test_with_1200_publishers_and_the_usual_limits_as_well(testbed: Testbed) -> None:
     await _strike(testbed, "failover", 2, 1_200, CONFIG)
+
+
+TOPIC = make_topic()
+
+
+class Sequences(tuple[ProducerSequence, ...]):
+    """The sequences in a segment's record; counts full iterations."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[ProducerSequence]:
+        Sequences.passes += 1
+        return super().__iter__()
+
+
+def sealed(number: int, next_sequence: int, producers: int = 10) -> Segment:
+    sequences = Sequences(
+        ProducerSequence(producer_id=n, producer_epoch=0, next_sequence=next_sequence) for n in range(producers)
+    )
+    return replace(make_segment(100), id=number, sequences=sequences, sequences_complete=True)
+
+
+async def ask(answering: SealedProducers, segment: Segment) -> list[int]:
+    return [(await answering.progress(TOPIC, segment, n, 0, 50))[0] for n in range(10)]
+
+
+@pytest.fixture
+def answering() -> SealedProducers:
+    Sequences.passes = 0
+    return SealedProducers(MemorySegmentStore(lambda: 0))
+
+
+async def test_the_record_is_gone_through_once_and_anew_when_it_is_another(answering: SealedProducers) -> None:
+    assert await ask(answering, sealed(1, 7)) == [7] * 10
+    assert Sequences.passes == 1
+    trimmed = replace(sealed(1, 7), sequences=())
+    assert await ask(answering, trimmed) == [50] * 10
+    assert await ask(answering, sealed(1, 8)) == [8] * 10
+    assert Sequences.passes == 2
+
+
+async def test_few_records_are_kept(answering: SealedProducers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealed_producers, "RECORDED_WEIGHT_MAX", 25)
+    segments = [sealed(n, n) for n in range(40)]
+    for segment in segments:
+        assert await ask(answering, segment) == [segment.id] * 10
+    empty = [sealed(n, 0, producers=0) for n in range(40, 140)]
+    for segment in empty:
+        await ask(answering, segment)
+    Sequences.passes = 0
+    for segment in empty[-25:]:
+        await ask(answering, segment)
+    assert Sequences.passes == 0, "the last are kept"
+    await ask(answering, empty[-26])
+    assert Sequences.passes == 1, "and nothing else"
+    assert await ask(answering, segments[0]) == [0] * 10
+
+
+async def test_each_of_those_who_wait_for_the_same_files_gets_an_error_of_its_own() -> None:
+    async def broken(op: StorageOp, path: str) -> None:
+        await asyncio.sleep(0)
+        raise StorageFailed("input/output error")
+
+    answering = SealedProducers(MemorySegmentStore(lambda: 0, broken))
+    segment = replace(sealed(1, 7, producers=0), sequences_complete=False)
+    waiting = (answering.progress(TOPIC, segment, n, 0, 50) for n in range(3))
+    errors = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(error) for error in errors] == [StorageFailed] * 3
+    assert len(set(map(id, errors))) == 3

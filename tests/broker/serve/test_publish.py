@@ -19,20 +19,16 @@ from seaweedmq.errors import (
     StaleMetadata,
 )
 from seaweedmq.model.config import KIB
-from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishOpen, PublishReady
-from seaweedmq.model.messages.subscribe import SubscribeCredit
+from seaweedmq.model.messages.publish import PublishFrames, PublishOpen, PublishReady
 from seaweedmq.model.topic import TopicName
-from tests.broker.testbed import CONFIG, NAME, Testbed, frame, story, values
+from tests.broker.testbed import CONFIG, NAME, Testbed, frame, values
 from tests.doubles.memory_store import StorageOp
 
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
 
 
-@story
-async def test_frames_are_acknowledged_in_order_with_their_offsets(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+async def test_frames_are_acknowledged_in_order_and_a_repeated_one_is_not_stored_again(testbed: Testbed) -> None:
+    host, publisher = await testbed.publishing()
     assert publisher.ready == PublishReady(
         next_sequence=0,
         frame_bytes_max=CONFIG.frame_bytes_max,
@@ -42,37 +38,27 @@ async def test_frames_are_acknowledged_in_order_with_their_offsets(testbed: Test
     for count in (3, 1, 2):
         await publisher.send(count)
     assert await publisher.acks(3) == [(0, 0), (3, 3), (4, 4)]
-    reader = await host.subscriber()
-    assert await reader.until(6) == values(1, 6)
+    for first, count in ((0, 3), (3, 1)):
+        await publisher.send(count, first=first)
+    await publisher.send()
+    assert await publisher.acks(3) == [(0, 0), (3, 3), (6, 6)]
+    assert await (await host.subscriber()).until(7) == values(1, 7)
+    again = await host.publisher()
+    assert again.ready.next_sequence == 7
+    await again.store()
+    assert (await host.publisher(producer=2)).ready.next_sequence == 0
 
 
-@story
-async def test_one_message_may_hold_many_frames(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+async def test_one_message_may_hold_many_frames_and_one_reply_their_acknowledgements(testbed: Testbed) -> None:
+    _, publisher = await testbed.publishing()
     await publisher.stream.send(PublishFrames(b"".join(publisher.frame(2) for _ in range(40))))
+    await testbed.until(lambda: publisher.stream.replies)
+    assert any(len(reply.frames) > 1 for reply in publisher.stream.replies)
     assert await publisher.acks(40) == [(2 * n, 2 * n) for n in range(40)]
 
 
-@story
-async def test_a_repeated_frame_is_acknowledged_again_and_not_stored_again(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
-    await publisher.store(frames=2, count=2)
-    await publisher.send(2, first=0)
-    await publisher.send(2, first=2)
-    await publisher.send(1)
-    assert await publisher.acks(3) == [(0, 0), (2, 2), (4, 4)]
-    reader = await host.subscriber()
-    assert await reader.until(5) == values(1, 5)
-
-
-@story
 async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_stream_is_over(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     synced = testbed.faults.hold(StorageOp.SYNC)
     first = await host.publisher()
     await first.send(2)
@@ -86,35 +72,6 @@ async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_str
     assert await first.acks() == [(0, 0)], "its own stream also acknowledges what it appended"
     with pytest.raises(Fenced, match="stop this one"):
         await first.acks()
-
-
-@story
-async def test_a_new_stream_is_told_where_to_go_on(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    await (await host.publisher()).store(frames=3)
-    again = await host.publisher()
-    assert again.ready.next_sequence == 3
-    await again.store()
-    assert (await host.publisher(producer=2)).ready.next_sequence == 0
-
-
-@story
-async def test_many_producers_share_a_segment(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publishers = [await host.publisher(n) for n in range(1, 21)]
-    for _ in range(5):
-        for publisher in publishers:
-            await publisher.send(2)
-    for publisher in publishers:
-        acks = await publisher.acks(5)
-        assert [first for first, _ in acks] == [0, 2, 4, 6, 8]
-        assert sorted(base for _, base in acks) == [base for _, base in acks]
-    reader = await host.subscriber()
-    got = await reader.until(200)
-    for n in range(1, 21):
-        assert [v for v in got if v.startswith(b"%d:" % n)] == values(n, 10)
 
 
 def damaged(data: bytes, at: int) -> bytes:
@@ -141,40 +98,36 @@ BAD_FRAMES: dict[str, tuple[bytes, type[SeaweedMQError], str]] = {
     "another producer epoch": (frame(epoch=1), ProtocolViolation, "open a stream for each"),
     "a gap": (frame(first=9), InvalidArgument, "resend from 0"),
     "slots of another segment": (frame(slots=(0, 40_000)), StaleMetadata, "which has \\[0, 32768\\)"),
-    "another schema version": (lying(flags=1 << 8), StaleMetadata, "schema version 1 sent to topic test/topic"),
+    "another schema version": (lying(flags=1 << 8), StaleMetadata, "schema version 1 sent to topic test/case"),
     "too much": (frame(size=80 * KIB), InvalidArgument, "above the limit of 65536"),
 }
 
 
-@pytest.mark.parametrize("case", BAD_FRAMES)
-@story
-async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_lost(
-    testbed: Testbed, case: str
-) -> None:
-    data, kind, sentence = BAD_FRAMES[case]
+async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_lost(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1)
-    await testbed.topic(host, segments=2)
-    other = await host.publisher(9)
-    await other.store(frames=2)
-    publisher = await host.publisher()
-    await publisher.stream.send(PublishFrames(data))
-    error = await publisher.stream.failure()
-    assert isinstance(error, kind)
-    assert re.search(sentence, str(error)), error
-    await other.store(frames=2)
-    log = host.inspect.segments[NAME, 0].log
-    reader = await host.subscriber()
-    got = await reader.until(log.committed)
-    assert [v for v in got if v.startswith(b"9:")] == values(9, 4)
-    assert host.inspect.memory.logs.used == log.cached_bytes
+    for number, (case, (data, kind, sentence)) in enumerate(BAD_FRAMES.items()):
+        name = TopicName("test", f"case-{number}")
+        await testbed.topic(host, name, segments=2)
+        other = await host.publisher(9, name=name)
+        await other.store(frames=2)
+        publisher = await host.publisher(name=name)
+        await publisher.stream.send(PublishFrames(data))
+        error = await publisher.stream.failure()
+        assert isinstance(error, kind), (case, error)
+        assert re.search(sentence, str(error)), (case, error)
+        await other.store(frames=2)
+        reader = await host.subscriber(name=name)
+        got = await reader.until(host.inspect.segments[name, 0].log.committed)
+        assert [v for v in got if v.startswith(b"9:")] == values(9, 4), case
+        for stream in (other.stream, reader.stream):
+            await stream.close()
+        await testbed.until(lambda: host.inspect.memory.intake.used == 0)  # else streams get small messages
+    assert host.inspect.memory.logs.used == sum(s.log.cached_bytes for s in host.inspect.segments.values())
     assert not host.has_failed
 
 
-@story
 async def test_good_frames_in_front_of_a_bad_one_are_stored_and_acknowledged(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.stream.send(PublishFrames(publisher.frame(2) + damaged(frame(first=2), HEADER_BYTES + 60)))
     assert await publisher.acks() == [(0, 0)]
     assert isinstance(await publisher.stream.failure(), Corrupt)
@@ -190,25 +143,19 @@ OPENINGS: dict[str, tuple[object, type[SeaweedMQError], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", OPENINGS)
-@story
-async def test_an_opening_that_does_not_fit_is_refused(testbed: Testbed, case: str) -> None:
-    request, kind, sentence = OPENINGS[case]
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    await (await host.publisher(9, epoch=3)).store()
-    stream = host.publish_stream()
-    await stream.send(request)
-    with pytest.raises(kind, match=sentence):
-        await stream.receive()
-
-
-@story
-async def test_a_segment_of_another_broker_is_refused_with_its_address(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+async def test_an_opening_that_does_not_fit_is_refused(testbed: Testbed) -> None:
+    primary, other = await testbed.pair(2)
+    await (await primary.publisher(9, epoch=3)).store()
+    for case, (request, kind, sentence) in OPENINGS.items():
+        stream = primary.publish_stream()
+        await stream.send(request)
+        error = await stream.failure()
+        assert isinstance(error, kind), (case, error)
+        assert sentence in str(error), case
+    publisher = await primary.publisher()
+    await publisher.stream.send(OPEN)
+    with pytest.raises(ProtocolViolation, match="second PublishOpen"):
+        await publisher.stream.receive()
     stream = other.publish_stream()
     await stream.send(OPEN)
     with pytest.raises(
@@ -217,24 +164,8 @@ async def test_a_segment_of_another_broker_is_refused_with_its_address(testbed: 
         await stream.receive()
 
 
-@story
-async def test_a_stream_is_opened_once(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
-    await publisher.stream.send(OPEN)
-    with pytest.raises(ProtocolViolation, match="second PublishOpen"):
-        await publisher.stream.receive()
-    reader = await host.subscriber()
-    await reader.stream.send(SubscribeCredit(0))
-    assert isinstance(await reader.stream.failure(), ProtocolViolation)
-
-
-@story
 async def test_the_client_may_end_the_stream_and_gets_all_its_acknowledgements(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    _, publisher = await testbed.publishing()
     for _ in range(30):
         await publisher.send(2)
     await publisher.stream.half_close()
@@ -242,39 +173,9 @@ async def test_the_client_may_end_the_stream_and_gets_all_its_acknowledgements(t
     assert len(await publisher.acks(30)) == 30
 
 
-@story
-async def test_what_a_client_sent_before_it_went_away_is_stored_and_its_repeat_is_known(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
-    await publisher.send(2)
-    await testbed.until(lambda: host.inspect.segments[NAME, 0].log.end == 2)
-    await publisher.stream.close()
-    again = await host.publisher()
-    await again.send(2, first=0)
-    await again.stream.send(PublishFrames(again.frame(1, first=2)))
-    assert await again.acks(2) == [(0, 0), (2, 2)]
-    assert await (await host.subscriber()).until(3) == values(1, 3)
-
-
-@story
-async def test_a_newer_epoch_of_a_producer_ends_the_older_one(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    old = await host.publisher(epoch=1)
-    await old.store()
-    new = await host.publisher(epoch=2)
-    await new.store()
-    await old.send()
-    with pytest.raises(Fenced, match="stop this one"):
-        await old.stream.receive()
-
-
-@story
 async def test_no_more_frames_are_taken_than_may_be_in_flight(testbed: Testbed) -> None:
     config = replace(CONFIG, stream_in_flight_frames_max=2)
-    (host,) = await testbed.cluster(1, config)
-    await testbed.topic(host)
+    host = await testbed.single(config)
     synced = testbed.faults.hold(StorageOp.SYNC)
     publisher = await host.publisher()
     for _ in range(6):
@@ -285,23 +186,8 @@ async def test_no_more_frames_are_taken_than_may_be_in_flight(testbed: Testbed) 
     assert await publisher.acks(6) == [(n, n) for n in range(6)]
 
 
-@story
-async def test_acknowledgements_of_one_moment_share_a_message(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
-    await publisher.stream.send(PublishFrames(b"".join(publisher.frame() for _ in range(8))))
-    first = await publisher.stream.receive()
-    assert isinstance(first, PublishAck)
-    assert len(first.frames) > 1
-
-
-@story
-async def test_the_longest_idle_stream_is_ended_for_another_one_and_none_that_carries_something(
-    testbed: Testbed,
-) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+async def test_the_longest_idle_stream_is_ended_for_another_one_and_no_busy_one(testbed: Testbed) -> None:
+    host = await testbed.single()
     first, second = await host.publisher(1), await host.publisher(2)
     service = host.broker._publish  # noqa: SLF001 - the memory of streams queries it
     assert not service.end_idle(), "both were opened just now"

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.errors import NotFound, OutOfRange, ProtocolViolation, SeaweedMQError, StaleMetadata
+from seaweedmq.errors import NotFound, OutOfRange, ProtocolViolation, StaleMetadata
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeCredit, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicName
-from tests.broker.testbed import CONFIG, NAME, WALL_START_US, Host, Publishing, Streaming, Testbed, story, value, values
+from tests.broker.testbed import CONFIG, NAME, WALL_START_US, Publishing, Streaming, Testbed, values
 from tests.doubles.memory_store import StorageOp
 
 SMALL_FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1.0, log_grace_s=1.0)
@@ -24,12 +24,6 @@ async def fill(publisher: Publishing, frames: int) -> None:
     for _ in range(frames):
         at = WALL_START_US + (publisher.next // 10) * 1_000_000
         await publisher.store(count=10, size=100, timestamp=at)
-
-
-def evict(host: Host) -> None:
-    """Evict all cached frames, as other segments' demand for memory would."""
-    log = host.inspect.segments[NAME, 0].log
-    host.inspect.memory.logs.give(log.evict(1 << 30))
 
 
 async def tabled(testbed: Testbed, records: int) -> None:
@@ -47,113 +41,73 @@ def sequences(got: list[bytes]) -> list[int]:
     return [int(v.split()[0].split(b":")[1]) for v in got]
 
 
-@pytest.mark.parametrize("place", ["memory", "log files", "tables", "all three"])
-@pytest.mark.parametrize(
-    ("start", "first"),
-    [
-        (EARLIEST, 0),
-        (Start(StartKind.OFFSET, 0), 0),
-        (Start(StartKind.OFFSET, 57), 57),
-        (Start(StartKind.OFFSET, 60), 60),
-        (Start(StartKind.TIME, WALL_START_US - 5), 0),
-        (Start(StartKind.TIME, WALL_START_US + 3_000_000), 30),
-        (Start(StartKind.TIME, WALL_START_US + 3_000_001), 40),
-        (Start(StartKind.TIME, WALL_START_US + 10**12), 120),
-        (Start(StartKind.OFFSET, 120), 120),
-        (LATEST, 120),
-    ],
-    ids=str,
+STARTS = (
+    (EARLIEST, 0),
+    (Start(StartKind.OFFSET, 0), 0),
+    (Start(StartKind.OFFSET, 57), 57),
+    (Start(StartKind.OFFSET, 60), 60),
+    (Start(StartKind.TIME, WALL_START_US - 5), 0),
+    (Start(StartKind.TIME, WALL_START_US + 3_000_000), 30),
+    (Start(StartKind.TIME, WALL_START_US + 3_000_001), 40),
+    (Start(StartKind.TIME, WALL_START_US + 10**12), 120),
+    (Start(StartKind.OFFSET, 120), 120),
+    (LATEST, 120),
 )
-@story
-async def test_a_subscriber_begins_where_it_asked_to(testbed: Testbed, place: str, start: Start, first: int) -> None:
+
+
+@pytest.mark.parametrize("place", ["memory", "log files", "all three"])
+async def test_subscribers_begin_where_they_asked_to(testbed: Testbed, place: str) -> None:
     config = {"memory": CONFIG, "log files": replace(SMALL_FILES, maintenance_interval_s=1e4)}.get(place, SMALL_FILES)
-    (host,) = await testbed.cluster(1, config)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(config)
     await fill(publisher, 8)
-    if place in ("tables", "all three"):
+    if place == "all three":
         await only_tabled(testbed, 60)
     if place != "memory":
-        evict(host)
+        host.evict()
     await fill(publisher, 4)
-    reader = await host.subscriber(start)
-    assert (reader.ready.start_offset, reader.ready.high_watermark) == (first, 120)
+    readers = [(start, first, await host.subscriber(start)) for start, first in STARTS]
+    for start, first, reader in readers:
+        assert (reader.ready.start_offset, reader.ready.high_watermark) == (first, 120), start
     await fill(publisher, 1)
-    got = await reader.until(130 - first)
-    assert sequences(got) == list(range(first, 130))
+    for start, first, reader in readers:
+        assert sequences(await reader.until(130 - first)) == list(range(first, 130)), start
 
 
-@story
-async def test_offsets_that_are_not_there_are_refused(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    await (await host.publisher()).store(frames=3)
-    for offset in (-1, 4):
-        with pytest.raises(OutOfRange, match=f"holds offsets 0 to 3, not {offset}: start within them"):
-            await host.subscriber(Start(StartKind.OFFSET, offset))
-
-
-@pytest.mark.parametrize(
-    ("opening", "kind", "sentence"),
-    [
-        (SubscribeCredit(5), ProtocolViolation, "does not begin with SubscribeOpen"),
-        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=0), ProtocolViolation, "credit of 0 bytes"),
-        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1 << 40), ProtocolViolation, "grant 1 to"),
-    ],
+OPEN = SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1)
+REFUSED = (
+    (SubscribeCredit(5), ProtocolViolation, "does not begin with SubscribeOpen"),
+    (replace(OPEN, credit_bytes=0), ProtocolViolation, "credit of 0 bytes"),
+    (replace(OPEN, credit_bytes=1 << 40), ProtocolViolation, "grant 1 to"),
+    (replace(OPEN, start=Start(StartKind.OFFSET, -1)), OutOfRange, "holds offsets 0 to 3, not -1: start within them"),
+    (replace(OPEN, start=Start(StartKind.OFFSET, 4)), OutOfRange, "holds offsets 0 to 3, not 4: start within them"),
+    (replace(OPEN, topic=TopicName("no", "such")), NotFound, "there is no topic no/such"),
+    (replace(OPEN, segment=3), NotFound, "has no segment 3"),
 )
-@story
-async def test_openings_that_make_no_sense_are_refused(
-    testbed: Testbed, opening: object, kind: type[SeaweedMQError], sentence: str
-) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    stream = Streaming(testbed, host.api.subscribe)
-    await stream.send(opening)
-    error = await stream.failure()
-    assert isinstance(error, kind)
-    assert sentence in str(error)
 
 
-@story
-async def test_an_unknown_topic_or_segment_is_named(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    with pytest.raises(NotFound, match="there is no topic no/such"):
-        await host.subscriber(name=TopicName("no", "such"))
-    with pytest.raises(NotFound, match="has no segment 3"):
-        await host.subscriber(segment=3)
-
-
-@story
-async def test_a_segment_of_another_broker_is_refused_with_its_address(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    other = next(h for h in hosts if h is not primary)
+async def test_openings_and_credits_that_make_no_sense_are_refused(testbed: Testbed) -> None:
+    primary, other = await testbed.pair(2)
+    await (await primary.publisher()).store(frames=3)
+    for opening, kind, sentence in REFUSED:
+        stream = Streaming(testbed, primary.api.subscribe)
+        await stream.send(opening)
+        error = await stream.failure()
+        assert isinstance(error, kind), (opening, error)
+        assert sentence in str(error)
     with pytest.raises(StaleMetadata, match=f"at {primary.address}, not by this one"):
         await other.subscriber()
-
-
-@story
-async def test_bad_credit_ends_a_stream_that_waits_for_records(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    reader = await host.subscriber()
-    await reader.credit(-5)
-    assert isinstance(await reader.stream.failure(), ProtocolViolation)
-
-
-# --- credit -----------------------------------------------------------------------------------------------------------
+    for credit in (0, -5):
+        reader = await primary.subscriber()
+        await reader.credit(credit)
+        assert isinstance(await reader.stream.failure(), ProtocolViolation), credit
 
 
 @pytest.mark.parametrize("from_files", [False, True])
-@story
 async def test_no_frame_is_sent_without_credit_and_at_most_one_beyond_it(testbed: Testbed, from_files: bool) -> None:
-    (host,) = await testbed.cluster(1, replace(SMALL_FILES, read_chunk_bytes=16 * KIB, maintenance_interval_s=1e4))
-    await testbed.topic(host)
+    host = await testbed.single(replace(SMALL_FILES, read_chunk_bytes=16 * KIB, maintenance_interval_s=1e4))
     await fill(await host.publisher(), 30)
     if from_files:
-        evict(host)
+        host.evict()
     given = 3_000
     reader = await host.subscriber(credit=given)
     for more in (1, 1, 5_000, 100, 2_000, 10_000):
@@ -168,10 +122,8 @@ async def test_no_frame_is_sent_without_credit_and_at_most_one_beyond_it(testbed
     assert len(await reader.until(300)) == 300
 
 
-@story
 async def test_a_credit_below_one_frame_does_not_stall(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+    host = await testbed.single()
     await fill(await host.publisher(), 5)
     reader = await host.subscriber(credit=1)
     for frames in range(1, 6):
@@ -180,9 +132,11 @@ async def test_a_credit_below_one_frame_does_not_stall(testbed: Testbed) -> None
         reader.take()
         assert len(reader.values) == 10 * frames
         await reader.credit(FRAME_BYTES)
+    last = await host.subscriber(credit=1)
+    await last.stream.half_close()
+    assert "no credit left" in str(await last.stream.failure())
 
 
-@story
 async def test_a_slow_subscriber_costs_no_memory_and_misses_nothing(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1, SMALL_FILES)
     host.inspect.memory.logs.limit = 20_000
@@ -195,24 +149,8 @@ async def test_a_slow_subscriber_costs_no_memory_and_misses_nothing(testbed: Tes
     assert sequences(await reader.until(600)) == list(range(600))
 
 
-@story
-async def test_a_subscriber_that_gives_no_more_credit_and_closes_its_side_is_told_so(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    await fill(await host.publisher(), 5)
-    reader = await host.subscriber(credit=1)
-    await reader.stream.half_close()
-    error = await reader.stream.failure()
-    assert error is not None
-    assert "no credit left" in str(error)
-
-
-# --- files turn into others meanwhile ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("durability", Durability)
-@story
-async def test_a_running_subscriber_sees_no_gap_or_repeat_while_files_roll_and_become_tables(
+async def test_a_subscriber_sees_no_gap_or_repeat_while_files_become_tables(
     testbed: Testbed, durability: Durability
 ) -> None:
     config = replace(SMALL_FILES, log_grace_s=2.0, log_roll_age_s=3.0, read_chunk_bytes=1 * KIB)
@@ -237,26 +175,8 @@ async def test_a_running_subscriber_sees_no_gap_or_repeat_while_files_roll_and_b
     assert testbed.files(FileKind.LOG)[0].base_offset > 0
 
 
-@story
-async def test_log_files_roll_by_age_and_become_tables_when_nothing_more_comes(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, replace(CONFIG, log_roll_age_s=5.0, maintenance_interval_s=1.0))
-    await testbed.topic(host)
-    publisher = await host.publisher()
-    await publisher.store(frames=3)
-    await tabled(testbed, 3)
-    assert testbed.loop.time() < 9
-    await publisher.store()
-    assert [f.base_offset for f in testbed.files(FileKind.LOG)] == [0, 3]
-    assert await (await host.subscriber()).until(4) == values(1, 4)
-
-
-# --- the end ----------------------------------------------------------------------------------------------------------
-
-
-@story
 async def test_a_sealed_segment_ends_with_its_successors_on_every_broker(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3)
     primary = await testbed.primary(hosts[0])
     await (await primary.publisher()).store(frames=5)
     primary.kill()
@@ -271,10 +191,8 @@ async def test_a_sealed_segment_ends_with_its_successors_on_every_broker(testbed
         assert (await beyond.ending()).end_offset == 5
 
 
-@story
 async def test_a_subscriber_of_a_broker_that_stops_gets_everything_first(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
     reader = await primary.subscriber()
@@ -286,14 +204,11 @@ async def test_a_subscriber_of_a_broker_that_stops_gets_everything_first(testbed
 
 
 @pytest.mark.parametrize("reading", ["waiting for records", "waiting for credit", "reading files"])
-@story
 async def test_deleting_a_topic_ends_its_streams(testbed: Testbed, reading: str) -> None:
-    (host,) = await testbed.cluster(1, SMALL_FILES)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(SMALL_FILES)
     await fill(publisher, 20)
     if reading == "reading files":
-        evict(host)
+        host.evict()
     reader = await host.subscriber(credit=1_000 if reading != "waiting for records" else 1 << 20)
     await asyncio.sleep(1)
     await host.api.call(DeleteTopic(NAME))
@@ -304,45 +219,27 @@ async def test_deleting_a_topic_ends_its_streams(testbed: Testbed, reading: str)
     assert host.inspect.memory.logs.used == 0
 
 
-@story
 async def test_a_stream_does_not_go_over_to_a_new_topic_of_the_same_name(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL_FILES)
-    await testbed.topic(host)
-    publisher = await host.publisher()
-    await fill(publisher, 4)
+    host, publisher = await testbed.publishing(SMALL_FILES)
+    await fill(publisher, 20)
     idle, stuck = await host.subscriber(), await host.subscriber(credit=1)
-    await idle.until(40)
+    await idle.until(200)
+    await tabled(testbed, 100)
     await host.api.call(DeleteTopic(NAME))
     await testbed.topic(host)
-    again = await host.publisher(2)
-    await again.store(frames=60)
+    await (await host.publisher(2)).store(frames=60)
     await stuck.credit(1 << 20)
     for reader in (idle, stuck):
         assert isinstance(await reader.stream.failure(), NotFound)
         reader.take()
         assert not any(v.startswith(b"2:") for v in reader.values)
     assert isinstance(await publisher.stream.failure(), NotFound)
+    host.evict()
     assert await (await host.subscriber()).until(60) == values(2, 60)
 
 
-@story
-async def test_a_topic_made_again_under_its_name_never_shows_the_old_records(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL_FILES)
-    await testbed.topic(host)
-    await fill(await host.publisher(), 20)
-    await tabled(testbed, 100)
-    await host.api.call(DeleteTopic(NAME))
-    await testbed.topic(host)
-    await (await host.publisher(2)).store(frames=2)
-    evict(host)
-    assert await (await host.subscriber()).until(2) == [value(2, 0), value(2, 1)]
-
-
-@story
 async def test_publishers_of_a_topic_that_is_made_again_at_once_are_told_that_theirs_is_gone(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await publisher.store()
     held = testbed.faults.hold(StorageOp.SYNC)
     await publisher.send()

@@ -15,7 +15,7 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.logs.log_index import LogIndex
-from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed
 
 FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1e4)
 FRAME_BYTES_MAX = 400
@@ -25,12 +25,6 @@ FRAME_BYTES_MAX = 400
 async def fill(publisher: Publishing, frames: int) -> None:
     for _ in range(frames):
         await publisher.store(count=2, size=50)
-
-
-def evict(host: Host, segment: int = 0) -> None:
-    """Evict all cached frames, as other segments' demand for memory would."""
-    log = host.inspect.segments[NAME, segment].log
-    host.inspect.memory.logs.give(log.evict(1 << 30))
 
 
 async def tail_of(host: Host, testbed: Testbed, position: int = 0, segment: int = 0) -> Tail:
@@ -66,19 +60,16 @@ async def read(tail: Tail, bytes_max: int = 1 << 20) -> list[int]:
 
 
 @pytest.mark.parametrize("bytes_max", [1, 2 * FRAME_BYTES_MAX, 1 << 20])
-@pytest.mark.parametrize("place", ["memory", "log files", "tables", "all three"])
-@story
+@pytest.mark.parametrize("place", ["memory", "log files", "all three"])
 async def test_every_frame_is_read_once_wherever_it_lies(testbed: Testbed, place: str, bytes_max: int) -> None:
     config = FILES if place in ("memory", "log files") else replace(FILES, maintenance_interval_s=1.0, log_grace_s=1.0)
-    (host,) = await testbed.cluster(1, config)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(config)
     await fill(publisher, 20)
     if config is not FILES:
         await testbed.until(lambda: max((f.end_offset or 0 for f in testbed.files(FileKind.TABLE)), default=0) >= 20)
         await testbed.until(lambda: min(f.base_offset for f in testbed.files(FileKind.LOG)) > 9)
     if place != "memory":
-        evict(host)
+        host.evict()
     await fill(publisher, 5)
     tail = await tail_of(host, testbed, 9)
     bases = await read(tail, bytes_max)
@@ -90,11 +81,8 @@ async def test_every_frame_is_read_once_wherever_it_lies(testbed: Testbed, place
     assert host.inspect.memory.reading.used == 0
 
 
-@story
 async def test_nothing_that_is_not_committed_is_read(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     await fill(publisher, 1)
     tail = await tail_of(host, testbed, 2)
     await publisher.send(3)
@@ -105,11 +93,9 @@ async def test_nothing_that_is_not_committed_is_read(testbed: Testbed) -> None:
     assert await read(tail) == [2]
 
 
-@story
 async def test_one_wait_serves_many_segments_until_there_is_enough(testbed: Testbed) -> None:
     """A long poll ends with enough bytes from any of the segments, or at its timeout."""
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, segments=3)
+    host = await testbed.single(segments=3)
     publishers = [await host.publisher(n + 1, segment=n) for n in range(3)]
     tails = [await tail_of(host, testbed, segment=n) for n in range(3)]
 
@@ -139,28 +125,10 @@ async def test_one_wait_serves_many_segments_until_there_is_enough(testbed: Test
     assert [tail.position for tail in tails] == [0, 0, 0], "what is looked at is not taken"
 
 
-@story
-async def test_a_sealed_segment_has_an_end_on_every_broker(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    primary = await testbed.primary(hosts[0])
-    await fill(await primary.publisher(), 3)
-    (other,) = (h for h in hosts if h is not primary)
-    primary.kill()
-    await testbed.until(lambda: 1 in other.inspect.view.segments[NAME])
-    tail = await tail_of(other, testbed)
-    assert await read(tail) == [0, 2, 4]
-    assert await tail.look() is TailState.ENDED
-    assert (tail.found.high_watermark, tail.found.segment.successors) == (6, (1,))
-    assert await (await tail_of(other, testbed, 99)).look() is TailState.ENDED
-
-
-@story
 async def test_a_turn_that_is_offered_goes_to_who_needs_it_and_what_it_held_is_read_again(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, FILES)
-    await testbed.topic(host)
+    host = await testbed.single(FILES)
     await fill(await host.publisher(), 20)
-    evict(host)
+    host.evict()
     reading = host.inspect.memory.reading
     idle = await tail_of(host, testbed)
     assert await idle.look() is TailState.READABLE
@@ -180,29 +148,23 @@ async def test_a_turn_that_is_offered_goes_to_who_needs_it_and_what_it_held_is_r
     assert reading.used == 0
 
 
-@story
 async def test_what_leaves_memory_between_ready_and_take_is_read_from_files(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, FILES)
-    await testbed.topic(host)
+    host = await testbed.single(FILES)
     await fill(await host.publisher(), 3)
     tail = await tail_of(host, testbed)
     assert await tail.look() is TailState.READABLE
     assert await tail.ready()
     assert not tail.reads_files
-    evict(host)
+    host.evict()
     assert tail.take(1) is None
     assert await read(tail) == [0, 2, 4]
 
 
 @pytest.mark.parametrize("reading", [False, True])
-@story
-async def test_a_topic_that_is_deleted_gives_nothing_more_though_its_name_is_taken_again(
-    testbed: Testbed, reading: bool
-) -> None:
-    (host,) = await testbed.cluster(1, FILES)
-    await testbed.topic(host)
+async def test_a_deleted_topic_gives_nothing_more_though_its_name_is_taken(testbed: Testbed, reading: bool) -> None:
+    host = await testbed.single(FILES)
     await fill(await host.publisher(), 3)
-    evict(host)
+    host.evict()
     tail = await tail_of(host, testbed)
     if reading:
         await tail.look()
@@ -216,12 +178,10 @@ async def test_a_topic_that_is_deleted_gives_nothing_more_though_its_name_is_tak
     assert host.inspect.memory.reading.used == 0
 
 
-@story
 async def test_what_retention_removed_is_named(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, FILES)
-    await testbed.topic(host, retention_s=3600.0)
+    host = await testbed.single(FILES, retention_s=3600.0)
     await fill(await host.publisher(), 20)
-    evict(host)
+    host.evict()
     first, *_ = testbed.files(FileKind.LOG)
     await testbed.store.delete([first])
     tail = await tail_of(host, testbed)

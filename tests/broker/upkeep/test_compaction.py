@@ -11,7 +11,7 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import AlterTopic, SealSegment
 from seaweedmq.model.topic import TopicChange
 from seaweedmq.model.topic_settings import AUTO_COMPACT
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, values
 
 QUICK = replace(CONFIG, log_grace_s=4.0, log_roll_age_s=2.0, maintenance_interval_s=1.0)
 ON = ((AUTO_COMPACT, "true"),)
@@ -25,54 +25,37 @@ async def trickle(testbed: Testbed, host: Host, records: int) -> None:
         await asyncio.sleep(5)
 
 
-@story
 async def test_many_small_tables_become_few_and_every_record_is_read_once(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, configs=ON)
+    host = await testbed.single(QUICK, configs=ON)
     await trickle(testbed, host, 3 * AUTO_TABLES_MIN)
     tables = testbed.files(FileKind.TABLE)
     assert len(tables) < AUTO_TABLES_MIN
     assert tables[0].base_offset == 0
     await asyncio.sleep(60)
     assert not testbed.files(FileKind.LOG)[:-1]
-    reader = await host.subscriber()
-    assert await reader.until(3 * AUTO_TABLES_MIN) == values(1, 3 * AUTO_TABLES_MIN)
+    assert await (await host.subscriber()).until(3 * AUTO_TABLES_MIN) == values(1, 3 * AUTO_TABLES_MIN)
 
 
-@story
-async def test_without_the_setting_they_stay_and_with_it_those_that_are_there_are_merged(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host)
+async def test_without_the_setting_and_on_a_busy_broker_they_stay_and_are_merged_later(testbed: Testbed) -> None:
+    host = await testbed.single(QUICK)
     await trickle(testbed, host, AUTO_TABLES_MIN + 1)
     await host.api.call(SealSegment(NAME, 0))
     await asyncio.sleep(20)
     assert len(testbed.files(FileKind.TABLE)) == AUTO_TABLES_MIN + 1
-    await host.api.call(AlterTopic(NAME, TopicChange(configs=ON)))
-    await asyncio.sleep(20)
-    assert len(testbed.files(FileKind.TABLE)) == 1
-
-
-@story
-async def test_a_busy_broker_leaves_them(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host)
-    await trickle(testbed, host, AUTO_TABLES_MIN)
     host.cpu_share = 1.0
     await asyncio.sleep(2)
     await host.api.call(AlterTopic(NAME, TopicChange(configs=ON)))
     await asyncio.sleep(60)
-    assert len(testbed.files(FileKind.TABLE)) == AUTO_TABLES_MIN
+    assert len(testbed.files(FileKind.TABLE)) == AUTO_TABLES_MIN + 1
     host.cpu_share = 0.0
     await asyncio.sleep(20)
     assert len(testbed.files(FileKind.TABLE)) == 1
 
 
-@story
 async def test_damage_is_said_once_and_the_segment_is_left_alone_for_a_while(testbed: Testbed) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "DAMAGED_PAUSE_S", 300.0)
-        (host,) = await testbed.cluster(1, QUICK)
-        await testbed.topic(host)
+        host = await testbed.single(QUICK)
         await trickle(testbed, host, AUTO_TABLES_MIN)
         tables = testbed.files(FileKind.TABLE)
         broken = testbed.store.files[tables[3].path]

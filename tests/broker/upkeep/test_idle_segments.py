@@ -10,7 +10,7 @@ import pytest
 from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import RaiseLowWatermark
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, value, values
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, value, values
 from tests.doubles.memory_store import StorageOp
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -31,8 +31,7 @@ def holding(testbed: Testbed, record: bytes) -> list[str]:
 
 async def idle_segment(testbed: Testbed, how: str, frames: int = 10, brokers: int = 1, **more: Any) -> Host:
     """Return the primary of a long idle segment whose records are deleted."""
-    hosts = await testbed.cluster(brokers, BRIEF)
-    await testbed.topic(hosts[0], partitions=1, **SETTINGS[how], **more)
+    hosts = await testbed.several(brokers, BRIEF, partitions=1, **SETTINGS[how], **more)
     primary = await testbed.primary(hosts[0])
     publisher = await primary.publisher()
     await publisher.store(frames=frames)
@@ -44,8 +43,7 @@ async def idle_segment(testbed: Testbed, how: str, frames: int = 10, brokers: in
 
 
 @pytest.mark.parametrize("how", SETTINGS)
-@story
-async def test_the_last_records_go_and_one_empty_log_tells_where_the_segment_stands(testbed: Testbed, how: str) -> None:
+async def test_the_last_records_go_and_the_segment_continues_from_one_empty_log(testbed: Testbed, how: str) -> None:
     host = await idle_segment(testbed, how)
     assert holding(testbed, value(1, 9)) == []
     (left,) = testbed.files(FileKind.LOG)
@@ -55,12 +53,6 @@ async def test_the_last_records_go_and_one_empty_log_tells_where_the_segment_sta
     created = testbed.faults.counts[StorageOp.CREATE]
     await asyncio.sleep(GONE_S)
     assert testbed.faults.counts[StorageOp.CREATE] == created, "an idle segment costs nothing"
-
-
-@pytest.mark.parametrize("how", SETTINGS)
-@story
-async def test_the_segment_continues_after_it_was_emptied(testbed: Testbed, how: str) -> None:
-    host = await idle_segment(testbed, how)
     publisher = await host.publisher()
     assert publisher.next == 10, "the broker knows its producers"
     await publisher.store(frames=5)
@@ -73,7 +65,6 @@ async def test_the_segment_continues_after_it_was_emptied(testbed: Testbed, how:
 
 
 @pytest.mark.parametrize("loss", ["process", "machine"])
-@story
 async def test_a_successor_knows_the_end_and_the_producers_of_an_emptied_segment(testbed: Testbed, loss: str) -> None:
     primary = await idle_segment(testbed, "by age", brokers=2)
     primary.kill()
@@ -87,11 +78,8 @@ async def test_a_successor_knows_the_end_and_the_producers_of_an_emptied_segment
     await testbed.until(lambda: not [path for path in testbed.store.files if path.endswith(".log")], patience_s=GONE_S)
 
 
-@story
 async def test_records_that_are_wanted_keep_their_files(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, BRIEF)
-    await testbed.topic(host, partitions=1, retention_s=10 * GONE_S)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(BRIEF, partitions=1, retention_s=10 * GONE_S)
     await publisher.store(frames=10)
     await publisher.stream.close()
     await asyncio.sleep(GONE_S)
@@ -99,10 +87,8 @@ async def test_records_that_are_wanted_keep_their_files(testbed: Testbed) -> Non
     assert len(testbed.files(FileKind.TABLE)) == 1
 
 
-@story
 async def test_a_storage_that_fails_meanwhile_is_asked_again(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, BRIEF)
-    await testbed.topic(host, partitions=1, **SETTINGS["by age"])
+    host = await testbed.single(BRIEF, partitions=1, **SETTINGS["by age"])
     await (await host.publisher()).store(frames=10)
     testbed.faults.failing[StorageOp.CREATE] = "input/output error"
     await asyncio.sleep(GONE_S)

@@ -12,7 +12,7 @@ from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.model.config import MIB
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import StorageSpace
-from tests.broker.testbed import NAME, Testbed, story
+from tests.broker.testbed import NAME, Testbed
 from tests.doubles.memory_store import MemorySegmentStore
 from tests.kafka.in_process_client import batch, in_process_clients, records_of
 
@@ -54,14 +54,11 @@ def test_the_closer_to_the_minimum_the_sooner_it_is_measured_again() -> None:
     assert space.measured(free(LEAST + 2_000_000_000)) == 2.0
     assert space.measured(free(LEAST + 1)) == PAUSE_S_MIN
     assert space.measured(free(0)) == pytest.approx(0.105, rel=0.01)
-
-
-def test_on_a_small_storage_a_twentieth_stays_free() -> None:
     space = SpaceGuard(LEAST, GROUPS)
     space.measured(StorageSpace(6 * MIB, 100 * MIB))
     space.check(NAME)
     space.measured(StorageSpace(4 * MIB, 100 * MIB))
-    with pytest.raises(StorageFull, match="less than 5,242,880 bytes free"):
+    with pytest.raises(StorageFull, match="less than 5,242,880 bytes free"):  # a twentieth of a small storage
         space.check(NAME)
 
 
@@ -88,7 +85,6 @@ async def test_a_storage_that_cannot_be_measured_refuses_nothing(monkeypatch: py
     running.cancel()
 
 
-@story
 async def test_kafka_producers_get_kafka_s_code_and_consumers_continue(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     await testbed.topic(client.host, ORDERS, partitions=1)

@@ -8,7 +8,7 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pytest
@@ -16,10 +16,10 @@ import pytest
 from seaweedmq.core.lineage.batch_ranges import Range, between, cut, tasks
 from seaweedmq.core.lineage.frontier import Frontier, FrontierWalk, LineageGraph, RecordLimit, advanced, beginning
 from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.segment import Segment
+from tests.support.segments import make_segment
 
-NAME = TopicName("shop", "orders")
+NAME = make_segment().topic
 SLOTS = 8
 """Number of keys."""
 BATCHES_LEFT_MAX = 1_500
@@ -58,17 +58,9 @@ class Stored:
         return max((end for _, end in self.tables), default=self.start)
 
     def as_segment(self) -> Segment:
-        return Segment(
-            topic=NAME,
-            id=self.id,
-            slots=self.slots,
-            epoch=1,
-            state=SegmentState.OPEN if self.end is None else SegmentState.SEALED,
-            replicas=("b-1",),
-            predecessors=self.predecessors,
-            successors=self.successors,
-            start_offset=self.start,
-            end_offset=self.end,
+        segment = make_segment(self.end, self.start)
+        return replace(
+            segment, id=self.id, slots=self.slots, predecessors=self.predecessors, successors=self.successors
         )
 
 
@@ -105,7 +97,6 @@ class Source:
         stored.committed = self.rng.randint(stored.committed, stored.written)
 
     def convert(self) -> None:
-        """Convert the committed records to a table."""
         ends = {s.id: s.committed if s.end is None else s.end for s in self.segments.values()}
         behind = [s for s in self.segments.values() if ends[s.id] > s.table_end]
         if behind:
@@ -281,7 +272,6 @@ class Query:
         return read_up_to(self.source, frontier(self.offsets[self.committed]) if self.committed else {}, segment)
 
     def check(self) -> None:
-        """See :func:`check_copy`."""
         check_copy(self.copy, self.source.sent)
 
 
@@ -312,7 +302,6 @@ def frontier(text: str) -> dict[int, int]:
 
 
 def together(rng: random.Random, given: Sequence[Sequence[Record]]) -> list[Record]:
-    """Interleave the output of concurrent tasks."""
     waiting = [list(reversed(records)) for records in given if records]
     made = []
     while waiting:

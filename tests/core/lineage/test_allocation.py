@@ -45,7 +45,7 @@ def idle(count: int) -> list[Candidate]:
 
 
 @given(candidates=brokers, segments=st.integers(0, 40), data=st.data())
-def test_each_segment_gets_its_replicas_on_different_live_brokers(
+def test_each_segment_gets_different_live_brokers(
     candidates: list[Candidate], segments: int, data: st.DataObject
 ) -> None:
     replicas = data.draw(st.integers(1, len(candidates)))
@@ -146,9 +146,7 @@ def test_more_replicas_than_brokers_are_refused(brokers: int, replicas: int) -> 
 
 
 @given(live=st.lists(st.text(min_size=1), min_size=2, unique=True), weights=st.integers(), data=st.data())
-def test_one_broker_looks_after_a_sealed_segment_and_few_move_when_another_goes(
-    live: list[str], weights: int, data: st.DataObject
-) -> None:
+def test_one_broker_maintains_a_sealed_segment_and_few_move(live: list[str], weights: int, data: st.DataObject) -> None:
     def weight(broker: str) -> int:
         return xxhash.xxh3_64_intdigest(f"{weights}/{broker}".encode("utf-8", "surrogatepass"))
 

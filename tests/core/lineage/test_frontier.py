@@ -6,16 +6,8 @@ from seaweedmq.core.lineage.batch_ranges import Range, between, cut, tasks
 from seaweedmq.core.lineage.frontier import LineageGraph, RecordLimit, advanced, beginning, beginning_at, everything
 from seaweedmq.errors import InvalidArgument, Unavailable
 from seaweedmq.model.segment import Segment
-from tests.core.lineage.test_lineage import segment
+from tests.core.lineage.test_lineage import HISTORY, segment
 
-# 0 -> 1, 2 (split);  2, 3 -> 4 (merge);  1 and 4 are open
-HISTORY = [
-    segment(0, end=10),
-    segment(1, (0,), start=10),
-    segment(2, (0,), end=20, start=10),
-    segment(3, end=7),
-    segment(4, (2, 3), start=20),
-]
 ENDS = {1: 15, 4: 23}
 
 

@@ -1,25 +1,14 @@
 """The order in which a reader traverses segments."""
 
-from seaweedmq.core.lineage.lineage import LineageWalk, before_open, below_offset
-from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import TopicName
+from dataclasses import replace
 
-NAME = TopicName("a", "b")
+from seaweedmq.core.lineage.lineage import LineageWalk, before_open, below_offset
+from seaweedmq.model.segment import Segment
+from tests.support.segments import make_segment
 
 
 def segment(number: int, predecessors: tuple[int, ...] = (), end: int | None = None, start: int = 0) -> Segment:
-    return Segment(
-        topic=NAME,
-        id=number,
-        slots=KeyRange(0, 1),
-        epoch=1,
-        state=SegmentState.OPEN if end is None else SegmentState.SEALED,
-        replicas=("b-0",),
-        predecessors=predecessors,
-        start_offset=start,
-        end_offset=end,
-    )
+    return replace(make_segment(end, start), id=number, predecessors=predecessors)
 
 
 def ids(segments: list[Segment]) -> list[int]:

@@ -1,13 +1,14 @@
 """Predecessors that a segment queries for unknown producers, and the gaps that count as lost."""
 
+from dataclasses import replace
+
 import pytest
 
 from seaweedmq.core.lineage.predecessor_chain import GENERATIONS_MAX, leaves_gap, predecessor_chain
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.producer import KAFKA_SEQUENCES
-from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.segment import ProducerState, Segment, SegmentState
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.segment import ProducerState, Segment
+from tests.support.segments import make_segment
 
 IDLE_S = 900.0
 DAY_US = 86_400 * US_PER_S
@@ -16,16 +17,11 @@ DAY_US = 86_400 * US_PER_S
 def generations(count: int) -> dict[int, Segment]:
     """``count`` sealed segments and the open one that follows them, stamped by unrelated clocks."""
     return {
-        number: Segment(
-            topic=TopicName("app", "orders"),
+        number: replace(
+            make_segment(None if number == count else 0),
             id=number,
-            slots=KeyRange(0, 1),
-            epoch=1,
-            state=SegmentState.OPEN if number == count else SegmentState.SEALED,
-            replicas=("b1",),
             predecessors=(number - 1,) if number else (),
             successors=() if number == count else (number + 1,),
-            end_offset=None if number == count else 0,
             opened_us=(number * 7 % 5) * 10_000 * DAY_US,
             sealed_us=0 if number == count else (number * 3 % 5) * 10_000 * DAY_US,
         )

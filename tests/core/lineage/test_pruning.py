@@ -84,9 +84,7 @@ def test_what_is_pruned_must_fit_into_the_topics_record(monkeypatch: pytest.Monk
 
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)), st.integers(0, 8))
-def test_as_many_are_pruned_as_fit_between_what_was_pruned_before(
-    before: set[int], empty: set[int], ranges_max: int
-) -> None:
+def test_as_many_are_pruned_as_fit_between_the_pruned(before: set[int], empty: set[int], ranges_max: int) -> None:
     topic = replace(WITH_RETENTION, pruned=IdRanges().including(before))
     known = {n: replace(make_segment(10), id=n, predecessors=(), sealed_us=1) for n in range(31) if n not in before}
     candidates = sorted(empty - before)

@@ -9,8 +9,6 @@ from tests.core.lineage.repair_transcript import NAME, Transcript
 
 LOST = "its replicas lost each other, or it was sealed without a successor"
 
-# --- a broker dies
-
 
 def test_what_is_well_is_left_alone() -> None:
     transcript = Transcript("a b", "c d")
@@ -59,9 +57,6 @@ def test_the_load_of_the_dead_is_spread_over_those_who_are_left() -> None:
     assert transcript.due() == []
 
 
-# --- a broker dies while another one's death is repaired
-
-
 def test_a_second_death_in_the_middle_of_the_repair() -> None:
     transcript = Transcript("a b", "a c", others="d e")
     assert transcript.dies("a") == ["0: broker a is not registered; b stays", "1: broker a is not registered; c stays"]
@@ -77,9 +72,6 @@ def test_who_comes_back_under_its_name_counts_until_somebody_notices_that_it_is_
     assert transcript.is_repaired(1) == ["0 -> 2: b c"]
     assert transcript.comes("a") == [], "segment 1 has both its replicas again, as far as the metadata tells"
     assert transcript.lost_each_other(1, suspected="c") == [f"1: {LOST}; b a stays"], "a restarted empty, b noticed"
-
-
-# --- replicas that lost each other
 
 
 def test_of_replicas_that_lost_each_other_the_one_that_is_suspected_goes() -> None:
@@ -108,9 +100,6 @@ def test_what_is_broken_is_named_by_its_topic_too() -> None:
     assert len(repairs(segments, transcript.live, draining=(), suspected=(), broken={SegmentId(NAME, 0)})) == 1
 
 
-# --- brokers that are drained
-
-
 def test_a_broker_that_is_drained_hands_everything_over_and_nothing_comes_back() -> None:
     transcript = Transcript("a b", "b a", "b c", others="d")
     assert transcript.is_drained("a") == [
@@ -133,9 +122,6 @@ def test_who_is_drained_or_suspected_does_not_stay() -> None:
     transcript.is_drained("b")
     assert transcript.dies("a") == ["0: broker a is not registered; d stays"]
     assert transcript.is_repaired() == ["0 -> 1: d e f"], "one is missing until another broker comes"
-
-
-# --- brokers that are missing
 
 
 def test_replicas_that_no_broker_is_left_for_are_added_when_one_comes() -> None:

@@ -1,9 +1,25 @@
-"""Under-replicated segments: the next one to replace, and the few lookups that takes."""
+"""Under-replicated and unrecoverable segments: what is reported of them, and which one is replaced next."""
 
+from collections import Counter
 from dataclasses import replace
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seaweedmq.core.lineage.problems import (
+    RETRY_FIRST_S,
+    RETRY_MOST_S,
+    SHOWN_MAX,
+    check_recoverable,
+    describe_problems,
+    problem_of,
+    retry_pause_s,
+)
+from seaweedmq.core.lineage.replication import describe_under_replicated, live_replicas, under_replicated
 from seaweedmq.core.lineage.short_segments import ShortSegments
-from seaweedmq.model.segment import Segment, SegmentId
+from seaweedmq.errors import Corrupt
+from seaweedmq.model.segment import PROBLEM_CHARS_MAX, Segment, SegmentId, SegmentState
 from tests.support.segments import make_segment, make_topic
 
 TOPIC = replace(make_topic(), replicas=3)
@@ -78,3 +94,71 @@ def test_thousands_that_cannot_have_more_are_looked_at_once() -> None:
         del view.open[found]
     assert view.lookups <= 9_000
     assert next_of(short, view, 3) == SegmentId(TOPIC.name, 0)
+
+
+LIVE = {"a", "b"}
+
+
+def segment(*replicas: str, state: SegmentState = SegmentState.OPEN) -> Segment:
+    return replace(make_segment(), replicas=replicas, state=state)
+
+
+SEGMENTS = [segment("a", "b"), segment("a"), segment("c", "d"), segment("b", "c"), segment("a", "b", "c")]
+
+
+def test_replicas_on_dead_brokers_are_missing() -> None:
+    assert [live_replicas(each, LIVE) for each in SEGMENTS] == [2, 1, 0, 1, 2]
+
+
+def test_segments_are_counted_by_their_live_replicas() -> None:
+    assert under_replicated(SEGMENTS, 2, LIVE) == Counter({1: 2, 0: 1})
+    assert under_replicated(SEGMENTS, 1, LIVE) == Counter({0: 1})
+    assert under_replicated([segment("a", "b")], 2, LIVE) == Counter()
+
+
+def test_sealed_segments_are_files_and_lack_nothing() -> None:
+    assert under_replicated([segment("c", state=SegmentState.SEALED)], 2, LIVE) == Counter()
+
+
+def test_people_read_how_many_segments_have_how_many_replicas() -> None:
+    sentence = "under-replicated: 1 of 5 segments with 0 of 2, 2 of 5 segments with 1 of 2 replicas"
+    assert describe_under_replicated(SEGMENTS, 2, LIVE) == sentence
+    assert describe_under_replicated([segment("a"), segment("b")], 1, LIVE) == ""
+
+
+SEGMENT = replace(make_segment(), id=3)
+
+
+def broken(number: int) -> Segment:
+    segment = replace(SEGMENT, id=number)
+    return replace(segment, problem=problem_of(segment, Corrupt(f"x-{number}.log is damaged at byte 7")))
+
+
+@given(st.text(max_size=3 * PROBLEM_CHARS_MAX))
+def test_a_problem_names_segment_and_remedy_whatever_was_wrong_and_is_bounded(reason: str) -> None:
+    problem = problem_of(SEGMENT, Corrupt(reason))
+    assert len(problem) <= PROBLEM_CHARS_MAX
+    assert problem.startswith("shop/orders#3 cannot be recovered: ")
+    assert problem.endswith("; repair or restore its files, recovery is retried within 60 s")
+    assert reason[: PROBLEM_CHARS_MAX // 2] in problem
+
+
+@given(st.integers(1, 10_000))
+def test_pauses_grow_up_to_a_minute(attempts: int) -> None:
+    assert retry_pause_s(1) == RETRY_FIRST_S
+    assert retry_pause_s(attempts) <= retry_pause_s(attempts + 1) <= RETRY_MOST_S
+    assert retry_pause_s(attempts + 10) == RETRY_MOST_S
+
+
+def test_an_unrecoverable_segment_is_an_error_with_the_file_and_others_are_none() -> None:
+    check_recoverable(SEGMENT)
+    with pytest.raises(Corrupt, match=r"x-3\.log is damaged at byte 7"):
+        check_recoverable(broken(3))
+
+
+@given(st.integers(0, 20))
+def test_a_topic_s_text_has_the_first_problems_and_counts_the_rest(count: int) -> None:
+    text = describe_problems([SEGMENT, *map(broken, range(count))])
+    assert text.count(".log is damaged") == min(count, SHOWN_MAX)
+    assert (f"{count - SHOWN_MAX} more segments cannot be recovered" in text) == (count > SHOWN_MAX)
+    assert bool(text) == bool(count)

@@ -11,9 +11,12 @@ from tests.core.lineage.stream_model import Broken, Query, enter_early, plan_by_
 SEEDS = range(100)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_copy_holds_every_record_once_and_those_of_a_key_in_order(seed: int) -> None:
-    run(seed)
+def test_the_copy_holds_every_record_once_and_those_of_a_key_in_order() -> None:
+    for seed in SEEDS:
+        try:
+            run(seed)
+        except Broken as e:
+            raise AssertionError(f"seed {seed}: {e}") from e
 
 
 def test_the_histories_have_everything_in_them() -> None:
@@ -27,9 +30,6 @@ def test_the_histories_have_everything_in_them() -> None:
 def test_the_same_seed_gives_the_same_history() -> None:
     one, other = run(7), run(7)
     assert (one.offsets, one.copy) == (other.offsets, other.copy)
-
-
-# --- what is broken on purpose ----------------------------------------------------------------------------------------
 
 
 def plan_by_files(query: Query, start: Frontier, end: Frontier) -> list[tuple[Range, ...]]:

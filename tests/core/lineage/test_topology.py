@@ -235,9 +235,7 @@ def test_a_segment_can_not_end_before_it_begins_or_be_sealed_twice() -> None:
         ([0], [KeyRange(0, 16_385)]),
     ],
 )
-def test_successors_that_would_leave_or_share_slots_can_not_be_made(
-    predecessors: list[int], ranges: list[KeyRange]
-) -> None:
+def test_successors_that_leave_or_share_slots_are_none(predecessors: list[int], ranges: list[KeyRange]) -> None:
     change = created(4)
     with pytest.raises(AssertionError):
         succeed(

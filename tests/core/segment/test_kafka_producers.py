@@ -131,9 +131,6 @@ def test_who_has_no_identity_repeats_as_it_likes() -> None:
     assert told.table.unsettled(0.0) == ()
 
 
-# --- who is forgotten -------------------------------------------------------------------------------------------------
-
-
 def test_one_is_forgotten_a_while_after_its_last_frame_and_not_before() -> None:
     told = Partition(limit=2)
     for producer in (2_001, 2_002, 2_003):
@@ -158,9 +155,6 @@ def test_a_full_broker_refuses_the_next_one_and_nobody_else() -> None:
     assert told.send(0, producer=NO_PRODUCER) == "stored at 3"
     told.now += IDLE_S + 1
     assert told.send(0, producer=2_003) == "stored at 4"
-
-
-# --- what a successor continues from ----------------------------------------------------------------------------------
 
 
 def test_a_producer_goes_on_where_the_earlier_segment_ended() -> None:
@@ -215,9 +209,6 @@ def test_nothing_is_looked_for_in_earlier_segments_without_need() -> None:
     for first in range(10, 10 + FRAMES):
         told.send(first, producer=2_001)
     assert not told.table.may_be_older(2_001, 0, 9, 1), "it is older than every remembered frame"
-
-
-# --- observers of the frames alone ------------------------------------------------------------------------------------
 
 
 @given(

@@ -1,5 +1,7 @@
 """The lifecycle of an open segment on its primary, as transcripts: each event and the resulting actions."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -20,9 +22,7 @@ from seaweedmq.core.segment.segment_lifecycle import (
     SegmentStage,
 )
 from seaweedmq.errors import Fenced, StaleMetadata, StorageFailed, Unavailable
-from seaweedmq.model.ring import WHOLE_RING
-from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import TopicName
+from tests.support.segments import make_segment
 
 
 class Log:
@@ -43,17 +43,7 @@ class Transcript:
     def __init__(self, *replicas: str) -> None:
         self.log = Log()
         self.lease_alive = True
-        self.lifecycle = SegmentLifecycle(
-            Segment(
-                topic=TopicName("shop", "orders"),
-                id=4,
-                slots=WHOLE_RING,
-                epoch=1,
-                state=SegmentState.OPEN,
-                replicas=replicas,
-            ),
-            self.log,
-        )
+        self.lifecycle = SegmentLifecycle(replace(make_segment(), id=4, replicas=replicas), self.log)
         self.lines: list[str] = []
 
     def store(self, *, written: int = 0, flushed: int = 0) -> None:

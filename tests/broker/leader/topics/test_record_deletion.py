@@ -21,7 +21,7 @@ from seaweedmq.model.messages.calls import (
 )
 from seaweedmq.model.messages.subscribe import Start, StartKind, SubscribeCredit
 from seaweedmq.model.topic import LowWatermarks, Topic
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed
 from tests.sim.machines.determinism import WALL_START_US
 
 QUICK = replace(CONFIG, log_grace_s=4.0, partition_roll_age_s=2.0, maintenance_interval_s=1.0, segment_retention_s=20.0)
@@ -41,12 +41,13 @@ async def begins(testbed: Testbed, host: Host, start: Start, segment: int = 0) -
     return reader.ready.start_offset
 
 
-@story
 async def test_what_was_deleted_is_given_to_nobody(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2, QUICK)
     uid = (await testbed.topic(hosts[0], partitions=2)).topic.uid
     primary = await testbed.primary(hosts[0])
     await (await primary.publisher()).store(10)
+    reader = await primary.subscriber(credit=1)
+    await reader.until(1)
     assert await delete(hosts[1], {0: 6}, uid) == {0: 6}
     await testbed.until(lambda: all(topic(host).low_watermarks == (6,) for host in hosts))
     assert await begins(testbed, hosts[0], Start(StartKind.EARLIEST)) == 6
@@ -56,12 +57,15 @@ async def test_what_was_deleted_is_given_to_nobody(testbed: Testbed) -> None:
     assert {s.segment: s.start_offset for s in await hosts[1].api.call(TopicStats(NAME))} == {0: 6, 1: 0}
     assert (await hosts[1].api.call(DescribeTopic(NAME))).topic.low_watermarks == (6,)
     assert [t.low_watermarks for t in await hosts[0].api.call(ListTopics())] == [(6,)]
+    await reader.stream.send(SubscribeCredit(1 << 20))
+    error = await reader.stream.failure()
+    assert isinstance(error, OutOfRange)
+    assert "was deleted with all before 6: start from the earliest" in str(error)
     await asyncio.sleep(1)
     document = topic_from_document(bytes(testbed.store.files[document_path(NAME, TOPIC_DOCUMENT)].data))
     assert document == topic(hosts[0])
 
 
-@story
 async def test_it_never_comes_back_and_nothing_above_what_is_committed_is_deleted(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1, QUICK)
     uid = (await testbed.topic(host, partitions=2)).topic.uid
@@ -82,35 +86,8 @@ async def test_it_never_comes_back_and_nothing_above_what_is_committed_is_delete
     assert await begins(testbed, host, Start(StartKind.EARLIEST)) == 10
 
 
-@story
-async def test_a_topic_of_key_ranges_refuses_it_in_words(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    with pytest.raises(
-        InvalidArgument, match="only topics with partitions can delete records below an offset, set a retention instead"
-    ):
-        await delete(host, {0: 0})
-
-
-@story
-async def test_who_reads_what_is_being_deleted_is_told(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, partitions=1)
-    await (await host.publisher()).store(10)
-    reader = await host.subscriber(credit=1)
-    await reader.until(1)
-    await delete(host, {0: 6})
-    await reader.stream.send(SubscribeCredit(1 << 20))
-    error = await reader.stream.failure()
-    assert isinstance(error, OutOfRange)
-    assert "was deleted with all before 6: start from the earliest" in str(error)
-
-
-@story
 async def test_tables_below_go_and_the_one_across_is_rewritten(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, partitions=1)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing(QUICK, partitions=1)
     for count in (1, 2, 3):
         await publisher.store(4)
         await testbed.until(lambda count=count: len(testbed.files(FileKind.TABLE)) == count)
@@ -123,10 +100,8 @@ async def test_tables_below_go_and_the_one_across_is_rewritten(testbed: Testbed)
     assert len(await reader.until(5)) == 5
 
 
-@story
 async def test_segments_below_are_forgotten_and_readers_pass_through_them(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, QUICK)
-    await testbed.topic(host, partitions=1)
+    host = await testbed.single(QUICK, partitions=1)
     await (await host.publisher()).store(5)
     await host.api.call(SealSegment(NAME, 0))
     await (await host.publisher(segment=1)).store(5)
@@ -139,7 +114,6 @@ async def test_segments_below_are_forgotten_and_readers_pass_through_them(testbe
     assert await begins(testbed, host, Start(StartKind.EARLIEST), segment=1) == 7
 
 
-@story
 async def test_the_next_topic_of_the_name_has_nothing_deleted(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1, QUICK)
     uid = (await testbed.topic(host, partitions=1)).topic.uid
@@ -155,13 +129,9 @@ async def test_the_next_topic_of_the_name_has_nothing_deleted(testbed: Testbed) 
     assert await begins(testbed, host, Start(StartKind.EARLIEST)) == 0
 
 
-@story
 async def test_two_who_delete_at_once_both_have_their_way(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2, QUICK)
-    await testbed.topic(hosts[0], partitions=2)
+    hosts = await testbed.several(2, QUICK, partitions=2)
     for segment in (0, 1):
-        await (await (await testbed.primary(hosts[0], segment=segment)).publisher(segment=segment)).store(
-            9, slots=(segment, segment)
-        )
+        await testbed.publish(segment, frames=9)
     await asyncio.gather(*(delete(hosts[n % 2], {n % 2: offset}) for n, offset in enumerate((3, 4, 5, 6, 7, 8))))
     await testbed.until(lambda: all(topic(host).low_watermarks == (7, 8) for host in hosts))

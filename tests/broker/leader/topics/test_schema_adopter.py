@@ -11,22 +11,20 @@ import pytest
 
 from seaweedmq import aio
 from seaweedmq.broker.leader.topics.schema_adopter import SchemaAdopter
-from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.metadata import topic_to_json
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
 from seaweedmq.model.messages.calls import AdoptSchema, AlterTopic, DescribeTopic, MoveSegment, SealSegment
 from seaweedmq.model.topic import TopicChange, TopicName
-from seaweedmq.ports import BrokerApi, Environment, Put
+from seaweedmq.ports import BrokerApi, Put
 from tests.broker.test_etcd_refuses import KINDS, refuse
-from tests.broker.testbed import NAME, TTL_S, Host, Testbed, story
+from tests.broker.testbed import NAME, TTL_S, Host, Testbed
 from tests.doubles.memory_store import StorageOp
 from tests.sim.machines.loop import Owner
 
 NUMBERS = schema_to_bytes(pa.schema([("number", pa.int64())]))
 WORDS = schema_to_bytes(pa.schema([("word", pa.string())]))
-CLIENT = ClientConfig(delivery_timeout_s=60.0, admin_timeout_s=60.0)
 
 
 def hold_answers(hosts: list[Host]) -> asyncio.Event:
@@ -55,12 +53,8 @@ async def adopting(testbed: Testbed) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@story
-async def test_an_adoption_that_etcd_refused_is_decided_once_it_does_not(
-    testbed: Testbed, kind: type[SeaweedMQError]
-) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
+async def test_an_adoption_that_etcd_refused_is_decided_later(testbed: Testbed, kind: type[SeaweedMQError]) -> None:
+    host = await testbed.single()
     end = refuse(host, kind("no"), ("transact",))
     adopting = replace(host.inspect.view.topics[NAME], adopting=NUMBERS)
     testbed.etcd.server.transact([], [Put(keys.topic_key(NAME), topic_to_json(adopting))])
@@ -72,11 +66,8 @@ async def test_an_adoption_that_etcd_refused_is_decided_once_it_does_not(
     assert not host.has_failed
 
 
-@story
 async def test_a_record_that_is_not_committed_yet_counts(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
+    host, publisher = await testbed.publishing()
     synced = testbed.faults.hold(StorageOp.SYNC)
     await publisher.send()
     await testbed.until(lambda: host.inspect.segments[NAME, 0].log.end == 1)
@@ -89,10 +80,8 @@ async def test_a_record_that_is_not_committed_yet_counts(testbed: Testbed) -> No
     assert host.inspect.view.topics[NAME].adopting is None
 
 
-@story
 async def test_plain_frames_wait_until_it_is_decided_and_are_refused_if_there_is_a_schema_now(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], segments=2)
+    hosts = await testbed.several(2, segments=2)
     primary = await testbed.primary(hosts[0], segment=1)
     publisher = await primary.publisher(segment=1)
     answered = hold_answers(hosts)
@@ -107,10 +96,8 @@ async def test_plain_frames_wait_until_it_is_decided_and_are_refused_if_there_is
     assert primary.inspect.segments[NAME, 1].log.end == 0
 
 
-@story
 async def test_plain_frames_go_on_if_another_segment_holds_some(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], segments=2)
+    hosts = await testbed.several(2, segments=2)
     lower, upper = [await testbed.primary(hosts[0], segment=n) for n in (0, 1)]
     first, second = await lower.publisher(segment=0), await upper.publisher(2, segment=1)
     synced = testbed.faults.hold(StorageOp.SYNC)
@@ -130,7 +117,6 @@ async def test_plain_frames_go_on_if_another_segment_holds_some(testbed: Testbed
     assert await second.acks() == [(0, 0)]
 
 
-@story
 async def test_a_leader_that_dies_in_the_middle_leaves_it_to_the_next(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     leader = testbed.leader()
@@ -157,10 +143,8 @@ async def test_a_leader_that_dies_in_the_middle_leaves_it_to_the_next(testbed: T
             await publisher.acks()
 
 
-@story
 async def test_a_primary_that_does_not_answer_stops_no_other_for_long(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], segments=3)
+    hosts = await testbed.several(3, segments=3)
     silent = next(h for h in hosts if h is not testbed.leader())
     other = next(h for h in hosts if h is not silent)
     segment = next(n for (_, n) in other.inspect.segments)
@@ -174,10 +158,8 @@ async def test_a_primary_that_does_not_answer_stops_no_other_for_long(testbed: T
     assert await publisher.acks() == [(0, 0)]
 
 
-@story
 async def test_of_two_schemas_at_once_one_is_adopted(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], segments=4)
+    hosts = await testbed.several(2, segments=4)
     outcomes = await asyncio.gather(
         *(hosts[n % 2].api.call(AdoptSchema(NAME, (NUMBERS, WORDS)[n % 2])) for n in range(8)), return_exceptions=True
     )
@@ -188,10 +170,8 @@ async def test_of_two_schemas_at_once_one_is_adopted(testbed: Testbed) -> None:
     assert all("has another schema already" in str(refusal) for refusal in refusals)
 
 
-@story
 async def test_what_changes_the_topic_in_the_middle_is_no_obstacle(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], segments=2)
+    hosts = await testbed.several(2, segments=2)
     answered = hold_answers(hosts)
     schema_adopter = asyncio.create_task(hosts[0].api.call(AdoptSchema(NAME, NUMBERS)))
     await adopting(testbed)
@@ -202,10 +182,8 @@ async def test_what_changes_the_topic_in_the_middle_is_no_obstacle(testbed: Test
     assert (topic.schema, topic.retention_s, topic.next_segment) == (NUMBERS, 3600, 3)
 
 
-@story
 async def test_a_primary_that_can_not_be_dialled_leaves_no_question_to_another_behind(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], segments=4)
+    hosts = await testbed.several(2, segments=4)
     leader, dialled = testbed.leader(), 0
 
     def second_is_gone(broker: str) -> BrokerApi:
@@ -224,18 +202,13 @@ async def test_a_primary_that_can_not_be_dialled_leaves_no_question_to_another_b
 
 
 @pytest.mark.parametrize("seed", range(6))
-@story
-async def test_tables_and_plain_records_that_race_for_an_empty_topic_each_have_an_outcome(
-    testbed: Testbed, seed: int
-) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], segments=3)
+async def test_tables_and_plain_records_that_race_for_a_topic_have_an_outcome(testbed: Testbed, seed: int) -> None:
+    hosts = await testbed.several(3, segments=3)
     rng = random.Random(seed)
-    addresses = ",".join(host.address for host in hosts)
 
     async def connect(name: str) -> aio.Client:
-        env = Environment(testbed.wall_us, random.Random(f"{seed} {name}"))
-        return await aio.connect(addresses, dialer=testbed.network.dialer(Owner(name)), env=env, config=CLIENT)
+        owner = Owner(f"{seed} {name}")
+        return await testbed.client(owner, delivery_timeout_s=60.0, admin_timeout_s=60.0)
 
     async def plain(name: str) -> list[bool]:
         async with await connect(name) as client, client.publisher(str(NAME)) as publisher:

@@ -22,7 +22,7 @@ from seaweedmq.model.messages.calls import (
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling, TopicChange, TopicName
 from seaweedmq.ports import Delete, Entry, Put
-from tests.broker.testbed import NAME, Host, Testbed, story
+from tests.broker.testbed import NAME, Host, Testbed
 from tests.doubles.memory_store import MemoryFile, MemorySegmentStore, StorageOp
 
 OTHER = TopicName("test", "other")
@@ -44,14 +44,6 @@ async def start_with(testbed: Testbed, backup: dict[str, Entry]) -> Host:
     started = await testbed.start()
     await testbed.until(lambda: started.inspect.leads)
     return started
-
-
-async def use(host: Host, segment: Segment) -> None:
-    """Store a record in an open segment, and wait until it is in a log file."""
-    await host.testbed.until(lambda: segment.key in host.inspect.segments)
-    lo = segment.slots.lo
-    publisher = await host.publisher(host.testbed.etcd.server.revision, segment=segment.id, segment_epoch=segment.epoch)
-    await publisher.store(1, slots=(lo, lo))
 
 
 def open_in(description: TopicDescription) -> list[Segment]:
@@ -88,7 +80,6 @@ async def change(host: Host, rng: random.Random, segments: list[Segment]) -> Non
         await host.api.call(MergeSegments(NAME, segments[at].id, segments[at + 1].id))
 
 
-@story
 @pytest.mark.parametrize("seed", range(8))
 async def test_no_segment_id_is_given_again_however_often_etcd_is_set_back(testbed: Testbed, seed: int) -> None:
     rng = random.Random(seed)
@@ -99,7 +90,7 @@ async def test_no_segment_id_is_given_again_however_often_etcd_is_set_back(testb
         for _ in range(rng.randint(1, STEPS)):
             segments = await settled(testbed, host)
             for segment in segments:
-                await use(host, segment)
+                await testbed.publish(segment, producer=testbed.etcd.server.revision)
             await change(host, rng, segments)
             backups.append(metadata(testbed))
         before = used(testbed)
@@ -110,14 +101,13 @@ async def test_no_segment_id_is_given_again_however_often_etcd_is_set_back(testb
         assert not {s.id for s in opened} & (before.keys() | known), "each got a new id"
 
 
-@story
 async def test_partitions_that_are_added_get_new_ids(testbed: Testbed) -> None:
     host = await testbed.start()
     await testbed.topic(host, partitions=1)
     backup = metadata(testbed)
     await host.api.call(AlterTopic(NAME, TopicChange(partitions=3)))
     for segment in await settled(testbed, host):
-        await use(host, segment)
+        await testbed.publish(segment, producer=testbed.etcd.server.revision)
     before = used(testbed)
     assert before.keys() == {0, 1, 2}
     host = await start_with(testbed, backup)
@@ -125,10 +115,7 @@ async def test_partitions_that_are_added_get_new_ids(testbed: Testbed) -> None:
     assert not {s.id for s in await settled(testbed, host)} & before.keys()
 
 
-@story
-async def test_the_folder_of_a_topic_is_listed_once_in_a_term(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_folder_of_a_topic_is_listed_once(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[TopicName] = []
     used_segments = MemorySegmentStore.used_segments
 
@@ -137,8 +124,7 @@ async def test_the_folder_of_a_topic_is_listed_once_in_a_term(
         return await used_segments(store, topic)
 
     monkeypatch.setattr(MemorySegmentStore, "used_segments", counted)
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host, scaling=Scaling.FIXED, segments=4)
+    host = await testbed.single(scaling=Scaling.FIXED, segments=4)
     await testbed.topic(host, OTHER)
     assert listed == [], "their folders hold nothing"
     for segment in range(4):
@@ -151,7 +137,6 @@ async def test_the_folder_of_a_topic_is_listed_once_in_a_term(
     assert listed == [NAME, NAME], "another topic of the name has ids of its own"
 
 
-@story
 async def test_a_storage_that_cannot_be_listed_seals_nothing(testbed: Testbed) -> None:
     host = await testbed.start()
     await testbed.topic(host)
@@ -163,20 +148,16 @@ async def test_a_storage_that_cannot_be_listed_seals_nothing(testbed: Testbed) -
     assert [s.id for s in open_in(await host.api.call(SplitSegment(NAME, 0)))] == [1, 2]
 
 
-# --- folders of topics ------------------------------------------------------------------------------------------------
-
-
 async def lose_topics(testbed: Testbed) -> Host:
     """Remove all topics from etcd, keeping the identity of the cluster."""
     return await start_with(testbed, {})
 
 
-@story
 @pytest.mark.parametrize("left", ["all", "logs", "documents"])
 async def test_the_folder_of_another_topic_is_not_taken(testbed: Testbed, left: str) -> None:
     host = await testbed.start()
     uid = (await testbed.topic(host)).topic.uid
-    await use(host, (await settled(testbed, host))[0])
+    await testbed.publish((await settled(testbed, host))[0], producer=testbed.etcd.server.revision)
     host = await lose_topics(testbed)
     for path in list(testbed.store.files):
         is_document = path.startswith(topic_dir(NAME)) and path.endswith(".json")
@@ -193,43 +174,32 @@ async def test_the_folder_of_another_topic_is_not_taken(testbed: Testbed, left: 
     assert (await testbed.topic(host, OTHER)).topic.name == OTHER
 
 
-@story
-@pytest.mark.parametrize("path", [table_path(NAME, 0, 0, 5), f"{topic_dir(NAME)}/{TOPIC_DOCUMENT}"])
-async def test_files_that_do_not_name_their_topic_are_another_ones(testbed: Testbed, path: str) -> None:
+async def test_files_that_do_not_name_their_topic_are_another_ones(testbed: Testbed) -> None:
     host = await testbed.start()
-    testbed.store.files[path] = MemoryFile(bytearray(b"?"), 0, "", 1, named=True)
-    with pytest.raises(InvalidArgument, match="uid unknown"):
-        await testbed.topic(host)
-    del testbed.store.files[path]
+    for path in (table_path(NAME, 0, 0, 5), f"{topic_dir(NAME)}/{TOPIC_DOCUMENT}"):
+        testbed.store.files[path] = MemoryFile(bytearray(b"?"), 0, "", 1, named=True)
+        with pytest.raises(InvalidArgument, match="uid unknown"):
+            await testbed.topic(host)
+        del testbed.store.files[path]
     await testbed.topic(host)
 
 
-@story
-@pytest.mark.parametrize("has_document", [True, False])
-async def test_what_a_late_writer_leaves_of_a_deleted_topic_is_no_obstacle(
-    testbed: Testbed, has_document: bool
-) -> None:
+async def test_what_a_late_writer_leaves_of_a_deleted_topic_is_no_obstacle(testbed: Testbed) -> None:
     host = await testbed.start()
-    topic = (await testbed.topic(host)).topic
-    (segment,) = await settled(testbed, host)
-    await host.api.call(DeleteTopic(NAME))
-    await testbed.until(lambda: not any(path.startswith(topic_dir(NAME)) for path in testbed.store.files))
-    late = await create_log_file(testbed.store, topic, segment, 0, "late", ())
-    await late.close()
-    if has_document:
-        await testbed.store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(topic)})
-    description = await testbed.topic(host)
-    assert description.topic.uid != topic.uid
-    assert [s.id for s in description.segments] == [0]
-    assert late.path not in testbed.store.files
-
-
-@story
-async def test_a_log_file_whose_creation_was_interrupted_belongs_to_no_topic(testbed: Testbed) -> None:
-    host = await testbed.start()
-    topic = (await testbed.topic(host)).topic
-    (segment,) = await settled(testbed, host)
-    await host.api.call(DeleteTopic(NAME))
+    for has_document in (True, False):
+        topic = (await testbed.topic(host)).topic
+        (segment,) = await settled(testbed, host)
+        await host.api.call(DeleteTopic(NAME))
+        await testbed.until(lambda: not any(path.startswith(topic_dir(NAME)) for path in testbed.store.files))
+        late = await create_log_file(testbed.store, topic, segment, 0, "late", ())
+        await late.close()
+        if has_document:
+            await testbed.store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(topic)})
+        description = await testbed.topic(host)
+        assert description.topic.uid != topic.uid
+        assert [s.id for s in description.segments] == [0]
+        assert late.path not in testbed.store.files
+        await host.api.call(DeleteTopic(NAME))
     writer = await create_log_file(testbed.store, topic, replace(segment, id=3), 0, "late", ())
-    del testbed.store.files[writer.path].data[9:]
+    del testbed.store.files[writer.path].data[9:]  # its creation was interrupted: it belongs to no topic
     assert [s.id for s in (await testbed.topic(host)).segments] == [4], "its id is taken"

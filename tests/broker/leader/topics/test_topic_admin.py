@@ -37,7 +37,7 @@ from seaweedmq.model.messages.calls import (
 from seaweedmq.model.ring import WHOLE_RING, covers_ring
 from seaweedmq.model.topic import Durability, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import Compare, Delete, Put
-from tests.broker.testbed import CONFIG, NAME, Host, Testbed, story, values
+from tests.broker.testbed import CONFIG, NAME, Host, Testbed, values
 from tests.doubles.memory_meta import MemoryMetaServer
 from tests.doubles.memory_store import StorageOp
 
@@ -62,9 +62,9 @@ def whole(description: TopicDescription) -> bool:
     return covers_ring((s.slots for s in description.segments if s.is_open), WHOLE_RING)
 
 
-@story
-async def test_every_broker_takes_every_call(testbed: Testbed) -> None:
+async def test_every_broker_takes_every_call_and_knows_a_topic_once_its_creation_was_answered(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
+    testbed.etcd.latency_s_max = 0.3
     for n, host in enumerate(hosts):
         name = TopicName("test", f"topic-{n}")
         assert (await testbed.topic(host, name, segments=3)).topic.name == name
@@ -81,15 +81,6 @@ async def test_every_broker_takes_every_call(testbed: Testbed) -> None:
     assert [t.name.name for t in await hosts[1].api.call(ListTopics())] == ["topic-0", "topic-2"]
 
 
-@story
-async def test_segments_are_spread_evenly(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], segments=9)
-    status = await hosts[1].api.call(GetClusterStatus())
-    assert [b.open_segments for b in status.brokers] == [3, 3, 3]
-
-
-@story
 async def test_brokers_that_follow_every_segment_lead_as_many_each(testbed: Testbed) -> None:
     """With four segments on three brokers, one broker leads two of every topic, and not always the same one."""
     hosts = await testbed.cluster(3)
@@ -102,44 +93,27 @@ async def test_brokers_that_follow_every_segment_lead_as_many_each(testbed: Test
     await testbed.until(lambda: sum(hosts[0].inspect.view.led.values()) == 44)
 
 
-@pytest.mark.parametrize(
-    ("request_", "kind", "sentence"),
-    [
-        (CreateTopic(TopicSpec(name=NAME)), AlreadyExists, "topic test/topic exists: choose another name"),
-        (CreateTopic(TopicSpec(name=OTHER, replicas=3)), InvalidArgument, "but 2 brokers are live"),
-        (CreateTopic(TopicSpec(name=OTHER, segments=0)), InvalidArgument, "0 segments requested"),
-        (CreateTopic(TopicSpec(name=OTHER, schema=b"junk")), InvalidArgument, "schema"),
-        (AlterTopic(OTHER, TopicChange(retention_s=1)), NotFound, "there is no topic test/other"),
-        (AlterTopic(NAME, TopicChange(retention_s=-1)), InvalidArgument, "retention of -1"),
-        (DeleteTopic(OTHER), NotFound, "there is no topic test/other"),
-        (DescribeTopic(OTHER), NotFound, "there is no topic test/other"),
-        (TopicStats(OTHER), NotFound, "there is no topic test/other"),
-        (AdoptSchema(OTHER, schema_to_bytes(pa.schema([("a", pa.int64())]))), NotFound, "no topic test/other"),
-    ],
+REFUSED: tuple[tuple[Call[object], type[SeaweedMQError], str], ...] = (
+    (CreateTopic(TopicSpec(name=NAME)), AlreadyExists, "topic test/topic exists: choose another name"),
+    (CreateTopic(TopicSpec(name=OTHER, replicas=3)), InvalidArgument, "but 2 brokers are live"),
+    (CreateTopic(TopicSpec(name=OTHER, segments=0)), InvalidArgument, "0 segments requested"),
+    (CreateTopic(TopicSpec(name=OTHER, schema=b"junk")), InvalidArgument, "schema"),
+    (AlterTopic(OTHER, TopicChange(retention_s=1)), NotFound, "there is no topic test/other"),
+    (AlterTopic(NAME, TopicChange(retention_s=-1)), InvalidArgument, "retention of -1"),
+    (DeleteTopic(OTHER), NotFound, "there is no topic test/other"),
+    (DescribeTopic(OTHER), NotFound, "there is no topic test/other"),
+    (TopicStats(OTHER), NotFound, "there is no topic test/other"),
+    (AdoptSchema(OTHER, schema_to_bytes(pa.schema([("a", pa.int64())]))), NotFound, "no topic test/other"),
 )
-@story
-async def test_what_can_not_be_done_is_said_in_one_sentence_by_every_broker(
-    testbed: Testbed, request_: Call[object], kind: type[SeaweedMQError], sentence: str
-) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
-    for host in hosts:
-        with pytest.raises(kind, match=sentence):
-            await host.api.call(request_)
 
 
-@story
-async def test_a_topic_is_known_everywhere_once_its_creation_was_answered(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    testbed.etcd.latency_s_max = 0.3
-    for n in range(10):
-        name = TopicName("test", f"topic-{n}")
-        await testbed.topic(hosts[n % 3], name)
-        for host in hosts:
-            assert whole(await host.api.call(DescribeTopic(name)))
+async def test_what_can_not_be_done_is_said_in_one_sentence_by_every_broker(testbed: Testbed) -> None:
+    for host in await testbed.several(2):
+        for request, kind, sentence in REFUSED:
+            with pytest.raises(kind, match=sentence):
+                await host.api.call(request)
 
 
-@story
 async def test_a_topic_of_many_segments_takes_several_transactions_and_is_whole(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     description = await testbed.topic(hosts[1], segments=350)
@@ -170,10 +144,7 @@ class DyingServer:
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 4])
-@story
-async def test_a_leader_that_dies_while_it_creates_a_topic_leaves_nothing_that_harms_the_next_attempt(
-    testbed: Testbed, after: int
-) -> None:
+async def test_a_leader_that_dies_amid_a_creation_does_not_harm_the_next_attempt(testbed: Testbed, after: int) -> None:
     hosts = await testbed.cluster(3)
     leader = testbed.leader()
     other = next(h for h in hosts if h is not leader)
@@ -190,7 +161,6 @@ async def test_a_leader_that_dies_while_it_creates_a_topic_leaves_nothing_that_h
     assert whole(description)
 
 
-@story
 async def test_creations_of_one_name_at_the_same_time_make_one_whole_topic(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     results = await asyncio.gather(
@@ -205,10 +175,8 @@ async def test_creations_of_one_name_at_the_same_time_make_one_whole_topic(testb
     assert len(description.segments) == len(made[0].segments)
 
 
-@story
 async def test_changes_at_the_same_time_all_take_effect(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3)
     await asyncio.gather(
         hosts[0].api.call(AlterTopic(NAME, TopicChange(retention_s=50))),
         hosts[1].api.call(AlterTopic(NAME, TopicChange(retention_bytes=60))),
@@ -218,10 +186,8 @@ async def test_changes_at_the_same_time_all_take_effect(testbed: Testbed) -> Non
     assert (topic.retention_s, topic.retention_bytes, topic.durability) == (50, 60, Durability.REPLICATED)
 
 
-@story
 async def test_a_change_that_was_made_for_another_state_of_the_topic_is_not_taken(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(2)
     before = await hosts[0].api.call(AlterTopic(NAME, TopicChange()))
     for number, host in enumerate(hosts, start=50):
         found = await host.api.call(AlterTopic(NAME, TopicChange()))
@@ -231,10 +197,8 @@ async def test_a_change_that_was_made_for_another_state_of_the_topic_is_not_take
         assert (await host.api.call(AlterTopic(NAME, TopicChange()))).topic.retention_s == number
 
 
-@story
 async def test_killing_the_leader_costs_a_caller_no_more_than_retries_for_a_lease(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3)
     leader = testbed.leader()
     other = next(h for h in hosts if h is not leader)
     before = testbed.loop.time()
@@ -244,10 +208,7 @@ async def test_killing_the_leader_costs_a_caller_no_more_than_retries_for_a_leas
     assert whole(await other.api.call(DescribeTopic(OTHER)))
 
 
-@story
-async def test_a_leader_that_was_frozen_changes_nothing_and_its_callers_are_served_by_the_next(
-    testbed: Testbed,
-) -> None:
+async def test_a_frozen_leader_changes_nothing_and_the_next_serves_its_callers(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     old = testbed.leader()
     other = next(h for h in hosts if h is not old)
@@ -264,10 +225,8 @@ async def test_a_leader_that_was_frozen_changes_nothing_and_its_callers_are_serv
     assert whole(description)
 
 
-@story
 async def test_more_segments_than_the_brokers_may_hold_are_refused(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2, replace(CONFIG, open_segments_max=5))
-    await testbed.topic(hosts[0], segments=9)
+    hosts = await testbed.several(2, replace(CONFIG, open_segments_max=5), segments=9)
     with pytest.raises(InvalidArgument) as refusal:
         await testbed.topic(hosts[1], OTHER, segments=2)
     assert str(refusal.value) == (
@@ -279,10 +238,8 @@ async def test_more_segments_than_the_brokers_may_hold_are_refused(testbed: Test
     await testbed.until(lambda: sum(len(h.inspect.segments) for h in hosts) == 10)
 
 
-@story
 async def test_a_topic_whose_files_could_not_be_deleted_does_not_haunt_the_next_of_its_name(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, replace(CONFIG, log_roll_age_s=1, maintenance_interval_s=1))
-    await testbed.topic(host)
+    host = await testbed.single(replace(CONFIG, log_roll_age_s=1, maintenance_interval_s=1))
     await (await host.publisher()).store(frames=9)
     await asyncio.sleep(5)
     testbed.faults.failing[StorageOp.DELETE] = "input/output error"
@@ -299,7 +256,6 @@ async def test_a_topic_whose_files_could_not_be_deleted_does_not_haunt_the_next_
     assert await (await host.subscriber()).until(2) == values(2, 2)
 
 
-@story
 async def test_a_deletion_whose_answer_was_lost_may_be_repeated(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     uid = (await testbed.topic(hosts[0])).topic.uid
@@ -312,10 +268,8 @@ async def test_a_deletion_whose_answer_was_lost_may_be_repeated(testbed: Testbed
         await hosts[0].api.call(DeleteTopic(NAME, uid))
 
 
-@story
 async def test_files_that_could_not_be_deleted_are_deleted_by_the_next_leader(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0])
+    hosts = await testbed.several(3)
     leader, primary = testbed.leader(), await testbed.primary(hosts[0])
     await (await primary.publisher()).store(frames=9)
     testbed.faults.failing[StorageOp.DELETE] = "input/output error"
@@ -334,7 +288,6 @@ async def test_files_that_could_not_be_deleted_are_deleted_by_the_next_leader(te
     assert whole(await other.api.call(DescribeTopic(NAME)))
 
 
-@story
 async def test_segments_of_a_topic_that_was_never_quite_created_are_swept_by_the_next_leader(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     leftover = (await testbed.topic(hosts[0], segments=4)).segments
@@ -356,19 +309,6 @@ async def test_segments_of_a_topic_that_was_never_quite_created_are_swept_by_the
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string())])
 
 
-@story
-async def test_an_empty_topic_adopts_a_schema_once(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], segments=4)
-    for host in hosts:
-        description = await host.api.call(AdoptSchema(NAME, schema_to_bytes(SCHEMA)))
-        assert description.topic.schema is not None
-        assert schema_from_bytes(description.topic.schema) == SCHEMA
-    with pytest.raises(InvalidArgument, match="has another schema already"):
-        await hosts[0].api.call(AdoptSchema(NAME, schema_to_bytes(pa.schema([("a", pa.int32())]))))
-
-
-@story
 async def test_what_is_only_metadata_of_a_schema_is_not_kept(testbed: Testbed) -> None:
     (host,) = await testbed.cluster(1)
     decorated = schema_with_metadata()
@@ -386,10 +326,8 @@ def schema_with_metadata() -> bytes:
     return SCHEMA.with_metadata({"written by": "pandas"}).serialize().to_pybytes()  # type: ignore[no-any-return]
 
 
-@story
 async def test_a_topic_with_plain_records_adopts_no_schema(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    await testbed.topic(hosts[0], segments=2)
+    hosts = await testbed.several(2, segments=2)
     primary = await testbed.primary(hosts[0], segment=1)
     await (await primary.publisher(segment=1)).store(slots=(40_000, 40_000))
     with pytest.raises(InvalidArgument, match="has plain records"):
@@ -403,14 +341,10 @@ async def test_a_topic_with_plain_records_adopts_no_schema(testbed: Testbed) -> 
 # --- statistics -------------------------------------------------------------------------------------------------------
 
 
-@story
 async def test_statistics_are_gathered_from_every_primary(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    await testbed.topic(hosts[0], segments=6)
+    hosts = await testbed.several(3, segments=6)
     for n in range(6):
-        primary = await testbed.primary(hosts[0], segment=n)
-        slot = n * 65536 // 6 + 10
-        await (await primary.publisher(segment=n)).store(frames=n + 1, slots=(slot, slot))
+        await testbed.publish(n, frames=n + 1)
     for host in hosts:
         stats = await host.api.call(TopicStats(NAME))
         assert [(s.segment, s.high_watermark, s.flushed_offset) for s in stats] == [(n, n + 1, n + 1) for n in range(6)]
@@ -422,7 +356,6 @@ async def test_statistics_are_gathered_from_every_primary(testbed: Testbed) -> N
     assert [b.is_leader for b in status.brokers].count(True) == 1
 
 
-@story
 async def test_a_new_topic_is_in_the_storage_once_its_creation_was_answered_and_durable_soon(testbed: Testbed) -> None:
     """Readers without etcd see the topic, and a late deletion sees the owner of the folder; the creation does not wait
     for the disk."""
@@ -433,7 +366,6 @@ async def test_a_new_topic_is_in_the_storage_once_its_creation_was_answered_and_
     await testbed.until(lambda: all(testbed.store.files[path].named for path in documents))
 
 
-@story
 async def test_a_topic_that_can_not_be_written_keeps_no_other_waiting(testbed: Testbed) -> None:
     """Neither the documents of topics that follow it by name nor the deletion of others waits."""
     (host,) = await testbed.cluster(1)
