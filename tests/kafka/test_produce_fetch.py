@@ -627,6 +627,8 @@ async def test_marks_and_times_of_a_partition(testbed: Testbed) -> None:
         (2_000_001, 3, 2_000_001),
         (2_000_002, 4, 3_000_000),
         (9_000_000, -1, -1),
+        (253_402_300_800_000, -1, -1),
+        (2**63 - 1, -1, -1),
     ):
         said = await client.list_offset("orders", 0, timestamp)
         assert (said.error_code, said.offset, said.timestamp) == (Code.NONE, offset, time_ms), timestamp
