@@ -176,8 +176,8 @@ async def test_what_can_not_be_is_refused_with_its_code_in_words(testbed: Testbe
             Code.INVALID_REPLICA_ASSIGNMENT,
             "broker 3, which is not registered",
         ),
-        (twice, Code.INVALID_CONFIG, "retention.ms"),
-        (wanted(partitions=4_096), Code.POLICY_VIOLATION, "open_segments_max"),
+        (twice, Code.INVALID_CONFIG, "is named twice"),
+        (wanted(partitions=4_096, replicas=2), Code.POLICY_VIOLATION, "open_segments_max"),
     ):
         given, message = await refused(client, topic)
         assert given == code, topic
