@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
@@ -101,29 +102,9 @@ class InProcessClient:
         epoch: int = -1,
     ) -> Any:
         """Fetch from one partition, and return the partition of the reply."""
-        make = messages.FetchRequest.FetchTopic
-        part = make.FetchPartition(
-            partition=partition,
-            fetch_offset=offset,
-            current_leader_epoch=epoch,
-            last_fetched_epoch=-1,
-            log_start_offset=-1,
-            partition_max_bytes=partition_bytes_max,
-        )
-        reply = await self.ask(
-            API.FETCH,
-            12,
-            replica_id=-1,
-            max_wait_ms=wait_ms,
-            min_bytes=min_bytes,
-            max_bytes=bytes_max,
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
-            topics=[make(topic=topic, partitions=[part])],
-            forgotten_topics_data=[],
-            rack_id="",
-        )
+        wanted = fetched(topic, partition, offset=offset, epoch=epoch, bytes_max=partition_bytes_max)
+        fields = fetch_fields([wanted], max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=bytes_max)
+        reply = await self.ask(API.FETCH, 12, **fields)
         assert reply.error_code == Code.NONE
         return reply.responses[0].partitions[0]
 
@@ -139,6 +120,30 @@ class InProcessClient:
             topics=[make(name=topic, partitions=[part])],
         )
         return reply.topics[0].partitions[0]
+
+
+def fetched(topic: str | UUID, *partitions: int, offset: int = 0, epoch: int = -1, bytes_max: int = 1_000) -> Any:
+    """Return a topic of a Fetch, by name or id."""
+    make = messages.FetchRequest.FetchTopic
+    parts = [
+        make.FetchPartition(
+            partition=number,
+            fetch_offset=offset,
+            current_leader_epoch=epoch,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=bytes_max,
+        )
+        for number in partitions
+    ]
+    return make(**{"topic" if isinstance(topic, str) else "topic_id": topic}, partitions=parts)
+
+
+def fetch_fields(topics: Sequence[Any], version: int = 12, **other: int) -> dict[str, Any]:
+    """Return the fields of a Fetch without a session."""
+    fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1_000, "isolation_level": 0}
+    fields |= {"session_id": 0, "session_epoch": -1, "topics": topics, "forgotten_topics_data": [], "rack_id": ""}
+    return fields | ({"replica_id": -1} if version < 15 else {}) | other
 
 
 async def in_process_clients(testbed: Testbed, count: int = 1, **settings: Any) -> list[InProcessClient]:
