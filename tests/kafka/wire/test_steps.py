@@ -23,9 +23,8 @@ from seaweedmq.kafka.wire.messages import (
     Request,
 )
 from tests.kafka.wire import oracle
-from tests.kafka.wire.script import listening, script, until
+from tests.kafka.wire.script import beat, heartbeat, listening, script, until
 from tests.kafka.wire.test_codec import made
-from tests.kafka.wire.test_connection import beat, heartbeat
 
 
 def test_replies_are_written_in_steps_to_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
