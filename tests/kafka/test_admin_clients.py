@@ -1,9 +1,9 @@
 """Admin clients of librdkafka and kafka-python on a real socket, used as their users do."""
 
 import asyncio
-import random
 import warnings
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -23,17 +23,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from seaweedmq.broker.broker import Broker
-from seaweedmq.broker.membership import Endpoints
-from seaweedmq.kafka.gateway import Gateway
-from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.model.config import KIB, BrokerConfig
-from seaweedmq.ports import BrokerApi, Environment
-from seaweedmq.rpc.address import Address
-from tests.doubles.memory_converter import MemoryTableConverter
-from tests.doubles.memory_meta import MemoryMetaServer, MemoryMetaStore
-from tests.doubles.memory_store import MemorySegmentStore
+from tests.support.whole_broker import whole_broker
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -41,43 +33,15 @@ with warnings.catch_warnings():
     from kafka.admin import NewTopic as PythonNewTopic
 
 T = TypeVar("T")
-WALL_US = 1_700_000_000_000_000
 TIMEOUT_S = 20.0
-CONFIG = BrokerConfig(frame_bytes_max=64 * KIB, segment_buffer_bytes_max=256 * KIB)
-
-
-class Nobody:
-    """A dialer of a broker without peers."""
-
-    def dial(self, address: str) -> BrokerApi:
-        raise AssertionError(f"there is no broker at {address}")
-
-    async def close(self) -> None: ...
+CONFIG = BrokerConfig(frame_bytes_max=64 * KIB, segment_buffer_bytes_max=256 * KIB, storage_free_bytes_min=1)
 
 
 @pytest.fixture
-async def address() -> AsyncIterator[str]:
+async def address(tmp_path: Path) -> AsyncIterator[str]:
     """Provide the address at which a broker listens for Kafka clients."""
-    meta, store = MemoryMetaStore(MemoryMetaServer()), MemorySegmentStore(lambda: WALL_US)
-    env = Environment(lambda: WALL_US, random.Random(1))
-    gateway = Gateway(CONFIG, Address("127.0.0.1", 0))
-    broker = Broker(
-        config=CONFIG,
-        env=env,
-        store=store,
-        meta=meta,
-        dialer=Nobody(),
-        converter=MemoryTableConverter(store, row_group_bytes=64 * KIB),
-        endpoints=Endpoints("127.0.0.1:1", gateway.address),
-    )
-    await broker.start()
-    rooms = Handlers(broker.ports)
-    await gateway.start(rooms.all, CONFIG.kafka_in_flight_bytes_max)
-    yield gateway.address
-    await gateway.stop()
-    await rooms.close()
-    await broker.stop()
-    await meta.close()
+    async with whole_broker(tmp_path, CONFIG) as broker:
+        yield f"127.0.0.1:{broker.kafka_port}"
 
 
 async def done(call: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:

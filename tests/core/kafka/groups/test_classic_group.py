@@ -10,12 +10,18 @@ from seaweedmq.model.kafka.groups import GroupMetadataRecord
 from tests.core.kafka.group_transcript import LIMITS, Transcript, subscription
 
 
+def awaiting(*names: str, **how: Any) -> Transcript:
+    """Return a group of these members that await their shares, led by the first."""
+    transcript = Transcript()
+    for name in names:
+        transcript.enters(name, **how)
+    transcript.waits(2)
+    return transcript
+
+
 def pair(**how: Any) -> Transcript:
     """Return ``a``, the leader, and ``b``, a follower, each with its assignment."""
-    transcript = Transcript()
-    transcript.enters("a", **how)
-    transcript.enters("b", **how)
-    transcript.waits(2)
+    transcript = awaiting("a", "b", **how)
     transcript.syncs("b")
     transcript.syncs("a", a="x", b="y")
     assert transcript.state == "Stable"
@@ -80,10 +86,7 @@ def test_members_are_told_apart_by_their_id_alone() -> None:
 
 
 def test_followers_wait_for_the_leaders_word_and_who_it_leaves_out_has_nothing() -> None:
-    transcript = Transcript()
-    for name in ("a", "b", "c"):
-        transcript.enters(name)
-    transcript.waits(2)
+    transcript = awaiting("a", "b", "c")
     assert transcript.syncs("b") == []
     assert transcript.syncs("a", a="x", b="y", stranger="z") == ["a: gets x", "b: gets y"]
     assert transcript.syncs("c") == ["c: gets nothing"]
@@ -226,9 +229,7 @@ def test_any_protocol_type_will_do_and_an_empty_group_may_take_another(kind: str
 
 
 def test_a_sync_that_names_another_protocol_is_refused() -> None:
-    transcript = Transcript()
-    transcript.enters("a")
-    transcript.waits(1)
+    transcript = awaiting("a")
     assert transcript.syncs("a", protocol="sticky") == ["a: INCONSISTENT_GROUP_PROTOCOL"]
     assert transcript.syncs("a", protocol="range", a="x") == ["a: gets x"]
 
@@ -278,10 +279,7 @@ def test_a_member_keeps_its_share_until_the_next_one() -> None:
 
 
 def test_a_join_while_shares_are_awaited_begins_a_new_round() -> None:
-    transcript = Transcript()
-    transcript.enters("a")
-    transcript.enters("b")
-    transcript.waits(2)
+    transcript = awaiting("a", "b")
     assert transcript.syncs("b") == []
     transcript.joins("c")
     assert transcript.joins("c") == ["b: REBALANCE_IN_PROGRESS"]
@@ -310,10 +308,7 @@ def test_a_member_that_subscribes_to_something_else_makes_a_round() -> None:
 
 
 def test_an_answer_to_a_join_that_got_lost_is_said_again_while_shares_are_awaited() -> None:
-    transcript = Transcript()
-    transcript.enters("a")
-    transcript.enters("b")
-    transcript.waits(2)
+    transcript = awaiting("a", "b")
     assert transcript.joins("a") == ["a: in 1 by range, leads a b"]
     assert transcript.joins("b") == ["b: in 1 by range"]
     assert transcript.joins("b", topics=("payments",)) == []
@@ -328,20 +323,14 @@ def test_a_join_sent_twice_is_answered_twice() -> None:
 
 
 def test_a_sync_sent_twice_is_answered_twice() -> None:
-    transcript = Transcript()
-    transcript.enters("a")
-    transcript.enters("b")
-    transcript.waits(2)
+    transcript = awaiting("a", "b")
     transcript.syncs("b")
     assert transcript.syncs("b") == ["b: REBALANCE_IN_PROGRESS"]
     assert transcript.syncs("a", b="y") == ["a: gets nothing", "b: gets y"]
 
 
 def test_who_does_not_ask_for_its_share_in_time_is_out() -> None:
-    transcript = Transcript()
-    transcript.enters("a", rebalance_s=5)
-    transcript.enters("b", rebalance_s=5)
-    transcript.waits(2)
+    transcript = awaiting("a", "b", rebalance_s=5)
     transcript.syncs("a", a="x", b="y")
     assert transcript.waits(5, "a", "b")[-1] == "b: UNKNOWN_MEMBER_ID"
     assert transcript.state == "PreparingRebalance"
@@ -438,10 +427,7 @@ def test_who_waits_and_leaves_is_answered() -> None:
     transcript = Transcript()
     transcript.enters("a")
     assert transcript.leaves("a") == ["a: UNKNOWN_MEMBER_ID", "a: gone"]
-    transcript = Transcript()
-    transcript.enters("a")
-    transcript.enters("b")
-    transcript.waits(2)
+    transcript = awaiting("a", "b")
     transcript.syncs("b")
     assert transcript.leaves("b") == ["b: UNKNOWN_MEMBER_ID", "b: gone"]
 

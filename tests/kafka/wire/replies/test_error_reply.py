@@ -68,11 +68,8 @@ def test_of_a_produce_request_all_partitions_are_named() -> None:
         asked, said = refused(API.PRODUCE, version, rng)
         while not asked.topic_data or not asked.topic_data[0].partition_data:
             asked, said = refused(API.PRODUCE, version, rng)
-        assert [
-            (getattr(topic, name), [one.index for one in topic.partition_responses]) for topic in said.responses
-        ] == [(getattr(topic, name), [one.index for one in topic.partition_data]) for topic in asked.topic_data], (
-            version
-        )
+        named = [(getattr(t, name), [one.index for one in t.partition_responses]) for t in said.responses]
+        assert named == [(getattr(t, name), [one.index for one in t.partition_data]) for t in asked.topic_data], version
         assert all(one.base_offset == -1 for topic in said.responses for one in topic.partition_responses)
 
 
