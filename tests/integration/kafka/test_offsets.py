@@ -1,13 +1,10 @@
 """Manual offsets: committed with and without members, sought by number and by time; and clear errors for the others."""
 
-import asyncio
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import TransactionalIdAuthorizationFailed
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -18,9 +15,8 @@ from tests.integration.kafka.records import T0_MS, TIMEOUT_S, Sent
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, KafkaProducer
+    from kafka import KafkaConsumer
     from kafka import TopicPartition as PythonPartition
-    from kafka.errors import TransactionalIdAuthorizationFailedError
 
 pytestmark = pytest.mark.integration
 
@@ -146,16 +142,3 @@ def test_librdkafka_is_told_at_once_that_there_are_no_transactions(kafka: Kafka)
     with pytest.raises(KafkaException, match="transactions are not supported yet: use a producer without") as refused:
         producer.init_transactions(TIMEOUT_S)
     assert refused.value.args[0].fatal()
-
-
-async def test_others_are_told_at_once_that_there_are_no_transactions(kafka: Kafka) -> None:
-    python = KafkaProducer(bootstrap_servers=kafka.bootstrap.split(","), transactional_id="t")
-    with closing(python), pytest.raises(TransactionalIdAuthorizationFailedError):
-        python.init_transactions()
-    producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id="t")
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            with pytest.raises(TransactionalIdAuthorizationFailed):
-                await producer.start()
-    finally:
-        await producer.stop()

@@ -463,13 +463,6 @@ async def test_of_a_client_that_ended_its_half_requests_that_wait_are_not_waited
             await until(lambda: server.requests == 0)
 
 
-async def test_bytes_behind_a_message_are_ignored() -> None:
-    """kafka-go sends DescribeAcls with one such byte, librdkafka Metadata with three."""
-    async with listening({API.METADATA: nothing_known}) as (_, port), script(port) as client:
-        client.say(struct.pack(">ihhihi", 18, API.METADATA, 1, 1, -1, 0) + b"more")
-        assert (await client.hear(API.METADATA, 1))[0] == 1
-
-
 async def test_text_that_is_not_utf_8_is_read_with_replacement_characters() -> None:
     seen = []
 
