@@ -201,19 +201,6 @@ async def test_brokers_take_it_in_and_pass_it_on(testbed: Testbed) -> None:
     assert await (await host.subscriber()).until(6) == [record.value for record in SENT] * 2
 
 
-@story
-async def test_brokers_refuse_a_batch_that_is_not_what_its_frame_says(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1)
-    await testbed.topic(host)
-    publisher = await host.publisher()
-    (frame,) = split_frames(frame_bytes(batch_of(SENT[:2], producer=(1, 0, 0))))
-    lie = encode_header(frame.header._replace(record_count=3))
-    await publisher.stream.send(PublishFrames(lie + bytes(frame.payload)))
-    error = await publisher.stream.failure()
-    assert isinstance(error, InvalidArgument)
-    assert "its batch has 2" in str(error)
-
-
 # --- clients ---------------------------------------------------------------------------------------------------------
 
 

@@ -7,19 +7,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
-    OffsetSpec,
-    ResourcePatternType,
     ResourceType,
 )
 
@@ -121,25 +116,6 @@ async def test_librdkafka_reads_and_alters_configs(address: str) -> None:
     (broker,) = (await done(lambda: admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]))).values()
     assert broker["num.partitions"].value == "4"
     assert broker["num.partitions"].is_read_only
-
-
-async def test_librdkafka_is_told_of_the_cluster_and_of_what_there_is_not(address: str) -> None:
-    admin = librdkafka(address)
-    cluster = await asyncio.to_thread(lambda: admin.describe_cluster().result(TIMEOUT_S))
-    assert [f"{node.host}:{node.port}" for node in cluster.nodes] == [address]
-    rule = AclBinding(
-        ResourceType.TOPIC,
-        "orders",
-        ResourcePatternType.LITERAL,
-        "User:x",
-        "*",
-        AclOperation.READ,
-        AclPermissionType.DENY,
-    )
-    assert list((await done(lambda: admin.create_acls([rule]))).values()) == [Code.SECURITY_DISABLED]
-    await done(lambda: admin.create_topics([NewTopic("orders", 1, 1)]))
-    deleted = await done(lambda: admin.delete_records([TopicPartition("orders", 0, OffsetSpec.latest()._value)]))  # noqa: SLF001
-    assert [answer.low_watermark for answer in deleted.values()] == [0]
 
 
 async def test_kafka_python_does_the_same(address: str) -> None:
