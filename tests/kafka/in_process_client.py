@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatch
 
 from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, EncodedReply, Line, Request
 from tests.broker.testbed import CONFIG, Host, Testbed
+from tests.kafka.differential.batches import batch as batch  # for those who produce
 
 KAFKA = replace(CONFIG, kafka_listen="127.0.0.1:0")
 NO_PRODUCER = -1
@@ -160,22 +161,6 @@ async def more_in_process_clients(testbed: Testbed, count: int) -> list[InProces
 async def _opened(client: InProcessClient) -> InProcessClient:
     await client.testbed.network.spawn(client.host.owner, client.rooms.nodes.ready())
     return client
-
-
-def batch(
-    *values: bytes | None,
-    keys: Sequence[bytes | None] | None = None,
-    time_ms: int = 1_700_000_000_000,
-    codec: int = 0,
-    producer: tuple[int, int, int] = (NO_PRODUCER, -1, -1),
-) -> bytes:
-    """Return a client's record batch, a millisecond from record to record. ``producer``: id, epoch, sequence."""
-    pid, epoch, sequence = producer
-    builder = DefaultRecordBatchBuilder(2, codec, 0, pid, epoch, sequence, 1 << 24)
-    for i, value in enumerate(values):
-        key = None if keys is None else keys[i]
-        assert builder.append(i, time_ms + i, key, value, []) is not None
-    return bytes(builder.build())
 
 
 def records_of(data: bytes) -> list[tuple[int, bytes | None, bytes | None]]:
