@@ -26,11 +26,14 @@ def table(ids: Mapping[str, int], next_id: int) -> NodeTable:
     return NodeTable(cluster_id="c", ids=ids, next_id=next_id)
 
 
-def test_new_addresses_get_the_next_numbers() -> None:
+def test_new_addresses_get_the_next_numbers_up_to_the_last_of_kafka() -> None:
     first = with_nodes(table({}, 1), ["b:1", "a:1"], {"a:1", "b:1"})
     assert first == table({"a:1": 1, "b:1": 2}, 3)
     assert with_nodes(first, ["b:1"], {"b:1"}) is first
     assert with_nodes(first, ["c:1"], {"c:1"}) == table({"a:1": 1, "b:1": 2, "c:1": 3}, 4)
+
+    with pytest.raises(ResourceExhausted, match="used up"):
+        with_nodes(table({}, NODE_ID_MAX), ["a:1"], {"a:1"})
 
 
 def test_a_full_table_forgets_the_oldest_that_are_gone() -> None:
@@ -42,11 +45,6 @@ def test_a_full_table_forgets_the_oldest_that_are_gone() -> None:
     assert grown.ids["new:1"] == NODES_MAX + 1
     with pytest.raises(ResourceExhausted, match="at most 10000 may"):
         with_nodes(full, ["new:1"], {*full.ids, "new:1"})
-
-
-def test_numbers_end_where_those_of_kafka_do() -> None:
-    with pytest.raises(ResourceExhausted, match="used up"):
-        with_nodes(table({}, NODE_ID_MAX), ["a:1"], {"a:1"})
 
 
 def test_a_table_survives_its_bytes() -> None:

@@ -70,11 +70,15 @@ async def test_topics_are_found_by_name_and_by_id_until_they_are_deleted(testbed
 
 
 @story
-async def test_only_one_namespace_is_shown_by_name(testbed: Testbed) -> None:
+async def test_only_one_namespace_is_shown_and_no_ring_that_scales_by_itself(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     for name in ("shop/orders", "kafka/returns", "kafka/orders"):
         await testbed.topic(client.host, TopicName.parse(name), partitions=1)
+    await testbed.topic(client.host, TopicName("kafka", "ring"))
     assert [topic.name for topic in client.directory.topics()] == ["orders", "returns"]
+    assert code(client, "ring") == Code.UNKNOWN_TOPIC_OR_PARTITION, "it scales by itself"
+    await client.host.api.call(AlterTopic(TopicName("kafka", "ring"), TopicChange(scaling=Scaling.FIXED)))
+    assert client.directory.find("ring").count == 1
 
 
 @story
@@ -90,16 +94,6 @@ async def test_a_ring_is_shown_to_readers_until_it_is_cut(testbed: Testbed) -> N
     await client.host.api.call(SplitSegment(ORDERS, 2, None))
     assert code(client, "orders") == Code.UNKNOWN_TOPIC_OR_PARTITION
     assert "split and merge, or did" in client.directory.why_hidden(ORDERS)
-
-
-@story
-async def test_a_ring_that_scales_by_itself_is_not_shown(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    await testbed.topic(client.host, ORDERS)
-    assert code(client, "orders") == Code.UNKNOWN_TOPIC_OR_PARTITION
-    assert client.directory.topics() == []
-    await client.host.api.call(AlterTopic(ORDERS, TopicChange(scaling=Scaling.FIXED)))
-    assert client.directory.find("orders").count == 1
 
 
 @story
