@@ -310,12 +310,16 @@ async def test_of_one_connection_only_so_many_requests_are_read() -> None:
 async def test_of_all_connections_only_so_many_bytes_are_read() -> None:
     commits, began = asyncio.Event(), list[int]()
 
-    async def committed(request: Request) -> Reply:
+    async def append(request: Request) -> Awaitable[Reply]:
         began.append(request.correlation_id)
-        await commits.wait()
-        return produced(request)
 
-    handlers = {API.PRODUCE: appends(committed), API.HEARTBEAT: beat}
+        async def committed() -> Reply:
+            await commits.wait()
+            return produced(request)
+
+        return committed()
+
+    handlers = {API.PRODUCE: append, API.HEARTBEAT: beat}
     async with listening(handlers, in_flight_bytes_max=400_000) as (server, port), contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(script(port)) for _ in range(3)]
         for number in range(6):
