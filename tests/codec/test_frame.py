@@ -135,11 +135,9 @@ def test_a_damaged_header_is_named_with_its_position():
         list(split_frames(data))
 
 
-def test_no_frames_are_no_error():
+def test_no_frames_are_no_error_and_a_position_outside_the_data_is_truncation():
     assert list(split_frames(b"")) == []
 
-
-def test_a_position_outside_the_data_is_truncation():
     for position in (-1, 1, 10_000):
         with pytest.raises(Truncated):
             decode_header(frame_of(b"")[:144], position)

@@ -11,7 +11,7 @@ from seaweedmq.kafka.gateway import handlers_of
 from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.error_mapping import code_of
-from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Handler, Request
+from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, EncodedReply, Handler, Request
 from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.config import BrokerConfig
@@ -32,22 +32,30 @@ class ByteClient:
     async def ask(self, api: API, version: int | None = None, **fields: Any) -> Any:
         """Return the reply to a request in this version, by default the newest, as a client decodes it."""
         version = ADVERTISED[api].highest if version is None else version
-        message = REQUESTS[api]
-        sent = bytes(message(version=version, **fields).encode(version=version))
-        request = Request(
-            api=api,
-            version=version,
-            correlation_id=1,
-            body=decode(message, version, memoryview(sent)),
-            context=CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:40000", client_id="test"),
-            size_bytes=len(sent),
-            connection=1,
-        )
-        try:
-            reply = await self.host.testbed.network.spawn(self.host.owner, self.handlers[api](request))
-        except SeaweedMQError as error:
-            reply = error_reply(request, code_of(error, place=error_scope_of(api)), str(error))
-        return REPLIES[api].decode(bytes(reply.encode(version=version)), version=version)
+        asking = answered(self.handlers, api, version, **fields)
+        return await self.host.testbed.network.spawn(self.host.owner, asking)
+
+
+async def answered(
+    handlers: Mapping[int, Handler], api: API, version: int, *, client_id: str = "tests", **fields: Any
+) -> Any:
+    """Return the reply of handlers as a client decodes it. ``fields``: those of the message."""
+    sent = bytes(REQUESTS[api](version=version, **fields).encode(version=version))
+    request = Request(
+        api=api,
+        version=version,
+        correlation_id=1,
+        body=decode(REQUESTS[api], version, memoryview(sent)),
+        context=CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:40000", client_id=client_id),
+        size_bytes=len(sent),
+        connection=1,
+    )
+    try:
+        reply = await handlers[api](request)
+    except SeaweedMQError as error:
+        reply = error_reply(request, code_of(error, place=error_scope_of(api)), str(error))
+    encoded = b"".join(reply.buffers) if isinstance(reply, EncodedReply) else bytes(reply.encode(version=version))
+    return REPLIES[api].decode(encoded, version=version)
 
 
 async def byte_client(host: Host, kafka_address: str | None = None) -> ByteClient:

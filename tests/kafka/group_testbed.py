@@ -2,10 +2,8 @@
 
 import asyncio
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
-from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.groups.classic import ClassicGroupHandlers
 from seaweedmq.kafka.groups.committed_offsets import CommittedOffsetsHandlers
 from seaweedmq.kafka.groups.coordinators import Coordinators
@@ -15,26 +13,19 @@ from seaweedmq.kafka.groups.group_coordinator import GroupCoordinator
 from seaweedmq.kafka.metadata.nodes import Nodes
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.decoding import decode
-from seaweedmq.kafka.wire.error_mapping import code_of
 from seaweedmq.kafka.wire.messages import (
     API,
-    REPLIES,
-    REQUESTS,
-    EncodedReply,
     JoinGroupRequest,
     LeaveGroupRequest,
     OffsetCommitRequest,
     OffsetCommitResponse,
-    Request,
     SyncGroupRequest,
 )
-from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.shards.snapshots import AFTER_BYTES
 from tests.broker.testbed import CONFIG, PATIENCE_S, Host, Testbed
+from tests.kafka.byte_client import answered
 from tests.sim.machines.loop import OwnerState
 
 NAMESPACE = "kafka"
@@ -61,29 +52,10 @@ class Gateway:
             **CommittedOffsetsHandlers(self.coordinators, directory).handlers(),
         }
         self.following = host.testbed.network.spawn(host.owner, self.coordinators.run(), "coordinators")
-        self._requests = count(1)
 
     async def ask(self, api: API, version: int, **body: Any) -> Any:
         """Return the reply, as a client of that version decodes it. A killed broker never replies."""
-        return await self.host.testbed.network.spawn(self.host.owner, self.answer(api, version, **body))
-
-    async def answer(self, api: API, version: int, *, client_id: str = "tests", **body: Any) -> Any:
-        data = bytes(REQUESTS[api](**body).encode(version=version))
-        request = Request(
-            api=api,
-            version=version,
-            correlation_id=next(self._requests),
-            body=decode(REQUESTS[api], version, memoryview(data)),
-            context=CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:40000", client_id=client_id),
-            size_bytes=len(data),
-            connection=1,
-        )
-        try:
-            reply = await self.handlers[api](request)
-        except SeaweedMQError as error:
-            reply = error_reply(request, code_of(error, place=error_scope_of(api)), str(error))
-        encoded = b"".join(reply.buffers) if isinstance(reply, EncodedReply) else bytes(reply.encode(version=version))
-        return REPLIES[api].decode(encoded, version=version)
+        return await self.host.testbed.network.spawn(self.host.owner, answered(self.handlers, api, version, **body))
 
     def shard(self, group: str) -> GroupCoordinator:
         """Return the coordinator of a group on this broker."""

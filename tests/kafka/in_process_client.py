@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatch
 
 from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.wire import messages
@@ -15,6 +16,7 @@ from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, EncodedReply, Line, Request
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.broker.testbed import CONFIG, Host, Testbed
+from tests.kafka.differential.batches import batch as batch  # for those who produce
 
 KAFKA = replace(CONFIG, kafka_listen="127.0.0.1:0")
 NO_PRODUCER = -1
@@ -100,29 +102,9 @@ class InProcessClient:
         epoch: int = -1,
     ) -> Any:
         """Fetch from one partition, and return the partition of the reply."""
-        make = messages.FetchRequest.FetchTopic
-        part = make.FetchPartition(
-            partition=partition,
-            fetch_offset=offset,
-            current_leader_epoch=epoch,
-            last_fetched_epoch=-1,
-            log_start_offset=-1,
-            partition_max_bytes=partition_bytes_max,
-        )
-        reply = await self.ask(
-            API.FETCH,
-            12,
-            replica_id=-1,
-            max_wait_ms=wait_ms,
-            min_bytes=min_bytes,
-            max_bytes=bytes_max,
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
-            topics=[make(topic=topic, partitions=[part])],
-            forgotten_topics_data=[],
-            rack_id="",
-        )
+        wanted = fetched(topic, partition, offset=offset, epoch=epoch, bytes_max=partition_bytes_max)
+        fields = fetch_fields([wanted], max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=bytes_max)
+        reply = await self.ask(API.FETCH, 12, **fields)
         assert reply.error_code == Code.NONE
         return reply.responses[0].partitions[0]
 
@@ -140,6 +122,30 @@ class InProcessClient:
         return reply.topics[0].partitions[0]
 
 
+def fetched(topic: str | UUID, *partitions: int, offset: int = 0, epoch: int = -1, bytes_max: int = 1_000) -> Any:
+    """Return a topic of a Fetch, by name or id."""
+    make = messages.FetchRequest.FetchTopic
+    parts = [
+        make.FetchPartition(
+            partition=number,
+            fetch_offset=offset,
+            current_leader_epoch=epoch,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=bytes_max,
+        )
+        for number in partitions
+    ]
+    return make(**{"topic" if isinstance(topic, str) else "topic_id": topic}, partitions=parts)
+
+
+def fetch_fields(topics: Sequence[Any], version: int = 12, **other: int) -> dict[str, Any]:
+    """Return the fields of a Fetch without a session."""
+    fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1_000, "isolation_level": 0}
+    fields |= {"session_id": 0, "session_epoch": -1, "topics": topics, "forgotten_topics_data": [], "rack_id": ""}
+    return fields | ({"replica_id": -1} if version < 15 else {}) | other
+
+
 async def in_process_clients(testbed: Testbed, count: int = 1, **settings: Any) -> list[InProcessClient]:
     """Start brokers that serve Kafka clients, and return a client of each."""
     hosts = await testbed.cluster(count, replace(KAFKA, **settings))
@@ -154,22 +160,6 @@ async def more_in_process_clients(testbed: Testbed, count: int) -> list[InProces
 async def _opened(client: InProcessClient) -> InProcessClient:
     await client.testbed.network.spawn(client.host.owner, client.rooms.nodes.ready())
     return client
-
-
-def batch(
-    *values: bytes | None,
-    keys: Sequence[bytes | None] | None = None,
-    time_ms: int = 1_700_000_000_000,
-    codec: int = 0,
-    producer: tuple[int, int, int] = (NO_PRODUCER, -1, -1),
-) -> bytes:
-    """Return a client's record batch, a millisecond from record to record. ``producer``: id, epoch, sequence."""
-    pid, epoch, sequence = producer
-    builder = DefaultRecordBatchBuilder(2, codec, 0, pid, epoch, sequence, 1 << 24)
-    for i, value in enumerate(values):
-        key = None if keys is None else keys[i]
-        assert builder.append(i, time_ms + i, key, value, []) is not None
-    return bytes(builder.build())
 
 
 def records_of(data: bytes) -> list[tuple[int, bytes | None, bytes | None]]:

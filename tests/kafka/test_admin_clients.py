@@ -1,39 +1,26 @@
 """Admin clients of librdkafka and kafka-python on a real socket, used as their users do."""
 
 import asyncio
-import random
 import warnings
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
-    OffsetSpec,
-    ResourcePatternType,
     ResourceType,
 )
 
-from seaweedmq.broker.broker import Broker
-from seaweedmq.broker.membership import Endpoints
-from seaweedmq.kafka.gateway import Gateway
-from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.model.config import KIB, BrokerConfig
-from seaweedmq.ports import BrokerApi, Environment
-from seaweedmq.rpc.address import Address
-from tests.doubles.memory_converter import MemoryTableConverter
-from tests.doubles.memory_meta import MemoryMetaServer, MemoryMetaStore
-from tests.doubles.memory_store import MemorySegmentStore
+from tests.support.whole_broker import whole_broker
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -41,43 +28,15 @@ with warnings.catch_warnings():
     from kafka.admin import NewTopic as PythonNewTopic
 
 T = TypeVar("T")
-WALL_US = 1_700_000_000_000_000
 TIMEOUT_S = 20.0
-CONFIG = BrokerConfig(frame_bytes_max=64 * KIB, segment_buffer_bytes_max=256 * KIB)
-
-
-class Nobody:
-    """A dialer of a broker without peers."""
-
-    def dial(self, address: str) -> BrokerApi:
-        raise AssertionError(f"there is no broker at {address}")
-
-    async def close(self) -> None: ...
+CONFIG = BrokerConfig(frame_bytes_max=64 * KIB, segment_buffer_bytes_max=256 * KIB, storage_free_bytes_min=1)
 
 
 @pytest.fixture
-async def address() -> AsyncIterator[str]:
+async def address(tmp_path: Path) -> AsyncIterator[str]:
     """Provide the address at which a broker listens for Kafka clients."""
-    meta, store = MemoryMetaStore(MemoryMetaServer()), MemorySegmentStore(lambda: WALL_US)
-    env = Environment(lambda: WALL_US, random.Random(1))
-    gateway = Gateway(CONFIG, Address("127.0.0.1", 0))
-    broker = Broker(
-        config=CONFIG,
-        env=env,
-        store=store,
-        meta=meta,
-        dialer=Nobody(),
-        converter=MemoryTableConverter(store, row_group_bytes=64 * KIB),
-        endpoints=Endpoints("127.0.0.1:1", gateway.address),
-    )
-    await broker.start()
-    rooms = Handlers(broker.ports)
-    await gateway.start(rooms.all, CONFIG.kafka_in_flight_bytes_max)
-    yield gateway.address
-    await gateway.stop()
-    await rooms.close()
-    await broker.stop()
-    await meta.close()
+    async with whole_broker(tmp_path, CONFIG) as broker:
+        yield f"127.0.0.1:{broker.kafka_port}"
 
 
 async def done(call: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
@@ -157,25 +116,6 @@ async def test_librdkafka_reads_and_alters_configs(address: str) -> None:
     (broker,) = (await done(lambda: admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]))).values()
     assert broker["num.partitions"].value == "4"
     assert broker["num.partitions"].is_read_only
-
-
-async def test_librdkafka_is_told_of_the_cluster_and_of_what_there_is_not(address: str) -> None:
-    admin = librdkafka(address)
-    cluster = await asyncio.to_thread(lambda: admin.describe_cluster().result(TIMEOUT_S))
-    assert [f"{node.host}:{node.port}" for node in cluster.nodes] == [address]
-    rule = AclBinding(
-        ResourceType.TOPIC,
-        "orders",
-        ResourcePatternType.LITERAL,
-        "User:x",
-        "*",
-        AclOperation.READ,
-        AclPermissionType.DENY,
-    )
-    assert list((await done(lambda: admin.create_acls([rule]))).values()) == [Code.SECURITY_DISABLED]
-    await done(lambda: admin.create_topics([NewTopic("orders", 1, 1)]))
-    deleted = await done(lambda: admin.delete_records([TopicPartition("orders", 0, OffsetSpec.latest()._value)]))  # noqa: SLF001
-    assert [answer.low_watermark for answer in deleted.values()] == [0]
 
 
 async def test_kafka_python_does_the_same(address: str) -> None:

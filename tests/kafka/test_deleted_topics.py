@@ -48,6 +48,15 @@ async def test_the_coordinator_sees_the_deletion(testbed: Testbed) -> None:
     await asyncio.sleep(5)
     assert await kept_by(cluster, member) == 0
 
+    # What is committed to the recreated topic stays.
+    assert await member.commit((0, 7)) == [Code.NONE]
+    await asyncio.sleep(5)
+    assert await member.committed() == {0: 7}
+    (await cluster.coordinator(member.group)).host.kill()
+    assert await member.committed() == {0: 7}
+    await asyncio.sleep(5)
+    assert await kept_by(cluster, member) == 1
+
 
 @story
 async def test_the_coordinator_is_down_meanwhile(testbed: Testbed) -> None:
@@ -85,20 +94,6 @@ async def test_all_brokers_with_a_gateway_are_down_meanwhile(testbed: Testbed) -
     await testbed.until(lambda: host.inspect.leads, 120)
     cluster.by_port = lambda port: last  # type: ignore[method-assign]
     assert await member.committed() == {}
-
-
-@story
-async def test_what_is_committed_to_the_recreated_topic_stays(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 2)
-    member = await an_idle_group(cluster)
-    await recreate(testbed.leader(), testbed, replicas=2)
-    assert await member.commit((0, 7)) == [Code.NONE]
-    await asyncio.sleep(5)
-    assert await member.committed() == {0: 7}
-    (await cluster.coordinator(member.group)).host.kill()
-    assert await member.committed() == {0: 7}
-    await asyncio.sleep(5)
-    assert await kept_by(cluster, member) == 1
 
 
 @story

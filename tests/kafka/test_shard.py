@@ -12,7 +12,7 @@ import pytest
 from seaweedmq.codec.frame import FLAG_KEY
 from seaweedmq.codec.kafka.batch import ENCODING_KAFKA
 from seaweedmq.codec.payload.batch import encode_frame
-from seaweedmq.core.kafka.groups.classic_events import CommitOffsets, OffsetToCommit
+from seaweedmq.core.kafka.groups.classic_events import CommitOffsets
 from seaweedmq.core.kafka.groups.shard_state import GroupShard
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.wire.codes import Code
@@ -57,19 +57,6 @@ def _leads(gateway: Gateway, group: str) -> bool:
 
 
 # --- what is kept
-
-
-@story
-async def test_a_member_joins_commits_and_finds_its_offsets_again(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 1)
-    member = await Member(cluster).joined()
-    assert (member.generation, member.leads, member.assignment) == (1, True, member.id.encode())
-    assert await member.heartbeat() == Code.NONE
-    assert await member.commit((0, 5), (1, 6)) == [Code.NONE, Code.NONE]
-    assert await member.committed() == {0: 5, 1: 6}
-    assert await member.leave() == Code.NONE
-    assert await member.heartbeat() == Code.UNKNOWN_MEMBER_ID
-    assert await Member(cluster).committed() == {0: 5, 1: 6}
 
 
 @story
@@ -154,19 +141,6 @@ async def test_a_coordinator_whose_segment_moves_costs_no_rebalance(testbed: Tes
     assert primary_of(cluster) is not before
     assert await member.committed() == {0: 5, 1: 6}
     assert (await fetched(before))[0] == Code.NOT_COORDINATOR
-
-
-@story
-async def test_a_broker_that_starts_again_goes_on_from_the_files(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 1)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5), (2, 9))
-    cluster.gateways[0].following.cancel()
-    await testbed.hosts[0].stop()
-    cluster.gateways.clear()
-    cluster.open(await testbed.start(KAFKA, address=testbed.hosts[0].address))
-    assert await member.heartbeat() == Code.NONE
-    assert await member.committed() == {0: 5, 2: 9}
 
 
 @story
@@ -405,34 +379,6 @@ async def _trouble(cluster: Cluster, config: BrokerConfig, rng: random.Random) -
 
 
 @story
-async def test_a_member_that_says_nothing_is_out_and_the_others_hear_of_it(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 2)
-    one, two = Member(cluster), Member(cluster)
-    await asyncio.gather(one.joined(), two.joined())
-    for _ in range(8):
-        await asyncio.sleep(1.0)
-        assert await one.heartbeat() == Code.NONE
-    await testbed.until(lambda: two.id not in str(primary_of(cluster).shard(GROUP)._state.describe(GROUP)))  # noqa: SLF001
-    assert await one.heartbeat() == Code.REBALANCE_IN_PROGRESS
-    await one.joined()
-    assert one.generation == 2
-    assert await two.heartbeat() == Code.UNKNOWN_MEMBER_ID
-
-
-@story
-async def test_after_a_takeover_sessions_begin_anew(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 3)
-    one, two = Member(cluster), Member(cluster)
-    await asyncio.gather(one.joined(), two.joined())
-    primary_of(cluster).host.kill()
-    for _ in range(8):
-        await asyncio.sleep(1.0)
-        assert await one.heartbeat() == Code.NONE
-    await asyncio.sleep(4.0)
-    assert await one.heartbeat() == Code.REBALANCE_IN_PROGRESS
-
-
-@story
 async def test_a_closed_connection_ends_the_wait_and_not_the_membership(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     one = await Member(cluster).joined()
@@ -449,19 +395,6 @@ async def test_a_closed_connection_ends_the_wait_and_not_the_membership(testbed:
     await two.joined()
     await rejoining
     assert one.generation == two.generation
-
-
-@story
-async def test_offsets_go_with_their_topic_even_if_another_has_its_name(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 2)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5), (1, 6))
-    await testbed.hosts[0].api.call(DeleteTopic(TOPIC))
-    await testbed.hosts[0].api.call(CreateTopic(TopicSpec(name=TOPIC, partitions=3)))
-    await testbed.until(lambda: not offsets_of(primary_of(cluster)))
-    assert await member.committed() == {}
-    assert await member.commit((0, 1)) == [Code.NONE]
-    assert await member.committed() == {0: 1}
 
 
 @story
@@ -581,36 +514,3 @@ async def test_what_a_snapshot_replaced_goes_and_the_next_coordinator_begins_wit
     primary_of(cluster).host.kill()
     assert await member.heartbeat() == Code.NONE
     assert await member.committed() == {0: 297, 1: 298, 2: 299}
-
-
-@story
-async def test_what_comes_while_a_snapshot_is_written_counts_more_than_the_snapshot(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 1, snapshot_after_bytes=200_000, partitions=900)
-    member = await Member(cluster).joined()
-    gateway = primary_of(cluster)
-    shard = gateway.shard(GROUP)
-    marks: list[int] = []
-    shard._raise_mark = marks.append  # noqa: SLF001
-
-    async def commit_all(offset: int) -> None:
-        offsets = tuple(
-            OffsetToCommit(topic=TOPIC.name, partition=p, offset=offset, metadata="x" * 200) for p in range(900)
-        )
-        await shard.ask(
-            lambda token: CommitOffsets(
-                token=token, group=GROUP, member=member.id, generation=member.generation, offsets=offsets
-            )
-        )
-
-    for n in range(30):
-        await asyncio.gather(commit_all(n), *(member.commit((p, 100 + n)) for p in range(0, 900, 50)))
-    await testbed.until(lambda: marks)
-    kept = await shard._log.load(marks[-1])  # noqa: SLF001
-    assert kept.latest == (await shard._log.load(0)).latest  # noqa: SLF001
-    before = offsets_of(gateway)
-    assert len(before) == 900
-    cluster.gateways[0].following.cancel()
-    await testbed.hosts[0].stop()
-    cluster.gateways.clear()
-    cluster.open(await testbed.start(KAFKA, address=testbed.hosts[0].address))
-    assert await member.committed() == before

@@ -90,12 +90,18 @@ async def handled(client: ByteClient, request: Request) -> Reply:
     return await reply if request.api == API.PRODUCE else reply
 
 
-@story
-@pytest.mark.parametrize("api", [api for api in OF_MANY if api not in CHEAP], ids=lambda api: api.name)
-async def test_it_gives_way(testbed: Testbed, api: API) -> None:
+async def ready(testbed: Testbed) -> ByteClient:
+    """Return the handlers of a broker with the topic and the coordinator of the requests."""
     (client,) = await byte_clients(testbed, 1)
     await testbed.topic(client.host, TopicName("kafka", TOPIC), partitions=1)
     await client.ask(API.FIND_COORDINATOR, 1, key=GROUP, key_type=0)
+    return client
+
+
+@story
+@pytest.mark.parametrize("api", [api for api in OF_MANY if api not in CHEAP], ids=lambda api: api.name)
+async def test_it_gives_way(testbed: Testbed, api: API) -> None:
+    client = await ready(testbed)
     data = memoryview(OF_MANY[api](ELEMENTS))[LENGTH_BYTES:]
     counter = Counter()
     request = read_request(data, context=CONTEXT, connection=1, line=Line())
@@ -113,9 +119,7 @@ async def test_it_gives_way(testbed: Testbed, api: API) -> None:
 @pytest.mark.parametrize("api", list(OF_MANY), ids=lambda api: api.name)
 async def test_it_leaves_no_garbage_in_cycles(testbed: Testbed, api: API) -> None:
     """Errors that refer to their own frames would stay, and a million of them hold the loop for a second."""
-    (client,) = await byte_clients(testbed, 1)
-    await testbed.topic(client.host, TopicName("kafka", TOPIC), partitions=1)
-    await client.ask(API.FIND_COORDINATOR, 1, key=GROUP, key_type=0)
+    client = await ready(testbed)
     data = memoryview(OF_MANY[api](GARBAGE_ELEMENTS))[LENGTH_BYTES:]
     gc.collect()
     gc.disable()

@@ -10,6 +10,24 @@ from seaweedmq.errors import NotFound
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind
 from tests.core.group.group_transcript import LIMITS, TOPIC, Transcript, segment
 
+
+def shared_out(segments: int, *members: str) -> Transcript:
+    """Return a group in which these members own the segments in turn, each in generation 1."""
+    transcript = Transcript(segments)
+    for member in members:
+        transcript.opens(member)
+    transcript.waits(1)
+    return transcript
+
+
+def withdrawn() -> Transcript:
+    """Return a group in which ``a`` owned both segments, and has to let go of segment 1 for ``b``."""
+    transcript = shared_out(2, "a")
+    transcript.opens("b")
+    assert transcript.waits(1) == ["a/1: owns 0@1 from earliest"]
+    return transcript
+
+
 # --- members come and go
 
 
@@ -27,9 +45,7 @@ def test_members_that_come_together_are_shared_out_to_once() -> None:
 
 
 def test_a_second_member_gets_its_half_once_the_first_has_let_go() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(2, "a")
     assert transcript.opens("b") == ["b/1: owns nothing"]
     assert transcript.waits(1) == ["a/1: owns 0@1 from earliest"]
     assert transcript.commits("a", 1, 0, 1) == ["a/1: #1 kept"], "it may finish what it has begun"
@@ -37,10 +53,7 @@ def test_a_second_member_gets_its_half_once_the_first_has_let_go() -> None:
 
 
 def test_who_leaves_frees_its_segments() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.opens("b")
-    transcript.waits(1)
+    transcript = shared_out(2, "a", "b")
     assert transcript.leaves("b") == ["b/1: bye"]
     assert transcript.waits(1) == ["a/1: owns 0@1 from earliest, 1@2 from earliest"]
     assert transcript.leaves("a") == ["a/1: bye"]
@@ -49,9 +62,7 @@ def test_who_leaves_frees_its_segments() -> None:
 
 
 def test_who_comes_back_in_time_keeps_its_segments() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(2, "a")
     assert transcript.breaks("a") == []
     assert transcript.waits(5) == []
     assert transcript.opens("a", held={0: 1, 1: 1}) == ["a/1: owns 0@1 from earliest, 1@1 from earliest"]
@@ -59,19 +70,13 @@ def test_who_comes_back_in_time_keeps_its_segments() -> None:
 
 
 def test_who_does_not_come_back_loses_them() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.opens("b")
-    transcript.waits(1)
+    transcript = shared_out(2, "a", "b")
     transcript.breaks("a")
     assert transcript.waits(7) == ["b/1: owns 0@2 from earliest, 1@1 from earliest"]
 
 
 def test_a_zombie_comes_back_to_nothing_and_its_commits_are_refused() -> None:
-    transcript = Transcript(1)
-    transcript.opens("a")
-    transcript.opens("b")
-    transcript.waits(1)
+    transcript = shared_out(1, "a", "b")
     transcript.publishes(_0=10)
     transcript.breaks("a")
     transcript.waits(7)
@@ -83,9 +88,7 @@ def test_a_zombie_comes_back_to_nothing_and_its_commits_are_refused() -> None:
 
 
 def test_a_later_incarnation_fences_the_earlier_and_takes_over_at_once() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(2, "a")
     assert transcript.opens("a", incarnation=2) == [
         "a/1: bye, Fenced",
         "a/2: owns 0@2 from earliest, 1@2 from earliest",
@@ -132,9 +135,7 @@ def test_a_group_has_room_for_so_many_members() -> None:
 
 
 def test_who_hangs_with_one_segment_loses_that_one_in_the_end() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(2, "a")
     transcript.opens("b")
     assert transcript.waits(200) == ["a/1: owns 0@1 from earliest"]
     assert transcript.waits(200) == ["b/1: owns 1@3 from earliest"]
@@ -143,42 +144,27 @@ def test_who_hangs_with_one_segment_loses_that_one_in_the_end() -> None:
 
 
 def test_a_release_that_was_lost_with_its_stream_holds_nobody_up() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.waits(1)
-    transcript.opens("b")
-    transcript.waits(1)
+    transcript = withdrawn()
     transcript.breaks("a")
     assert transcript.opens("a", held={0: 1}) == ["b/1: owns 1@3 from earliest", "a/1: owns 0@1 from earliest"]
 
 
 def test_who_comes_back_and_still_reads_is_waited_for() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.waits(1)
-    transcript.opens("b")
-    transcript.waits(1)
+    transcript = withdrawn()
     transcript.breaks("a")
     assert transcript.opens("a", held={0: 1, 1: 1}) == ["a/1: owns 0@1 from earliest"]
     assert transcript.releases("a", _1=1) == ["b/1: owns 1@3 from earliest"]
 
 
 def test_a_segment_that_was_withdrawn_goes_back_only_in_another_generation() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.waits(1)
-    transcript.opens("b")
-    transcript.waits(1)
+    transcript = withdrawn()
     transcript.leaves("b")
     assert transcript.waits(1) == []
     assert transcript.releases("a", _1=1) == ["a/1: owns 0@1 from earliest, 1@3 from earliest"]
 
 
 def test_nobody_releases_what_is_anothers_or_of_another_time() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.opens("b")
-    transcript.waits(1)
+    transcript = shared_out(2, "a", "b")
     assert transcript.releases("a", _1=1) == []
     assert transcript.releases("a", _0=0) == []
     assert {s: o.member for s, o in transcript.record.owners.items()} == {0: "a", 1: "b"}
@@ -188,27 +174,21 @@ def test_nobody_releases_what_is_anothers_or_of_another_time() -> None:
 
 
 def test_a_successor_begins_once_all_its_predecessors_are_finished() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(2, "a")
     assert transcript.succeeds({0: 10, 1: 20}, 2) == []
     assert transcript.commits("a", 1, 20, 1) == ["a/1: #1 kept", "a/1: owns 0@1 from earliest"]
     assert transcript.commits("a", 0, 10, 1) == ["a/1: #1 kept", "a/1: owns 2@3 from earliest"]
 
 
 def test_a_segment_sealed_where_the_group_is_already_is_finished() -> None:
-    transcript = Transcript(1)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(1, "a")
     transcript.publishes(_0=10)
     transcript.commits("a", 0, 10, 1)
     assert transcript.succeeds({0: 10}, 1, 2) == ["a/1: owns 1@2 from earliest, 2@2 from earliest"]
 
 
 def test_an_empty_segment_does_not_hide_that_its_predecessor_is_not_finished() -> None:
-    transcript = Transcript(1)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(1, "a")
     assert transcript.succeeds({0: 10}, 1) == []
     assert transcript.succeeds({1: 10}, 2) == [], "1 has nothing to read, and 2 would overtake 0"
     assert transcript.commits("a", 0, 10, 1) == ["a/1: #1 kept", "a/1: owns 2@2 from earliest"]
@@ -221,10 +201,7 @@ def test_an_empty_segment_needs_no_reader() -> None:
 
 
 def test_a_finished_segment_that_nobody_released_yet_holds_nobody_up() -> None:
-    transcript = Transcript(1)
-    transcript.opens("a")
-    transcript.opens("b")
-    transcript.waits(1)
+    transcript = shared_out(1, "a", "b")
     transcript.succeeds({0: 10}, 1)
     assert transcript.commits("a", 0, 10, 1) == ["a/1: #1 kept", "a/1: owns 1@2 from earliest"]
     assert transcript.record.owners[0].revoking
@@ -233,9 +210,7 @@ def test_a_finished_segment_that_nobody_released_yet_holds_nobody_up() -> None:
 
 
 def test_a_commit_beyond_the_end_is_refused_and_the_rest_is_kept() -> None:
-    transcript = Transcript(1)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(1, "a")
     transcript.publishes(_0=10)
     assert transcript.commits("a", 0, 11, 1) == [
         "a/1: #1 kept; 0 refused: offset 11 lies beyond the end of segment 0, 10: commit only records that were read"
@@ -246,9 +221,7 @@ def test_a_commit_beyond_the_end_is_refused_and_the_rest_is_kept() -> None:
 
 
 def test_committed_offsets_do_not_go_back() -> None:
-    transcript = Transcript(1)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(1, "a")
     transcript.publishes(_0=10)
     transcript.commits("a", 0, 8, 1)
     assert transcript.commits("a", 0, 5, 1) == ["a/1: #1 kept"]
@@ -256,9 +229,7 @@ def test_committed_offsets_do_not_go_back() -> None:
 
 
 def test_the_next_owner_learns_what_was_delivered_before() -> None:
-    transcript = Transcript(1)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(1, "a")
     transcript.publishes(_0=10)
     transcript.commits("a", 0, 5, 1, _5=3, _7=1)
     transcript.leaves("a")
@@ -267,9 +238,7 @@ def test_the_next_owner_learns_what_was_delivered_before() -> None:
 
 
 def test_owners_lost_over_the_same_record_are_counted_until_somebody_gets_past_it() -> None:
-    transcript = Transcript(1)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(1, "a")
     transcript.publishes(_0=10)
     assert transcript.opens("a", incarnation=2)[1:] == ["a/2: owns 0@2 from earliest crashed 1"]
     assert transcript.opens("a", incarnation=3)[1:] == ["a/3: owns 0@3 from earliest crashed 2"]
@@ -280,18 +249,14 @@ def test_owners_lost_over_the_same_record_are_counted_until_somebody_gets_past_i
 
 
 def test_who_dies_with_nothing_to_read_was_not_killed_by_a_record() -> None:
-    transcript = Transcript(1)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(1, "a")
     transcript.publishes(_0=10)
     transcript.commits("a", 0, 10, 1)
     assert transcript.opens("a", incarnation=2)[1:] == ["a/2: owns 0@2 from offset 10"]
 
 
 def test_a_count_of_deliveries_that_includes_the_crashes_replaces_them() -> None:
-    transcript = Transcript(1)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(1, "a")
     transcript.publishes(_0=10)
     transcript.opens("a", incarnation=2)
     transcript.commits("a", 0, 0, 2, _0=2)
@@ -323,9 +288,7 @@ def test_a_group_that_begins_at_an_offset_skips_what_ends_before_it() -> None:
 
 
 def test_what_retention_removed_holds_nobody_up_and_is_forgotten() -> None:
-    transcript = Transcript(1)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(1, "a")
     transcript.publishes(_0=5)
     transcript.commits("a", 0, 5, 1)
     transcript.succeeds({0: 10}, 1)
@@ -337,10 +300,7 @@ def test_what_retention_removed_holds_nobody_up_and_is_forgotten() -> None:
 
 
 def test_a_new_leader_goes_on_and_moves_nothing() -> None:
-    transcript = Transcript(4)
-    transcript.opens("a")
-    transcript.opens("b")
-    transcript.waits(1)
+    transcript = shared_out(4, "a", "b")
     before = transcript.record
     assert transcript.leader_dies() == []
     assert transcript.opens("b", held={1: 1, 3: 1}) == ["b/1: owns 1@1 from earliest, 3@1 from earliest"]
@@ -350,10 +310,7 @@ def test_a_new_leader_goes_on_and_moves_nothing() -> None:
 
 
 def test_a_new_leader_gives_members_time_to_come_back_and_then_goes_on_without_them() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.opens("b")
-    transcript.waits(1)
+    transcript = shared_out(2, "a", "b")
     transcript.leader_dies()
     transcript.opens("b", held={1: 1})
     assert transcript.waits(5) == []
@@ -361,11 +318,7 @@ def test_a_new_leader_gives_members_time_to_come_back_and_then_goes_on_without_t
 
 
 def test_a_new_leader_knows_what_was_withdrawn() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.waits(1)
-    transcript.opens("b")
-    transcript.waits(1)
+    transcript = withdrawn()
     transcript.leader_dies()
     assert transcript.opens("a", held={0: 1, 1: 1}) == ["a/1: owns 0@1 from earliest"]
     assert transcript.opens("b") == ["b/1: owns nothing"]
@@ -377,9 +330,7 @@ def test_a_new_leader_knows_what_was_withdrawn() -> None:
 
 
 def test_a_reset_takes_effect_once_everybody_has_let_go() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(2, "a")
     transcript.publishes(_0=10, _1=10)
     transcript.commits("a", 0, 9, 1)
     assert transcript.resets(EARLIEST) == ["a/1: owns nothing"]
@@ -391,9 +342,7 @@ def test_a_reset_takes_effect_once_everybody_has_let_go() -> None:
 def test_what_is_let_go_of_late_is_not_what_was_given_since() -> None:
     """A segment is revoked, assigned again and withdrawn again before its owner learns of it: the next owner waits
     until it has released it in each generation."""
-    transcript = Transcript(1)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(1, "a")
     transcript.resets(EARLIEST)
     assert transcript.waits(301) == ["a/1: owns 0@3 from earliest"]
     assert transcript.resets(EARLIEST) == ["a/1: owns nothing"]
@@ -406,9 +355,7 @@ def test_what_is_let_go_of_late_is_not_what_was_given_since() -> None:
 
 
 def test_who_comes_back_with_what_was_taken_away_long_ago_holds_nothing_else() -> None:
-    transcript = Transcript(1)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(1, "a")
     transcript.resets(EARLIEST)
     transcript.waits(301)
     transcript.breaks("a")
@@ -433,9 +380,7 @@ def test_a_member_is_not_given_up_while_it_may_trust_what_it_has(session_s: floa
 
 
 def test_a_reset_to_offsets_replaces_what_was_committed() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(2, "a")
     transcript.publishes(_0=10)
     transcript.commits("a", 0, 3, 1)
     transcript.leaves("a")
@@ -446,9 +391,7 @@ def test_a_reset_to_offsets_replaces_what_was_committed() -> None:
 
 
 def test_a_reset_goes_back_to_finished_segments_and_takes_their_successors_away() -> None:
-    transcript = Transcript(1)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(1, "a")
     transcript.succeeds({0: 10}, 1)
     transcript.commits("a", 0, 10, 1)
     transcript.releases("a", _0=1)
@@ -469,9 +412,7 @@ def test_a_deleted_group_tells_everybody() -> None:
 
 
 def test_a_description_shows_owners_and_lag() -> None:
-    transcript = Transcript(2)
-    transcript.opens("a")
-    transcript.waits(1)
+    transcript = shared_out(2, "a")
     transcript.publishes(_0=10)
     transcript.commits("a", 0, 4, 1)
     transcript.succeeds({1: 20}, 2)

@@ -106,21 +106,17 @@ def test_a_session_goes_on_as_it_began_by_names_or_by_ids() -> None:
     assert list(mine.begin(100, 1, {}, (), 2.0, by_id=True).partitions) == [A], "the session continues"
 
 
-def test_a_session_may_begin_with_nothing() -> None:
+def test_a_session_may_begin_with_nothing_ends_and_begins_anew_by_its_epoch() -> None:
     mine = sessions()
     assert mine.begin(0, 0, {}, (), 0.0).session_id == 100
     assert list(mine.begin(100, 1, wants(A), (), 1.0).partitions) == [A]
 
-
-def test_a_session_ends_and_begins_anew_by_its_epoch() -> None:
     mine = sessions()
     mine.begin(0, 0, wants(A), (), 0.0)
     assert mine.begin(100, 0, wants(B), (), 1.0).session_id == 101
     assert mine.begin(101, -1, wants(B), (), 2.0).session_id == 0
     assert len(mine) == 0
 
-
-def test_epochs_wrap_around_to_one() -> None:
     assert epoch_after(1) == 2
     assert epoch_after(EPOCH_MAX) == 1
 

@@ -26,8 +26,7 @@ def test_a_frame_before_the_refused_one_is_not_behind_it() -> None:
     assert not refused.is_behind(ME, 0, 602, NOW)
     assert not refused.is_behind(ME, 0, 604, NOW)
 
-
-def test_sequences_begin_again_at_0_behind_the_last_one() -> None:
+    # Sequences begin again at 0 behind the last one.
     refused = RejectedSequences()
     refused.refuse(ME, 0, KAFKA_SEQUENCES - 1, NOW)
     assert refused.is_behind(ME, 0, 0, NOW)
@@ -35,14 +34,12 @@ def test_sequences_begin_again_at_0_behind_the_last_one() -> None:
     assert not refused.is_behind(OTHER, 0, KAFKA_SEQUENCES - 1, NOW)
 
 
-def test_a_new_epoch_begins_anew() -> None:
+def test_a_new_epoch_begins_anew_and_what_was_stored_elsewhere_is_forgotten() -> None:
     refused = RejectedSequences()
     refused.refuse(ME, 0, 30, NOW)
     assert not refused.is_behind(ME, 1, 0, NOW)
     assert not refused.is_behind(ME, 1, 10, NOW)
 
-
-def test_what_was_stored_elsewhere_is_forgotten() -> None:
     refused = RejectedSequences()
     refused.refuse(ME, 0, 30, NOW)
     refused.forget(ME)

@@ -2,6 +2,7 @@
 
 from tests.core.member.member_transcript import Transcript
 from tests.core.member.plain_member import ownership
+from tests.core.member.test_record_dispatch import delivered
 
 
 def test_positions_follow_what_is_acknowledged() -> None:
@@ -55,9 +56,7 @@ def test_acknowledgements_are_reported_only_where_somebody_waits_for_them() -> N
 
 
 def test_a_segment_is_released_when_its_last_position_was_answered() -> None:
-    transcript = Transcript()
-    transcript.arrives("a b")
-    transcript.takes()
+    transcript = delivered("a b")
     assert transcript.is_assigned() == "stop 0@1"
     transcript.acks("a0 b1")
     assert transcript.looks_after() == "nothing"
@@ -69,9 +68,7 @@ def test_a_segment_is_released_when_its_last_position_was_answered() -> None:
 
 
 def test_a_commit_that_went_with_its_stream_is_waited_for_on_the_next() -> None:
-    transcript = Transcript()
-    transcript.arrives("a")
-    transcript.takes()
+    transcript = delivered("a")
     transcript.acks("a0")
     transcript.is_assigned()
     transcript.looks_after()
@@ -84,9 +81,7 @@ def test_a_commit_that_went_with_its_stream_is_waited_for_on_the_next() -> None:
 
 
 def test_a_refused_commit_is_not_tried_again() -> None:
-    transcript = Transcript()
-    transcript.arrives("a b")
-    transcript.takes()
+    transcript = delivered("a b")
     transcript.acks("a0")
     transcript.looks_after()
     assert transcript.commits() == "0@1 to 1"
@@ -99,9 +94,7 @@ def test_a_refused_commit_is_not_tried_again() -> None:
 
 
 def test_a_segment_that_was_given_anew_begins_once_it_was_released() -> None:
-    transcript = Transcript()
-    transcript.arrives("a")
-    transcript.takes()
+    transcript = delivered("a")
     assert transcript.is_assigned(ownership(0, 4)) == "stop 0@1"
     assert transcript.member.holdings.held == {0: 1}
     transcript.acks("a0")

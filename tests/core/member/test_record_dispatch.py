@@ -6,6 +6,22 @@ from tests.core.member.member_transcript import Transcript
 from tests.core.member.plain_member import BYTES_PER_ROW, ownership
 
 
+def delivered(keys: str, **bounds: int) -> Transcript:
+    """Return a member whose user has taken these records."""
+    transcript = Transcript(**bounds)
+    transcript.arrives(keys)
+    assert len(transcript.takes().split()) == len(keys.split())
+    return transcript
+
+
+def handled(keys: str, **bounds: int) -> Transcript:
+    """Return a member with handlers to which these records have come."""
+    transcript = Transcript(**bounds)
+    transcript.handlers_begin()
+    transcript.arrives(keys)
+    return transcript
+
+
 def test_records_go_out_once_and_in_order() -> None:
     transcript = Transcript()
     transcript.arrives("a b a")
@@ -61,9 +77,7 @@ def test_the_wait_of_one_record_is_no_wait_for_another_without_a_key() -> None:
 
 
 def test_refusing_twice_counts_once() -> None:
-    transcript = Transcript()
-    transcript.arrives("a")
-    assert transcript.takes() == "a0"
+    transcript = delivered("a")
     transcript.nacks("a0 a0", delay_s=1)
     transcript.looks_after()
     assert transcript.commits() == "0@1 to 0 seen 0x1"
@@ -95,9 +109,7 @@ def test_refused_rows_come_again_before_the_rest() -> None:
 
 
 def test_what_is_refused_after_the_member_was_closed_goes_to_the_next() -> None:
-    transcript = Transcript()
-    transcript.arrives("a b")
-    assert transcript.takes() == "a0 b1"
+    transcript = delivered("a b")
     transcript.member.dispatch.close()
     transcript.acks("a0")
     transcript.nacks("b1")
@@ -124,9 +136,7 @@ def test_a_record_that_was_delivered_too_often_is_given_up_and_holds_its_key_unt
 
 
 def test_who_refuses_what_is_given_up_already_is_not_heard() -> None:
-    transcript = Transcript(deliveries_max=1)
-    transcript.arrives("a a")
-    assert transcript.takes() == "a0 a1"
+    transcript = delivered("a a", deliveries_max=1)
     transcript.nacks("a0 a0")
     assert transcript.gives_up() == "a0 after 1: nack"
     transcript.letter_is_kept()
@@ -135,9 +145,7 @@ def test_who_refuses_what_is_given_up_already_is_not_heard() -> None:
 
 
 def test_what_is_given_up_is_committed_only_once_its_letter_is_kept() -> None:
-    transcript = Transcript(deliveries_max=1)
-    transcript.arrives("a b")
-    assert transcript.takes() == "a0 b1"
+    transcript = delivered("a b", deliveries_max=1)
     transcript.acks("b1")
     transcript.nacks("a0")
     transcript.looks_after()
@@ -170,9 +178,7 @@ def test_deliveries_of_earlier_owners_count() -> None:
 
 
 def test_handlers_get_one_record_of_a_key_at_a_time() -> None:
-    transcript = Transcript()
-    transcript.handlers_begin()
-    transcript.arrives("a a b a -")
+    transcript = handled("a a b a -")
     assert transcript.handlers_take() == "a0 b2 -4"
     transcript.handler_returns("a0")
     assert transcript.handlers_take() == "a1"
@@ -182,9 +188,7 @@ def test_handlers_get_one_record_of_a_key_at_a_time() -> None:
 
 
 def test_what_a_handler_refuses_comes_again_before_its_key_goes_on() -> None:
-    transcript = Transcript()
-    transcript.handlers_begin()
-    transcript.arrives("a a b")
+    transcript = handled("a a b")
     assert transcript.handlers_take() == "a0 b2"
     transcript.handler_raises("a0", delay_s=3)
     assert transcript.handlers_take() == "nothing"
@@ -195,9 +199,7 @@ def test_what_a_handler_refuses_comes_again_before_its_key_goes_on() -> None:
 
 
 def test_a_record_that_its_handler_refuses_by_itself_waits_until_that_has_ended() -> None:
-    transcript = Transcript()
-    transcript.handlers_begin()
-    transcript.arrives("a a")
+    transcript = handled("a a")
     assert transcript.handlers_take() == "a0"
     transcript.nacks("a0")
     assert transcript.handlers_take() == "nothing"
@@ -206,9 +208,7 @@ def test_a_record_that_its_handler_refuses_by_itself_waits_until_that_has_ended(
 
 
 def test_a_handler_that_acknowledges_and_then_raises_has_dealt_with_its_record() -> None:
-    transcript = Transcript()
-    transcript.handlers_begin()
-    transcript.arrives("a a")
+    transcript = handled("a a")
     assert transcript.handlers_take() == "a0"
     transcript.acks("a0")
     transcript.handler_raises("a0")
@@ -216,9 +216,7 @@ def test_a_handler_that_acknowledges_and_then_raises_has_dealt_with_its_record()
 
 
 def test_a_handler_that_gives_its_record_up_does_not_acknowledge_it_by_returning() -> None:
-    transcript = Transcript(deliveries_max=1)
-    transcript.handlers_begin()
-    transcript.arrives("a a")
+    transcript = handled("a a", deliveries_max=1)
     assert transcript.handlers_take() == "a0"
     transcript.nacks("a0")
     assert transcript.gives_up() == "nothing"
@@ -232,9 +230,7 @@ def test_a_handler_that_gives_its_record_up_does_not_acknowledge_it_by_returning
 
 
 def test_what_handlers_did_not_get_any_more_goes_to_who_takes_next() -> None:
-    transcript = Transcript()
-    transcript.handlers_begin()
-    transcript.arrives("a a b b c")
+    transcript = handled("a a b b c")
     assert transcript.handlers_take(1) == "a0"
     transcript.handler_raises("a0")
     transcript.handlers_stop()
@@ -322,9 +318,7 @@ def test_what_was_not_with_the_user_is_not_waited_for() -> None:
 
 
 def test_what_is_refused_after_its_segment_was_revoked_goes_to_the_next_owner() -> None:
-    transcript = Transcript()
-    transcript.arrives("a b")
-    assert transcript.takes() == "a0 b1"
+    transcript = delivered("a b")
     transcript.is_assigned()
     transcript.acks("a0")
     transcript.nacks("b1")
@@ -334,9 +328,7 @@ def test_what_is_refused_after_its_segment_was_revoked_goes_to_the_next_owner() 
 
 
 def test_a_letter_under_way_is_waited_for() -> None:
-    transcript = Transcript(deliveries_max=1)
-    transcript.arrives("a")
-    assert transcript.takes() == "a0"
+    transcript = delivered("a", deliveries_max=1)
     transcript.nacks("a0")
     transcript.is_assigned()
     transcript.looks_after()
@@ -349,9 +341,7 @@ def test_a_letter_under_way_is_waited_for() -> None:
 
 
 def test_acknowledgements_of_an_earlier_ownership_do_not_count_in_the_next() -> None:
-    transcript = Transcript()
-    transcript.arrives("a b")
-    assert transcript.takes() == "a0 b1"
+    transcript = delivered("a b")
     transcript.nacks("b1")
     assert transcript.is_assigned(ownership(0, 2)) == "stop 0@1"
     transcript.acks("a0")

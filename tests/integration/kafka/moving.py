@@ -1,8 +1,6 @@
 """Consumers whose coordinator moves to another broker after the assignment, before they query where to begin."""
 
-import asyncio
 import json
-import warnings
 from contextlib import closing
 from typing import Any
 
@@ -56,64 +54,3 @@ def librdkafka(bootstrap: str, native: str, group: str, topic: str, count: int, 
                 break
     assert moved
     return found
-
-
-def kafka_python(bootstrap: str, native: str, group: str, topic: str, count: int) -> list[bytes]:
-    """Do the same as ``librdkafka``."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from kafka import ConsumerRebalanceListener, KafkaConsumer
-
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap.split(","), group_id=group, enable_auto_commit=False, auto_offset_reset="none"
-    )
-    listener = _listener(ConsumerRebalanceListener, native, group)
-    consumer.subscribe([topic], listener=listener)
-    found: list[bytes] = []
-    with closing(consumer):
-        for _ in range(POLLS_MAX):
-            for records in consumer.poll(int(POLL_S * 1_000)).values():
-                found += [record.value for record in records]
-            if len(found) >= count:
-                break
-    assert listener.has_moved
-    return found
-
-
-def aiokafka(bootstrap: str, native: str, group: str, topic: str, count: int) -> list[bytes]:
-    """Do the same as ``librdkafka``."""
-    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
-
-    async def read() -> list[bytes]:
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="none"
-        )
-        listener = _listener(ConsumerRebalanceListener, native, group)
-        consumer.subscribe([topic], listener=listener)
-        found: list[bytes] = []
-        async with consumer:
-            for _ in range(POLLS_MAX):
-                for records in (await consumer.getmany(timeout_ms=int(POLL_S * 1_000))).values():
-                    found += [record.value for record in records]
-                if len(found) >= count:
-                    break
-        assert listener.has_moved
-        return found
-
-    return asyncio.run(read())
-
-
-def _listener(kind: Any, native: str, group: str) -> Any:
-    """A listener that moves the coordinator at every assignment."""
-
-    class Listener(kind):
-        has_moved = False
-
-        def on_partitions_revoked(self, revoked: object) -> None:
-            """Do nothing."""
-
-        def on_partitions_assigned(self, assigned: object) -> None:
-            move_coordinator(native, group)
-            self.has_moved = True
-
-    return Listener()

@@ -15,8 +15,7 @@ from seaweedmq.kafka.wire.messages import (
 from tests.kafka.wire.script import script
 
 PRODUCE, FETCH = 9, 12
-"""Versions of the requests with names of topics; from ``BY_ID`` on they have ids."""
-BY_ID = 13
+"""Versions of the requests."""
 
 
 class Brokers:
@@ -55,33 +54,21 @@ class Brokers:
         assert reply.coordinators[0].error_code == Code.NONE
         return int(reply.coordinators[0].port)
 
-    async def produce(
-        self, topic: str, partition: int, records: bytes, *, port: int | None = None, version: int = PRODUCE, **id_: Any
-    ) -> Any:
+    async def produce(self, topic: str, partition: int, records: bytes, *, port: int | None = None) -> Any:
         """Return the answer for the partition."""
-        return (
-            (
-                await self.ask(
-                    port or await self.leader(topic, max(partition, 0)),
-                    API.PRODUCE,
-                    version,
-                    **produce_fields(topic, partition, records, **id_),
-                )
-            )
-            .responses[0]
-            .partition_responses[0]
-        )
+        fields = produce_fields(topic, partition, records)
+        reply = await self.ask(port or await self.leader(topic, partition), API.PRODUCE, PRODUCE, **fields)
+        return reply.responses[0].partition_responses[0]
 
     async def fetch(self, topic: str, partition: int, offset: int, *, port: int | None = None, **other: Any) -> Any:
         """Return the answer for the partition, and the whole reply."""
-        version = BY_ID if "topic_id" in other else FETCH
         fields = fetch_fields(topic, partition, offset, **other)
-        reply = await self.ask(port or await self.leader(topic), API.FETCH, version, **fields)
+        reply = await self.ask(port or await self.leader(topic), API.FETCH, FETCH, **fields)
         return (reply.responses[0].partitions[0] if reply.responses else None), reply
 
 
 def produce_fields(
-    topic: str, partition: int, records: bytes, *, acks: int = -1, timeout_ms: int = 10_000, **id_: Any
+    topic: str, partition: int, records: bytes, *, acks: int = -1, timeout_ms: int = 10_000
 ) -> dict[str, Any]:
     """Return the fields of a request for one partition."""
     make = ProduceRequest.TopicProduceData
@@ -90,31 +77,23 @@ def produce_fields(
         "transactional_id": None,
         "acks": acks,
         "timeout_ms": timeout_ms,
-        "topic_data": [make(name=topic, partition_data=[data], **id_)],
+        "topic_data": [make(name=topic, partition_data=[data])],
     }
 
 
 def fetch_fields(
-    topic: str,
-    partition: int,
-    offset: int,
-    *,
-    epoch: int = -1,
-    partition_max_bytes: int = 1 << 20,
-    topic_id: Any = None,
-    **other: Any,
+    topic: str, partition: int, offset: int, *, partition_max_bytes: int = 1 << 20, **other: Any
 ) -> dict[str, Any]:
     """Return the fields of a request for one partition. ``other``: fields of the request."""
     make = FetchRequest.FetchTopic
     part = make.FetchPartition(
         partition=partition,
         fetch_offset=offset,
-        current_leader_epoch=epoch,
+        current_leader_epoch=-1,
         last_fetched_epoch=-1,
         log_start_offset=-1,
         partition_max_bytes=partition_max_bytes,
     )
-    wanted = make(topic=topic, partitions=[part]) if topic_id is None else make(topic_id=topic_id, partitions=[part])
     return {
         "replica_id": -1,
         "max_wait_ms": 0,
@@ -123,7 +102,7 @@ def fetch_fields(
         "isolation_level": 0,
         "session_id": 0,
         "session_epoch": -1,
-        "topics": [wanted],
+        "topics": [make(topic=topic, partitions=[part])],
         "forgotten_topics_data": [],
         "rack_id": "",
     } | other

@@ -1,9 +1,12 @@
-"""Groups of different clients, and topics that grow and appear while a group reads."""
+"""Groups of different clients and kinds, and topics that grow and appear while a group reads."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.integration.kafka import confluent_client
@@ -60,3 +63,47 @@ def test_topics_that_appear_are_read_by_who_subscribed_to_their_names(kafka: Kaf
             confluent_client.publish(kafka.bootstrap, f"pattern-{number}", [Sent(None, b"%d" % number)])
             until(lambda: len(members[0].got) == number + 1, "the new topic is read")  # noqa: B023 - at once
     assert numbers(members) == [0, 1]
+
+
+def test_the_command_line_shows_and_serves_both_kinds_of_groups(kafka: Kafka, create: Callable[..., str]) -> None:
+    cluster, group = kafka.cluster, create(10, 2)
+    topic, members = f"kafka/{group}", list[Member]()
+
+    def command(*arguments: str) -> Any:
+        return json.loads(cluster.ok("group", *arguments, "--output", "json"))
+
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for number in range(100):
+        producer.produce(group, b"%d" % number, partition=number % 10)
+    assert producer.flush(TIMEOUT_S) == 0
+    cluster.ok("subscribe", topic, "--group", group)
+    with leaving(members):
+        members += [Member("librdkafka", kafka.bootstrap, group, group, auto_commit_interval_ms=100) for _ in range(2)]
+        until(lambda: shared(members, 10), "two members share the partitions")
+        until(lambda: numbers(members) == list(range(100)), "everything is read")
+        until(lambda: command("describe", group, "--kind", "kafka")["lag_records"] == 0, "everything is committed")
+        listed = [row for row in command("list") if row["group"] == group]
+        assert [(row["kind"], row["topic"], row["members"], row["state"]) for row in listed] == [
+            ("native", topic, 0, None),
+            ("kafka", None, 2, "Stable"),
+        ]
+        assert command("describe", group)["kind"] == command("describe", group, "--kind", "native")["kind"] == "native"
+        found = command("describe", group, "--kind", "kafka")
+        assert (found["state"], len(found["members"])) == ("Stable", 2)
+        assert [(o["partition"], o["committed"]) for o in found["offsets"]] == [(p, 10) for p in range(10)]
+        elsewhere = cluster.run("group", "reset", group, "kafka/elsewhere", "--to", "earliest")
+        assert elsewhere.status == 1
+        assert f"group {group} does not read kafka/elsewhere" in elsewhere.error
+        refused = cluster.run("group", "delete", group, "--kind", "kafka", "--force")
+        assert refused.status == 1
+        assert "has 2 members, which track their own positions: stop them, then delete it" in refused.error
+    cluster.ok("group", "delete", group)
+    text = cluster.ok("group", "describe", group)
+    assert "kafka" in text
+    assert "no members" in text
+    cluster.ok("group", "reset", group, topic, "--to", "offset:5")
+    three = Member("librdkafka", kafka.bootstrap, group, group)
+    with leaving([three]):
+        until(lambda: len(three.got) == 50, "half of the records are read again")
+    cluster.ok("group", "delete", group)
+    assert cluster.run("group", "describe", group).status == 1

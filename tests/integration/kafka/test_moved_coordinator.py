@@ -42,11 +42,3 @@ def test_librdkafka_asks_again(place: Place, isolation_level: str) -> None:
 def test_old_librdkafka_asks_again(place: Place, others: Callable[[str], Path]) -> None:
     folder = others("librdkafka 2.0")
     assert elsewhere.call(folder, moving.__name__, moving.librdkafka.__name__, *place, len(REST)) == REST
-
-
-def test_kafka_python_asks_again(place: Place) -> None:
-    assert moving.kafka_python(*place, len(REST)) == REST
-
-
-def test_aiokafka_asks_again(place: Place) -> None:
-    assert moving.aiokafka(*place, len(REST)) == REST

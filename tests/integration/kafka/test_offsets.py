@@ -1,14 +1,10 @@
 """Manual offsets: committed with and without members, sought by number and by time; and clear errors for the others."""
 
-import asyncio
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka import TopicPartition as AioPartition
-from aiokafka.errors import TransactionalIdAuthorizationFailed
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -19,10 +15,8 @@ from tests.integration.kafka.records import T0_MS, TIMEOUT_S, Sent
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, KafkaProducer
+    from kafka import KafkaConsumer
     from kafka import TopicPartition as PythonPartition
-    from kafka.errors import TransactionalIdAuthorizationFailedError
-    from kafka.structs import OffsetAndMetadata
 
 pytestmark = pytest.mark.integration
 
@@ -74,43 +68,6 @@ def test_librdkafka_without_members_commits_and_finds_its_offsets_again(kafka: K
         reader.commit(offsets=[metadata], asynchronous=False)
         (found,) = reader.committed([TopicPartition(topic, 0)], TIMEOUT_S)
         assert (found.offset, found.metadata) == (9, "manual")
-
-
-def test_kafka_python_without_members_commits_and_finds_its_offsets_again(kafka: Kafka, topic: str) -> None:
-    for first, count in ((0, 3), (3, 2)):
-        with closing(
-            KafkaConsumer(
-                bootstrap_servers=kafka.bootstrap.split(","),
-                group_id=f"python-{topic}",
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-                max_poll_records=1,
-            )
-        ) as reader:
-            reader.assign([PythonPartition(topic, 0)])
-            found = [next(reader).value for _ in range(count)]
-            assert found == [b"%d" % n for n in range(first, first + count)]
-            reader.commit({PythonPartition(topic, 0): OffsetAndMetadata(first + count, "", -1)})
-
-
-async def test_aiokafka_without_members_commits_and_finds_its_offsets_again(kafka: Kafka, topic: str) -> None:
-    partition = AioPartition(topic, 0)
-    for first, count in ((0, 3), (3, 2)):
-        async with (
-            asyncio.timeout(TIMEOUT_S),
-            AIOKafkaConsumer(
-                bootstrap_servers=kafka.bootstrap,
-                group_id=f"aio-{topic}",
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-            ) as reader,
-        ):
-            reader.assign([partition])
-            assert [(await reader.getone()).value for _ in range(count)] == [
-                b"%d" % n for n in range(first, first + count)
-            ]
-            await reader.commit({partition: (first + count, "so far")})
-            assert await reader.committed(partition) == first + count
 
 
 def test_a_member_commits_by_hand_and_no_further(kafka: Kafka, topic: str) -> None:
@@ -185,16 +142,3 @@ def test_librdkafka_is_told_at_once_that_there_are_no_transactions(kafka: Kafka)
     with pytest.raises(KafkaException, match="transactions are not supported yet: use a producer without") as refused:
         producer.init_transactions(TIMEOUT_S)
     assert refused.value.args[0].fatal()
-
-
-async def test_others_are_told_at_once_that_there_are_no_transactions(kafka: Kafka) -> None:
-    python = KafkaProducer(bootstrap_servers=kafka.bootstrap.split(","), transactional_id="t")
-    with closing(python), pytest.raises(TransactionalIdAuthorizationFailedError):
-        python.init_transactions()
-    producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id="t")
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            with pytest.raises(TransactionalIdAuthorizationFailed):
-                await producer.start()
-    finally:
-        await producer.stop()

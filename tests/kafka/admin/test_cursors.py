@@ -1,7 +1,8 @@
 """Closing of idle cursors."""
 
 import asyncio
-from typing import Any, NamedTuple, cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 from seaweedmq.broker.local import Tail
 from seaweedmq.codec.frame import split_frames
@@ -13,26 +14,13 @@ ROUNDED_S = 45.826
 """A time at which adding 30 s and subtracting the time again leaves less than 30 s."""
 
 
-class Uid(NamedTuple):
-    uid: int
-
-
-class Id(NamedTuple):
-    id: int
-
-
-class Place(NamedTuple):
-    topic: Uid
-    segment: Id
-
-
 class IdleTail:
     """The part of a tail that an idle cursor uses."""
 
     reads_files = True
 
     def __init__(self, position: int) -> None:
-        self.found = Place(Uid(1), Id(2))
+        self.found = SimpleNamespace(topic=SimpleNamespace(uid=1), segment=SimpleNamespace(id=2))
         self.position = position
 
     def keep(self) -> None:

@@ -1,8 +1,6 @@
-"""DescribeLogDirs, DescribeProducers, InitProducerId, and APIs with a constant reply."""
+"""DescribeLogDirs, DescribeProducers, InitProducerId, and requests for what is not supported."""
 
 from typing import Any
-
-import pytest
 
 from seaweedmq.broker.serve.appender import Appender
 from seaweedmq.broker.serve.lookup import Lookup
@@ -11,11 +9,8 @@ from seaweedmq.codec.frame import split_frames
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
     API,
-    CreateAclsRequest,
-    DeleteAclsRequest,
     DescribeLogDirsRequest,
     DescribeProducersRequest,
-    ElectLeadersRequest,
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.files import FileKind
@@ -44,8 +39,7 @@ async def log_dirs(client: ByteClient, topics: dict[str, list[int]] | None = Non
 
 
 @story
-@pytest.mark.parametrize("version", versions(API.DESCRIBE_LOG_DIRS))
-async def test_partitions_are_as_large_as_their_files(testbed: Testbed, version: int) -> None:
+async def test_partitions_are_as_large_as_their_files(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     await testbed.topic(client.host, ORDERS, partitions=2)
     publisher = await client.host.publisher(name=ORDERS, segment=1)
@@ -53,7 +47,12 @@ async def test_partitions_are_as_large_as_their_files(testbed: Testbed, version:
     (log,) = testbed.files(FileKind.LOG, ORDERS, 1)
     assert log.size_bytes > 0
     empty = sum(file.size_bytes for file in testbed.files(FileKind.LOG, ORDERS, 0))
-    assert await log_dirs(client, version=version) == {"orders": {0: empty, 1: log.size_bytes}}
+    for version in versions(API.DESCRIBE_LOG_DIRS):
+        assert await log_dirs(client, version=version) == {"orders": {0: empty, 1: log.size_bytes}}, version
+    testbed.faults.failing[StorageOp.LIST] = "it is gone"
+    (result,) = (await client.ask(API.DESCRIBE_LOG_DIRS, topics=None)).results
+    assert (result.error_code, result.topics) == (Code.KAFKA_STORAGE_ERROR, [])
+    testbed.faults.failing.clear()
 
 
 @story
@@ -66,16 +65,6 @@ async def test_a_broker_tells_of_what_it_is_a_replica_of(testbed: Testbed) -> No
     assert sorted(p for dirs in told for p in dirs["orders"]) == [0, 1, 2, 3]
     assert [list(dirs["returns"]) for dirs in told] == [[0], [0]]
     assert await log_dirs(both[0], {"returns": [0, 7], "nothing": [0]}) == {"returns": told[0]["returns"]}
-
-
-@story
-async def test_a_storage_that_fails_is_said(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    await testbed.topic(client.host, ORDERS, partitions=1)
-    testbed.faults.failing[StorageOp.LIST] = "it is gone"
-    (result,) = (await client.ask(API.DESCRIBE_LOG_DIRS, topics=None)).results
-    assert (result.error_code, result.topics) == (Code.KAFKA_STORAGE_ERROR, [])
-    testbed.faults.failing.clear()
 
 
 # --- DescribeProducers
@@ -119,90 +108,40 @@ async def test_kafkas_producers_of_a_partition_are_told(testbed: Testbed) -> Non
 
 
 @story
-@pytest.mark.parametrize("version", versions(API.INIT_PRODUCER_ID))
-async def test_every_producer_gets_an_id_of_its_own(testbed: Testbed, version: int) -> None:
+async def test_every_producer_gets_an_id_of_its_own(testbed: Testbed) -> None:
     both = await byte_clients(testbed, 2)
     given = []
-    for client in (*both, *both):
-        reply = await client.ask(API.INIT_PRODUCER_ID, version, transactional_id=None, transaction_timeout_ms=1)
-        assert (reply.error_code, reply.producer_epoch) == (Code.NONE, 0)
-        given.append(reply.producer_id)
-    assert len(set(given)) == 4
+    for version in versions(API.INIT_PRODUCER_ID):
+        for client in (*both, *both):
+            reply = await client.ask(API.INIT_PRODUCER_ID, version, transactional_id=None, transaction_timeout_ms=1)
+            assert (reply.error_code, reply.producer_epoch) == (Code.NONE, 0), version
+            given.append(reply.producer_id)
+    assert len(set(given)) == len(given)
     assert min(given) >= 1_000
 
 
+# --- what is not supported
+
+
 @story
-@pytest.mark.parametrize("name", ["", "billing"])
-async def test_transactions_are_refused(testbed: Testbed, name: str) -> None:
+async def test_what_is_not_supported_is_said_in_words(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
-    reply = await client.ask(API.INIT_PRODUCER_ID, transactional_id=name, transaction_timeout_ms=60_000)
+    reply = await client.ask(API.INIT_PRODUCER_ID, transactional_id="billing", transaction_timeout_ms=60_000)
     assert (reply.error_code, reply.producer_id, reply.producer_epoch) == (Code.INVALID_REQUEST, -1, -1)
-
-
-# --- what has one answer
-
-
-@story
-async def test_there_are_no_permissions(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
+    any_rule = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
     for version in versions(API.DESCRIBE_ACLS):
+        reply = await client.ask(API.DESCRIBE_ACLS, version, **any_rule)
+        assert (reply.error_code, "no permissions" in reply.error_message) == (Code.SECURITY_DISABLED, True)
+    for version in versions(API.CONSUMER_GROUP_HEARTBEAT):
         reply = await client.ask(
-            API.DESCRIBE_ACLS, version, resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+            API.CONSUMER_GROUP_HEARTBEAT,
+            version,
+            group_id="new",
+            member_id="me",
+            member_epoch=0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["anything"],
+            topic_partitions=[],
         )
-        assert (reply.error_code, reply.resources) == (Code.SECURITY_DISABLED, [])
-        assert "no permissions" in reply.error_message
-        rule = CreateAclsRequest.AclCreation(
-            resource_type=2,
-            resource_name="orders",
-            resource_pattern_type=3,
-            principal="User:x",
-            host="*",
-            operation=2,
-            permission_type=3,
-        )
-        created = await client.ask(API.CREATE_ACLS, version, creations=[rule, rule])
-        assert [result.error_code for result in created.results] == [Code.SECURITY_DISABLED] * 2
-        which = DeleteAclsRequest.DeleteAclsFilter(
-            resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
-        )
-        deleted = await client.ask(API.DELETE_ACLS, version, filters=[which])
-        assert [(r.error_code, r.matching_acls) for r in deleted.filter_results] == [(Code.SECURITY_DISABLED, [])]
-
-
-@story
-async def test_there_are_no_quotas_and_no_reassignments(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    for version in versions(API.DESCRIBE_CLIENT_QUOTAS):
-        quotas = await client.ask(API.DESCRIBE_CLIENT_QUOTAS, version, components=[], strict=False)
-        assert (quotas.error_code, quotas.entries) == (Code.NONE, [])
-    moves = await client.ask(API.LIST_PARTITION_REASSIGNMENTS, timeout_ms=1_000, topics=None)
-    assert (moves.error_code, moves.topics) == (Code.NONE, [])
-
-
-async def elected(client: ByteClient, version: int, kind: int, topics: dict[str, list[int]] | None) -> list[Any]:
-    asked = ElectLeadersRequest.TopicPartitions
-    named = None if topics is None else [asked(topic=name, partitions=ps) for name, ps in topics.items()]
-    reply = await client.ask(API.ELECT_LEADERS, version, election_type=kind, topic_partitions=named, timeout_ms=1_000)
-    if version >= 1:
-        assert reply.error_code == Code.NONE
-    return [(r.topic, p.partition_id, p.error_code) for r in reply.replica_election_results for p in r.partition_result]
-
-
-@story
-@pytest.mark.parametrize("version", versions(API.ELECT_LEADERS))
-async def test_no_partition_needs_an_election(testbed: Testbed, version: int) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    await testbed.topic(client.host, ORDERS, partitions=1)
-    assert await elected(client, version, 0, {"orders": [0, 1], "returns": [0]}) == [
-        ("orders", 0, Code.ELECTION_NOT_NEEDED),
-        ("orders", 1, Code.UNKNOWN_TOPIC_OR_PARTITION),
-        ("returns", 0, Code.UNKNOWN_TOPIC_OR_PARTITION),
-    ]
-    assert await elected(client, version, 0, None) == []
-
-
-@story
-async def test_an_unknown_kind_of_election_is_refused(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    reply = await client.ask(API.ELECT_LEADERS, 2, election_type=2, topic_partitions=None, timeout_ms=1_000)
-    assert reply.error_code == Code.INVALID_REQUEST
+        assert (reply.error_code, reply.member_epoch, reply.assignment) == (Code.UNSUPPORTED_VERSION, 0, None)
+        assert "set group.protocol=classic" in reply.error_message

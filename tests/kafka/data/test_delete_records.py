@@ -2,9 +2,6 @@
 
 from typing import Any
 
-import pytest
-
-from seaweedmq.kafka.admin.changes import TopicChanges
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, DeleteRecordsRequest
 from seaweedmq.model.topic import Scaling, TopicName
@@ -48,44 +45,32 @@ def begins(client: ByteClient) -> tuple[int, ...]:
 
 
 @story
-@pytest.mark.parametrize("version", [0, 1, 2])
-async def test_partitions_begin_at_the_offset(testbed: Testbed, version: int) -> None:
+async def test_partitions_begin_at_the_offset_and_never_earlier_again(testbed: Testbed) -> None:
     client = await client_with_records(testbed)
-    assert await delete(client, {0: 4, 1: 5}, version=version) == {0: 4, 1: 5}
-    assert begins(client) == (4, 5)
+    for version in (0, 1, 2):
+        assert await delete(client, {0: 3 + version, 1: 5}, version=version) == {0: 3 + version, 1: 5}
+        assert begins(client) == (3 + version, 5)
+    assert await delete(client, {0: 3}) == {0: 5}
+    assert await delete(client, {0: 11, 1: 5, 3: 0, -1: 0, 2: -5}) == {
+        0: Code.OFFSET_OUT_OF_RANGE,
+        1: 5,
+        3: Code.UNKNOWN_TOPIC_OR_PARTITION,
+        -1: Code.UNKNOWN_TOPIC_OR_PARTITION,
+        2: Code.OFFSET_OUT_OF_RANGE,
+    }
+    assert begins(client) == (5, 5)
+    assert await delete(client, {0: ALL, 2: ALL}) == {0: 10, 2: 0}, "all that is committed"
 
 
 @story
-async def test_minus_one_is_all_that_is_committed(testbed: Testbed) -> None:
+async def test_a_topic_that_is_named_again_is_changed_as_if_it_were_named_once(testbed: Testbed) -> None:
     client = await client_with_records(testbed)
-    assert await delete(client, {0: ALL, 2: ALL}) == {0: 10, 2: 0}
-    assert begins(client) == (10,)
-
-
-@story
-async def test_partitions_never_begin_earlier_again(testbed: Testbed) -> None:
-    client = await client_with_records(testbed)
-    await delete(client, {0: 7})
-    assert await delete(client, {0: 3}) == {0: 7}
-
-
-@story
-async def test_a_topic_that_is_named_again_is_changed_once(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = await client_with_records(testbed)
-    calls, delete_records = [], TopicChanges.delete_records
-
-    async def counted(self: TopicChanges, topic: Any, before: Any, *rest: Any) -> Any:
-        calls.append(dict(before))
-        return await delete_records(self, topic, before, *rest)
-
-    monkeypatch.setattr(TopicChanges, "delete_records", counted)
     topic = DeleteRecordsRequest.DeleteRecordsTopic
     named = [
         topic(name="orders", partitions=[topic.DeleteRecordsPartition(partition_index=partition, offset=offset)])
         for partition, offset in ((0, 9), (1, 2), (0, 4))
     ]
     reply = await client.ask(API.DELETE_RECORDS, 2, topics=named, timeout_ms=30_000)
-    assert calls == [{0: 4, 1: 2}]
     assert [(t.name, [p.low_watermark for p in t.partitions]) for t in reply.topics] == [("orders", [4, 2])]
 
 
@@ -98,19 +83,6 @@ async def test_the_leader_of_a_partition_deletes_its_records_and_no_other_broker
         said = await delete(client, asked)
         assert said == {p: begin[p] if p in mine else Code.NOT_LEADER_OR_FOLLOWER for p in asked}
     assert begins(opened[0]) == (4, 5)
-
-
-@story
-async def test_what_can_not_be_deleted_harms_no_other_partition(testbed: Testbed) -> None:
-    client = await client_with_records(testbed)
-    assert await delete(client, {0: 11, 1: 2, 3: 0, -1: 0, 2: -5}) == {
-        0: Code.OFFSET_OUT_OF_RANGE,
-        1: 2,
-        3: Code.UNKNOWN_TOPIC_OR_PARTITION,
-        -1: Code.UNKNOWN_TOPIC_OR_PARTITION,
-        2: Code.OFFSET_OUT_OF_RANGE,
-    }
-    assert begins(client) == (0, 2)
 
 
 @story

@@ -190,7 +190,7 @@ async def test_who_waits_for_memory_and_goes_lets_the_next_one_in() -> None:
     assert memory.used == 0
 
 
-async def test_what_a_reply_reserved_counts_for_its_first_batch() -> None:
+async def test_what_a_reply_reserved_counts_for_its_first_batch_and_is_nothing_that_others_wait_for() -> None:
     memory = FetchMemory(LIMIT_BYTES)
     reply = memory.reply()
     assert reply.reserve(LIMIT_BYTES) == LIMIT_BYTES // 2
@@ -198,8 +198,6 @@ async def test_what_a_reply_reserved_counts_for_its_first_batch() -> None:
     await reply.first_batch(2 * LIMIT_BYTES)
     assert memory.used == 2 * LIMIT_BYTES
 
-
-async def test_a_reply_reserves_nothing_that_others_wait_for() -> None:
     memory = FetchMemory(LIMIT_BYTES)
     first, waits, late = (memory.reply() for _ in range(3))
     first.hold(LIMIT_BYTES // 2)

@@ -2,10 +2,9 @@
 
 import asyncio
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.kafka.groups.committed_offsets import CommittedOffsetsHandlers
@@ -15,8 +14,6 @@ from seaweedmq.kafka.wire.messages import (
     API,
     JoinGroupRequest,
     LeaveGroupRequest,
-    OffsetCommitRequest,
-    OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
 )
@@ -74,19 +71,18 @@ async def sync(gateway: Gateway, version: int, member: str, generation: int, sha
 # --- the coordinator
 
 
-@pytest.mark.parametrize("version", versions(API.FIND_COORDINATOR))
 @story
-async def test_any_broker_says_where_a_group_is(testbed: Testbed, version: int) -> None:
+async def test_any_broker_says_where_a_group_is(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 3)
     answers = set()
-    for gateway in cluster.gateways:
+    for gateway, version in product(cluster.gateways, versions(API.FIND_COORDINATOR)):
         if version < 4:
             reply = await gateway.ask(API.FIND_COORDINATOR, version, key=GROUP, key_type=0)
         else:
             whole = await gateway.ask(API.FIND_COORDINATOR, version, coordinator_keys=[GROUP, "other"], key_type=0)
             assert [each.key for each in whole.coordinators] == [GROUP, "other"]
             reply = whole.coordinators[0]
-        assert reply.error_code == Code.NONE
+        assert reply.error_code == Code.NONE, version
         answers.add((reply.node_id, reply.host, reply.port))
     ((_, host, port),) = answers
     number = partition_of_group(GROUP, 8)
@@ -199,37 +195,37 @@ async def test_another_broker_than_the_coordinator_says_so_and_no_more(testbed: 
     assert (await other.ask(API.LIST_GROUPS, 4)).groups == []
 
 
-@pytest.mark.parametrize("version", versions(API.OFFSET_FETCH))
-@pytest.mark.parametrize("stable", [False, True])
 @story
-async def test_offsets_are_not_settled_where_the_coordinator_is_not(
-    testbed: Testbed, stable: bool, version: int
-) -> None:
+async def test_offsets_are_not_settled_where_the_coordinator_is_not(testbed: Testbed) -> None:
     """librdkafka then retries, in versions 7 and 9. Sarama, in 8 and 7, needs the error of its group."""
     cluster = await Cluster.of(testbed, 2)
     coordinator = await cluster.coordinator(GROUP)
     other = next(g for g in cluster.gateways if g is not coordinator)
+    for version, stable in product(versions(API.OFFSET_FETCH), (False, True)):
+        found, nothing = await fetched(other, version, stable, {TOPIC.name: [0, 1], "none": [4]}, {})
+        if version >= 2:
+            assert found.error_code == nothing.error_code == Code.NOT_COORDINATOR, version
+        assert nothing.topics == []
+        is_told = version == 9 or (stable and version == 7)
+        wanted = (-1_000, Code.UNSTABLE_OFFSET_COMMIT) if is_told else (-1, Code.NOT_COORDINATOR)
+        places = [] if version == 8 else [(TOPIC.name, 0), (TOPIC.name, 1), ("none", 4)]
+        assert {
+            (t.name, p.partition_index): (p.committed_offset, p.error_code) for t in found.topics for p in t.partitions
+        } == dict.fromkeys(places, wanted), (version, stable)
+
+
+async def fetched(gateway: Gateway, version: int, stable: bool, *wanted: dict[str, list[int]]) -> list[Any]:
+    """Return the replies about these partitions of the group; without any, about none, from version 8 on about all."""
     if version < 8:
         make = OffsetFetchRequest.OffsetFetchRequestTopic
-        topics = [make(name=TOPIC.name, partition_indexes=[0, 1]), make(name="none", partition_indexes=[4])]
-        found = await other.ask(API.OFFSET_FETCH, version, group_id=GROUP, topics=topics, require_stable=stable)
-        nothing = await other.ask(API.OFFSET_FETCH, version, group_id=GROUP, topics=[], require_stable=stable)
-    else:
-        of_group = OffsetFetchRequest.OffsetFetchRequestGroup
-        of_topic = of_group.OffsetFetchRequestTopics
-        topics = [of_topic(name=TOPIC.name, partition_indexes=[0, 1]), of_topic(name="none", partition_indexes=[4])]
-        groups = [of_group(group_id=GROUP, topics=topics), of_group(group_id=GROUP, topics=None)]
-        reply = await other.ask(API.OFFSET_FETCH, version, groups=groups, require_stable=stable)
-        found, nothing = reply.groups
-    if version >= 2:
-        assert found.error_code == nothing.error_code == Code.NOT_COORDINATOR
-    assert nothing.topics == []
-    is_told = version == 9 or (stable and version == 7)
-    wanted = (-1_000, Code.UNSTABLE_OFFSET_COMMIT) if is_told else (-1, Code.NOT_COORDINATOR)
-    places = [] if version == 8 else [(TOPIC.name, 0), (TOPIC.name, 1), ("none", 4)]
-    assert {
-        (t.name, p.partition_index): (p.committed_offset, p.error_code) for t in found.topics for p in t.partitions
-    } == dict.fromkeys(places, wanted)
+        asked = [[make(name=name, partition_indexes=numbers) for name, numbers in names.items()] for names in wanted]
+        more = {"group_id": GROUP, "require_stable": stable}
+        return [await gateway.ask(API.OFFSET_FETCH, version, topics=topics, **more) for topics in asked]
+    of_group = OffsetFetchRequest.OffsetFetchRequestGroup
+    of_topic = of_group.OffsetFetchRequestTopics
+    topics = [[of_topic(name=name, partition_indexes=p) for name, p in names.items()] or None for names in wanted]
+    groups = [of_group(group_id=GROUP, topics=each) for each in topics]
+    return list((await gateway.ask(API.OFFSET_FETCH, version, groups=groups, require_stable=stable)).groups)
 
 
 @story
@@ -241,204 +237,107 @@ async def test_before_anybody_asked_for_a_coordinator_there_is_none(testbed: Tes
     assert (await cluster.gateways[0].ask(API.LIST_GROUPS, 4)).groups == []
 
 
-# --- members, in all versions
-
-
-@pytest.mark.parametrize("version", versions(API.JOIN_GROUP))
-@story
-async def test_joining(testbed: Testbed, version: int) -> None:
-    _, gateway = await one(testbed)
-    reply = await join(gateway, version)
-    if version >= 4:
-        assert reply.error_code == Code.MEMBER_ID_REQUIRED
-        reply = await join(gateway, version, reply.member_id)
-    assert (reply.error_code, reply.generation_id, reply.protocol_name) == (Code.NONE, 1, "range")
-    assert reply.member_id.startswith("tests-")
-    assert len(reply.member_id) == len("tests-") + 36
-    assert reply.leader == reply.member_id
-    assert [(m.member_id, bytes(m.metadata)) for m in reply.members] == [(reply.member_id, b"sub")]
-    if version >= 7:
-        assert reply.protocol_type == "consumer"
-
-
-@pytest.mark.parametrize("version", versions(API.JOIN_GROUP))
-@story
-async def test_joining_in_a_way_that_is_refused(testbed: Testbed, version: int) -> None:
-    _, gateway = await one(testbed)
-    for refused, code in (
-        ({"group_id": ""}, Code.INVALID_GROUP_ID),
-        ({"session_timeout_ms": 1}, Code.INVALID_SESSION_TIMEOUT),
-        ({"protocols": []}, Code.INCONSISTENT_GROUP_PROTOCOL),
-        ({"member_id": "stranger"}, Code.UNKNOWN_MEMBER_ID),
-    ):
-        reply = await join(gateway, version, **refused)
-        assert (reply.error_code, reply.generation_id, reply.members) == (code, -1, []), refused
-        assert reply.protocol_name in ("", None)
+# --- all versions: differential scenes have the errors of some
 
 
 @story
-async def test_names_that_are_too_long_are_refused_or_cut_and_harm_nobody(testbed: Testbed) -> None:
+async def test_every_version_of_the_requests_of_members_is_served(testbed: Testbed) -> None:
     cluster, gateway = await one(testbed)
-    member = await Member(cluster, "quiet").joined()
-    make = JoinGroupRequest.JoinGroupRequestProtocol
-    for refused, code in (
-        ({"instance": "i" * 250}, Code.INVALID_REQUEST),
-        ({"instance": ""}, Code.INVALID_REQUEST),
-        ({"protocol_type": "t" * 32_000}, Code.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocols": [make(name="n" * 32_000, metadata=b"")]}, Code.INCONSISTENT_GROUP_PROTOCOL),
-    ):
-        assert (await join(gateway, 9, **refused)).error_code == code, refused
-    reply = await join(gateway, 3, client_id="\u00fc" * 16_000)
-    assert reply.error_code == Code.NONE
-    assert len(reply.member_id) == 255 + 37
-    assert (await sync(gateway, 5, reply.member_id, reply.generation_id, b"")).error_code == Code.NONE
-    assert await member.heartbeat() == Code.NONE
-
-
-@pytest.mark.parametrize("version", versions(API.SYNC_GROUP))
-@story
-async def test_shares_are_told_and_heartbeats_answered(testbed: Testbed, version: int) -> None:
-    cluster, gateway = await one(testbed)
+    for version in versions(API.JOIN_GROUP):
+        for bad, code in (
+            ({"group_id": ""}, Code.INVALID_GROUP_ID),
+            ({"session_timeout_ms": 1}, Code.INVALID_SESSION_TIMEOUT),
+            ({"protocols": []}, Code.INCONSISTENT_GROUP_PROTOCOL),
+            ({"member": "stranger"}, Code.UNKNOWN_MEMBER_ID),
+        ):
+            reply = await join(gateway, version, **bad)
+            assert (reply.error_code, reply.generation_id, reply.members) == (code, -1, []), (version, bad)
+            assert reply.protocol_name in ("", None)
+        group = f"{GROUP}-{version}"
+        reply = await join(gateway, version, group_id=group)
+        if version >= 4:
+            assert reply.error_code == Code.MEMBER_ID_REQUIRED
+            reply = await join(gateway, version, reply.member_id, group_id=group)
+        assert (reply.error_code, reply.generation_id, reply.protocol_name) == (Code.NONE, 1, "range"), version
+        assert (reply.member_id[:6], len(reply.member_id), reply.leader) == ("tests-", 6 + 36, reply.member_id)
+        assert [(m.member_id, bytes(m.metadata)) for m in reply.members] == [(reply.member_id, b"sub")]
+        assert version < 7 or reply.protocol_type == "consumer"
     member = Member(cluster, GROUP)
     await member.join()
-    reply = await sync(gateway, version, member.id, 1, b"all of it")
-    assert (reply.error_code, bytes(reply.assignment)) == (Code.NONE, b"all of it")
-    if version >= 5:
-        assert (reply.protocol_type, reply.protocol_name) == ("consumer", "range")
-    assert (await sync(gateway, version, member.id, 7)).error_code == Code.ILLEGAL_GENERATION
-    assert (await sync(gateway, version, "stranger", 1)).error_code == Code.UNKNOWN_MEMBER_ID
-    for beat_version in versions(API.HEARTBEAT):
-        for who, generation, code in (
-            (member.id, 1, Code.NONE),
-            (member.id, 7, Code.ILLEGAL_GENERATION),
-            ("stranger", 1, Code.UNKNOWN_MEMBER_ID),
-        ):
-            beat = await gateway.ask(
-                API.HEARTBEAT, beat_version, group_id=GROUP, member_id=who, generation_id=generation
-            )
-            assert beat.error_code == code
-
-
-@pytest.mark.parametrize("version", versions(API.LEAVE_GROUP))
-@story
-async def test_leaving(testbed: Testbed, version: int) -> None:
-    cluster, gateway = await one(testbed)
-    member = await Member(cluster, GROUP).joined()
-
-    async def leave(*members: str) -> tuple[int, list[int]]:
+    for version in versions(API.SYNC_GROUP):
+        reply = await sync(gateway, version, member.id, 1, b"all of it")
+        assert (reply.error_code, bytes(reply.assignment)) == (Code.NONE, b"all of it"), version
+        assert version < 5 or (reply.protocol_type, reply.protocol_name) == ("consumer", "range")
+        assert (await sync(gateway, version, member.id, 7)).error_code == Code.ILLEGAL_GENERATION
+    for version in versions(API.HEARTBEAT):
+        for generation, code in ((1, Code.NONE), (7, Code.ILLEGAL_GENERATION)):
+            beat = {"group_id": GROUP, "member_id": member.id, "generation_id": generation}
+            assert (await gateway.ask(API.HEARTBEAT, version, **beat)).error_code == code, version
+    for version in versions(API.LEAVE_GROUP):
+        member = await Member(cluster, f"leaving-{version}").joined()
         make = LeaveGroupRequest.MemberIdentity
-        body = {"member_id": members[0]} if version < 3 else {"members": [make(member_id=m) for m in members]}
-        reply = await gateway.ask(API.LEAVE_GROUP, version, group_id=GROUP, **body)
-        return reply.error_code, [] if version < 3 else [m.error_code for m in reply.members]
-
-    if version < 3:
-        assert await leave("stranger") == (Code.UNKNOWN_MEMBER_ID, [])
-        assert await leave(member.id) == (Code.NONE, [])
-    else:
-        assert await leave("stranger", member.id) == (Code.NONE, [Code.UNKNOWN_MEMBER_ID, Code.NONE])
-    assert await member.heartbeat() == Code.UNKNOWN_MEMBER_ID
+        body = {"member_id": member.id} if version < 3 else {"members": [make(member_id=member.id)]}
+        reply = await gateway.ask(API.LEAVE_GROUP, version, group_id=member.group, **body)
+        codes = [] if version < 3 else [m.error_code for m in reply.members]
+        assert {reply.error_code, *codes} == {Code.NONE}, version
+        assert await member.heartbeat() == Code.UNKNOWN_MEMBER_ID
 
 
 @story
-async def test_a_static_member_that_starts_again_has_its_share_and_its_old_self_is_fenced(testbed: Testbed) -> None:
-    cluster, _ = await one(testbed)
-    first, other = Member(cluster, GROUP, "host-1"), Member(cluster, GROUP, "host-2")
-    await asyncio.gather(first.joined(), other.joined())
-    assert first.id.startswith("host-1-")
-    again = Member(cluster, GROUP, "host-1")
-    assert await again.join() == Code.NONE
-    assert again.id != first.id
-    assert again.generation == first.generation
-    assert await again.sync() == Code.NONE
-    assert again.assignment == first.assignment
-    assert await first.heartbeat() == Code.FENCED_INSTANCE_ID
-    assert await first.commit((0, 1)) == [Code.FENCED_INSTANCE_ID]
-    assert await other.heartbeat() == Code.NONE
-
-
-# --- offsets, in all versions
-
-
-@pytest.mark.parametrize("version", versions(API.OFFSET_COMMIT))
-@story
-async def test_committing(testbed: Testbed, version: int) -> None:
+async def test_every_version_of_offsets_and_of_administration_is_served(testbed: Testbed) -> None:
     cluster, gateway = await one(testbed)
     member = await Member(cluster, GROUP).joined()
-
-    async def commit(who: str, generation: int) -> list[tuple[str, list[int]]]:
-        reply = await gateway.ask(
-            API.OFFSET_COMMIT,
-            version,
-            group_id=GROUP,
-            member_id=who,
-            generation_id_or_member_epoch=generation,
-            retention_time_ms=-1,
-            topics=[
-                commit_of(TOPIC.name, (0, 5), (3, 1), (2, 7), (-1, 1)),
-                commit_of("none", (0, 1)),
-                commit_of("a/b", (0, 1)),
-            ],
-        )
-        return [(topic.name, [p.error_code for p in topic.partitions]) for topic in reply.topics]
-
     unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
-    for who, generation, code in (
-        (member.id, 1, Code.NONE),
-        (member.id, 9, Code.ILLEGAL_GENERATION),
-        ("stranger", 1, Code.UNKNOWN_MEMBER_ID),
-        ("", -1, Code.UNKNOWN_MEMBER_ID),
+    for version, (generation, code) in product(
+        versions(API.OFFSET_COMMIT), ((9, Code.ILLEGAL_GENERATION), (1, Code.NONE))
     ):
-        assert await commit(who, generation) == [
-            (TOPIC.name, [code, unknown, code, unknown]),
-            ("none", [unknown]),
-            ("a/b", [unknown]),
-        ]
-    assert await member.committed() == {0: 5, 2: 7}
+        fields = {"group_id": GROUP, "member_id": member.id, "generation_id_or_member_epoch": generation}
+        topics = [commit_of(TOPIC.name, (0, version), (3, 1), (2, 7), (-1, 1)), commit_of("a/b", (0, 1))]
+        reply = await gateway.ask(API.OFFSET_COMMIT, version, **fields, retention_time_ms=-1, topics=topics)
+        codes = [[p.error_code for p in topic.partitions] for topic in reply.topics]
+        assert codes == [[code, unknown, code, unknown], [unknown]], version
+    last = versions(API.OFFSET_COMMIT)[-1]
+    assert await member.committed() == {0: last, 2: 7}
+    for version in versions(API.OFFSET_FETCH):
+        found, all_of_it = await fetched(gateway, version, False, {TOPIC.name: [0, 1], "none": [0]}, {})
+        assert [
+            (t.name, [(p.partition_index, p.committed_offset, p.error_code) for p in t.partitions])
+            for t in found.topics
+        ] == [(TOPIC.name, [(0, last, Code.NONE), (1, -1, Code.NONE)]), ("none", [(0, -1, Code.NONE)])], version
+        known = {p.partition_index: p.committed_offset for t in all_of_it.topics for p in t.partitions}
+        assert known == ({} if version < 8 else {0: last, 2: 7})
+    await Member(cluster, "simple").commit((0, 1))
+    for version in versions(API.DESCRIBE_GROUPS):
+        found, none = (await gateway.ask(API.DESCRIBE_GROUPS, version, groups=[GROUP, "none"])).groups
+        assert (found.group_state, found.protocol_type, found.protocol_data) == ("Stable", "consumer", "range"), version
+        (described,) = found.members
+        assert (described.member_id, described.client_id, described.client_host) == (member.id, "tests", "/127.0.0.1")
+        assert bytes(described.member_assignment) == member.id.encode()
+        missing = Code.GROUP_ID_NOT_FOUND if version >= 6 else Code.NONE
+        assert (none.group_state, none.error_code) == ("Dead", missing), version
+    for version in versions(API.LIST_GROUPS):
+        listed = (await gateway.ask(API.LIST_GROUPS, version)).groups
+        assert {(g.group_id, g.protocol_type) for g in listed} == {(GROUP, "consumer"), ("simple", "")}, version
+        if version >= 4:
+            listed = (await gateway.ask(API.LIST_GROUPS, version, states_filter=["stable", "Dead"])).groups
+            assert [(g.group_id, g.group_state) for g in listed] == [(GROUP, "Stable")]
+        if version >= 5:
+            for kind, names in (("Classic", {GROUP, "simple"}), ("consumer", set())):
+                listed = (await gateway.ask(API.LIST_GROUPS, version, types_filter=[kind])).groups
+                assert {g.group_id for g in listed} == names
+    for version in versions(API.DELETE_GROUPS):
+        await Member(cluster, "simple").commit((0, 1))
+        reply = await gateway.ask(API.DELETE_GROUPS, version, groups_names=[GROUP, "simple", "none"])
+        codes = {each.group_id: each.error_code for each in reply.results}
+        assert codes == {GROUP: Code.NON_EMPTY_GROUP, "simple": Code.NONE, "none": Code.GROUP_ID_NOT_FOUND}, version
+        assert await Member(cluster, "simple").committed() == {}
 
 
 @story
-async def test_a_commit_of_a_group_that_does_not_exist(testbed: Testbed) -> None:
+async def test_a_client_id_that_is_long_is_cut_in_the_id_of_its_member(testbed: Testbed) -> None:
     _, gateway = await one(testbed)
-    for version, generation, code in (
-        (8, 3, Code.ILLEGAL_GENERATION),
-        (9, 3, Code.GROUP_ID_NOT_FOUND),
-        (8, -1, Code.NONE),
-    ):
-        reply = await gateway.ask(
-            API.OFFSET_COMMIT,
-            version,
-            group_id="new",
-            member_id="",
-            generation_id_or_member_epoch=generation,
-            topics=[commit_of(TOPIC.name, (0, 5))],
-        )
-        assert reply.topics[0].partitions[0].error_code == code
-
-
-@story
-async def test_what_is_said_beside_an_offset_has_a_bound(testbed: Testbed) -> None:
-    _, gateway = await one(testbed)
-    make = OffsetCommitRequest.OffsetCommitRequestTopic
-    sizes = (4_096, 4_097)
-    reply = await gateway.ask(
-        API.OFFSET_COMMIT,
-        8,
-        group_id=GROUP,
-        member_id="",
-        topics=[
-            make(
-                name=TOPIC.name,
-                partitions=[
-                    make.OffsetCommitRequestPartition(
-                        partition_index=number, committed_offset=1, committed_metadata="x" * size
-                    )
-                    for number, size in enumerate(sizes)
-                ],
-            )
-        ],
-    )
-    errors = [p.error_code for p in reply.topics[0].partitions]
-    assert errors == [Code.NONE, Code.OFFSET_METADATA_TOO_LARGE]
+    reply = await join(gateway, 3, client_id="\u00fc" * 16_000)
+    assert (reply.error_code, len(reply.member_id)) == (Code.NONE, 255 + 37)
 
 
 class WideDirectory(TopicDirectory):
@@ -481,155 +380,6 @@ async def test_ten_thousand_partitions_are_committed_at_once_over_many_frames_wi
         assert await task == [(number, Code.NONE) for number in range(MANY)]
     assert opened.log.committed == began + 2 * MANY
     assert await member.committed() == {number: 7 + number for number in range(MANY)}
-
-
-@pytest.mark.parametrize("version", versions(API.OFFSET_FETCH))
-@story
-async def test_fetching_what_was_committed(testbed: Testbed, version: int) -> None:
-    cluster, gateway = await one(testbed)
-    await Member(cluster, GROUP).commit((0, 5), (2, 7))
-    if version < 8:
-        make = OffsetFetchRequest.OffsetFetchRequestTopic
-        reply = await gateway.ask(
-            API.OFFSET_FETCH,
-            version,
-            group_id=GROUP,
-            topics=[make(name=TOPIC.name, partition_indexes=[0, 1]), make(name="none", partition_indexes=[0])],
-        )
-        topics = reply.topics
-    else:
-        of_group = OffsetFetchRequest.OffsetFetchRequestGroup
-        make = of_group.OffsetFetchRequestTopics
-        reply = await gateway.ask(
-            API.OFFSET_FETCH,
-            version,
-            groups=[
-                of_group(
-                    group_id=GROUP,
-                    topics=[make(name=TOPIC.name, partition_indexes=[0, 1]), make(name="none", partition_indexes=[0])],
-                ),
-                of_group(group_id=GROUP, topics=None),
-                of_group(group_id="stranger", topics=None),
-            ],
-        )
-        assert [(group.group_id, group.error_code) for group in reply.groups] == [
-            (GROUP, Code.NONE),
-            (GROUP, Code.NONE),
-            ("stranger", Code.NONE),
-        ]
-        everything = {p.partition_index: p.committed_offset for p in reply.groups[1].topics[0].partitions}
-        assert everything == {0: 5, 2: 7}
-        assert reply.groups[2].topics == []
-        topics = reply.groups[0].topics
-    assert [
-        (t.name, [(p.partition_index, p.committed_offset, p.error_code) for p in t.partitions]) for t in topics
-    ] == [
-        (TOPIC.name, [(0, 5, Code.NONE), (1, -1, Code.NONE)]),
-        ("none", [(0, -1, Code.NONE)]),
-    ]
-
-
-@story
-async def test_a_consumer_without_a_group_name_may_keep_offsets_as_in_kafka(testbed: Testbed) -> None:
-    cluster, _ = await one(testbed)
-    member = Member(cluster, "")
-    assert await member.commit((0, 5)) == [Code.NONE]
-    assert await member.committed() == {0: 5}
-    assert await member.heartbeat() == Code.INVALID_GROUP_ID
-
-
-@story
-async def test_offsets_are_deleted_unless_somebody_reads_the_topic(testbed: Testbed) -> None:
-    cluster, gateway = await one(testbed)
-    member = Member(cluster, GROUP)
-    await member.commit((0, 5), (1, 6))
-    make = OffsetDeleteRequest.OffsetDeleteRequestTopic
-
-    async def delete(group: str) -> Any:
-        partitions = [make.OffsetDeleteRequestPartition(partition_index=number) for number in (0, 9)]
-        return await gateway.ask(
-            API.OFFSET_DELETE, 0, group_id=group, topics=[make(name=TOPIC.name, partitions=partitions)]
-        )
-
-    reply = await delete(GROUP)
-    assert reply.error_code == Code.NONE
-    errors = [p.error_code for p in reply.topics[0].partitions]
-    assert errors == [Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION]
-    assert await member.committed() == {1: 6}
-    assert (await delete("stranger")).error_code == Code.GROUP_ID_NOT_FOUND
-    assert (await delete("")).error_code == Code.INVALID_GROUP_ID
-
-
-# --- administration
-
-
-@pytest.mark.parametrize("version", versions(API.DESCRIBE_GROUPS))
-@story
-async def test_describing_groups(testbed: Testbed, version: int) -> None:
-    cluster, gateway = await one(testbed)
-    member = await Member(cluster, GROUP).joined()
-    reply = await gateway.ask(
-        API.DESCRIBE_GROUPS, version, groups=[GROUP, "none"], include_authorized_operations=version >= 3
-    )
-    found, none = reply.groups
-    assert (found.error_code, found.group_id, found.group_state) == (Code.NONE, GROUP, "Stable")
-    assert (found.protocol_type, found.protocol_data) == ("consumer", "range")
-    (described,) = found.members
-    assert (described.member_id, described.client_id, described.client_host) == (member.id, "tests", "/127.0.0.1")
-    assert bytes(described.member_assignment) == member.id.encode()
-    assert bytes(described.member_metadata) == b"\0\1subscription"
-    assert (none.group_id, none.group_state) == ("none", "Dead")
-    assert none.error_code == (Code.GROUP_ID_NOT_FOUND if version >= 6 else Code.NONE)
-    if version >= 3:
-        assert found.authorized_operations == {3, 6, 8, 10, 11}
-
-
-@pytest.mark.parametrize("version", versions(API.LIST_GROUPS))
-@story
-async def test_listing_groups(testbed: Testbed, version: int) -> None:
-    cluster, gateway = await one(testbed)
-    await Member(cluster, GROUP).joined()
-    await Member(cluster, "simple").commit((0, 1))
-
-    async def names(**filters: list[str]) -> list[str]:
-        reply = await gateway.ask(API.LIST_GROUPS, version, **filters)
-        assert reply.error_code == Code.NONE
-        if version >= 4:
-            assert {g.group_id: g.group_state for g in reply.groups}.items() <= {
-                (GROUP, "Stable"),
-                ("simple", "Empty"),
-            }
-        if version >= 5:
-            assert {g.group_type for g in reply.groups} <= {"classic"}
-        assert {g.group_id: g.protocol_type for g in reply.groups}.items() <= {(GROUP, "consumer"), ("simple", "")}
-        return sorted(g.group_id for g in reply.groups)
-
-    assert await names() == [GROUP, "simple"]
-    if version >= 4:
-        assert await names(states_filter=["stable", "Dead"]) == [GROUP]
-        assert await names(states_filter=["Empty"]) == ["simple"]
-    if version >= 5:
-        assert await names(types_filter=["Classic"]) == [GROUP, "simple"]
-        assert await names(types_filter=["consumer"]) == []
-
-
-@pytest.mark.parametrize("version", versions(API.DELETE_GROUPS))
-@story
-async def test_deleting_groups(testbed: Testbed, version: int) -> None:
-    cluster, gateway = await one(testbed)
-    member = await Member(cluster, GROUP).joined()
-    await Member(cluster, "simple").commit((0, 1))
-
-    async def delete(*groups: str) -> list[int]:
-        reply = await gateway.ask(API.DELETE_GROUPS, version, groups_names=list(groups))
-        assert [each.group_id for each in reply.results] == list(groups)
-        return [each.error_code for each in reply.results]
-
-    assert await delete(GROUP, "simple", "none") == [Code.NON_EMPTY_GROUP, Code.NONE, Code.GROUP_ID_NOT_FOUND]
-    assert await Member(cluster, "simple").committed() == {}
-    await member.leave()
-    assert await delete(GROUP) == [Code.NONE]
-    assert await delete(GROUP) == [Code.GROUP_ID_NOT_FOUND]
 
 
 @story

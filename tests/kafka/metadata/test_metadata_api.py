@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster and DescribeTopicPartitions, in every version."""
+"""Metadata, DescribeCluster and DescribeTopicPartitions; differential scenes have the codes of all versions."""
 
 import asyncio
 from dataclasses import replace
@@ -14,7 +14,6 @@ from seaweedmq.kafka.wire.messages import (
     API,
     CreateTopicsRequest,
     DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
     MetadataRequest,
     MetadataResponse,
 )
@@ -32,10 +31,6 @@ def named(*names: str | None) -> list[Any]:
     return [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
 
 
-def with_id(topic_id: bytes) -> Any:
-    return MetadataRequest.MetadataRequestTopic(name=None, topic_id=topic_id.hex())
-
-
 def codes(reply: Any) -> list[tuple[str | None, int]]:
     return [(topic.name, topic.error_code) for topic in reply.topics]
 
@@ -45,88 +40,32 @@ async def ask(client: ByteClient, topics: Any, version: int = 13, create: bool =
 
 
 @story
-@pytest.mark.parametrize("version", METADATA_VERSIONS)
-async def test_every_version_tells_brokers_and_all_topics(testbed: Testbed, version: int) -> None:
+async def test_every_version_tells_brokers_and_all_topics(testbed: Testbed) -> None:
     first, second = await byte_clients(testbed, 2)
     made = await testbed.topic(first.host, ORDERS, partitions=3, replicas=2)
-    reply: MetadataResponse = await ask(first, [] if version == 0 else None, version)
-    assert [(b.node_id, b.host, b.port) for b in reply.brokers] == [(1, "broker-0", 9092), (2, "broker-1", 9092)]
-    assert codes(reply) == [("orders", Code.NONE)]
-    (topic,) = reply.topics
-    assert [p.partition_index for p in topic.partitions] == [0, 1, 2]
-    for partition in topic.partitions:
-        assert partition.error_code == Code.NONE
-        assert partition.leader_id == partition.replica_nodes[0]
-        assert sorted(partition.replica_nodes) == sorted(partition.isr_nodes) == [1, 2]
-        assert partition.leader_epoch == (partition.partition_index if version >= 7 else -1)
-        assert not partition.offline_replicas
-    if version >= 1:
-        assert reply.controller_id == first.nodes.number_of(testbed.leader().broker.id)
-    if version >= 2:
-        assert reply.cluster_id == first.nodes.cluster_id
-    if version >= 10:
-        assert topic.topic_id.bytes == topic_id_of(made.topic.uid)
+    for version in METADATA_VERSIONS:
+        reply: MetadataResponse = await ask(first, [] if version == 0 else None, version)
+        assert [(b.node_id, b.host, b.port) for b in reply.brokers] == [(1, "broker-0", 9092), (2, "broker-1", 9092)]
+        assert codes(reply) == [("orders", Code.NONE)], version
+        (topic,) = reply.topics
+        assert [p.partition_index for p in topic.partitions] == [0, 1, 2]
+        for partition in topic.partitions:
+            assert partition.error_code == Code.NONE
+            assert partition.leader_id == partition.replica_nodes[0]
+            assert sorted(partition.replica_nodes) == sorted(partition.isr_nodes) == [1, 2]
+            assert partition.leader_epoch == (partition.partition_index if version >= 7 else -1), version
+            assert not partition.offline_replicas
+        if version >= 1:
+            assert reply.controller_id == first.nodes.number_of(testbed.leader().broker.id)
+        if version >= 2:
+            assert reply.cluster_id == first.nodes.cluster_id
+        if version >= 10:
+            assert topic.topic_id.bytes == topic_id_of(made.topic.uid)
+    cluster = await first.ask(API.DESCRIBE_CLUSTER, include_cluster_authorized_operations=True)
+    assert [(b.broker_id, b.host, b.port) for b in cluster.brokers] == [(1, "broker-0", 9092), (2, "broker-1", 9092)]
+    assert (cluster.cluster_id, cluster.controller_id) == (first.nodes.cluster_id, first.nodes.controller())
     await second.nodes.ready()
     assert second.nodes.cluster_id == first.nodes.cluster_id
-
-
-@story
-async def test_no_topics_is_none_but_in_the_first_version(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    await testbed.topic(client.host, ORDERS, partitions=1)
-    assert codes(await ask(client, [], 1)) == []
-    assert codes(await ask(client, [], 0)) == [("orders", Code.NONE)]
-
-
-@story
-async def test_unknown_and_illegal_names_are_told_apart(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    long = "x" * 250
-    reply = await ask(client, named("orders", "a/b", "..", long, "", "orders"))
-    assert codes(reply) == [
-        ("orders", Code.UNKNOWN_TOPIC_OR_PARTITION),
-        ("a/b", Code.INVALID_TOPIC_EXCEPTION),
-        ("..", Code.INVALID_TOPIC_EXCEPTION),
-        (long, Code.INVALID_TOPIC_EXCEPTION),
-        ("", Code.INVALID_TOPIC_EXCEPTION),
-    ]
-
-
-@story
-async def test_a_topic_is_asked_for_by_its_id(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    made = await testbed.topic(client.host, ORDERS, partitions=1)
-    known, unknown = topic_id_of(made.topic.uid), topic_id_of(made.topic.uid ^ 1)
-    reply = await ask(client, [with_id(known), with_id(unknown)], 12)
-    assert codes(reply) == [("orders", Code.NONE), (None, Code.UNKNOWN_TOPIC_ID)]
-    assert reply.topics[1].topic_id.bytes == unknown
-
-
-@story
-async def test_an_id_where_only_names_are_known_is_refused(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    made = await testbed.topic(client.host, ORDERS, partitions=1)
-    asked = MetadataRequest.MetadataRequestTopic(name="orders", topic_id=topic_id_of(made.topic.uid).hex())
-    reply = await ask(client, [asked], 11)
-    assert [topic.error_code for topic in reply.topics] == [Code.INVALID_REQUEST]
-
-
-@story
-async def test_neither_name_nor_id_is_refused(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    assert (await ask(client, named(None), 13)).error_code == Code.INVALID_REQUEST
-
-
-@story
-async def test_everything_is_allowed_to_who_asks(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    await testbed.topic(client.host, ORDERS, partitions=1)
-    wanted = {"include_cluster_authorized_operations": True, "include_topic_authorized_operations": True}
-    reply = await ask(client, None, 10, **wanted)
-    assert reply.authorized_operations == {5, 7, 8, 9, 10, 11, 12}
-    assert reply.topics[0].authorized_operations == {3, 4, 5, 6, 7, 8, 10, 11}
-    silent = await ask(client, None, 10)
-    assert (silent.authorized_operations, silent.topics[0].authorized_operations) == (None, None)
 
 
 # --- auto-creation
@@ -142,6 +81,8 @@ async def test_a_topic_that_is_asked_for_is_created(testbed: Testbed) -> None:
     assert all(len(partition.replica_nodes) == 3 for partition in topic.partitions)
     assert all(partition.leader_id > 0 for partition in topic.partitions)
     await testbed.until(lambda: all(ORDERS in other.host.inspect.view.topics for other in others))
+    # Before version 4, every request wants its topics created.
+    assert codes(await client.ask(API.METADATA, 3, topics=named("returns"))) == [("returns", Code.NONE)]
 
 
 @story
@@ -179,12 +120,6 @@ async def test_topics_leave_room_for_that_of_the_groups(testbed: Testbed) -> Non
     reply = await client.ask(API.FIND_COORDINATOR, 2, key="billing", key_type=0)
     assert reply.error_code == Code.NONE, reply.error_message
     assert len(client.host.inspect.view.open_of(TopicName("kafka", "__consumer_offsets"))) == 4
-
-
-@story
-async def test_before_version_4_everybody_wants_topics_created(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    assert codes(await client.ask(API.METADATA, 3, topics=named("orders"))) == [("orders", Code.NONE)]
 
 
 @story
@@ -226,7 +161,7 @@ async def test_two_brokers_that_create_a_topic_at_once_both_have_it(testbed: Tes
 
 
 @story
-async def test_topics_of_kafka_itself_are_not_created_by_asking(testbed: Testbed) -> None:
+async def test_what_is_internal_or_not_shown_is_not_created_by_asking(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     reply = await ask(client, named("__consumer_offsets"), create=True)
     assert codes(reply) == [("__consumer_offsets", Code.UNKNOWN_TOPIC_OR_PARTITION)]
@@ -234,10 +169,6 @@ async def test_topics_of_kafka_itself_are_not_created_by_asking(testbed: Testbed
     (topic,) = (await ask(client, named("__consumer_offsets"))).topics
     assert topic.is_internal
 
-
-@story
-async def test_a_ring_that_is_not_shown_is_not_created_over(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
     made = await testbed.topic(client.host, ORDERS)
     reply = await ask(client, named("orders"), create=True)
     assert codes(reply) == [("orders", Code.UNKNOWN_TOPIC_OR_PARTITION)]
@@ -254,76 +185,26 @@ async def test_what_can_not_be_created_now_may_be_asked_for_again(testbed: Testb
     testbed.etcd.server.thaw()
 
 
-# --- DescribeCluster
-
-
-@story
-@pytest.mark.parametrize("version", [0, 1, 2])
-async def test_the_cluster_is_described(testbed: Testbed, version: int) -> None:
-    client, *_ = await byte_clients(testbed, 2)
-    reply = await client.ask(API.DESCRIBE_CLUSTER, version, include_cluster_authorized_operations=True)
-    assert (reply.error_code, reply.cluster_id) == (Code.NONE, client.nodes.cluster_id)
-    assert [(b.broker_id, b.host, b.port) for b in reply.brokers] == [(1, "broker-0", 9092), (2, "broker-1", 9092)]
-    assert reply.controller_id == client.nodes.controller()
-    assert reply.authorized_operations == {5, 7, 8, 9, 10, 11, 12}
-
-
-@story
-@pytest.mark.parametrize(("kind", "code"), [(2, Code.MISMATCHED_ENDPOINT_TYPE), (3, Code.UNSUPPORTED_ENDPOINT_TYPE)])
-async def test_controllers_do_not_answer_here(testbed: Testbed, kind: int, code: Code) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    assert (await client.ask(API.DESCRIBE_CLUSTER, 1, endpoint_type=kind)).error_code == code
-
-
 # --- DescribeTopicPartitions
 
 
-def asked(*names: str) -> list[Any]:
-    return [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names]
-
-
-async def page(client: ByteClient, names: list[Any], limit: int, cursor: tuple[str, int] | None = None) -> Any:
-    """Return topics with their partitions, and the cursor of the next page."""
-    at = cursor and DescribeTopicPartitionsRequest.Cursor(topic_name=cursor[0], partition_index=cursor[1])
-    reply: DescribeTopicPartitionsResponse = await client.ask(
-        API.DESCRIBE_TOPIC_PARTITIONS, topics=names, response_partition_limit=limit, cursor=at
-    )
-    topics = [(topic.name, [p.partition_index for p in topic.partitions]) for topic in reply.topics]
-    after = reply.next_cursor
-    return topics, (after.topic_name, after.partition_index) if after else None
-
-
 @story
-async def test_partitions_come_page_by_page(testbed: Testbed) -> None:
+async def test_partitions_of_all_topics_come_page_by_page(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     for name, partitions in (("a", 2), ("b", 3), ("c", 1)):
         await testbed.topic(client.host, TopicName("kafka", name), partitions=partitions)
-    assert await page(client, [], 100) == ([("a", [0, 1]), ("b", [0, 1, 2]), ("c", [0])], None)
-    assert await page(client, [], 3) == ([("a", [0, 1]), ("b", [0])], ("b", 1))
-    assert await page(client, [], 2, ("b", 1)) == ([("b", [1, 2])], ("c", 0))
-    assert await page(client, [], 2, ("c", 0)) == ([("c", [0])], None)
-    assert await page(client, asked("c", "a"), 0) == ([("a", [0])], ("a", 1))
+    cursor, pages = None, []
+    while len(pages) < 3:
+        reply = await client.ask(API.DESCRIBE_TOPIC_PARTITIONS, topics=[], response_partition_limit=3, cursor=cursor)
+        pages.append([(topic.name, [p.partition_index for p in topic.partitions]) for topic in reply.topics])
+        if (after := reply.next_cursor) is None:
+            break
+        make = DescribeTopicPartitionsRequest.Cursor
+        cursor = make(topic_name=after.topic_name, partition_index=after.partition_index)
+    assert pages == [[("a", [0, 1]), ("b", [0])], [("b", [1, 2]), ("c", [0])]]
 
 
-@story
-async def test_what_is_not_there_is_said_and_not_created(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    reply = await client.ask(
-        API.DESCRIBE_TOPIC_PARTITIONS, topics=asked("orders", "a/b"), response_partition_limit=5, cursor=None
-    )
-    assert codes(reply) == [("a/b", Code.INVALID_TOPIC_EXCEPTION), ("orders", Code.UNKNOWN_TOPIC_OR_PARTITION)]
-    assert not client.host.inspect.view.topics
-
-
-@story
-async def test_a_cursor_before_the_first_partition_is_refused(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    await testbed.topic(client.host, ORDERS, partitions=1)
-    cursor = DescribeTopicPartitionsRequest.Cursor(topic_name="orders", partition_index=-1)
-    reply = await client.ask(
-        API.DESCRIBE_TOPIC_PARTITIONS, topics=asked("orders"), response_partition_limit=5, cursor=cursor
-    )
-    assert [topic.error_code for topic in reply.topics] == [Code.INVALID_REQUEST]
+# --- leaders that died a moment ago
 
 
 @story

@@ -26,11 +26,14 @@ def table(ids: Mapping[str, int], next_id: int) -> NodeTable:
     return NodeTable(cluster_id="c", ids=ids, next_id=next_id)
 
 
-def test_new_addresses_get_the_next_numbers() -> None:
+def test_new_addresses_get_the_next_numbers_up_to_the_last_of_kafka() -> None:
     first = with_nodes(table({}, 1), ["b:1", "a:1"], {"a:1", "b:1"})
     assert first == table({"a:1": 1, "b:1": 2}, 3)
     assert with_nodes(first, ["b:1"], {"b:1"}) is first
     assert with_nodes(first, ["c:1"], {"c:1"}) == table({"a:1": 1, "b:1": 2, "c:1": 3}, 4)
+
+    with pytest.raises(ResourceExhausted, match="used up"):
+        with_nodes(table({}, NODE_ID_MAX), ["a:1"], {"a:1"})
 
 
 def test_a_full_table_forgets_the_oldest_that_are_gone() -> None:
@@ -44,50 +47,27 @@ def test_a_full_table_forgets_the_oldest_that_are_gone() -> None:
         with_nodes(full, ["new:1"], {*full.ids, "new:1"})
 
 
-def test_numbers_end_where_those_of_kafka_do() -> None:
-    with pytest.raises(ResourceExhausted, match="used up"):
-        with_nodes(table({}, NODE_ID_MAX), ["a:1"], {"a:1"})
-
-
 def test_a_table_survives_its_bytes() -> None:
     kept = table({"a:1": 1, "[::1]:9092": 7}, 9)
     assert node_table_from_json(node_table_to_json(kept)) == kept
 
 
-@pytest.mark.parametrize("ids", ['{"a:1":0}', '{"a:1":5}', '{"a:1":1,"b:1":1}', '{"a:1":"1"}', "[]"], ids=str)
-def test_numbers_that_can_not_be_are_damage(ids: str) -> None:
-    with pytest.raises(Corrupt):
-        node_table_from_json(b'{"v":1,"cluster_id":"c","next_id":5,"ids":%s}' % ids.encode())
+def test_numbers_that_can_not_be_are_damage() -> None:
+    for ids in (b'{"a:1":0}', b'{"a:1":5}', b'{"a:1":1,"b:1":1}', b'{"a:1":"1"}', b"[]"):
+        with pytest.raises(Corrupt):
+            node_table_from_json(b'{"v":1,"cluster_id":"c","next_id":5,"ids":%s}' % ids)
 
 
 @story
 async def test_all_brokers_tell_the_same_numbers_and_cluster_id(testbed: Testbed) -> None:
     all_of_them = await byte_clients(testbed, 3)
-    for each in all_of_them:
-        await each.nodes.ready()
+    await asyncio.gather(*(each.nodes.ready() for each in all_of_them))
     first = all_of_them[0].nodes
     assert first.live() == [Node(n + 1, f"broker-{n}", 9092) for n in range(3)]
     assert len(first.cluster_id) == 22
     for each in all_of_them:
         assert (each.nodes.live(), each.nodes.cluster_id) == (first.live(), first.cluster_id)
         assert each.nodes.controller() == first.number_of(testbed.leader().broker.id)
-
-
-@story
-async def test_a_table_that_is_lost_begins_again_with_the_same_cluster_id(testbed: Testbed) -> None:
-    first, second = await byte_clients(testbed, 2)
-    await first.nodes.ready()
-    testbed.etcd.server.transact([], [Delete(KAFKA_NODES)])
-    await second.nodes.ready()
-    assert second.nodes.cluster_id == first.nodes.cluster_id
-
-
-@story
-async def test_brokers_that_start_together_do_not_share_a_number(testbed: Testbed) -> None:
-    both = await byte_clients(testbed, 2)
-    await asyncio.gather(*(each.nodes.ready() for each in both))
-    assert [node.id for node in both[0].nodes.live()] == [1, 2]
-    assert both[0].nodes.live() == both[1].nodes.live()
 
 
 @story
@@ -167,6 +147,7 @@ async def test_brokers_get_their_numbers_back_when_etcd_has_lost_them(testbed: T
     await both[0].host.meta.transact([], [Delete(KAFKA_NODES)])
     (third,) = await more_clients(testbed, 1)
     await third.nodes.ready()
+    assert third.nodes.cluster_id == both[0].nodes.cluster_id
     after = {node.host: node.id for node in third.nodes.live()}
     assert after == before | {third.host.address.partition(":")[0]: 3}
 

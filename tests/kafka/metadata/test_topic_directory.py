@@ -43,18 +43,7 @@ async def test_a_partition_is_led_by_the_primary_of_its_segment(testbed: Testbed
 
 
 @story
-async def test_what_is_not_a_partition_is_refused(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    await testbed.topic(client.host, ORDERS, partitions=2)
-    topic = client.directory.find("orders")
-    for number in (-1, 2):
-        with pytest.raises(KafkaError, match="it has 2, from 0") as caught:
-            topic.partition(number)
-        assert caught.value.kafka_code == Code.UNKNOWN_TOPIC_OR_PARTITION
-
-
-@story
-async def test_topics_are_found_by_name_and_by_id(testbed: Testbed) -> None:
+async def test_topics_are_found_by_name_and_by_id_until_they_are_deleted(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     made = await testbed.topic(client.host, ORDERS, partitions=1)
     topic_id = client.directory.find("orders").id
@@ -64,30 +53,32 @@ async def test_topics_are_found_by_name_and_by_id(testbed: Testbed) -> None:
     assert code(client, "a/b") == Code.UNKNOWN_TOPIC_OR_PARTITION
     assert code(client, topic_id_of(made.topic.uid ^ 1)) == Code.UNKNOWN_TOPIC_ID
     assert code(client, topic_id[:8] + bytes(8)) == Code.UNKNOWN_TOPIC_ID
+    for number in (-1, 1):
+        with pytest.raises(KafkaError, match="it has 1, from 0") as caught:
+            client.directory.find("orders").partition(number)
+        assert caught.value.kafka_code == Code.UNKNOWN_TOPIC_OR_PARTITION
 
-
-@story
-async def test_the_id_of_a_deleted_topic_is_not_that_of_the_next_one(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    await testbed.topic(client.host, ORDERS, partitions=1)
-    before = client.directory.find("orders").id
-    assert client.directory.find(before).name == "orders"
+    # The id of a deleted topic is not that of the next one.
     await client.host.api.call(DeleteTopic(ORDERS))
-    assert code(client, before) == Code.UNKNOWN_TOPIC_ID
+    assert code(client, topic_id) == Code.UNKNOWN_TOPIC_ID
     assert code(client, "orders") == Code.UNKNOWN_TOPIC_OR_PARTITION
     await testbed.topic(client.host, ORDERS, partitions=3)
-    assert code(client, before) == Code.UNKNOWN_TOPIC_ID
+    assert code(client, topic_id) == Code.UNKNOWN_TOPIC_ID
     again = client.directory.find("orders")
-    assert (again.count, again.id == before) == (3, False)
+    assert (again.count, again.id == topic_id) == (3, False)
     assert client.directory.find(again.id).count == 3
 
 
 @story
-async def test_only_one_namespace_is_shown_by_name(testbed: Testbed) -> None:
+async def test_only_one_namespace_is_shown_and_no_ring_that_scales_by_itself(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     for name in ("shop/orders", "kafka/returns", "kafka/orders"):
         await testbed.topic(client.host, TopicName.parse(name), partitions=1)
+    await testbed.topic(client.host, TopicName("kafka", "ring"))
     assert [topic.name for topic in client.directory.topics()] == ["orders", "returns"]
+    assert code(client, "ring") == Code.UNKNOWN_TOPIC_OR_PARTITION, "it scales by itself"
+    await client.host.api.call(AlterTopic(TopicName("kafka", "ring"), TopicChange(scaling=Scaling.FIXED)))
+    assert client.directory.find("ring").count == 1
 
 
 @story
@@ -103,16 +94,6 @@ async def test_a_ring_is_shown_to_readers_until_it_is_cut(testbed: Testbed) -> N
     await client.host.api.call(SplitSegment(ORDERS, 2, None))
     assert code(client, "orders") == Code.UNKNOWN_TOPIC_OR_PARTITION
     assert "split and merge, or did" in client.directory.why_hidden(ORDERS)
-
-
-@story
-async def test_a_ring_that_scales_by_itself_is_not_shown(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    await testbed.topic(client.host, ORDERS)
-    assert code(client, "orders") == Code.UNKNOWN_TOPIC_OR_PARTITION
-    assert client.directory.topics() == []
-    await client.host.api.call(AlterTopic(ORDERS, TopicChange(scaling=Scaling.FIXED)))
-    assert client.directory.find("orders").count == 1
 
 
 @story

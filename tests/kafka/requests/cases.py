@@ -7,7 +7,7 @@ from typing import Any
 
 from seaweedmq.kafka.wire.messages import API, REQUESTS, UUID
 from seaweedmq.kafka.wire.versions import PRODUCE_LOWEST
-from tests.kafka.requests.good import GOOD, Fields, Place
+from tests.kafka.requests.good import Fields, Place, good
 
 SHOWN_CHARACTERS = 24
 STRINGS: tuple[Any, ...] = ("", "no-such", "a/b", "x" * 300)
@@ -40,7 +40,7 @@ class Case:
 
 def cases(api: API, version: int, place: Place) -> Iterator[Case]:
     """Yield all requests. ``place`` counts them, so that each may have names of its own."""
-    for number in range(len(GOOD[api](place))):
+    for number in range(len(good(place)[api])):
         label = f" ({number + 1})" if number else ""
         changes = list(_changes(api, version, _good(api, version, place, number)))
         for path, value in changes:
@@ -53,7 +53,7 @@ def cases(api: API, version: int, place: Place) -> Iterator[Case]:
 
 
 def _good(api: API, version: int, place: Place, number: int) -> Fields:
-    return _pruned(REQUESTS[api].fields, version, GOOD[api](place)[number])
+    return _pruned(REQUESTS[api].fields, version, good(place)[api][number])
 
 
 def _pruned(known: Mapping[str, Any], version: int, given: Mapping[str, Any]) -> Fields:

@@ -1,6 +1,6 @@
 """Good requests of every API. ``cases`` changes their fields one at a time."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -64,14 +64,24 @@ NEED_MEMBER = frozenset({API.HEARTBEAT, API.SYNC_GROUP, API.LEAVE_GROUP, API.DES
 NEED_OFFSETS = frozenset({API.OFFSET_FETCH, API.OFFSET_DELETE, API.DELETE_GROUPS, API.OFFSET_COMMIT})
 
 
-def _produce(place: Place) -> Sequence[Fields]:
+ANY_ACL = {
+    "resource_type_filter": 2,
+    "resource_name_filter": "a",
+    "pattern_type_filter": 3,
+    "principal_filter": "User:a",
+    "host_filter": "*",
+    "operation": 3,
+    "permission_type": 3,
+}
+
+
+def _data(place: Place) -> dict[API, Sequence[Fields]]:
+    """Return those of records, metadata and brokers."""
+    made: dict[API, Sequence[Fields]] = {}
     records = batch(b"a", time_ms=place.t0_ms)
     part = {"index": 0, "records": records}
     topic = {"name": place.topic, "topic_id": place.topic_id, "partition_data": [part]}
-    return [{"transactional_id": None, "acks": -1, "timeout_ms": 5_000, "topic_data": [topic]}]
-
-
-def _fetch(place: Place) -> Sequence[Fields]:
+    made[API.PRODUCE] = [{"transactional_id": None, "acks": -1, "timeout_ms": 5_000, "topic_data": [topic]}]
     part = {
         "partition": 0,
         "current_leader_epoch": -1,
@@ -94,25 +104,35 @@ def _fetch(place: Place) -> Sequence[Fields]:
         "forgotten_topics_data": [],
         "rack_id": "",
     }
-    return [one, one | {"forgotten_topics_data": [{**named, "partitions": [1]}]}]
-
-
-def _list_offsets(place: Place) -> Sequence[Fields]:
+    made[API.FETCH] = [one, one | {"forgotten_topics_data": [{**named, "partitions": [1]}]}]
     part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
     topics = [{"name": place.topic, "partitions": [part]}]
-    return [{"replica_id": -1, "isolation_level": 0, "topics": topics, "timeout_ms": 5_000}]
-
-
-def _metadata(place: Place) -> Sequence[Fields]:
+    made[API.LIST_OFFSETS] = [{"replica_id": -1, "isolation_level": 0, "topics": topics, "timeout_ms": 5_000}]
     flags = {
         "allow_auto_topic_creation": False,
         "include_cluster_authorized_operations": False,
         "include_topic_authorized_operations": False,
     }
-    return [{"topics": [{"topic_id": UUID(int=0), "name": place.topic}], **flags}]
+    made[API.METADATA] = [{"topics": [{"topic_id": UUID(int=0), "name": place.topic}], **flags}]
+    made[API.API_VERSIONS] = [{"client_software_name": "compared", "client_software_version": "1.0"}]
+    topics = [{"name": place.topic, "partitions": [{"partition_index": 0, "offset": 1}]}]
+    made[API.DELETE_RECORDS] = [{"topics": topics, "timeout_ms": 20_000}]
+    one = {"transactional_id": None, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
+    made[API.INIT_PRODUCER_ID] = [one]
+    part = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+    made[API.OFFSET_FOR_LEADER_EPOCH] = [{"replica_id": -1, "topics": [{"topic": place.topic, "partitions": [part]}]}]
+    made[API.DESCRIBE_LOG_DIRS] = [{"topics": [{"topic": place.topic, "partitions": [0]}]}]
+    one = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": False}
+    made[API.DESCRIBE_CLUSTER] = [one]
+    made[API.DESCRIBE_PRODUCERS] = [{"topics": [{"name": place.topic, "partition_indexes": [0]}]}]
+    one = {"topics": [{"name": place.topic}], "response_partition_limit": 2_000, "cursor": None}
+    made[API.DESCRIBE_TOPIC_PARTITIONS] = [one, one | {"cursor": {"topic_name": place.topic, "partition_index": 1}}]
+    return made
 
 
-def _offset_commit(place: Place) -> Sequence[Fields]:
+def _groups(place: Place) -> dict[API, Sequence[Fields]]:
+    """Return those of groups."""
+    made: dict[API, Sequence[Fields]] = {}
     part = {
         "partition_index": 0,
         "committed_offset": 2,
@@ -127,20 +147,13 @@ def _offset_commit(place: Place) -> Sequence[Fields]:
         "retention_time_ms": -1,
         "topics": [{"name": place.topic, "partitions": [part]}],
     }
-    return [one]
-
-
-def _offset_fetch(place: Place) -> Sequence[Fields]:
+    made[API.OFFSET_COMMIT] = [one]
     topics = [{"name": place.topic, "partition_indexes": [0, 1]}]
     group = {"group_id": place.committed, "member_id": None, "member_epoch": -1, "topics": topics}
-    return [{"group_id": place.committed, "topics": topics, "groups": [group], "require_stable": False}]
-
-
-def _find_coordinator(place: Place) -> Sequence[Fields]:
-    return [{"key": place.group, "key_type": 0, "coordinator_keys": [place.group]}]
-
-
-def _join(place: Place) -> Sequence[Fields]:
+    made[API.OFFSET_FETCH] = [
+        {"group_id": place.committed, "topics": topics, "groups": [group], "require_stable": False}
+    ]
+    made[API.FIND_COORDINATOR] = [{"key": place.group, "key_type": 0, "coordinator_keys": [place.group]}]
     one = {
         "group_id": place.fresh("joined"),
         "session_timeout_ms": 30_000,
@@ -151,25 +164,16 @@ def _join(place: Place) -> Sequence[Fields]:
         "protocols": [{"name": "range", "metadata": bytes(10)}],
         "reason": None,
     }
-    return [one, one | {"group_instance_id": "static", "reason": "because"}]
-
-
-def _heartbeat(place: Place) -> Sequence[Fields]:
+    made[API.JOIN_GROUP] = [one, one | {"group_instance_id": "static", "reason": "because"}]
     one = {
         "group_id": place.group,
         "generation_id": place.generation,
         "member_id": place.member_id,
         "group_instance_id": None,
     }
-    return [one]
-
-
-def _leave(place: Place) -> Sequence[Fields]:
+    made[API.HEARTBEAT] = [one]
     member = {"member_id": place.member_id, "group_instance_id": None, "reason": None}
-    return [{"group_id": place.group, "member_id": place.member_id, "members": [member]}]
-
-
-def _sync(place: Place) -> Sequence[Fields]:
+    made[API.LEAVE_GROUP] = [{"group_id": place.group, "member_id": place.member_id, "members": [member]}]
     one = {
         "group_id": place.group,
         "generation_id": place.generation,
@@ -179,25 +183,34 @@ def _sync(place: Place) -> Sequence[Fields]:
         "protocol_name": "range",
         "assignments": [{"member_id": place.member_id, "assignment": b"share"}],
     }
-    return [one]
-
-
-def _describe_groups(place: Place) -> Sequence[Fields]:
-    return [{"groups": [place.group], "include_authorized_operations": False}]
-
-
-def _list_groups(place: Place) -> Sequence[Fields]:
-    return [
+    made[API.SYNC_GROUP] = [one]
+    made[API.DESCRIBE_GROUPS] = [{"groups": [place.group], "include_authorized_operations": False}]
+    made[API.LIST_GROUPS] = [
         {"states_filter": [], "types_filter": []},
         {"states_filter": ["Stable"], "types_filter": ["classic"]},
     ]
+    made[API.DELETE_GROUPS] = [{"groups_names": [place.committed]}]
+    topics = [{"name": place.topic, "partitions": [{"partition_index": 0}]}]
+    made[API.OFFSET_DELETE] = [{"group_id": place.committed, "topics": topics}]
+    one = {
+        "group_id": place.fresh("consumers"),
+        "member_id": "AAAAAAAAAAAAAAAAAAAAAQ",
+        "member_epoch": 0,
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout_ms": 30_000,
+        "subscribed_topic_names": [place.topic],
+        "subscribed_topic_regex": None,
+        "server_assignor": None,
+        "topic_partitions": [],
+    }
+    made[API.CONSUMER_GROUP_HEARTBEAT] = [one]
+    return made
 
 
-def _api_versions(place: Place) -> Sequence[Fields]:
-    return [{"client_software_name": "compared", "client_software_version": "1.0"}]
-
-
-def _create_topics(place: Place) -> Sequence[Fields]:
+def _admin(place: Place) -> dict[API, Sequence[Fields]]:
+    """Return those of topics, configs and permissions."""
+    made: dict[API, Sequence[Fields]] = {}
     one = {
         "name": place.fresh("created"),
         "num_partitions": 1,
@@ -211,47 +224,12 @@ def _create_topics(place: Place) -> Sequence[Fields]:
         "assignments": [{"partition_index": 0, "broker_ids": [place.node_id]}],
     }
     base = {"timeout_ms": 20_000, "validate_only": True}
-    return [{"topics": [one], **base}, {"topics": [one | placed], **base}]
-
-
-def _delete_topics(place: Place) -> Sequence[Fields]:
+    made[API.CREATE_TOPICS] = [{"topics": [one], **base}, {"topics": [one | placed], **base}]
     by_name = {"name": place.topic, "topic_id": UUID(int=0)}
     by_id = {"name": None, "topic_id": place.topic_id}
     base = {"topic_names": [place.topic], "timeout_ms": 20_000}
-    return [{"topics": [by_name], **base}, {"topics": [by_id], **base}]
-
-
-def _delete_records(place: Place) -> Sequence[Fields]:
-    topics = [{"name": place.topic, "partitions": [{"partition_index": 0, "offset": 1}]}]
-    return [{"topics": topics, "timeout_ms": 20_000}]
-
-
-def _init_producer_id(place: Place) -> Sequence[Fields]:
-    one = {"transactional_id": None, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
-    return [one]
-
-
-def _epochs(place: Place) -> Sequence[Fields]:
-    part = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
-    return [{"replica_id": -1, "topics": [{"topic": place.topic, "partitions": [part]}]}]
-
-
-ANY_ACL = {
-    "resource_type_filter": 2,
-    "resource_name_filter": "a",
-    "pattern_type_filter": 3,
-    "principal_filter": "User:a",
-    "host_filter": "*",
-    "operation": 3,
-    "permission_type": 3,
-}
-
-
-def _describe_acls(place: Place) -> Sequence[Fields]:
-    return [ANY_ACL]
-
-
-def _create_acls(place: Place) -> Sequence[Fields]:
+    made[API.DELETE_TOPICS] = [{"topics": [by_name], **base}, {"topics": [by_id], **base}]
+    made[API.DESCRIBE_ACLS] = [ANY_ACL]
     one = {
         "resource_type": 2,
         "resource_name": "a",
@@ -261,140 +239,38 @@ def _create_acls(place: Place) -> Sequence[Fields]:
         "operation": 3,
         "permission_type": 3,
     }
-    return [{"creations": [one]}]
-
-
-def _delete_acls(place: Place) -> Sequence[Fields]:
-    return [{"filters": [ANY_ACL]}]
-
-
-def _describe_configs(place: Place) -> Sequence[Fields]:
+    made[API.CREATE_ACLS] = [{"creations": [one]}]
+    made[API.DELETE_ACLS] = [{"filters": [ANY_ACL]}]
     base = {"include_synonyms": False, "include_documentation": False}
     topic = {"resource_type": 2, "resource_name": place.topic, "configuration_keys": ["cleanup.policy"]}
     broker = {"resource_type": 4, "resource_name": str(place.node_id), "configuration_keys": ["log.cleanup.policy"]}
-    return [{"resources": [topic], **base}, {"resources": [broker], **base}]
-
-
-def _alter_configs(place: Place) -> Sequence[Fields]:
+    made[API.DESCRIBE_CONFIGS] = [{"resources": [topic], **base}, {"resources": [broker], **base}]
     configs = [{"name": "retention.ms", "value": "3600000"}]
     topic = {"resource_type": 2, "resource_name": place.topic, "configs": configs}
-    return [{"resources": [topic], "validate_only": True}]
-
-
-def _incremental_alter_configs(place: Place) -> Sequence[Fields]:
-    configs = [{"name": "retention.ms", "config_operation": 0, "value": "3600000"}]
-    listed = [{"name": "cleanup.policy", "config_operation": 2, "value": "compact"}]
-    topic = {"resource_type": 2, "resource_name": place.topic, "configs": configs}
-    return [
-        {"resources": [topic], "validate_only": True},
-        {"resources": [topic | {"configs": listed}], "validate_only": True},
-    ]
-
-
-def _describe_log_dirs(place: Place) -> Sequence[Fields]:
-    return [{"topics": [{"topic": place.topic, "partitions": [0]}]}]
-
-
-def _create_partitions(place: Place) -> Sequence[Fields]:
+    made[API.ALTER_CONFIGS] = [{"resources": [topic], "validate_only": True}]
     one = {"name": place.topic, "count": PARTITIONS + 1, "assignments": None}
     placed = one | {"assignments": [{"broker_ids": [place.node_id]}]}
     base = {"timeout_ms": 20_000, "validate_only": True}
-    return [{"topics": [one], **base}, {"topics": [placed], **base}]
-
-
-def _delete_groups(place: Place) -> Sequence[Fields]:
-    return [{"groups_names": [place.committed]}]
-
-
-def _elect_leaders(place: Place) -> Sequence[Fields]:
+    made[API.CREATE_PARTITIONS] = [{"topics": [one], **base}, {"topics": [placed], **base}]
     asked = [{"topic": place.topic, "partitions": [0]}]
-    return [{"election_type": 0, "topic_partitions": asked, "timeout_ms": 5_000}]
+    made[API.ELECT_LEADERS] = [{"election_type": 0, "topic_partitions": asked, "timeout_ms": 5_000}]
+    configs = [{"name": "retention.ms", "config_operation": 0, "value": "3600000"}]
+    listed = [{"name": "cleanup.policy", "config_operation": 2, "value": "compact"}]
+    topic = {"resource_type": 2, "resource_name": place.topic, "configs": configs}
+    made[API.INCREMENTAL_ALTER_CONFIGS] = [
+        {"resources": [topic], "validate_only": True},
+        {"resources": [topic | {"configs": listed}], "validate_only": True},
+    ]
+    made[API.LIST_PARTITION_REASSIGNMENTS] = [
+        {"timeout_ms": 5_000, "topics": [{"name": place.topic, "partition_indexes": [0]}]}
+    ]
+    made[API.DESCRIBE_CLIENT_QUOTAS] = [
+        {"components": [{"entity_type": "user", "match_type": 0, "match": "a"}], "strict": False}
+    ]
+    made[API.LIST_CONFIG_RESOURCES] = [{"resource_types": [2]}]
+    return made
 
 
-def _reassignments(place: Place) -> Sequence[Fields]:
-    return [{"timeout_ms": 5_000, "topics": [{"name": place.topic, "partition_indexes": [0]}]}]
-
-
-def _offset_delete(place: Place) -> Sequence[Fields]:
-    topics = [{"name": place.topic, "partitions": [{"partition_index": 0}]}]
-    return [{"group_id": place.committed, "topics": topics}]
-
-
-def _quotas(place: Place) -> Sequence[Fields]:
-    return [{"components": [{"entity_type": "user", "match_type": 0, "match": "a"}], "strict": False}]
-
-
-def _describe_cluster(place: Place) -> Sequence[Fields]:
-    one = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": False}
-    return [one]
-
-
-def _describe_producers(place: Place) -> Sequence[Fields]:
-    return [{"topics": [{"name": place.topic, "partition_indexes": [0]}]}]
-
-
-def _consumer_heartbeat(place: Place) -> Sequence[Fields]:
-    one = {
-        "group_id": place.fresh("consumers"),
-        "member_id": "AAAAAAAAAAAAAAAAAAAAAQ",
-        "member_epoch": 0,
-        "instance_id": None,
-        "rack_id": None,
-        "rebalance_timeout_ms": 30_000,
-        "subscribed_topic_names": [place.topic],
-        "subscribed_topic_regex": None,
-        "server_assignor": None,
-        "topic_partitions": [],
-    }
-    return [one]
-
-
-def _config_resources(place: Place) -> Sequence[Fields]:
-    return [{"resource_types": [2]}]
-
-
-def _topic_partitions(place: Place) -> Sequence[Fields]:
-    one = {"topics": [{"name": place.topic}], "response_partition_limit": 2_000, "cursor": None}
-    return [one, one | {"cursor": {"topic_name": place.topic, "partition_index": 1}}]
-
-
-GOOD: Mapping[API, Callable[[Place], Sequence[Fields]]] = {
-    API.PRODUCE: _produce,
-    API.FETCH: _fetch,
-    API.LIST_OFFSETS: _list_offsets,
-    API.METADATA: _metadata,
-    API.OFFSET_COMMIT: _offset_commit,
-    API.OFFSET_FETCH: _offset_fetch,
-    API.FIND_COORDINATOR: _find_coordinator,
-    API.JOIN_GROUP: _join,
-    API.HEARTBEAT: _heartbeat,
-    API.LEAVE_GROUP: _leave,
-    API.SYNC_GROUP: _sync,
-    API.DESCRIBE_GROUPS: _describe_groups,
-    API.LIST_GROUPS: _list_groups,
-    API.API_VERSIONS: _api_versions,
-    API.CREATE_TOPICS: _create_topics,
-    API.DELETE_TOPICS: _delete_topics,
-    API.DELETE_RECORDS: _delete_records,
-    API.INIT_PRODUCER_ID: _init_producer_id,
-    API.OFFSET_FOR_LEADER_EPOCH: _epochs,
-    API.DESCRIBE_ACLS: _describe_acls,
-    API.CREATE_ACLS: _create_acls,
-    API.DELETE_ACLS: _delete_acls,
-    API.DESCRIBE_CONFIGS: _describe_configs,
-    API.ALTER_CONFIGS: _alter_configs,
-    API.DESCRIBE_LOG_DIRS: _describe_log_dirs,
-    API.CREATE_PARTITIONS: _create_partitions,
-    API.DELETE_GROUPS: _delete_groups,
-    API.ELECT_LEADERS: _elect_leaders,
-    API.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
-    API.LIST_PARTITION_REASSIGNMENTS: _reassignments,
-    API.OFFSET_DELETE: _offset_delete,
-    API.DESCRIBE_CLIENT_QUOTAS: _quotas,
-    API.DESCRIBE_CLUSTER: _describe_cluster,
-    API.DESCRIBE_PRODUCERS: _describe_producers,
-    API.CONSUMER_GROUP_HEARTBEAT: _consumer_heartbeat,
-    API.LIST_CONFIG_RESOURCES: _config_resources,
-    API.DESCRIBE_TOPIC_PARTITIONS: _topic_partitions,
-}
-"""Good requests by API, in the order in which they are sent: several where fields depend on one another."""
+def good(place: Place) -> Mapping[API, Sequence[Fields]]:
+    """Return good requests by API, in the order in which they are sent: several where fields depend on one another."""
+    return {**_data(place), **_groups(place), **_admin(place)}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import pytest
 import uvloop
 
-ON_BOTH_LOOPS = frozenset({"test_connection.py", "test_clients.py"})
+ON_BOTH_LOOPS = frozenset({"test_connection.py"})
 
 
 @pytest.fixture(autouse=True)

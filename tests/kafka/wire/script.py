@@ -3,12 +3,24 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from seaweedmq.kafka.server import KafkaServer, bind
-from seaweedmq.kafka.wire.messages import API, REPLIES, Handler, ProduceRequest
+from seaweedmq.kafka.wire.messages import (
+    API,
+    REPLIES,
+    FetchRequest,
+    FetchResponse,
+    Handler,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    ProduceRequest,
+    Reply,
+    Request,
+)
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.runtime.turns import Turns
 
@@ -70,6 +82,11 @@ class Script:
         skip = 5 if api != API.API_VERSIONS and reply.flexible_version_q(version) else 4
         return correlation_id, reply.decode(data[skip:], version=version)
 
+    async def hears(self, *expected: tuple[int, int, int]) -> None:
+        """Check that these replies come next: their correlation ids, APIs and versions."""
+        for number, api, version in expected:
+            assert (await self.hear(api, version))[0] == number
+
     async def is_closed(self) -> bool:
         """Wait until the other side closes; return whether it sent nothing more."""
         async with asyncio.timeout(TIMEOUT_S):
@@ -116,3 +133,57 @@ def produce(*, version: int = 9, acks: int = -1, records: bytes = b"records", to
         timeout_ms=1_000,
         topic_data=[topics(version=version, name=topic, partition_data=[partition])],
     )
+
+
+def heartbeat(group: str = "g") -> Any:
+    """Return a Heartbeat."""
+    return HeartbeatRequest(version=4, group_id=group, generation_id=1, member_id="m", group_instance_id=None)
+
+
+def fetch() -> Any:
+    """Return a Fetch of nothing."""
+    return FetchRequest(version=12, max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=[], rack_id="")
+
+
+def join(*protocols: Any) -> Any:
+    """Return a JoinGroup."""
+    timeouts = {"session_timeout_ms": 1, "rebalance_timeout_ms": 1}
+    return JoinGroupRequest(version=5, group_id="g", member_id="", protocols=list(protocols), **timeouts)
+
+
+# --- handlers
+
+
+async def beat(request: Request) -> Reply:
+    """Answer a Heartbeat."""
+    return HeartbeatResponse(error_code=0)
+
+
+async def polls(request: Request) -> Reply:
+    """Answer a Fetch once a later request of the connection waits for it."""
+    while not request.holds_up:
+        await request.line.grown.wait()
+    return FetchResponse(error_code=0, responses=[])
+
+
+def appends(reply: Callable[[Request], Awaitable[Reply]]) -> Handler:
+    """Return a handler of Produce that appends at once; ``reply`` is awaited as its commit."""
+
+    async def append(request: Request) -> Awaitable[Reply]:
+        return reply(request)
+
+    return append
+
+
+class Gate:
+    """A handler that counts its requests, and answers them once it is open."""
+
+    def __init__(self, reply: Reply = None) -> None:
+        self.began = 0
+        self.opens = asyncio.Event()
+        self._reply = reply
+
+    async def __call__(self, request: Request) -> Reply:
+        self.began += 1
+        await self.opens.wait()
+        return self._reply

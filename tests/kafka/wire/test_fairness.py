@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,10 +13,7 @@ from seaweedmq.kafka.wire import budget, deadlines, request_reader
 from seaweedmq.kafka.wire.messages import (
     API,
     EncodedReply,
-    FetchResponse,
     Handler,
-    HeartbeatRequest,
-    HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
     MetadataRequest,
@@ -25,25 +22,34 @@ from seaweedmq.kafka.wire.messages import (
     Reply,
     Request,
 )
-from seaweedmq.kafka.wire.messages import FetchRequest as Fetch
 from seaweedmq.kafka.wire.request_assembler import STEP_BYTES
 from seaweedmq.kafka.wire.request_reader import REQUEST_BYTES
 from seaweedmq.runtime.turns import TURN_S, Turns
-from tests.kafka.wire.script import Script, framed, listening, produce, script, until
+from tests.kafka.wire.script import (
+    Gate,
+    Script,
+    appends,
+    beat,
+    fetch,
+    framed,
+    heartbeat,
+    join,
+    listening,
+    polls,
+    produce,
+    script,
+    until,
+)
 
 KIB = 1024
 MIB = 1024 * KIB
 
 
-async def beat(request: Request) -> Reply:
-    return HeartbeatResponse(error_code=0)
+async def _stored(request: Request) -> Reply:
+    return ProduceResponse(version=request.version, responses=[])
 
 
-async def stored(request: Request) -> Awaitable[Reply]:
-    async def committed() -> Reply:
-        return ProduceResponse(version=request.version, responses=[])
-
-    return committed()
+stored = appends(_stored)
 
 
 def half(size: int) -> bytes:
@@ -52,8 +58,16 @@ def half(size: int) -> bytes:
 
 
 async def is_answered(client: Script) -> None:
-    client.ask(7, API.HEARTBEAT, 4, HeartbeatRequest(version=4, group_id="g", generation_id=1, member_id="m"))
-    assert (await client.hear(API.HEARTBEAT, 4))[0] == 7
+    client.ask(7, API.HEARTBEAT, 4, heartbeat())
+    await client.hears((7, API.HEARTBEAT, 4))
+
+
+@pytest.fixture
+def is_pressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let connections be pressed soon while others wait for memory."""
+    monkeypatch.setattr(budget, "PRESS_INTERVAL_S", 0.01)
+    monkeypatch.setattr(budget, "SLOW_WINDOW_S", 0.05)
+    monkeypatch.setattr(deadlines, "PRESS_INTERVAL_S", 0.01)
 
 
 @pytest.mark.parametrize("clients", [1, 64])
@@ -92,12 +106,8 @@ async def test_a_request_may_come_slowly_as_long_as_something_comes() -> None:
         assert (await client.hear(API.PRODUCE, 9))[0] == 1
 
 
-async def test_a_slow_sender_makes_room_for_those_who_wait(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(budget, "PRESS_INTERVAL_S", 0.01)
-    monkeypatch.setattr(budget, "SLOW_WINDOW_S", 0.05)
-    monkeypatch.setattr(deadlines, "PRESS_INTERVAL_S", 0.01)
+@pytest.mark.usefixtures("is_pressed")
+async def test_a_slow_sender_makes_room_for_those_who_wait(caplog: pytest.LogCaptureFixture) -> None:
     whole = framed(1, API.PRODUCE, 9, produce(records=bytes(300 * KIB)))
     handlers: dict[int, Handler] = {API.PRODUCE: stored, API.HEARTBEAT: beat}
     async with (
@@ -124,16 +134,13 @@ async def test_a_request_that_waits_for_others_gives_back_what_it_said() -> None
         return JoinGroupResponse(error_code=0)
 
     protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(2 * MIB))]
-    join = JoinGroupRequest(
-        version=5, group_id="g", session_timeout_ms=1, rebalance_timeout_ms=1, member_id="", protocols=protocols
-    )
     async with (
         listening({API.JOIN_GROUP: joined, API.PRODUCE: stored}, in_flight_bytes_max=4 * MIB) as (server, port),
         contextlib.AsyncExitStack() as stack,
     ):
         members = [await stack.enter_async_context(script(port)) for _ in range(10)]
         for member in members:
-            member.ask(1, API.JOIN_GROUP, 5, join)
+            member.ask(1, API.JOIN_GROUP, 5, join(*protocols))
         await until(lambda: server.requests == len(members))
         assert server.in_flight.taken_bytes < 10 * (REQUEST_BYTES + KIB)
         go_on.set()
@@ -163,10 +170,8 @@ async def test_of_requests_with_large_replies_a_client_that_does_not_read_gets_o
         await is_answered(other)
 
 
-async def test_replies_that_are_not_taken_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "PRESS_INTERVAL_S", 0.01)
-    monkeypatch.setattr(budget, "SLOW_WINDOW_S", 0.05)
-    monkeypatch.setattr(deadlines, "PRESS_INTERVAL_S", 0.01)
+@pytest.mark.usefixtures("is_pressed")
+async def test_replies_that_are_not_taken_make_room_for_others() -> None:
     most = 0
 
     async def large(request: Request) -> Reply:
@@ -189,18 +194,8 @@ async def test_replies_that_are_not_taken_make_room_for_others(monkeypatch: pyte
         assert most < 9 * 8 * MIB, "so few are made at once"
 
 
-async def test_requests_that_wait_for_events_are_answered_when_others_need_their_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(budget, "PRESS_INTERVAL_S", 0.01)
-    monkeypatch.setattr(deadlines, "PRESS_INTERVAL_S", 0.01)
-
-    async def polls(request: Request) -> Reply:
-        while not request.holds_up:
-            await request.line.grown.wait()
-        return FetchResponse(error_code=0, responses=[])
-
-    fetch = Fetch(version=12, max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=[], rack_id="")
+@pytest.mark.usefixtures("is_pressed")
+async def test_requests_that_wait_for_events_are_answered_when_others_need_their_memory() -> None:
     async with (
         listening({API.FETCH: polls, API.PRODUCE: stored}, in_flight_bytes_max=256 * KIB) as (server, port),
         contextlib.AsyncExitStack() as stack,
@@ -209,7 +204,7 @@ async def test_requests_that_wait_for_events_are_answered_when_others_need_their
         for _ in range(10):
             peer = await stack.enter_async_context(script(port))
             for number in range(60):
-                peer.ask(number, API.FETCH, 12, fetch)
+                peer.ask(number, API.FETCH, 12, fetch())
         await until(lambda: server.in_flight.waiting > 1)
         assert server.in_flight.taken_bytes < 256 * KIB
         good.ask(1, API.PRODUCE, 9, produce(records=bytes(100 * KIB)))
@@ -217,14 +212,10 @@ async def test_requests_that_wait_for_events_are_answered_when_others_need_their
 
 
 async def test_what_is_received_behind_a_request_that_waits_is_little() -> None:
-    async def never(request: Request) -> Reply:
-        return await asyncio.Event().wait()
-
-    fetch = Fetch(version=12, max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=[], rack_id="")
-    one = framed(0, API.FETCH, 12, fetch)
+    one = framed(0, API.FETCH, 12, fetch())
     many = b"".join(one[:8] + struct.pack(">i", number) + one[12:] for number in range(20_000))
     async with (
-        listening({API.FETCH: never}, in_flight_bytes_max=256 * KIB, grace_s=0.1) as (server, port),
+        listening({API.FETCH: Gate()}, in_flight_bytes_max=256 * KIB, grace_s=0.1) as (server, port),
         contextlib.AsyncExitStack() as stack,
     ):
         for _ in range(20):
@@ -312,35 +303,3 @@ async def test_many_clients_that_ask_for_metadata_wait_for_each_other_and_heartb
         for client in flooding:
             assert (await client.hear(API.METADATA, 9))[0] == 1
         assert begun == len(flooding)
-
-
-async def test_deaf_consumers_are_closed_and_nothing_stays_of_their_replies() -> None:
-    waiting = 0
-
-    def taken() -> None:
-        nonlocal waiting
-        waiting -= 1
-
-    async def large(request: Request) -> Reply:
-        nonlocal waiting
-        waiting += 1
-        return EncodedReply([bytes(32 * MIB)], taken)
-
-    fetch = Fetch(version=12, max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=[], rack_id="")
-    handlers: dict[int, Handler] = {API.FETCH: large, API.HEARTBEAT: beat}
-    async with (
-        listening(handlers, kafka_request_read_s=0.3) as (server, port),
-        contextlib.AsyncExitStack() as stack,
-        script(port) as other,
-    ):
-        for _ in range(5):
-            deaf = await stack.enter_async_context(script(port, buffer_bytes=KIB))
-            for number in range(3):
-                deaf.ask(number, API.FETCH, 12, fetch)
-        await until(lambda: waiting > 0)
-        await is_answered(other)
-        await until(lambda: server.connections == 1)
-        assert waiting == 0, "the memory of every reply is given back"
-        assert server.requests == 0
-        assert server.in_flight.taken_bytes == 0
-        await is_answered(other)

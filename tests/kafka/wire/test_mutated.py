@@ -1,24 +1,18 @@
 """Malformed requests: for any bytes, the listener stays alive, serves others, and uses little memory."""
 
-import asyncio
-import logging
 import random
 import struct
 import tracemalloc
-from collections.abc import Awaitable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.frames import NotAdvertised, read_request
 from seaweedmq.kafka.wire.message_cursor import ELEMENTS_MAX, Malformed
-from seaweedmq.kafka.wire.messages import API, HeartbeatRequest, Line, Reply, Request
-from seaweedmq.kafka.wire.replies.error_reply import error_reply
+from seaweedmq.kafka.wire.messages import API, Line, Request
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.kafka.wire import oracle
-from tests.kafka.wire.script import listening, script, until
 
 CONTEXT = CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:1")
 PEAK_BYTES_MAX = 8 << 20
@@ -120,34 +114,3 @@ def test_a_request_of_nothing_but_tagged_fields_is_refused() -> None:
     for data in (head + many + bytes(2 * count), head + b"\0" + b"\x01\0\0\0" + many + b"\x07\0" * count):
         with pytest.raises(Malformed, match="100,001 tagged fields of one object, above 1,000"):
             read_request(memoryview(data), context=CONTEXT, connection=1, line=Line())
-
-
-async def test_a_listener_lives_through_mutated_requests(caplog: pytest.LogCaptureFixture) -> None:
-    async def answer(request: Request) -> Reply:
-        return error_reply(request, Code.KAFKA_STORAGE_ERROR, "no")
-
-    async def append(request: Request) -> Awaitable[Reply]:
-        return answer(request)
-
-    caplog.set_level(logging.CRITICAL)
-    rng = random.Random(3)
-    handlers = {int(api): append if api is API.PRODUCE else answer for api in API}
-    async with listening(handlers, kafka_request_read_s=0.2) as (server, port), script(port) as other:
-        for i in range(400):
-            async with script(port) as client:
-                for _ in range(rng.randint(1, 4)):
-                    data = bytearray(rng.choice(CORPUS))
-                    for _ in range(rng.randint(0, 3)):
-                        extreme = rng.choice(EXTREMES)
-                        at = rng.randrange(len(data))
-                        data[at : at + len(extreme)] = extreme
-                    size = len(data) if rng.random() < 0.8 else rng.randrange(len(data) + 20)
-                    client.say(struct.pack(">i", size) + data)
-                await asyncio.sleep(0)
-            if i % 50 == 0:
-                body = HeartbeatRequest(version=4, group_id="g", generation_id=1, member_id="m")
-                other.ask(i, API.HEARTBEAT, 4, body)
-                assert (await other.hear(API.HEARTBEAT, 4))[0] == i
-        await until(lambda: server.connections == 1)
-        await until(lambda: server.in_flight.taken_bytes == 0)
-    assert not caplog.records, "an unexpected error was logged"

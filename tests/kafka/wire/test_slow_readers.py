@@ -46,13 +46,19 @@ def asks(server: KafkaServer, number: int = 1) -> MemorySocket:
 
 
 @virtual
-async def test_a_client_that_ended_its_half_and_takes_nothing_is_closed_within_seconds() -> None:
+async def test_a_client_that_takes_nothing_is_closed_within_seconds_of_its_end_or_of_a_drain() -> None:
     server = KafkaServer({API.METADATA: described}, CONFIG)
     deaf = asks(server)
     deaf.end()
     await asyncio.sleep(deadlines.HALF_CLOSED_S / 2)
     assert server.in_flight.taken_bytes > 8 * MIB
     await asyncio.sleep(deadlines.HALF_CLOSED_S)
+    assert (server.connections, server.in_flight.taken_bytes) == (0, 0)
+
+    deaf = asks(server)
+    await asyncio.sleep(0)
+    deaf.connection.drain()
+    await asyncio.sleep(CONFIG.kafka_request_read_s + 1)
     assert (server.connections, server.in_flight.taken_bytes) == (0, 0)
 
 
@@ -90,16 +96,6 @@ async def test_a_connection_whose_replies_are_not_taken_can_be_failed(
     await asyncio.sleep(0)
     assert server.connections == 0
     assert "others wait" in caplog.text
-
-
-@virtual
-async def test_a_connection_that_drains_is_closed_when_its_replies_are_not_taken() -> None:
-    server = KafkaServer({API.METADATA: described}, CONFIG)
-    deaf = asks(server)
-    await asyncio.sleep(0)
-    deaf.connection.drain()
-    await asyncio.sleep(CONFIG.kafka_request_read_s + 1)
-    assert (server.connections, server.in_flight.taken_bytes) == (0, 0)
 
 
 @virtual

@@ -24,9 +24,8 @@ from seaweedmq.kafka.wire.messages import (
 )
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.kafka.wire import oracle
-from tests.kafka.wire.script import listening, script, until
+from tests.kafka.wire.script import beat, heartbeat, listening, script, until
 from tests.kafka.wire.test_codec import made
-from tests.kafka.wire.test_connection import beat, heartbeat
 
 CONTEXT = CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:1")
 

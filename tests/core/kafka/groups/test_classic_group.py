@@ -3,19 +3,23 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from seaweedmq.core.kafka.groups.classic_events import Leave, Leaving
 from seaweedmq.model.kafka.groups import GroupMetadataRecord
 from tests.core.kafka.group_transcript import LIMITS, Transcript, subscription
 
 
+def awaiting(*names: str, **how: Any) -> Transcript:
+    """Return a group of these members that await their shares, led by the first."""
+    transcript = Transcript()
+    for name in names:
+        transcript.enters(name, **how)
+    transcript.waits(2)
+    return transcript
+
+
 def pair(**how: Any) -> Transcript:
     """Return ``a``, the leader, and ``b``, a follower, each with its assignment."""
-    transcript = Transcript()
-    transcript.enters("a", **how)
-    transcript.enters("b", **how)
-    transcript.waits(2)
+    transcript = awaiting("a", "b", **how)
     transcript.syncs("b")
     transcript.syncs("a", a="x", b="y")
     assert transcript.state == "Stable"
@@ -80,10 +84,7 @@ def test_members_are_told_apart_by_their_id_alone() -> None:
 
 
 def test_followers_wait_for_the_leaders_word_and_who_it_leaves_out_has_nothing() -> None:
-    transcript = Transcript()
-    for name in ("a", "b", "c"):
-        transcript.enters(name)
-    transcript.waits(2)
+    transcript = awaiting("a", "b", "c")
     assert transcript.syncs("b") == []
     assert transcript.syncs("a", a="x", b="y", stranger="z") == ["a: gets x", "b: gets y"]
     assert transcript.syncs("c") == ["c: gets nothing"]
@@ -105,15 +106,13 @@ def test_an_id_that_was_given_out_and_never_used_is_forgotten() -> None:
     assert transcript.shard.groups() == ()
 
 
-def test_a_round_waits_for_an_id_that_was_given_out() -> None:
+def test_a_round_waits_for_an_id_that_was_given_out_until_its_session_is_over() -> None:
     transcript = pair()
     transcript.joins("c", session_s=10)
     transcript.joins("a")
     assert transcript.joins("b") == []
     assert transcript.joins("c") == ["a: in 2 by range, leads a b c", "b: in 2 by range", "c: in 2 by range"]
 
-
-def test_a_round_waits_for_an_id_that_was_given_out_until_its_session_is_over() -> None:
     transcript = pair()
     transcript.joins("c", session_s=10)
     transcript.joins("a")
@@ -122,9 +121,19 @@ def test_a_round_waits_for_an_id_that_was_given_out_until_its_session_is_over() 
     assert transcript.waits(1) == ["a: in 2 by range, leads a b", "b: in 2 by range"]
 
 
-@pytest.mark.parametrize("session_s", [0.001, 5.999, 1_801])
-def test_a_session_must_be_of_a_length_that_can_be_kept(session_s: float) -> None:
-    assert Transcript().joins("a", session_s=session_s) == ["a: INVALID_SESSION_TIMEOUT"]
+def test_what_can_not_be_kept_is_refused() -> None:
+    """Sessions that are too short or too long, a group without a protocol type, and names that are too long."""
+    for how, refusal in (
+        ({"session_s": 0.001}, "INVALID_SESSION_TIMEOUT"),
+        ({"session_s": 5.999}, "INVALID_SESSION_TIMEOUT"),
+        ({"session_s": 1_801}, "INVALID_SESSION_TIMEOUT"),
+        ({"kind": ""}, "INCONSISTENT_GROUP_PROTOCOL"),
+        ({"instance": "i" * 4_097}, "INVALID_REQUEST"),
+    ):
+        transcript = Transcript()
+        assert transcript.joins("a", **how) == [f"a: {refusal}"], how
+        assert transcript.joins("b", "p" * 4_097) == ["b: INVALID_REQUEST"]
+        assert transcript.shard.groups() == ()
 
 
 def test_a_full_group_takes_nobody_else() -> None:
@@ -164,39 +173,27 @@ def test_an_assignment_that_is_too_large_is_nobodys() -> None:
     assert transcript.log == []
 
 
-def test_names_that_are_too_long_are_refused() -> None:
-    transcript = Transcript()
-    assert transcript.joins("a", instance="i" * 4_097) == ["a: INVALID_REQUEST"]
-    assert transcript.joins("b", "p" * 4_097) == ["b: INVALID_REQUEST"]
-    assert transcript.shard.groups() == ()
-
-
-@pytest.mark.parametrize("group", ["g" * 32_767, "é" * 16_383])
-def test_an_id_of_a_group_may_be_as_long_as_a_string_of_kafka(group: str) -> None:
-    transcript = Transcript(group=group)
-    transcript.joins("a")
-    assert [listed.group for listed in transcript.shard.groups()] == [group]
-
-
-@pytest.mark.parametrize("group", ["", "g" * 32_768, "é" * 16_384])
-def test_an_id_of_a_group_is_not_longer_than_a_string_of_kafka(group: str) -> None:
-    transcript = Transcript(group=group)
-    for answer in (transcript.joins("a"), transcript.syncs("a"), transcript.beats("a"), transcript.leaves("a")):
-        assert answer == ["a: INVALID_GROUP_ID"]
+def test_an_id_of_a_group_may_be_as_long_as_a_string_of_kafka_and_no_longer() -> None:
+    for group in ("g" * 32_767, "é" * 16_383):
+        transcript = Transcript(group=group)
+        transcript.joins("a")
+        assert [listed.group for listed in transcript.shard.groups()] == [group]
+    for group in ("", "g" * 32_768, "é" * 16_384):
+        transcript = Transcript(group=group)
+        for answer in (transcript.joins("a"), transcript.syncs("a"), transcript.beats("a"), transcript.leaves("a")):
+            assert answer == ["a: INVALID_GROUP_ID"]
 
 
 # --- protocols
 
 
-def test_the_protocol_that_most_prefer_of_those_that_all_speak() -> None:
+def test_the_protocol_that_most_prefer_of_those_that_all_speak_and_of_equals_the_first() -> None:
     transcript = Transcript()
     transcript.enters("a", "range", "sticky", "own")
     transcript.enters("b", "sticky", "range")
     transcript.enters("c", "sticky", "range")
     assert transcript.waits(2)[0] == "a: in 1 by sticky, leads a b c"
 
-
-def test_of_equals_the_one_that_was_named_first() -> None:
     transcript = Transcript()
     transcript.enters("a", "range", "sticky")
     transcript.enters("b", "sticky", "range")
@@ -211,24 +208,18 @@ def test_who_speaks_nothing_that_all_speak_stays_out() -> None:
     assert transcript.state == "Stable"
 
 
-def test_a_group_needs_a_protocol_type() -> None:
-    assert Transcript().joins("a", kind="") == ["a: INCONSISTENT_GROUP_PROTOCOL"]
-
-
-@pytest.mark.parametrize("kind", ["consumer", "connect", "sr", "anything"])
-def test_any_protocol_type_will_do_and_an_empty_group_may_take_another(kind: str) -> None:
-    transcript = pair()
-    transcript.leaves("a", "b")
-    assert (transcript.state, transcript.told.protocol_type) == ("Empty", "consumer")
-    assert transcript.enters("c", "own", kind=kind, metadata=b"whatever") == []
-    assert transcript.waits(1) == ["c: in 3 by own, leads c"]
-    assert transcript.told.protocol_type == kind
+def test_any_protocol_type_will_do_and_an_empty_group_may_take_another() -> None:
+    for kind in ("consumer", "connect", "sr", "anything"):
+        transcript = pair()
+        transcript.leaves("a", "b")
+        assert (transcript.state, transcript.told.protocol_type) == ("Empty", "consumer")
+        assert transcript.enters("c", "own", kind=kind, metadata=b"whatever") == []
+        assert transcript.waits(1) == ["c: in 3 by own, leads c"]
+        assert transcript.told.protocol_type == kind
 
 
 def test_a_sync_that_names_another_protocol_is_refused() -> None:
-    transcript = Transcript()
-    transcript.enters("a")
-    transcript.waits(1)
+    transcript = awaiting("a")
     assert transcript.syncs("a", protocol="sticky") == ["a: INCONSISTENT_GROUP_PROTOCOL"]
     assert transcript.syncs("a", protocol="range", a="x") == ["a: gets x"]
 
@@ -278,10 +269,7 @@ def test_a_member_keeps_its_share_until_the_next_one() -> None:
 
 
 def test_a_join_while_shares_are_awaited_begins_a_new_round() -> None:
-    transcript = Transcript()
-    transcript.enters("a")
-    transcript.enters("b")
-    transcript.waits(2)
+    transcript = awaiting("a", "b")
     assert transcript.syncs("b") == []
     transcript.joins("c")
     assert transcript.joins("c") == ["b: REBALANCE_IN_PROGRESS"]
@@ -310,10 +298,7 @@ def test_a_member_that_subscribes_to_something_else_makes_a_round() -> None:
 
 
 def test_an_answer_to_a_join_that_got_lost_is_said_again_while_shares_are_awaited() -> None:
-    transcript = Transcript()
-    transcript.enters("a")
-    transcript.enters("b")
-    transcript.waits(2)
+    transcript = awaiting("a", "b")
     assert transcript.joins("a") == ["a: in 1 by range, leads a b"]
     assert transcript.joins("b") == ["b: in 1 by range"]
     assert transcript.joins("b", topics=("payments",)) == []
@@ -328,20 +313,14 @@ def test_a_join_sent_twice_is_answered_twice() -> None:
 
 
 def test_a_sync_sent_twice_is_answered_twice() -> None:
-    transcript = Transcript()
-    transcript.enters("a")
-    transcript.enters("b")
-    transcript.waits(2)
+    transcript = awaiting("a", "b")
     transcript.syncs("b")
     assert transcript.syncs("b") == ["b: REBALANCE_IN_PROGRESS"]
     assert transcript.syncs("a", b="y") == ["a: gets nothing", "b: gets y"]
 
 
 def test_who_does_not_ask_for_its_share_in_time_is_out() -> None:
-    transcript = Transcript()
-    transcript.enters("a", rebalance_s=5)
-    transcript.enters("b", rebalance_s=5)
-    transcript.waits(2)
+    transcript = awaiting("a", "b", rebalance_s=5)
     transcript.syncs("a", a="x", b="y")
     assert transcript.waits(5, "a", "b")[-1] == "b: UNKNOWN_MEMBER_ID"
     assert transcript.state == "PreparingRebalance"
@@ -438,10 +417,7 @@ def test_who_waits_and_leaves_is_answered() -> None:
     transcript = Transcript()
     transcript.enters("a")
     assert transcript.leaves("a") == ["a: UNKNOWN_MEMBER_ID", "a: gone"]
-    transcript = Transcript()
-    transcript.enters("a")
-    transcript.enters("b")
-    transcript.waits(2)
+    transcript = awaiting("a", "b")
     transcript.syncs("b")
     assert transcript.leaves("b") == ["b: UNKNOWN_MEMBER_ID", "b: gone"]
 

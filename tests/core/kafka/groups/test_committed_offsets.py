@@ -63,41 +63,31 @@ def test_a_member_commits_in_its_generation_also_while_the_next_is_prepared() ->
     assert transcript.committed == {ORDERS: 5}
 
 
-def test_a_stranger_with_a_generation_is_refused() -> None:
+def test_a_stranger_with_a_generation_and_a_generation_of_no_group_are_refused() -> None:
     transcript = pair()
     transcript.person("x").generation = 1
     assert transcript.commits("x", {ORDERS: 5}) == ["x: UNKNOWN_MEMBER_ID"]
-
-
-@pytest.mark.parametrize(("v", "answer"), [(8, "ILLEGAL_GENERATION"), (9, "GROUP_ID_NOT_FOUND")])
-def test_a_generation_of_no_group_is_refused(v: int, answer: str) -> None:
-    transcript = Transcript()
-    transcript.person("x").generation = 1
-    assert transcript.commits("x", {ORDERS: 5}, v=v) == [f"x: {answer}"]
-    assert transcript.shard.groups() == ()
+    for v, answer in ((8, "ILLEGAL_GENERATION"), (9, "GROUP_ID_NOT_FOUND")):
+        transcript = Transcript()
+        transcript.person("x").generation = 1
+        assert transcript.commits("x", {ORDERS: 5}, v=v) == [f"x: {answer}"]
+        assert transcript.shard.groups() == ()
 
 
 # --- what is taken
 
 
-def test_each_offset_is_taken_for_itself() -> None:
+def test_each_offset_is_taken_for_itself_with_metadata_counted_in_characters_of_java() -> None:
     transcript = Transcript()
     assert transcript.commits("a", {ORDERS: 1}, metadata="m" * 4_096, simple=True) == ["a: done"]
     assert transcript.commits("a", {ORDERS: 2}, metadata="m" * 4_097, simple=True) == ["a: OFFSET_METADATA_TOO_LARGE"]
     assert transcript.commits("a", {ORDERS: 2}, metadata="é" * 4_097, simple=True) == ["a: OFFSET_METADATA_TOO_LARGE"]
     assert transcript.commits("a", {ORDERS: 2}, metadata="😀" * 2_049, simple=True) == ["a: OFFSET_METADATA_TOO_LARGE"]
     assert transcript.committed == {ORDERS: 1}
-
-
-@pytest.mark.parametrize("metadata", ["é" * 4_096, "😀" * 2_048])
-def test_metadata_is_counted_in_characters_of_java(metadata: str) -> None:
-    assert Transcript().commits("a", {ORDERS: 1}, metadata=metadata, simple=True) == ["a: done"]
-
-
-def test_an_offset_may_go_back() -> None:
-    transcript = simple()
-    transcript.commits("a", {ORDERS: 2}, simple=True)
-    assert transcript.committed == {ORDERS: 2}
+    for metadata in ("é" * 4_096, "😀" * 2_048):
+        assert transcript.commits("a", {ORDERS: 2}, metadata=metadata, simple=True) == ["a: done"]
+    transcript.commits("a", {ORDERS: 1}, simple=True)
+    assert transcript.committed == {ORDERS: 1}, "it may go back"
 
 
 def test_a_group_has_so_many_offsets_and_no_more() -> None:
@@ -157,6 +147,7 @@ def test_offsets_of_a_topic_that_is_read_are_not_deleted() -> None:
     transcript.leaves("a", "b")
     assert transcript.deletes_offsets(ORDERS) == ["admin: done"]
     assert transcript.committed == {}
+    assert Transcript().deletes_offsets(ORDERS) == ["admin: GROUP_ID_NOT_FOUND"]
 
 
 def test_a_consumer_whose_topics_can_not_be_read_may_be_reading_any() -> None:
@@ -171,10 +162,6 @@ def test_of_a_group_that_is_no_consumer_offsets_are_deleted_only_when_it_is_empt
     assert transcript.deletes_offsets(ORDERS) == ["admin: NON_EMPTY_GROUP"]
     transcript.leaves("a", "b")
     assert transcript.deletes_offsets(ORDERS) == ["admin: done"]
-
-
-def test_offsets_of_no_group_are_not_found() -> None:
-    assert Transcript().deletes_offsets(ORDERS) == ["admin: GROUP_ID_NOT_FOUND"]
 
 
 def test_a_group_is_deleted_with_its_offsets_once_nobody_is_in_it() -> None:
@@ -231,21 +218,19 @@ def test_without_a_group_they_are_kept_for_seven_days_after_the_commit() -> None
     assert transcript.shard.groups() == ()
 
 
-def test_what_a_group_reads_is_kept_and_what_it_does_not_read_any_more_is_not() -> None:
+def test_what_a_group_reads_is_kept_and_all_of_one_that_is_no_consumer() -> None:
     transcript = pair(session_s=1_800)
     transcript.commits("a", {ORDERS: 5, OTHERS: 6})
     lives(transcript, days=7.1)
     assert transcript.committed == {ORDERS: 5}
 
-
-def test_while_somebody_is_in_a_group_that_is_no_consumer_all_is_kept() -> None:
     transcript = pair(session_s=1_800, kind="connect")
     transcript.commits("a", {ORDERS: 5})
     lives(transcript, days=7.1)
     assert transcript.committed == {ORDERS: 5}
 
 
-def test_an_old_client_says_itself_for_how_long() -> None:
+def test_an_old_client_says_itself_for_how_long_until_the_latest_time() -> None:
     transcript = Transcript()
     transcript.commits("a", {ORDERS: 5}, simple=True, retention_s=3_600)
     transcript.waits(3_000)
@@ -253,9 +238,6 @@ def test_an_old_client_says_itself_for_how_long() -> None:
     transcript.waits(1_200)
     assert transcript.committed == {}
 
-
-def test_the_longest_retention_ends_at_the_latest_time() -> None:
-    transcript = Transcript()
     transcript.commits("a", {ORDERS: 5}, simple=True, retention_s=(1 << 63) // 1_000)
     kept = transcript.log[-1]
     assert isinstance(kept, OffsetRecord)

@@ -3,12 +3,13 @@
 import itertools
 from typing import Any
 
+from seaweedmq.codec.kafka.header import read_header
 from seaweedmq.kafka.wire.messages import API, UUID
 from tests.kafka.differential import batches
 from tests.kafka.differential.batches import batch
 from tests.kafka.differential.play import Play
 from tests.kafka.differential.scenes.reading import wanted
-from tests.support.kafka_batches import lz4_frame
+from tests.support.kafka_batches import changed, lz4_frame
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 ALL, LEADER, NOBODY = -1, 1, 0
@@ -87,31 +88,31 @@ async def refused(play: Play) -> None:
     await ask("a bad topic", good, "a/b")
     await ask("an unknown partition", good, index=REFUSALS)
     await ask("partition -1", good, index=-1)
-    await ask("a wrong CRC", batches.with_wrong_crc(good))
+    await ask("a wrong CRC", changed(good, crc=read_header(good).crc ^ 1))
     for magic in (0, 1, 3, -1):
-        await ask(f"magic {magic}", batches.with_magic(good, magic))
-    await ask("a count too large", batches.with_count(good, 4))
-    await ask("a count too small", batches.with_count(good, 2))
-    await ask("a count of 0", batches.with_count(good, 0))
-    await ask("a negative count", batches.with_count(good, -1))
-    await ask("a last delta too large", batches.with_last_delta(good, 5))
-    await ask("a last delta too small", batches.with_last_delta(good, 1))
-    await ask("a length too large", batches.with_length(good, len(good)))
-    await ask("a length too small", batches.with_length(good, len(good) - 20))
-    await ask("a length of 0", batches.with_length(good, 0))
+        await ask(f"magic {magic}", changed(good, magic=magic))
+    await ask("a count too large", changed(good, record_count=4))
+    await ask("a count too small", changed(good, record_count=2))
+    await ask("a count of 0", changed(good, record_count=0))
+    await ask("a negative count", changed(good, record_count=-1))
+    await ask("a last delta too large", changed(good, last_offset_delta=5))
+    await ask("a last delta too small", changed(good, last_offset_delta=1))
+    await ask("a length too large", changed(good, batch_length=len(good)))
+    await ask("a length too small", changed(good, batch_length=len(good) - 20))
+    await ask("a length of 0", changed(good, batch_length=0))
     await ask("half a batch", good[:40])
     await ask("some bytes", b"12345")
     await ask("no bytes", b"")
     await ask("two batches", good + good)
     await ask("bytes behind it", good + b"\0\0\0")
-    await ask("codec 5", batches.with_attributes(good, 5))
-    await ask("codec 7", batches.with_attributes(good, 7))
-    await ask("said to be packed, and is not", batches.with_attributes(good, GZIP))
-    await ask("a control batch", batches.with_attributes(good, 0x20))
-    await ask("a control batch of a transaction", batches.with_attributes(good, 0x30))
-    await ask("of no transaction", batches.with_attributes(good, 0x10))
-    await ask("with the time of arrival", batches.with_attributes(good, 0x08))
-    await ask("a base offset", batches.with_bytes(good, 0, ">q", 77, mends_crc=False))
+    await ask("codec 5", changed(good, attributes=5))
+    await ask("codec 7", changed(good, attributes=7))
+    await ask("said to be packed, and is not", changed(good, attributes=GZIP))
+    await ask("a control batch", changed(good, attributes=0x20))
+    await ask("a control batch of a transaction", changed(good, attributes=0x30))
+    await ask("of no transaction", changed(good, attributes=0x10))
+    await ask("with the time of arrival", changed(good, attributes=0x08))
+    await ask("a base offset", changed(good, base_offset=77))
     await ask("too large", batch(b"x" * 300, time_ms=time_ms), small)
     await ask("as large as may be", batch(b"x" * 60, time_ms=time_ms), small)
     await ask("without a key, to be compacted", good, compact)
@@ -196,7 +197,7 @@ async def behind(play: Play) -> None:
             bytes(size), time_ms=play.t0_ms + more.get("ahead_ms", 0), producer=(given.producer_id, 0, sequence)
         )
         if "crc" in more:
-            records = batches.with_wrong_crc(records)
+            records = changed(records, crc=read_header(records).crc ^ 1)
         await play.ask(note, API.PRODUCE, 7, **produce((small, partition, records)))
 
     await ask("a new one that is large", 0, 0, 1_000)
@@ -256,7 +257,7 @@ async def sequences(play: Play) -> None:
     await ask("behind the last sequence", (pid + 401, 0, 0), b"x", partition=2)
     await ask("over the last sequence", (pid + 402, 0, last), b"x", b"y", b"z", partition=2)
     await ask("on from there", (pid + 402, 0, 2), b"x", partition=2)
-    await ask("no sequences", batches.NO_PRODUCER, b"x", partition=2)
+    await ask("no sequences", (-1, -1, -1), b"x", partition=2)
     asked = [{"name": one, "partition_indexes": [0, 1, 7]}, {"name": play.name("no"), "partition_indexes": [0]}]
     await play.ask("who produced", API.DESCRIBE_PRODUCERS, 0, topics=asked)
     for partition in range(3):

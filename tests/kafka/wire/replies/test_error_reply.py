@@ -30,8 +30,6 @@ from seaweedmq.kafka.wire.versions import PRODUCE_LOWEST
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.kafka.wire import oracle
 
-ALL = [pytest.param(api, version, id=f"{api.name}-{version}") for api, version in oracle.all_versions()]
-
 
 def request_of(api: API, version: int, body: Any) -> Request:
     return Request(
@@ -45,38 +43,33 @@ def request_of(api: API, version: int, body: Any) -> Request:
     )
 
 
-@pytest.mark.parametrize(("api", "version"), ALL)
-def test_a_failure_is_said_at_every_level_that_the_api_has(api: API, version: int) -> None:
-    rng = random.Random(f"{api} {version}")
-    for _ in range(8):
-        asked = oracle.make(oracle.entity_type(api, version, "request"), rng)
-        body = decode(REQUESTS[api], version, memoryview(oracle.encode(asked)))
-        reply = error_reply(request_of(api, version, body), Code.KAFKA_STORAGE_ERROR, "the disk is full")
-        found = oracle.decode(api, version, "response", bytes(reply.encode(version=version)))
-        codes = list(codes_in(found))
-        assert all(code == Code.KAFKA_STORAGE_ERROR for code in codes), found
-        assert codes or not elements_of(asked), f"nothing says that it failed: {found}"
+def refused(api: API, version: int, rng: random.Random) -> tuple[Any, Any]:
+    """Return a random request, and the reply that it failed."""
+    asked = oracle.make(oracle.entity_type(api, version, "request"), rng)
+    body = decode(REQUESTS[api], version, memoryview(oracle.encode(asked)))
+    reply = error_reply(request_of(api, version, body), Code.KAFKA_STORAGE_ERROR, "the disk is full")
+    return asked, oracle.decode(api, version, "response", bytes(reply.encode(version=version)))
 
 
-@pytest.mark.parametrize("version", range(PRODUCE_LOWEST, 14))
-def test_of_a_produce_request_all_partitions_are_named(version: int) -> None:
-    rng = random.Random(version)
-    asked = oracle.make(oracle.entity_type(API.PRODUCE, version, "request"), rng)
-    while not asked.topic_data or not asked.topic_data[0].partition_data:
-        asked = oracle.make(oracle.entity_type(API.PRODUCE, version, "request"), rng)
-    body = decode(REQUESTS[API.PRODUCE], version, memoryview(oracle.encode(asked)))
-    reply = error_reply(request_of(API.PRODUCE, version, body), Code.REQUEST_TIMED_OUT, "late")
-    said = oracle.decode(API.PRODUCE, version, "response", bytes(reply.encode(version=version)))
-    assert [[one.index for one in topic.partition_responses] for topic in said.responses] == [
-        [one.index for one in topic.partition_data] for topic in asked.topic_data
-    ]
-    names = (
-        ("topic_id", [topic.topic_id for topic in asked.topic_data])
-        if version >= 13
-        else ("name", [topic.name for topic in asked.topic_data])
-    )
-    assert [getattr(topic, names[0]) for topic in said.responses] == names[1]
-    assert all(one.base_offset == -1 for topic in said.responses for one in topic.partition_responses)
+def test_a_failure_is_said_at_every_level_that_the_api_has() -> None:
+    for api, version in oracle.all_versions():
+        rng = random.Random(f"{api} {version}")
+        for _ in range(8):
+            asked, found = refused(api, version, rng)
+            codes = list(codes_in(found))
+            assert all(code == Code.KAFKA_STORAGE_ERROR for code in codes), (api, version, found)
+            assert codes or not elements_of(asked), f"nothing says that {api.name} {version} failed: {found}"
+
+
+def test_of_a_produce_request_all_partitions_are_named() -> None:
+    for version in range(PRODUCE_LOWEST, 14):
+        rng, name = random.Random(version), "topic_id" if version >= 13 else "name"
+        asked, said = refused(API.PRODUCE, version, rng)
+        while not asked.topic_data or not asked.topic_data[0].partition_data:
+            asked, said = refused(API.PRODUCE, version, rng)
+        named = [(getattr(t, name), [one.index for one in t.partition_responses]) for t in said.responses]
+        assert named == [(getattr(t, name), [one.index for one in t.partition_data]) for t in asked.topic_data], version
+        assert all(one.base_offset == -1 for topic in said.responses for one in topic.partition_responses)
 
 
 def codes_in(entity: Any) -> Iterator[int]:
