@@ -100,6 +100,10 @@ class Cluster:
         assert done.status == 0, done.stderr
         return done.text
 
+    def pid_at(self, address: str) -> int:
+        """Return the process of the broker that serves an address."""
+        return self.pids[self.addresses.split(",").index(address)]
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Stop it and return its exit status."""
         self.up.send_signal(number)
