@@ -100,8 +100,9 @@ async def cancelled_close(closing: Awaitable[None]) -> None:
     assert call.cancelled()
 
 
-@pytest.mark.parametrize("first", ["client", "publisher"])
-@pytest.mark.parametrize("second", ["client", "publisher"])
+@pytest.mark.parametrize(
+    ("first", "second"), [("client", "client"), ("publisher", "client"), ("publisher", "publisher")]
+)
 async def test_lost_records_are_reported_by_the_next_close_if_the_first_was_cancelled(
     cluster: FakeCluster, first: str, second: str
 ) -> None:
