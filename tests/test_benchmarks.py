@@ -1,9 +1,7 @@
 """Tests of the benchmarks' arithmetic, and one tiny real run."""
 
-import importlib.util
 import json
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +11,12 @@ import pytest
 from benchmarks import scale
 from benchmarks.__main__ import ON_REQUEST, SUITES
 from benchmarks.data import RECORD, random_table, text_table
-from benchmarks.failover import Failover, key_of_each_range
+from benchmarks.failover import Failover
 from benchmarks.failures import QUICK, STRIKES
-from benchmarks.measure import compared, interleaved, percentile, yardstick
+from benchmarks.measure import compared, interleaved, yardstick
 from benchmarks.open_segments import Cost, rows
 from benchmarks.report import to_json
 from benchmarks.split_stall import longest_gap_s
-from seaweedmq.model.ring import WHOLE_RING, even_ranges, slot_of
 from tests.faults.faults import FAULTS
 
 pytestmark = pytest.mark.deep
@@ -30,25 +27,16 @@ ROOT = Path(__file__).parents[1]
 def test_a_figure_is_the_median_and_its_ratio_is_taken_round_by_round() -> None:
     # the machine was busy in the third round, which hit both alike
     measure = compared("ours", [60.0, 66.0, 10.0], "MB/s", "raw", [100.0, 100.0, 20.0], ratio_min=0.6)
-    assert measure.value == 60.0
-    assert measure.ratio == 0.6
-    assert measure.spread == (10.0, 66.0)
-    assert (measure.target, measure.met) == ("ratio >= 0.6", True)
-
-
-@pytest.mark.parametrize(
-    ("target", "text", "met"),
-    [
+    assert (measure.value, measure.ratio, measure.spread) == (60.0, 0.6, (10.0, 66.0))
+    for target, text, met in (
         ({"ratio_min": 0.6}, "ratio >= 0.6", False),
         ({"ratio_max": 0.6}, "ratio <= 0.6", True),
         ({"value_min": 500_000}, ">= 500,000 records/s", False),
         ({"value_max": 50.5}, "<= 50.5 records/s", True),
         ({}, None, None),
-    ],
-)
-def test_a_target_bounds_the_ratio_or_the_value(target: dict[str, float], text: str | None, met: bool | None) -> None:
-    measure = compared("ours", [50.0], "records/s", "raw", [100.0], **target)  # type: ignore[arg-type]
-    assert (measure.target, measure.met) == (text, met)
+    ):
+        measure = compared("ours", [50.0], "records/s", "raw", [100.0], **target)  # type: ignore[arg-type]
+        assert (measure.target, measure.met) == (text, met)
 
 
 def test_rounds_are_interleaved_and_the_first_does_not_count() -> None:
@@ -61,17 +49,6 @@ def test_rounds_are_interleaved_and_the_first_does_not_count() -> None:
     samples = interleaved({name: lambda name=name: contestant(name) for name in "abc"}, 2)  # type: ignore[misc]
     assert "".join(order) == "abc" + "bca" + "cab"
     assert samples == {"a": [6.0, 8.0], "b": [4.0, 9.0], "c": [5.0, 7.0]}
-
-
-def test_in_a_hurry_every_round_counts() -> None:
-    assert interleaved({"a": lambda: 1.0, "b": lambda: 2.0}, 1, warm_up=False) == {"a": [1.0], "b": [2.0]}
-
-
-def test_percentiles_of_ascending_values() -> None:
-    values = [float(v) for v in range(100)]
-    assert percentile(values, 0.5) == 50.0
-    assert percentile(values, 0.99) == 99.0
-    assert percentile([7.0], 0.99) == 7.0
 
 
 def test_the_report_has_the_promised_shape() -> None:
@@ -102,21 +79,11 @@ def test_tables_have_records_of_the_promised_size() -> None:
     assert {len(v.as_py()) for v in text_table(5, 1, 132).column("_value")} == {132}
 
 
-def test_targets_of_the_full_sizes_are_none_of_a_quick_run(tmp_path: Path) -> None:
-    assert scale.full(tmp_path, tmp_path).target(0.6) == 0.6
-    assert scale.quick(tmp_path, tmp_path).target(0.6) is None
-
-
 def test_the_longest_gap_counts_the_time_to_the_first_and_from_the_last() -> None:
     acknowledged_s = [0.9, 1.25, 1.5, 2.0, 2.1]
     assert longest_gap_s(acknowledged_s, 1.0, 2.0) == 0.5  # none at 0.9 or 2.0: both are outside
     assert longest_gap_s(acknowledged_s, 1.0, 1.25) == 0.25
     assert longest_gap_s([], 1.0, 4.0) == 3.0
-
-
-def test_failover_has_a_key_for_every_segment() -> None:
-    keys = key_of_each_range()
-    assert [slot_of(key) in slots for key, slots in zip(keys, even_ranges(WHOLE_RING, 4), strict=True)] == [True] * 4
 
 
 def test_twice_as_many_open_segments_are_compared_with_half(tmp_path: Path) -> None:
@@ -169,24 +136,11 @@ def test_every_strike_is_a_fault_of_the_fault_tests() -> None:
     assert {strike.fault for strike in STRIKES if strike.fault in QUICK} == set(QUICK)
 
 
-def test_every_suite_can_be_named() -> None:
-    modules = [f"benchmarks.{name.replace('-', '_')}" for name in (*SUITES, *ON_REQUEST)]
-    assert all(importlib.util.find_spec(module) is not None for module in modules)
-
-
-@pytest.mark.parametrize(
-    ("typed", "options"),
-    [
-        ("bench", ""),
-        ("bench SUITE=kafka", " --suite kafka"),
-        ("bench-quick 'SUITE=publish kafka-load'", " --quick --suite publish --suite kafka-load"),
-    ],
-)
-def test_make_measures_all_or_the_suites_that_are_named(typed: str, options: str) -> None:
-    command = ["make", "--dry-run", "--no-print-directory", *shlex.split(typed)]
+def test_make_measures_the_suites_that_are_named() -> None:
+    command = ["make", "--dry-run", "--no-print-directory", "bench-quick", "SUITE=publish kafka-load"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
     *_, last = done.stdout.splitlines()
-    assert last.rstrip() == f".venv/bin/python -m benchmarks{options}"
+    assert last.rstrip() == ".venv/bin/python -m benchmarks --quick --suite publish --suite kafka-load"
 
 
 def test_what_the_documents_tell_users_to_type_names_suites_that_are_there() -> None:

@@ -1,6 +1,5 @@
 """Tests of the Kafka suite's own protocol: its encoding without a client library conforms to Kafka's schemas."""
 
-import importlib.util
 import io
 
 import pytest
@@ -10,7 +9,6 @@ pytest.importorskip("kafka")
 
 from benchmarks.contest.errors import Failed
 from benchmarks.data import random_table
-from benchmarks.kafka import PARTS
 from benchmarks.kafka.batches import batch_of, batches_of
 from benchmarks.kafka.wire import (
     CLIENT,
@@ -72,9 +70,6 @@ def test_a_fetch_reply_is_read_by_its_batches_heads() -> None:
     records = bytes(first + second)
     assert fetched(fetch_reply(records), "t") == (3, len(records), 43)
     assert fetched(fetch_reply(b""), "t") == (0, 0, -1)
-
-
-def test_a_fetch_reply_that_is_an_error_is_no_figure() -> None:
     with pytest.raises(Failed, match="error 3"):
         fetched(fetch_reply(b"", error=3), "t")
 
@@ -84,10 +79,6 @@ def test_batches_are_sound_and_of_the_promised_size() -> None:
     checked = [check_batch(batch, unpacked_bytes_max=1 << 26, compacted=False) for batch in batches]
     assert [one.header.record_count for one in checked] == [1_000, 1_000, 500]
     assert all(len(batch) <= 1_048_588 for batch in batches)
-
-
-def test_every_part_can_be_named() -> None:
-    assert all(importlib.util.find_spec(f"benchmarks.kafka.{name}") is not None for name in PARTS)
 
 
 def test_the_largest_requests_of_a_neighbor_are_taken() -> None:

@@ -3,10 +3,7 @@
 import csv
 import io
 import itertools
-import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -18,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.cli.records.reading import InputFormat, check, tables
-from seaweedmq.cli.records.source import Source, open_source
+from seaweedmq.cli.records.source import open_source
 from seaweedmq.codec.imports import csv_rows
 from seaweedmq.codec.imports.csv_rows import RowCutter
-from seaweedmq.codec.imports.csv_tables import verify
 from seaweedmq.codec.imports.csv_text import separator_of
 from seaweedmq.errors import InvalidArgument
+from tests.cli.pipes import piped
 
 pytestmark = pytest.mark.examples
 
@@ -51,21 +48,6 @@ def published(path: Path, text: bytes | str, schema: pa.Schema | None = None, se
         types = check(InputFormat.CSV, source, schema, None, separator)
         parts = list(tables(InputFormat.CSV, source, schema, None, separator, types))
     return pa.concat_tables(parts) if parts else pa.table({})
-
-
-@contextmanager
-def piped(text: bytes) -> Iterator[Source]:
-    read_fd, write_fd = os.pipe()
-
-    def write() -> None:
-        with os.fdopen(write_fd, "wb") as end:
-            end.write(text)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    with os.fdopen(read_fd, "rb") as file:
-        yield Source("stdin", file, None)
-    writer.join()
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------
@@ -156,15 +138,12 @@ def test_the_type_of_a_column_holds_for_all_rows_of_a_file(
     assert table["amount"].cast(pa.string()).to_pylist()[-1].startswith(after)
 
 
-def test_a_pipe_whose_column_changes_its_type_late_is_told_line_column_and_remedy() -> None:
-    lines = ["id,amount", *(f"{number:08},7" for number in range(2 * LATE)), f"{2 * LATE:08},A17", ""]
+@pytest.mark.parametrize(("late", "said"), [("A17", "A17"), ("07", "'07' as a number would lose its zeros")])
+def test_a_pipe_whose_column_changes_its_type_late_is_told_line_column_and_remedy(late: str, said: str) -> None:
+    lines = ["id,code", *(f"{number:08},7" for number in range(2 * LATE)), f"{2 * LATE:08},{late}", ""]
+    message = rf"line {2 * LATE + 2}, column 'code' \(int64\).*{said}.*topic create --schema"
     got: list[int] = []
-    with (
-        piped("\n".join(lines).encode()) as source,
-        pytest.raises(
-            InvalidArgument, match=rf"line {2 * LATE + 2}, column 'amount' \(int64\).*A17.*topic create --schema"
-        ),
-    ):
+    with piped("\n".join(lines).encode()) as source, pytest.raises(InvalidArgument, match=message):
         got.extend(table.num_rows for table in tables(InputFormat.CSV, source, None, None))
     assert 0 < sum(got) < 2 * LATE
 
@@ -182,20 +161,6 @@ def test_codes_and_telephone_numbers_stay_as_they_are(tmp_path: Path, before: st
 def test_numbers_without_such_digits_stay_numbers(tmp_path: Path) -> None:
     table = published(tmp_path / "t", "a,b,c\n0,0.5,10\n-0,-0.25,-3\n,1e-05,\n")
     assert table.schema.types == [pa.int64(), pa.float64(), pa.int64()]
-
-
-def test_a_pipe_with_a_code_that_comes_late_is_told_line_column_and_remedy() -> None:
-    lines = ["id,code", *(f"{number},7" for number in range(2 * LATE)), f"{2 * LATE},07", ""]
-    said = (
-        rf"line {2 * LATE + 2}, column 'code' \(int64\): '07' as a number would lose its zeros.*topic create --schema"
-    )
-    with piped("\n".join(lines).encode()) as source, pytest.raises(InvalidArgument, match=said):
-        list(tables(InputFormat.CSV, source, None, None))
-
-
-def test_columns_with_codes_are_found_while_a_file_is_verified() -> None:
-    text = b'id,zip,phone,note\n1,01234,+49151,a\n2,"01234",49151,0.5\n'
-    assert verify("t", [text], None) == {"zip", "phone"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.messages.groups import GroupDescription, GroupMember, GroupTopic, SegmentLag
 from seaweedmq.model.messages.subscribe import EARLIEST
-from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
+from seaweedmq.model.topic import TopicName
+from tests.support.segments import make_topic
 
 
 def lag(segment: int, records: int, owner: str = "") -> SegmentLag:
@@ -63,18 +64,7 @@ def test_a_start_is_shown_as_it_was_written() -> None:
 
 def test_a_topic_tells_which_columns_its_delta_table_lacks_and_why() -> None:
     columns = pa.schema([("number", pa.int64()), ("at", pa.time64("us")), ("took", pa.duration("ns"))])
-    typed = Topic(
-        name=TopicName("shop", "orders"),
-        uid=1,
-        replicas=1,
-        durability=Durability.STORED,
-        scaling=Scaling.AUTO,
-        schema=schema_to_bytes(columns),
-        retention_s=None,
-        retention_bytes=None,
-        next_segment=1,
-        created_us=0,
-    )
+    typed = make_topic(schema_to_bytes(columns))
     found = description_fields(TopicDescription(topic=typed, segments=(), addresses={}))
     assert found["left_out_of_delta"] == [
         "at (time64[us]: Delta has no such type)",

@@ -14,22 +14,11 @@ from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, Cluster
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.ring import RING_SLOTS_MAX, WHOLE_RING, KeyRange, even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
+from seaweedmq.model.topic import Durability, TopicName
+from tests.support.segments import NAME, make_segment, make_topic
 
-NAME = TopicName("shop", "orders")
 NOW_US = 1_700_000_000_000_000
-TOPIC = Topic(
-    name=NAME,
-    uid=1,
-    replicas=2,
-    durability=Durability.REPLICATED,
-    scaling=Scaling.AUTO,
-    schema=None,
-    retention_s=None,
-    retention_bytes=None,
-    next_segment=9,
-    created_us=1,
-)
+TOPIC = replace(make_topic(), replicas=2, durability=Durability.REPLICATED, next_segment=9)
 ADDRESSES = {"b-1": "127.0.0.1:17777", "b-2": "127.0.0.1:17778"}
 
 
@@ -41,14 +30,9 @@ def rendered(view: RenderableType, width: int = 120) -> str:
 
 
 def segment(number: int, lo: int, hi: int, *, primary: str = "b-1", sealed: bool = False) -> Segment:
-    return Segment(
-        topic=NAME,
-        id=number,
-        slots=KeyRange(lo, hi),
-        epoch=1,
-        state=SegmentState.SEALED if sealed else SegmentState.OPEN,
-        replicas=(primary, "b-2" if primary == "b-1" else "b-1"),
-    )
+    state = SegmentState.SEALED if sealed else SegmentState.OPEN
+    replicas = (primary, "b-2" if primary == "b-1" else "b-1")
+    return replace(make_segment(), id=number, slots=KeyRange(lo, hi), state=state, replicas=replicas)
 
 
 def stats(number: int, bytes_per_s: float, records_per_s: float, end: int = 0) -> SegmentStats:
@@ -228,15 +212,13 @@ def test_the_cluster_shows_its_brokers_and_decisions() -> None:
     )
 
 
-def test_the_cluster_shows_how_many_segments_lack_replicas() -> None:
-    lacking = replace(status(broker(1, None)), under_replicated_segments=2)
-    assert "1 broker, 1 topic, 3 open segments, 2 of them under-replicated\n" in rendered(cluster_view(lacking, NOW_US))
-
-
-def test_the_cluster_shows_how_many_segments_cannot_be_recovered() -> None:
-    broken = replace(status(broker(1, None)), unrecoverable_segments=2)
-    head = "1 broker, 1 topic, 3 open segments, 2 cannot be recovered: see topic describe\n"
-    assert head in rendered(cluster_view(broken, NOW_US))
+def test_the_cluster_shows_how_many_segments_lack_replicas_or_cannot_be_recovered() -> None:
+    well = status(broker(1, None))
+    for found, said in (
+        (replace(well, under_replicated_segments=2), "2 of them under-replicated"),
+        (replace(well, unrecoverable_segments=2), "2 cannot be recovered: see topic describe"),
+    ):
+        assert f"1 broker, 1 topic, 3 open segments, {said}\n" in rendered(cluster_view(found, NOW_US))
 
 
 def test_a_topic_shows_the_files_that_its_segments_lack() -> None:

@@ -28,13 +28,6 @@ def publisher() -> Iterator[seaweedmq.Publisher]:
             yield publisher
 
 
-def test_a_record_that_brokers_reject_is_told_with_what_is_published(publisher: seaweedmq.Publisher) -> None:
-    with pytest.raises(
-        InvalidArgument, match=r"poison.*the first 2 records are published, and only some of the next 3"
-    ):
-        send(publisher, TABLES, None, lambda _: None)
-
-
 def test_a_pipe_is_not_read_on_once_a_record_was_rejected(publisher: seaweedmq.Publisher) -> None:
     def endless() -> Iterator[pa.Table]:
         yield from TABLES

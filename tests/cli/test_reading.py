@@ -1,9 +1,6 @@
 """Every input format becomes tables, in pieces, from files and from pipes."""
 
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,26 +9,11 @@ import pytest
 
 from seaweedmq.cli.records import source as source_module
 from seaweedmq.cli.records.reading import InputFormat, check, tables
-from seaweedmq.cli.records.source import Source, line_blocks, open_source, pieces
+from seaweedmq.cli.records.source import line_blocks, open_source, pieces
 from seaweedmq.errors import InvalidArgument
+from tests.cli.pipes import piped
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]})
-
-
-@contextmanager
-def piped(*parts: bytes) -> Iterator[Source]:
-    """Open a pipe to which a writer sends these parts."""
-    read_fd, write_fd = os.pipe()
-
-    def write() -> None:
-        with os.fdopen(write_fd, "wb", buffering=0) as end:
-            end.writelines(parts)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    with os.fdopen(read_fd, "rb") as file:
-        yield Source("stdin", file, None)
-    writer.join()
 
 
 def all_rows(kind: InputFormat, path: Path, schema: pa.Schema | None = None) -> pa.Table:
@@ -82,25 +64,6 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(monkeypatch: p
         with pytest.raises(InvalidArgument, match="a line of stdin is longer than 1 MiB"):
             list(line_blocks(source))
         source.file.read()  # lets the writer end
-
-
-def test_csv_takes_its_columns_from_the_header(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("id,name\n1,a\n2,b\n")
-    assert all_rows(InputFormat.CSV, tmp_path / "t.csv").to_pydict() == {"id": [1, 2], "name": ["a", "b"]}
-
-
-def test_csv_takes_its_types_from_the_topic(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("id,name\n1,7\nNA,8\n")
-    schema = pa.schema([("id", pa.int32()), ("name", pa.string())])
-    table = all_rows(InputFormat.CSV, tmp_path / "t.csv", schema)
-    assert table.schema == schema
-    assert table.to_pydict() == {"id": [1, None], "name": ["7", "8"]}
-
-
-def test_csv_that_does_not_fit_names_the_column(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("id\n1\nx\n")
-    with pytest.raises(InvalidArgument, match=r"t\.csv cannot be read as csv.*x"):
-        all_rows(InputFormat.CSV, tmp_path / "t.csv", pa.schema([("id", pa.int32())]))
 
 
 def test_parquet_from_a_file_and_from_a_pipe(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -76,36 +75,20 @@ def _brokers(cluster: Cluster, topic: str, segment: int) -> list[str]:
     return next(list(s["brokers"]) for s in segments(cluster, topic) if s["id"] == segment)
 
 
-@pytest.fixture(scope="module")
-def unharmed(cluster: Cluster) -> Iterator[Cluster]:
-    """Provide a topic `hand/bad` of four segments, and check that it stays the same."""
+def test_bad_input_says_what_is_wrong_and_changes_nothing(cluster: Cluster) -> None:
     cluster.ok("topic", "create", "hand/bad", "--segments", "4", "--scaling", "fixed")
-    yield cluster
-    assert list(opened(cluster, "hand/bad")) == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["split", "hand/bad", "0", "--at", "0"], "slot"),
+    for arguments, message in (
         (["split", "hand/bad", "0", "--at", "16384"], "slot"),
-        (["split", "hand/bad", "0", "--at", "70000"], "slot"),
-        (["split", "hand/bad", "99"], "99"),
         (["split", "hand/none", "0"], "hand/none"),
         (["merge", "hand/bad", "0", "2"], "adjacent"),
-        (["merge", "hand/bad", "0", "0"], "adjacent"),
-        (["merge", "hand/bad", "0", "99"], "99"),
         (["seal", "hand/bad", "99"], "99"),
         (["move", "hand/bad", "0", "127.0.0.1:1"], "127.0.0.1:1"),
         (["split", "bad", "0"], "NAMESPACE/NAME"),
-    ],
-    ids=lambda value: "_".join(value) if isinstance(value, list) else "",
-)
-def test_bad_input_says_what_is_wrong(unharmed: Cluster, arguments: list[str], message: str) -> None:
-    done = unharmed.run("segment", *arguments)
-    assert done.status == 1
-    assert done.stdout == b""
-    assert message in done.error
+    ):
+        done = cluster.run("segment", *arguments)
+        assert (done.status, done.stdout) == (1, b""), arguments
+        assert message in done.error
+    assert list(opened(cluster, "hand/bad")) == [0, 1, 2, 3]
 
 
 def test_a_segment_that_is_sealed_or_one_slot_wide_is_refused_at_once(cluster: Cluster) -> None:

@@ -67,11 +67,6 @@ def test_the_storage_is_what_up_made_in_this_folder_or_named_once_or_in_the_envi
     assert "nowhere is not a directory: give the root that the brokers use" in done.error
 
 
-def test_a_topic_that_is_not_there_is_named(here: Here, orders: TopicFiles) -> None:
-    done = here.run("table", "verify", "shop/nothing", "--storage", str(orders.root))
-    assert (done.status, done.error) == (1, f"error: no topic shop/nothing in {orders.root}")
-
-
 def test_what_spark_needs_is_said_in_one_line(
     here: Here, orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -30,42 +30,12 @@ from seaweedmq.errors import (
 )
 from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus
 from seaweedmq.model.description import SegmentSelection, SegmentStats, TopicDescription, UpdatedTopics
+from seaweedmq.model.messages import calls as c
+from seaweedmq.model.messages import groups as g
+from seaweedmq.model.messages import publish as p
+from seaweedmq.model.messages import subscribe as s
 from seaweedmq.model.messages.call_context import INTERNAL, CallContext
-from seaweedmq.model.messages.calls import (
-    AdoptSchema,
-    AlterTopic,
-    AwaitTopics,
-    Call,
-    CreateTopics,
-    DeleteTopic,
-    DescribeGroup,
-    DescribeTopic,
-    GetClusterStatus,
-    ListTopics,
-    TopicStats,
-)
 from seaweedmq.model.messages.frames import FrameHead, Frames
-from seaweedmq.model.messages.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest
-from seaweedmq.model.messages.publish import (
-    FrameAck,
-    PublishAck,
-    PublishFrames,
-    PublishOpen,
-    PublishReady,
-    PublishReply,
-    PublishRequest,
-    PublishSealed,
-)
-from seaweedmq.model.messages.subscribe import (
-    StartKind,
-    SubscribeCredit,
-    SubscribeEnd,
-    SubscribeFrames,
-    SubscribeOpen,
-    SubscribeReady,
-    SubscribeReply,
-    SubscribeRequest,
-)
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicName, TopicSpec, topic_recreated
@@ -309,8 +279,8 @@ class FakeCluster:
         return self.describe(spec.name)
 
 
-def _frames_of(request: PublishRequest | None) -> Frames | None:
-    return request.data if isinstance(request, PublishFrames) else None
+def _frames_of(request: p.PublishRequest | None) -> Frames | None:
+    return request.data if isinstance(request, p.PublishFrames) else None
 
 
 class FakeBroker:
@@ -329,33 +299,33 @@ class FakeBroker:
         if self.id in self.cluster.frozen:
             await asyncio.Event().wait()
 
-    async def call(self, request: Call[R], context: CallContext = INTERNAL) -> R:
+    async def call(self, request: c.Call[R], context: CallContext = INTERNAL) -> R:
         self._check_alive()
         await self._until_thawed()
         answer: R = await self._answer(request)
         return answer
 
-    async def _answer(self, call: Call[Any]) -> Any:
+    async def _answer(self, call: c.Call[Any]) -> Any:
         match call:
-            case CreateTopics():
+            case c.CreateTopics():
                 return tuple(map(self.cluster.create, call.specs))
-            case AlterTopic():
+            case c.AlterTopic():
                 return self._alter(call.name, call.change)
-            case DeleteTopic():
+            case c.DeleteTopic():
                 return self._delete(call.name, call.topic_uid)
-            case ListTopics():
+            case c.ListTopics():
                 return tuple(self.cluster.topics.values())
-            case DescribeTopic():
+            case c.DescribeTopic():
                 return self._describe(call.name, call.which)
-            case AwaitTopics():
+            case c.AwaitTopics():
                 return await self._changed(call)
-            case AdoptSchema():
+            case c.AdoptSchema():
                 return self._adopt_schema(call.name, call.schema)
-            case TopicStats():
+            case c.TopicStats():
                 return await self.topic_stats(call.name)
-            case GetClusterStatus():
+            case c.GetClusterStatus():
                 return self._status()
-            case DescribeGroup():
+            case c.DescribeGroup():
                 return self._describe_group(call.group)
             case _:
                 raise AssertionError(f"{call}: no client of these tests asks for it")
@@ -390,7 +360,7 @@ class FakeBroker:
             more_above=page[-1] if len(sealed) > len(page) else None,
         )
 
-    async def _changed(self, call: AwaitTopics) -> UpdatedTopics:
+    async def _changed(self, call: c.AwaitTopics) -> UpdatedTopics:
         topics = self.cluster.topics
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(call.patience_s):
@@ -445,11 +415,11 @@ class FakeBroker:
     # --- groups ------------------------------------------------------------------------------------------------------
 
     async def join_group(
-        self, requests: AsyncIterator[GroupRequest], context: CallContext = INTERNAL
-    ) -> AsyncIterator[GroupReply]:
+        self, requests: AsyncIterator[g.GroupRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[g.GroupReply]:
         self._check_alive()
         opening = await anext(requests)
-        assert isinstance(opening, GroupOpen)
+        assert isinstance(opening, g.GroupOpen)
         self.cluster.describe(opening.topic)
         key = opening.group, opening.topic
         if key not in self.cluster.coordinators:
@@ -458,7 +428,7 @@ class FakeBroker:
             self._check_alive()
             yield reply
 
-    def _describe_group(self, group: str) -> GroupDescription:
+    def _describe_group(self, group: str) -> g.GroupDescription:
         for (name, topic), coordinator in self.cluster.coordinators.items():
             if name == group:
                 return coordinator.describe(topic, group)
@@ -467,15 +437,15 @@ class FakeBroker:
     # --- publish -----------------------------------------------------------------------------------------------------
 
     async def publish(
-        self, requests: AsyncIterator[PublishRequest], context: CallContext = INTERNAL
-    ) -> AsyncIterator[PublishReply]:
+        self, requests: AsyncIterator[p.PublishRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[p.PublishReply]:
         self._check_alive()
         cluster = self.cluster
         cluster.publish_streams += 1
         await self._until_thawed()
         await asyncio.sleep(0)
         opening = await anext(requests)
-        assert isinstance(opening, PublishOpen)
+        assert isinstance(opening, p.PublishOpen)
         if cluster.refuse is not None:
             raise cluster.refuse
         stored = cluster.find(opening.topic, opening.segment)
@@ -486,7 +456,7 @@ class FakeBroker:
             raise StaleMetadata(f"{self.id} is not the primary of {stored.meta}")
         intake = Intake(MemoryBudget(1 << 30))
         is_new_epoch = stored.producers.is_new_epoch(opening.producer_id, opening.producer_epoch)
-        yield PublishReady(
+        yield p.PublishReady(
             next_sequence=stored.producers.open(
                 opening.producer_id, opening.producer_epoch, opening.first_sequence, now=0.0
             ),
@@ -496,7 +466,7 @@ class FakeBroker:
             message_bytes_max=intake.message_bytes_max,
             is_new_epoch=is_new_epoch,
         )
-        acks: deque[FrameAck] = deque()
+        acks: deque[p.FrameAck] = deque()
         stream = cluster.open_stream()
         reading = asyncio.create_task(self._read(stored, opening, requests, acks, intake))
         reading.add_done_callback(lambda _: stream.wake())
@@ -505,7 +475,7 @@ class FakeBroker:
                 if cluster.lose_acks:
                     cluster.lose_acks -= 1
                     raise Unavailable("the connection broke before the acknowledgement")
-                yield PublishAck((ack,))
+                yield p.PublishAck((ack,))
             if not stored.meta.is_open:
                 yield self._sealed(stored, opening)
         finally:
@@ -515,8 +485,8 @@ class FakeBroker:
             stored.producers.close(opening.producer_id, 0.0)
 
     async def _next_ack(
-        self, stored: StoredSegment, acks: deque[FrameAck], reading: "asyncio.Task[None]", stream: Stream
-    ) -> FrameAck | None:
+        self, stored: StoredSegment, acks: deque[p.FrameAck], reading: "asyncio.Task[None]", stream: Stream
+    ) -> p.FrameAck | None:
         """Return None once the segment is sealed, or the client has ended the stream and everything is acknowledged."""
         while True:
             if stream.is_broken:
@@ -536,9 +506,9 @@ class FakeBroker:
     async def _read(
         self,
         stored: StoredSegment,
-        opening: PublishOpen,
-        requests: AsyncIterator[PublishRequest],
-        acks: deque[FrameAck],
+        opening: p.PublishOpen,
+        requests: AsyncIterator[p.PublishRequest],
+        acks: deque[p.FrameAck],
         intake: Intake,
     ) -> None:
         try:
@@ -547,7 +517,7 @@ class FakeBroker:
                     self._check_length(intake.header(request))
                     frames: Iterable[Frame] = [await intake.frame(request, requests, _frames_of)]
                 else:
-                    assert isinstance(request, PublishFrames)
+                    assert isinstance(request, p.PublishFrames)
                     intake.check(request.data)
                     frames = split_frames(request.data)
                 for frame in frames:
@@ -561,7 +531,7 @@ class FakeBroker:
         if header.frame_bytes > self.cluster.frame_bytes_max:
             raise InvalidArgument(f"frame of {header.frame_bytes} bytes is over {self.cluster.frame_bytes_max}")
 
-    def _store(self, stored: StoredSegment, opening: PublishOpen, frame: Frame) -> FrameAck:
+    def _store(self, stored: StoredSegment, opening: p.PublishOpen, frame: Frame) -> p.FrameAck:
         header = frame.header
         self._check_length(header)
         if not stored.meta.slots.covers(header.slot_min, header.slot_max):
@@ -581,7 +551,7 @@ class FakeBroker:
         if ack is not None:
             self.cluster.repeated_frames += 1
             return ack
-        ack = FrameAck(header.first_sequence, header.record_count, stored.end)
+        ack = p.FrameAck(header.first_sequence, header.record_count, stored.end)
         stored.producers.record(header.producer_id, header.producer_epoch, ack)
         data = stamp(frame.header_bytes, stored.end) + bytes(frame.payload)
         stored.frames.append(data)
@@ -590,12 +560,12 @@ class FakeBroker:
         stored.ends.append(stored.end)
         return ack
 
-    def _sealed(self, stored: StoredSegment, opening: PublishOpen) -> PublishSealed:
+    def _sealed(self, stored: StoredSegment, opening: p.PublishOpen) -> p.PublishSealed:
         state = stored.producers.state(opening.producer_id)
         if state is not None and state.producer_epoch != opening.producer_epoch:
             state = None  # an earlier producer epoch, which says nothing of this one
         is_new_epoch = stored.producers.is_new_epoch(opening.producer_id, opening.producer_epoch)
-        return PublishSealed(
+        return p.PublishSealed(
             end_offset=stored.end,
             next_sequence=opening.first_sequence if state is None else state.next_sequence,
             recent=state.recent if state is not None and self.cluster.recent_known else (),
@@ -606,14 +576,14 @@ class FakeBroker:
     # --- subscribe ---------------------------------------------------------------------------------------------------
 
     async def subscribe(
-        self, requests: AsyncIterator[SubscribeRequest], context: CallContext = INTERNAL
-    ) -> AsyncIterator[SubscribeReply]:
+        self, requests: AsyncIterator[s.SubscribeRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[s.SubscribeReply]:
         self._check_alive()
         cluster = self.cluster
         cluster.subscribe_streams += 1
         await asyncio.sleep(0)
         opening = await anext(requests)
-        assert isinstance(opening, SubscribeOpen)
+        assert isinstance(opening, s.SubscribeOpen)
         if cluster.refuse is not None:
             raise cluster.refuse
         stored = cluster.find(opening.topic, opening.segment)
@@ -624,12 +594,12 @@ class FakeBroker:
         number = opening.segment
         cluster.credit_given[number] = opening.credit_bytes
         cluster.frames_sent[number] = 0
-        yield SubscribeReady(start_offset=position, high_watermark=stored.end)
+        yield s.SubscribeReady(start_offset=position, high_watermark=stored.end)
         stream = cluster.open_stream()
 
         async def read_credit() -> None:
             async for request in requests:
-                assert isinstance(request, SubscribeCredit)
+                assert isinstance(request, s.SubscribeCredit)
                 credit[0] += request.credit_bytes
                 cluster.credit_given[number] += request.credit_bytes
                 cluster.wake()
@@ -646,10 +616,10 @@ class FakeBroker:
                         at += 1
                         credit[0] -= len(data)
                         cluster.frames_sent[number] += len(data)
-                        yield SubscribeFrames(data)
+                        yield s.SubscribeFrames(data)
                         continue
                 elif not stored.meta.is_open:
-                    yield SubscribeEnd(end_offset=stored.end, successors=stored.meta.successors)
+                    yield s.SubscribeEnd(end_offset=stored.end, successors=stored.meta.successors)
                     return
                 await stream.news()
         finally:
@@ -657,14 +627,14 @@ class FakeBroker:
             reading.cancel()
             await asyncio.wait({reading})
 
-    def start_of(self, stored: StoredSegment, opening: SubscribeOpen) -> int:
+    def start_of(self, stored: StoredSegment, opening: s.SubscribeOpen) -> int:
         first = stored.headers[0].base_offset if stored.headers else stored.end
         kind, value = opening.start.kind, opening.start.value
-        if kind is StartKind.EARLIEST:
+        if kind is s.StartKind.EARLIEST:
             return first
-        if kind is StartKind.LATEST:
+        if kind is s.StartKind.LATEST:
             return stored.end
-        if kind is StartKind.TIME:
+        if kind is s.StartKind.TIME:
             return next((h.base_offset for h in stored.headers if h.timestamp_max >= value), stored.end)
         if value > stored.end:
             raise OutOfRange(f"offset {value} of {stored.meta} is beyond {stored.end}")

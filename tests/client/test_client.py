@@ -100,9 +100,11 @@ async def cancelled_close(closing: Awaitable[None]) -> None:
     assert call.cancelled()
 
 
-@pytest.mark.parametrize("closed_first", ["client", "publisher"])
+@pytest.mark.parametrize(
+    ("first", "second"), [("client", "client"), ("publisher", "client"), ("publisher", "publisher")]
+)
 async def test_lost_records_are_reported_by_the_next_close_if_the_first_was_cancelled(
-    cluster: FakeCluster, closed_first: str
+    cluster: FakeCluster, first: str, second: str
 ) -> None:
     """``asyncio.wait_for(client.close(), 5)`` that times out, and ``client.close()`` in a finally."""
     config = replace(QUICK, close_timeout_s=0.02)
@@ -111,10 +113,11 @@ async def test_lost_records_are_reported_by_the_next_close_if_the_first_was_canc
     publisher = await client.publisher(TOPIC)
     cluster.holds_acks = True
     await publisher.send(b"never acknowledged")
-    await cancelled_close(client.close() if closed_first == "client" else publisher.close())
+    closed = {"client": client, "publisher": publisher}
+    await cancelled_close(closed[first].close())
     await until_closed(publisher)
     with pytest.raises(DeadlineExceeded, match="1 batches are not acknowledged"):
-        await client.close()
+        await closed[second].close()
     await client.close()
     await publisher.close()
 
@@ -122,20 +125,6 @@ async def test_lost_records_are_reported_by_the_next_close_if_the_first_was_canc
 async def until_closed(publisher: Publisher) -> None:
     await asyncio.wait({task for task in asyncio.all_tasks() if task.get_name().startswith("close ")})
     assert publisher.is_closed
-
-
-async def test_a_publisher_reports_lost_records_by_the_next_close_if_the_first_was_cancelled(
-    cluster: FakeCluster, client: Client
-) -> None:
-    await client.admin.create_topic(TOPIC)
-    publisher = await client.publisher(TOPIC)
-    cluster.holds_acks = True
-    await publisher.send(b"never acknowledged")
-    await cancelled_close(publisher.close(timeout=0.02))
-    await until_closed(publisher)
-    with pytest.raises(DeadlineExceeded, match="1 batches are not acknowledged"):
-        await publisher.close()
-    await publisher.close()
 
 
 async def test_a_client_in_another_event_loop_is_rejected_at_once(client: Client) -> None:

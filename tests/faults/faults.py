@@ -60,22 +60,13 @@ async def kill_leader(testbed: FaultTestbed) -> None:
 
 async def kill_coordinator(testbed: FaultTestbed) -> None:
     """Kill the coordinator of the Kafka group."""
-    what = "the coordinator of the group"
-    node = await testbed.cluster.coordinator(testbed.kafka_group)
-    if node is None:
-        testbed.unfit.append(what)
-        node = testbed.some_node()
-    await _kill(testbed, [node], what, down_s=testbed.rng.uniform(0, 2))
+    node = await testbed.coordinating()
+    await _kill(testbed, [node], "the coordinator of the group", down_s=testbed.rng.uniform(0, 2))
 
 
 async def freeze_coordinator(testbed: FaultTestbed) -> None:
     """Freeze the coordinator of the Kafka group for longer than its lease."""
-    what = "the coordinator of the group"
-    node = await testbed.cluster.coordinator(testbed.kafka_group)
-    if node is None:
-        testbed.unfit.append(what)
-        node = testbed.some_node()
-    await _freeze(testbed, node, what)
+    await _freeze(testbed, await testbed.coordinating(), "the coordinator of the group")
 
 
 async def kill_all(testbed: FaultTestbed) -> None:

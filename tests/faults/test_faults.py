@@ -51,24 +51,29 @@ def every(limit_s: float) -> dict[str, float]:
     return {**both(limit_s), SINGLE.label: limit_s}
 
 
-# --- planned ----------------------------------------------------------------------------------------------------------
-
-
-async def test_a_rolling_restart_gives_no_error_and_no_gap_above_2_s(cluster: Cluster) -> None:
-    await hurt(cluster, "rolling_restart", gap_s=every(2.0))
-
-
-async def test_a_drained_broker_is_left_without_a_gap(cluster: Cluster) -> None:
-    await hurt(cluster, "drain", gap_s=every(2.0))
+@pytest.mark.parametrize(
+    ("faults", "gap_s"),
+    [
+        pytest.param(["rolling_restart"], every(2.0), id="a rolling restart gives no error"),
+        pytest.param(["drain"], every(2.0), id="a drained broker is left"),
+        pytest.param(["merge", "split", "cut_etcd_back"], None, id="segments change while a broker does not hear etcd"),
+        pytest.param(["kill_primary"], both(1.0), id="a killed primary is replaced"),
+        pytest.param(["kill_follower"], both(1.0), id="a killed follower is replaced"),
+        pytest.param(["freeze_primary"], both(TTL_S + 1), id="a frozen primary is replaced and wakes up harmless"),
+        pytest.param(["freeze_follower"], both(TTL_S + 1), id="a frozen follower is replaced and wakes up harmless"),
+        pytest.param(["freeze_leader"], both(TTL_S + 1), id="a frozen leader is replaced and wakes up harmless"),
+        pytest.param(["freeze_etcd"], None, id="a frozen etcd"),
+    ],
+)
+async def test_faults_lose_nothing_and_end_within_their_time(
+    cluster: Cluster, faults: list[str], gap_s: dict[str, float] | None
+) -> None:
+    await hurt(cluster, *faults, gap_s=gap_s)
 
 
 async def test_segments_are_split_merged_and_moved_without_a_gap(cluster: Cluster) -> None:
     outcome = await hurt(cluster, "split", "merge", "move", gap_s=every(2.0))
     assert outcome.changes > 3, "of three kinds, all on a cluster that is well"
-
-
-async def test_segments_change_while_a_broker_does_not_hear_etcd(cluster: Cluster) -> None:
-    await hurt(cluster, "merge", "split", "cut_etcd_back")
 
 
 # --- a group reads ----------------------------------------------------------------------------------------------------
@@ -109,14 +114,6 @@ async def test_users_that_do_not_come_together_are_a_violation_and_leave_no_proc
 # --- killed -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_killed_primary_is_replaced_within_1_s(cluster: Cluster) -> None:
-    await hurt(cluster, "kill_primary", gap_s=both(1.0))
-
-
-async def test_a_killed_follower_is_replaced_within_1_s(cluster: Cluster) -> None:
-    await hurt(cluster, "kill_follower", gap_s=both(1.0))
-
-
 async def test_a_killed_leader_that_is_also_primary_is_replaced_within_its_lease_and_1_s(cluster: Cluster) -> None:
     await hurt(cluster, "kill_leader", gap_s=both(TTL_S + 1))
 
@@ -127,16 +124,6 @@ async def test_all_killed_at_once_lose_nothing(cluster: Cluster) -> None:
 
 async def test_a_torn_last_write_is_no_record(cluster: Cluster) -> None:
     await hurt(cluster, "torn_write")
-
-
-# --- frozen -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fault", ["freeze_primary", "freeze_follower", "freeze_leader"])
-async def test_a_frozen_broker_is_replaced_within_its_lease_and_1_s_and_wakes_up_harmless(
-    cluster: Cluster, fault: str
-) -> None:
-    await hurt(cluster, fault, gap_s=both(TTL_S + 1))
 
 
 # --- cut off ----------------------------------------------------------------------------------------------------------
@@ -159,10 +146,6 @@ async def test_a_broker_nobody_reaches_while_a_follower_sleeps(cluster: Cluster)
 
 
 # --- etcd -------------------------------------------------------------------------------------------------------------
-
-
-async def test_a_frozen_etcd(cluster: Cluster) -> None:
-    await hurt(cluster, "freeze_etcd")
 
 
 async def test_a_killed_etcd_and_a_killed_broker(cluster: Cluster) -> None:

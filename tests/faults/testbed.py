@@ -52,18 +52,20 @@ class FaultTestbed:
 
     async def victim(self, what: str, place: int, *, leader: bool | None = None) -> Node:
         """Return a broker with this role, see ``some``; any broker if none has it."""
-        node = await self.some(place, leader=leader)
-        if node is None:
-            self.unfit.append(what)
-            node = self.some_node()
-        return node
+        return self._fit(await self.some(place, leader=leader), what)
 
     async def leading(self) -> Node:
         """Return the leader; any broker if there is none."""
-        node = await self.cluster.leader()
+        return self._fit(await self.cluster.leader(), "the leader")
+
+    async def coordinating(self) -> Node:
+        """Return the coordinator of the Kafka group; any broker if there is none."""
+        return self._fit(await self.cluster.coordinator(self.kafka_group), "the coordinator of the group")
+
+    def _fit(self, node: Node | None, what: str) -> Node:
         if node is None:
-            self.unfit.append("the leader")
-            node = self.some_node()
+            self.unfit.append(what)
+            return self.some_node()
         return node
 
     async def some(self, place: int, *, leader: bool | None = None) -> Node | None:

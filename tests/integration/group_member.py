@@ -14,7 +14,6 @@ from collections.abc import Callable
 import seaweedmq
 from seaweedmq import aio
 from seaweedmq.client.subscribe.messages import Message
-from seaweedmq.errors import SeaweedMQError
 
 GROUP = "it"
 BURN_S = 15.0
@@ -50,13 +49,6 @@ def hold(subscriber: seaweedmq.GroupSubscriber) -> None:
     message = next(iter(subscriber))
     tell(message)
     sys.stdin.readline()
-    message.ack()
-    try:
-        subscriber.commit(timeout=20)
-        print("committed", flush=True)
-        tell(next(iter(subscriber)))
-    except SeaweedMQError as error:
-        print(type(error).__name__, flush=True)
 
 
 def burn_in_thread(subscriber: seaweedmq.GroupSubscriber) -> None:

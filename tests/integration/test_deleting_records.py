@@ -1,16 +1,15 @@
-"""Settings by name and manual deletion of records, on real brokers with a real etcd."""
+"""Manual deletion of records, on real brokers with a real etcd."""
 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from seaweedmq import aio
 from seaweedmq.codec.murmur2 import partition_of
-from seaweedmq.errors import InvalidArgument, OutOfRange
+from seaweedmq.errors import OutOfRange
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import read_snapshot
@@ -37,10 +36,6 @@ async def read(client: aio.Client, topic: str) -> dict[int, list[int]]:
             assert message.partition is not None
             offsets[message.partition].append(message.offset)
     return offsets
-
-
-def has_tables(folder: Path) -> bool:
-    return any(folder.glob("table/*.parquet"))
 
 
 async def test_what_was_deleted_stays_deleted_wherever_its_partition_is(cluster: Cluster, client: aio.Client) -> None:
@@ -84,24 +79,3 @@ async def test_what_was_deleted_stays_deleted_wherever_its_partition_is(cluster:
     async with asyncio.timeout(PATIENCE_S):
         while snapshot() != {0: 25, 1: 0, 2: ends[2]}:  # noqa: ASYNC110 - documents are written soon, without an event
             await asyncio.sleep(0.2)
-
-
-async def test_settings_by_name_are_the_same_at_every_broker(cluster: Cluster, client: aio.Client) -> None:
-    admin, topic = client.admin, "it/by-name"
-    configs = {"segment.ms": "1000", "follower.replication.throttled.replicas": "*"}
-    await admin.create_topic(topic, partitions=1, configs=configs)
-    async with await client.publisher(topic) as publisher:
-        await publisher.send(b"x")
-    async with asyncio.timeout(PATIENCE_S):
-        while not has_tables(cluster.directory / "storage/topics/it/by-name"):  # noqa: ASYNC110 - files have no event
-            await asyncio.sleep(0.2)
-    changed = await admin.alter_topic(topic, configs=configs | {"cleanup.policy": "compact"})
-    assert changed.topic.settings.compacts
-    assert dict(changed.topic.configs) == configs | {"cleanup.policy": "compact"}
-    with pytest.raises(InvalidArgument, match=r"cleanup.policy is 'burn': give delete, compact, both or nothing"):
-        await admin.alter_topic(topic, configs={"cleanup.policy": "burn"})
-    for address in cluster.bootstrap.split(","):
-        async with aio.connect(address) as other:
-            async with asyncio.timeout(PATIENCE_S):
-                while (await other.admin.describe_topic(topic)).topic != changed.topic:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)

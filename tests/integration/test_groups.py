@@ -5,15 +5,13 @@ import contextlib
 import signal
 import sys
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 
 import pyarrow as pa
 import pytest
 import pytest_asyncio
 
 from seaweedmq import aio
-from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.model.messages.groups import GroupTopic
 from tests.faults.machines.cluster import ROOT, Cluster
 from tests.integration.group_member import GROUP
@@ -57,10 +55,6 @@ class Process:
             found.append(line)
         return found
 
-    def say(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"continue\n")
-
 
 @contextlib.asynccontextmanager
 async def member(cluster: Cluster, topic: str, name: str, how: str) -> AsyncIterator[Process]:
@@ -81,12 +75,6 @@ async def member(cluster: Cluster, topic: str, name: str, how: str) -> AsyncIter
 async def described(client: aio.Client, topic: str) -> GroupTopic:
     """The group's reading of the topic."""
     return next(t for t in (await client.admin.describe_group(GROUP)).topics if str(t.topic) == topic)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - it may change for any reason
-            await asyncio.sleep(0.01)
 
 
 async def publish(client: aio.Client, topic: str, count: int, segments: int = 1, keys: int = 50) -> None:
@@ -112,22 +100,6 @@ async def test_two_share_and_what_the_dead_one_did_not_commit_comes_again(cluste
                 seen[value] = deliveries
     assert seen[held] == "2"
     assert sorted(map(int, seen)) == list(range(2_000))
-
-
-async def test_a_frozen_member_commits_nothing_when_it_wakes_up(cluster: Cluster, client: aio.Client) -> None:
-    await publish(client, "it/frozen", 10)
-    async with member(cluster, "it/frozen", "zombie", "hold") as zombie:
-        assert await zombie.line() == ["0", "1", "0"]
-        zombie.process.send_signal(signal.SIGSTOP)
-        async with member(cluster, "it/frozen", "next", "hold") as following:
-            assert (await following.line())[:2] == ["0", "2"]
-            zombie.process.send_signal(signal.SIGCONT)
-            zombie.say()
-            await zombie.line()
-            topic = await described(client, "it/frozen")
-            assert [(s.owner, s.committed or 0) for s in topic.segments] == [("next", 0)]
-            following.say()
-            assert await following.line() == ["committed"]
 
 
 async def test_a_frozen_member_delivers_nothing_that_others_were_given(cluster: Cluster, client: aio.Client) -> None:
@@ -166,32 +138,6 @@ async def test_a_handler_that_computes_for_long_keeps_its_membership(
         assert [(m.id, m.connected) for m in after.members] == [("busy", True)]
 
 
-async def test_handlers_and_the_death_of_the_leader(cluster: Cluster, client: aio.Client) -> None:
-    await publish(client, "it/handled", 1_000, segments=3)
-    running: dict[bytes | None, int] = defaultdict(int)
-    done: dict[bytes | None, list[int]] = defaultdict(list)
-    has_begun = asyncio.Event()
-
-    async def handler(message: Message) -> None:
-        assert not running[message.key]
-        running[message.key] += 1
-        await asyncio.sleep(0.005)
-        running[message.key] -= 1
-        done[message.key].append(int(message.value))
-        has_begun.set()
-
-    async with client.subscriber("it/handled", group=GROUP, start="earliest", stop_at="latest") as subscriber:
-        handling = asyncio.create_task(subscriber.handle(handler, concurrency=8))
-        await has_begun.wait()
-        leader = await cluster.leader()
-        assert leader is not None
-        await cluster.kill(leader)
-        async with asyncio.timeout(WAIT_S):
-            await handling
-    assert sorted(number for numbers in done.values() for number in numbers) == list(range(1_000))
-    assert all(numbers == sorted(numbers) for numbers in done.values())
-
-
 async def test_dead_letters_of_plain_topics_and_of_topics_with_a_schema(cluster: Cluster, client: aio.Client) -> None:
     table = pa.table({"id": [1, 2, 3], "price": [1.5, 2.5, None]})
     await client.admin.create_topic("it/priced", schema=table.schema)
@@ -214,42 +160,3 @@ async def test_dead_letters_of_plain_topics_and_of_topics_with_a_schema(cluster:
             (letter,) = [message async for message in letters]
         assert is_bad(letter)
         assert (letter.headers["dead-letter-deliveries"], letter.headers["dead-letter-offset"]) == (b"2", b"1")
-
-
-async def test_order_and_groups_through_changes_of_segments(cluster: Cluster, client: aio.Client) -> None:
-    topic = "it/changed"
-    await client.admin.create_topic(topic, scaling="fixed")
-    last: dict[bytes | None, int] = defaultdict(lambda: -1)
-    count = 0
-
-    async def read(subscriber: aio.GroupSubscriber) -> None:
-        nonlocal count
-        async for message in subscriber:
-            assert int(message.value) > last[message.key]
-            last[message.key] = int(message.value)
-            count += 1
-            message.ack()
-
-    async with contextlib.AsyncExitStack() as stack:
-        subscribers = [
-            await stack.enter_async_context(client.subscriber(topic, group=GROUP, start="earliest")) for _ in range(3)
-        ]
-        readers = [asyncio.create_task(read(subscriber)) for subscriber in subscribers]
-        async with client.publisher(topic) as publisher:
-            for number in range(3_000):
-                await publisher.send(b"%d" % number, key=b"%d" % (number % 40))
-                if number % 500 == 250:
-                    await publisher.flush(WAIT_S)
-                    opened = sorted(await cluster.open_segments(topic), key=lambda s: s.slots)
-                    if number % 1_000 == 250:
-                        await client.admin.split_segment(
-                            topic, opened[0].id, opened[0].slots.lo + opened[0].slots.width // 2
-                        )
-                    else:
-                        await client.admin.merge_segments(topic, opened[0].id, opened[1].id)
-        await until(lambda: count == 3_000 or any(reader.done() for reader in readers))
-        for reader in readers:
-            reader.cancel()
-        for outcome in await asyncio.gather(*readers, return_exceptions=True):
-            assert isinstance(outcome, asyncio.CancelledError), outcome
-    assert count == 3_000

@@ -15,7 +15,6 @@ import pytest_asyncio
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.murmur2 import partition_of
-from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import Scaling
 from tests.faults.machines.cluster import Cluster
 
@@ -84,28 +83,6 @@ async def test_records_without_a_key_are_spread_over_all_partitions(client: aio.
     async with await client.publisher("it/spread", linger_s=0.0) as publisher:
         receipts = [await (await publisher.send(b"x")) for _ in range(100)]
     assert {receipt.segment for receipt in receipts} == {0, 1, 2}
-
-
-async def test_partitions_can_not_be_split_merged_or_taken_away(client: aio.Client) -> None:
-    admin = client.admin
-    await admin.create_topic("it/fixed", partitions=2)
-    with pytest.raises(InvalidArgument, match=r"it/fixed has 2 partitions, .* which cannot be split"):
-        await admin.split_segment("it/fixed", 0)
-    with pytest.raises(InvalidArgument, match="which cannot be merged"):
-        await admin.merge_segments("it/fixed", 0, 1)
-    with pytest.raises(InvalidArgument, match="its scaling stays fixed"):
-        await admin.alter_topic("it/fixed", scaling="auto")
-    with pytest.raises(InvalidArgument, match="their number only grows"):
-        await admin.alter_topic("it/fixed", partitions=1)
-    with pytest.raises(InvalidArgument, match="a topic has from 1 to 4096"):
-        await admin.alter_topic("it/fixed", partitions=4_097)
-    with pytest.raises(InvalidArgument, match="with scaling auto requested"):
-        await admin.create_topic("it/auto", partitions=2, scaling="auto")
-    with pytest.raises(InvalidArgument, match="name one of the two"):
-        await admin.create_topic("it/both", partitions=2, segments=2)
-    await admin.create_topic("it/ring", segments=2)
-    with pytest.raises(InvalidArgument, match="has key ranges instead of partitions"):
-        await admin.alter_topic("it/ring", partitions=4)
 
 
 async def test_partitions_are_added_while_records_are_sent_and_read(client: aio.Client) -> None:

@@ -14,43 +14,8 @@ from seaweedmq.model.kafka.group_admin import (
     KafkaGroupOffset,
     KafkaGroupSummary,
 )
+from seaweedmq.model.messages import calls as c
 from seaweedmq.model.messages.call_context import INTERNAL, CallContext
-from seaweedmq.model.messages.calls import (
-    AdoptSchema,
-    AlterTopic,
-    AwaitTopics,
-    Call,
-    CreateTopic,
-    CreateTopics,
-    DeleteGroup,
-    DeleteKafkaGroup,
-    DeleteTopic,
-    DescribeGroup,
-    DescribeKafkaGroup,
-    DescribeTopic,
-    DrainBroker,
-    Fence,
-    GetClusterStatus,
-    ListGroups,
-    ListKafkaGroups,
-    ListTopics,
-    LocalStats,
-    LogEnds,
-    MergeSegments,
-    MoveSegment,
-    NoteProgress,
-    RaiseLowWatermark,
-    Rebalance,
-    ReportEmptied,
-    ReportSuspicions,
-    ResetGroup,
-    ResetKafkaGroup,
-    Seal,
-    SealSegment,
-    SplitSegment,
-    TopicStats,
-    WriteOut,
-)
 from seaweedmq.model.messages.groups import (
     GroupAssignment,
     GroupCommit,
@@ -156,28 +121,25 @@ SEALED = SealedLog(
     end_offset=2**40, sequences=(ProducerSequence(producer_id=2**64 - 1, producer_epoch=3, next_sequence=9),)
 )
 
-ANSWERS: Mapping[type[Call[Any]], Any] = {
-    **dict.fromkeys(
-        (CreateTopic, AlterTopic, DescribeTopic, AdoptSchema, SplitSegment, MergeSegments, SealSegment, MoveSegment),
-        DESCRIPTION,
-    ),
-    **dict.fromkeys(
-        (DeleteTopic, DrainBroker, DeleteGroup, DeleteKafkaGroup, NoteProgress, ReportSuspicions, ReportEmptied), None
-    ),
-    **dict.fromkeys((TopicStats, LocalStats), STATS),
-    **dict.fromkeys((WriteOut, Seal), SEALED),
-    **dict.fromkeys((DescribeGroup, ResetGroup), GROUP),
-    CreateTopics: lambda call: (DESCRIPTION,) * len(call.specs),
-    AwaitTopics: lambda call: UpdatedTopics((DESCRIPTION,) * len(call.topics), (1, 2**63 - 1)),
-    ListTopics: (TOPIC,),
-    GetClusterStatus: STATUS,
-    Rebalance: DECISIONS,
-    ListGroups: (SUMMARY,),
-    **dict.fromkeys((DescribeKafkaGroup, ResetKafkaGroup), KAFKA_GROUP),
-    ListKafkaGroups: (KAFKA_SUMMARY,),
-    LogEnds: {0: 5, 3: 2**40},
-    RaiseLowWatermark: {0: 5, 4_095: 2**40},
-    Fence: lambda call: FenceReply(end_offset=None if call.ref.epoch == 1 else call.ref.epoch),
+ANSWERS: Mapping[type[c.Call[Any]], Any] = {
+    **dict.fromkeys((c.CreateTopic, c.AlterTopic, c.DescribeTopic, c.AdoptSchema), DESCRIPTION),
+    **dict.fromkeys((c.SplitSegment, c.MergeSegments, c.SealSegment, c.MoveSegment), DESCRIPTION),
+    **dict.fromkeys((c.DeleteTopic, c.DrainBroker, c.DeleteGroup, c.DeleteKafkaGroup), None),
+    **dict.fromkeys((c.NoteProgress, c.ReportSuspicions, c.ReportEmptied), None),
+    **dict.fromkeys((c.TopicStats, c.LocalStats), STATS),
+    **dict.fromkeys((c.WriteOut, c.Seal), SEALED),
+    **dict.fromkeys((c.DescribeGroup, c.ResetGroup), GROUP),
+    c.CreateTopics: lambda call: (DESCRIPTION,) * len(call.specs),
+    c.AwaitTopics: lambda call: UpdatedTopics((DESCRIPTION,) * len(call.topics), (1, 2**63 - 1)),
+    c.ListTopics: (TOPIC,),
+    c.GetClusterStatus: STATUS,
+    c.Rebalance: DECISIONS,
+    c.ListGroups: (SUMMARY,),
+    **dict.fromkeys((c.DescribeKafkaGroup, c.ResetKafkaGroup), KAFKA_GROUP),
+    c.ListKafkaGroups: (KAFKA_SUMMARY,),
+    c.LogEnds: {0: 5, 3: 2**40},
+    c.RaiseLowWatermark: {0: 5, 4_095: 2**40},
+    c.Fence: lambda call: FenceReply(end_offset=None if call.ref.epoch == 1 else call.ref.epoch),
 }
 
 
@@ -275,12 +237,12 @@ class FakeBroker:
         finally:
             self.streams_open -= 1
 
-    async def call(self, request: Call[R], context: CallContext = INTERNAL) -> R:
+    async def call(self, request: c.Call[R], context: CallContext = INTERNAL) -> R:
         self.calls.append(request)
         self.contexts.append(context)
         if self.error is not None:
             raise self.error
-        if isinstance(request, GetClusterStatus):
+        if isinstance(request, c.GetClusterStatus):
             await self.gate.wait()
         answer: Any = ANSWERS[type(request)]
         return answer(request) if callable(answer) else answer

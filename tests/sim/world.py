@@ -43,7 +43,7 @@ from tests.sim.users.kafka_reading import KafkaReader
 from tests.sim.users.lives import Lives
 from tests.sim.users.recreated import RecreatedTopic
 from tests.sim.users.sleepers import Sleeper
-from tests.sim.users.workload import Dawdler, Publisher, Subscriber, connect
+from tests.sim.users.workload import Dawdler, Publisher, Reader, Subscriber, connect
 from tests.support.history import History, Polled, Violation, check
 
 SLOW_CLOSE_SHARE = 0.25
@@ -121,7 +121,7 @@ class World:
             KafkaProducer(self, plan, number, self.histories[plan.topic]) for number, plan in enumerate(scenario.kafka)
         ]
         self.watermarks = Watermarks(self.violations)
-        self.subscribers: list[Subscriber | KafkaReader] = [
+        self.subscribers: list[Reader] = [
             Subscriber(self, f"follower-{number} of {topic.name}", topic.name, self.histories[topic.name])
             for topic in scenario.topics
             for number in range(scenario.subscribers)
@@ -140,8 +140,8 @@ class World:
         self.group = Group(self, first, scenario.group_members, self.histories[first])
         self.adoptions = [Adoption(self, plan) for plan in scenario.adoptions]
         self.kafka_group = KafkaGroup(self, first, scenario.kafka_members, self.histories[first])
-        self.readers: list[Subscriber | KafkaReader] = []
-        self._sealed_before: dict[Subscriber | KafkaReader, frozenset[int]] = {}
+        self.readers: list[Reader] = []
+        self._sealed_before: dict[Reader, frozenset[int]] = {}
         """Segments that were sealed when a reader of everything began, by reader."""
         self._following: list[asyncio.Task[None]] = []
 
@@ -276,7 +276,7 @@ class World:
         for topic in self.scenario.topics:
             history = self.histories[topic.name]
             whole = f"{name} of {topic.name}"
-            readers: list[Subscriber | KafkaReader] = [Subscriber(self, whole, topic.name, history)]
+            readers: list[Reader] = [Subscriber(self, whole, topic.name, history)]
             if self.scenario.kafka_readers or self.scenario.kafka_members:
                 readers.append(KafkaReader(self, f"kafka-{whole}", topic.name, history))
             for reader in readers:

@@ -41,11 +41,6 @@ def test_offsets_that_are_none(text: str) -> None:
         parse_options({**REQUIRED, "startingOffsets": text})
 
 
-def test_columns_are_named_once() -> None:
-    with pytest.raises(InvalidArgument, match="names key twice"):
-        parse_options({**REQUIRED, "columns": "key,offset,key"})
-
-
 @pytest.mark.parametrize("kind", [pa.decimal256(60, 2), pa.time32("s"), pa.list_(pa.struct([("t", pa.time32("ms"))]))])
 def test_a_column_that_spark_lacks_a_type_for_is_named_and_may_be_left_out(kind: pa.DataType) -> None:
     topic = make_topic(schema_to_bytes(pa.schema([("id", pa.int64()), ("odd", kind)])))

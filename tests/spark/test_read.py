@@ -1,7 +1,6 @@
 """``spark.read.format("seaweedmq")`` for its users, on real Spark."""
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -74,19 +73,6 @@ def test_batches_of_kafka_clients_are_read_beside_other_frames(spark: SparkSessi
     assert read(spark, files).where("partition = 1 and value is null").count() == 1
 
 
-def test_what_lies_beyond_the_end_of_a_sealed_segment_is_ignored(spark: SparkSession, orders: TopicFiles) -> None:
-    orders.log(0, 50)
-    orders.log(47, 90, writer="b-zombie")
-    orders.seal(0, 45)
-    assert offsets(read(spark, orders)) == list(range(45))
-
-
-def test_a_torn_tail_ends_the_log(spark: SparkSession, orders: TopicFiles) -> None:
-    log = orders.log(0, 30)
-    log.write_bytes(log.read_bytes()[:-5])
-    assert offsets(read(spark, orders)) == list(range(20))
-
-
 def test_damage_in_the_middle_is_an_error_with_file_and_position(spark: SparkSession, orders: TopicFiles) -> None:
     log = orders.log(0, 30)
     content = bytearray(log.read_bytes())
@@ -106,36 +92,6 @@ def test_a_damaged_table_is_an_error_with_its_name(spark: SparkSession, orders: 
         read(spark, orders).collect()
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"startingOffsets": 35, "endingOffsets": 62}, range(35, 62)),
-        ({"startingOffsets": '{"0": 70}'}, range(70, 75)),
-        ({"endingOffsets": '{"0": 3}'}, range(3)),
-        ({"endingOffsets": 1_000}, range(75)),
-        ({"startingOffsets": 1_000}, range(0)),
-        ({"startingTimestamp": NOON_US + 30 * STEP_US, "endingTimestamp": "2020-09-13T12:27:45Z"}, range(30, 65)),
-        ({"startingTimestamp": "2020-09-13T12:27:45+00:00"}, range(65, 75)),
-    ],
-)
-def test_ranges_include_their_start_and_exclude_their_end(
-    spark: SparkSession, orders: TopicFiles, options: dict[str, Any], expected: range
-) -> None:
-    orders.table(0, 40)
-    orders.table(40, 60)
-    orders.log(60, 75)
-    assert offsets(read(spark, orders, **options)) == list(expected)
-
-
-def test_only_the_columns_asked_for_in_the_order_asked(spark: SparkSession, orders: TopicFiles) -> None:
-    orders.table(0, 20)
-    orders.log(20, 25)
-    frame = read(spark, orders, columns="value, offset")
-    assert frame.columns == ["value", "offset"]
-    assert {row.offset: bytes(row.value) for row in frame.collect()} == {n: b"s0v%d" % n for n in range(25)}
-    assert read(spark, orders, columns="segment,topic").count() == 25
-
-
 def test_filters_give_the_same_rows_and_touch_fewer_files(spark: SparkSession, orders: TopicFiles) -> None:
     orders.open_segments(2)
     for segment in (0, 1):
@@ -148,15 +104,6 @@ def test_filters_give_the_same_rows_and_touch_fewer_files(spark: SparkSession, o
     assert offsets(frame.where("segment = 0 and offset >= 30 and offset < 41")) == list(range(30, 41))
     assert offsets(frame.where(f"segment = 0 and {keep}")) == list(range(20, 100))
     assert offsets(frame.where("offset in (25, 77)")) == [25, 25, 77, 77]
-
-
-def test_a_view_for_sql(spark: SparkSession, orders: TopicFiles) -> None:
-    orders.open_segments(2)
-    orders.log(0, 10, segment=0)
-    orders.table(0, 30, segment=1)
-    read(spark, orders).createOrReplaceTempView("orders")
-    found = spark.sql("select segment, count(*) n, max(offset) m from orders group by segment order by segment")
-    assert [tuple(row) for row in found.collect()] == [(0, 10, 9), (1, 30, 29)]
 
 
 def test_a_typed_topic_has_its_own_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -180,10 +127,6 @@ def test_small_files_are_put_together(spark: SparkSession, orders: TopicFiles) -
         orders.log(start, start + 10)
     assert read(spark, orders).rdd.getNumPartitions() == 2
     assert offsets(read(spark, orders)) == list(range(200))
-
-
-def test_an_empty_topic_has_columns_and_no_rows(spark: SparkSession, orders: TopicFiles) -> None:
-    assert read(spark, orders).count() == 0
 
 
 def test_files_converted_and_deleted_after_planning_are_read_from_what_replaced_them(
@@ -224,8 +167,7 @@ def test_plain_parquet_needs_nothing_of_ours(spark: SparkSession, orders: TopicF
         ({"topic": "orders"}, "InvalidArgument: topic 'orders' is not NAMESPACE/NAME"),
         ({"storage": "/nowhere/at/all"}, "InvalidArgument: storage /nowhere/at/all is not a directory"),
         ({"storage": "s3://bucket/root"}, "InvalidArgument: storage 's3://bucket/root' is not supported"),
-        ({"startingOffsets": '{"0": 1'}, "InvalidArgument: option 'startingOffsets' is .*give earliest"),
-        ({"startingOffsets": "-3"}, "InvalidArgument: option 'startingOffsets' is '-3'"),
+        ({"startingOffsets": '{"9": 1}'}, "InvalidArgument: topic shop/orders has no segment 9: it has 0"),
         ({"endingTimestamp": "yesterday"}, "InvalidArgument: option 'endingTimestamp' is 'yesterday': give ISO 8601"),
         ({"columns": "offset,colour"}, "InvalidArgument: topic shop/orders has no column 'colour': it has topic, seg"),
     ],
@@ -235,8 +177,3 @@ def test_bad_options_are_refused_in_one_sentence(
 ) -> None:
     with pytest.raises(PySparkException, match=message):
         read(spark, orders, **options).collect()
-
-
-def test_offsets_of_a_segment_that_does_not_exist(spark: SparkSession, orders: TopicFiles) -> None:
-    with pytest.raises(PySparkException, match="InvalidArgument: topic shop/orders has no segment 9: it has 0"):
-        read(spark, orders, startingOffsets='{"9": 1}').collect()

@@ -27,9 +27,10 @@ async def asking(cluster: FakeCluster) -> AsyncIterator[Cluster]:
     await asking.close()
 
 
-def group(*lags: SegmentLag, start: Start = EARLIEST) -> GroupDescription:
-    topic = GroupTopic(topic=TopicName.parse(TOPIC), generation=1, start=start, members=(), segments=lags, finished=())
-    return GroupDescription(group="billing", topics=(topic,))
+def group(*lags: SegmentLag, start: Start = EARLIEST, topic: str = TOPIC) -> GroupDescription:
+    name = TopicName.parse(topic)
+    read = GroupTopic(topic=name, generation=1, start=start, members=(), segments=lags, finished=())
+    return GroupDescription(group="billing", topics=(read,))
 
 
 def lag(committed: int | None, end_offset: int = 3, segment: int = 0) -> SegmentLag:
@@ -50,36 +51,23 @@ async def publish(client: Client, *, value: object = b"v") -> None:
         await publisher.send_table(table, timestamp="at")
 
 
-@pytest.mark.parametrize(("committed", "seconds"), [(None, 60.0), (0, 60.0), (1, 30.0), (2, 45.0), (3, 0.0)])
-async def test_the_first_record_not_committed_says_how_old_it_is(
-    client: Client, asking: Cluster, committed: int | None, seconds: float
+async def test_the_first_record_not_committed_says_how_old_it_is(client: Client, asking: Cluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client)
+    for committed, seconds in ((None, 60.0), (0, 60.0), (1, 30.0), (2, 45.0), (3, 0.0)):
+        assert await lag_seconds(asking, group(lag(committed))) == {TOPIC: {0: seconds}}, committed
+    for start in (LATEST, Start(StartKind.OFFSET, 7), Start(StartKind.TIME, NOW_US)):
+        assert await lag_seconds(asking, group(lag(None), start=start)) == {TOPIC: {0: 0.0}}, "it begins later"
+
+
+async def test_records_of_one_time_have_its_age_and_a_future_one_is_no_negative_lag(
+    client: Client, asking: Cluster
 ) -> None:
-    await client.admin.create_topic(TOPIC)
-    await publish(client)
-    assert await lag_seconds(asking, group(lag(committed))) == {TOPIC: {0: seconds}}
-
-
-async def test_records_of_one_time_have_its_age(client: Client, asking: Cluster) -> None:
-    await client.admin.create_topic(TOPIC)
-    async with client.publisher(TOPIC) as publisher:
-        await publisher.send(b"v", timestamp=NOW_US - 5_000_000)
-    assert await lag_seconds(asking, group(lag(0, 1))) == {TOPIC: {0: 5.0}}
-
-
-async def test_a_timestamp_in_the_future_is_no_negative_lag(client: Client, asking: Cluster) -> None:
-    await client.admin.create_topic(TOPIC)
-    async with client.publisher(TOPIC) as publisher:
-        await publisher.send(b"v", timestamp=NOW_US + 5_000_000)
-    assert await lag_seconds(asking, group(lag(0, 1))) == {TOPIC: {0: 0.0}}
-
-
-@pytest.mark.parametrize(
-    "start", [LATEST, Start(StartKind.OFFSET, 7), Start(StartKind.TIME, NOW_US)], ids=lambda start: start.kind
-)
-async def test_a_group_that_begins_later_has_nothing_to_read_yet(client: Client, asking: Cluster, start: Start) -> None:
-    await client.admin.create_topic(TOPIC)
-    await publish(client)
-    assert await lag_seconds(asking, group(lag(None), start=start)) == {TOPIC: {0: 0.0}}
+    for topic, age_s, seconds in (("shop/past", 5, 5.0), ("shop/future", -5, 0.0)):
+        await client.admin.create_topic(topic)
+        async with client.publisher(topic) as publisher:
+            await publisher.send(b"v", timestamp=NOW_US - age_s * 1_000_000)
+        assert await lag_seconds(asking, group(lag(0, 1), topic=topic)) == {topic: {0: seconds}}
 
 
 async def test_sealed_segments_are_read_to_their_end(client: Client, cluster: FakeCluster, asking: Cluster) -> None:

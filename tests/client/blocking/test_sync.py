@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 
@@ -24,19 +24,6 @@ from tests.client.fake_broker import FakeBroker, FakeCluster
 from tests.support.tracebacks import depth
 
 TOPIC = "shop/orders"
-
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster(brokers=2)
-
-
-@pytest.fixture
-def client(cluster: FakeCluster) -> Iterator[seaweedmq.Client]:
-    with seaweedmq.connect(
-        "fake:9000", dialer=cluster.dialer(), env=environment(boot_s=time.monotonic), config=QUICK
-    ) as client:
-        yield client
 
 
 def test_the_example_of_the_readme(client: seaweedmq.Client) -> None:

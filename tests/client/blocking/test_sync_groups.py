@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -15,25 +14,12 @@ import pytest
 
 import seaweedmq
 from seaweedmq.client.subscribe.messages import Message
-from seaweedmq.errors import Closed, Fenced, InvalidArgument
+from seaweedmq.errors import Closed, InvalidArgument
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeCluster
 
 TOPIC = "shop/orders"
 GROUP = "billing"
-
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster(brokers=2)
-
-
-@pytest.fixture
-def client(cluster: FakeCluster) -> Iterator[seaweedmq.Client]:
-    with seaweedmq.connect(
-        "fake:9000", dialer=cluster.dialer(), env=environment(boot_s=time.monotonic), config=QUICK
-    ) as client:
-        yield client
 
 
 def publish(client: seaweedmq.Client, count: int, segments: int = 2, keys: int = 20) -> None:
@@ -171,14 +157,6 @@ def test_closing_from_another_thread_waits_for_handlers(client: seaweedmq.Client
         subscriber.handle(handler)
         closing.join()
     assert cluster.coordinator(GROUP, TOPIC).committed == {0: 1}
-
-
-def test_fenced(client: seaweedmq.Client) -> None:
-    publish(client, 10)
-    with client.subscriber(TOPIC, group=GROUP, start="earliest", member="me") as first:
-        next(iter(first))
-        with client.subscriber(TOPIC, group=GROUP, start="earliest", member="me"), pytest.raises(Fenced):
-            list(first)
 
 
 def test_segments_move_under_iterating_and_acknowledging_threads(

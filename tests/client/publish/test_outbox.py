@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pytest
@@ -17,8 +17,9 @@ from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed, Posit
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.messages.publish import FrameAck, PublishReady, PublishSealed
 from seaweedmq.model.ring import RING_SLOTS_MAX, WHOLE_RING, KeyRange
-from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
+from tests.support.segments import make_segment
 
 NOW_US = 1_700_000_000_000_000
 HALF = RING_SLOTS_MAX // 2
@@ -79,14 +80,7 @@ class Story:
 
 
 def segment(number: int, lo: int = 0, hi: int = RING_SLOTS_MAX) -> Segment:
-    return Segment(
-        topic=TopicName("shop", "orders"),
-        id=number,
-        slots=KeyRange(lo, hi),
-        epoch=1,
-        state=SegmentState.OPEN,
-        replicas=("b-0",),
-    )
+    return replace(make_segment(), id=number, slots=KeyRange(lo, hi))
 
 
 def sealed(next_sequence: int, *successors: int) -> PublishSealed:

@@ -11,7 +11,6 @@ import pytest
 
 from seaweedmq.client.client import Client
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.client.publish import outbox
 from seaweedmq.client.publish.futures import RecordFuture
 from seaweedmq.client.publish.publish_stream import UPDATE_SILENCE_S
 from seaweedmq.client.publish.publisher import Publisher
@@ -76,13 +75,6 @@ async def receipts(sent: list[tuple[bytes, bytes, RecordFuture]]) -> dict[bytes,
     return {value: (key, await future) for key, value, future in sent}
 
 
-async def test_records_arrive_once_in_order_where_the_receipts_say(cluster: FakeCluster, client: Client) -> None:
-    await client.admin.create_topic(TOPIC, segments=4)
-    async with client.publisher(TOPIC) as publisher:
-        sent = await send_all(publisher, 0, 2_000)
-    check_story(cluster, await receipts(sent))
-
-
 async def test_publishers_have_ids_that_are_none_of_kafkas(cluster: FakeCluster, client: Client) -> None:
     await client.admin.create_topic(TOPIC)
     for value in (b"a", b"b"):
@@ -106,14 +98,6 @@ async def test_who_sends_seldom_does_not_wait_and_who_sends_again_gathers_for_li
         assert not any(sent.done() for sent in gathered)
         await publisher.flush()
         assert len(cluster.stored(TOPIC, 0).frames) == 2
-
-
-async def test_a_batch_goes_linger_after_the_one_before(cluster: FakeCluster, client: Client) -> None:
-    await client.admin.create_topic(TOPIC)
-    async with client.publisher(TOPIC, linger_s=0.02) as publisher, asyncio.timeout(5):
-        await (await publisher.send(b"first"))
-        await (await publisher.send(b"second"))
-    assert len(cluster.stored(TOPIC, 0).frames) == 2
 
 
 async def test_repeated_headers_arrive_as_they_were(client: Client) -> None:
@@ -217,19 +201,6 @@ async def test_the_slower_side_of_a_merge_follows_the_faster_one_past_segments_t
     check_story(cluster, await receipts(sent + more + again))
 
 
-async def test_a_dead_primary_is_left_for_the_successor_of_its_segment(cluster: FakeCluster, client: Client) -> None:
-    await client.admin.create_topic(TOPIC)
-    async with client.publisher(TOPIC) as publisher:
-        sent = await send_all(publisher, 0, 10)
-        await publisher.flush()
-        cluster.kill("b-0")
-        sent += await send_all(publisher, 10, 10)
-        await asyncio.sleep(0.02)
-        cluster.seal(TOPIC, 0)
-        sent += await send_all(publisher, 20, 10)
-    check_story(cluster, await receipts(sent))
-
-
 async def test_a_receipt_goes_without_offset_only_if_nobody_knows_it(cluster: FakeCluster, client: Client) -> None:
     await client.admin.create_topic(TOPIC)
     cluster.recent_known = False
@@ -305,16 +276,6 @@ async def test_every_lane_cuts_again_what_is_longer_than_its_broker_takes(cluste
     for segment in (0, 1):
         longest = max(len(frame) for frame in cluster.stored(TOPIC, segment).frames)
         assert 3 << 20 < longest <= cluster.frame_bytes_max
-
-
-async def test_what_fits_is_not_cut_again_when_a_broker_says_its_limit(
-    cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await client.admin.create_topic(TOPIC, segments=2)
-    monkeypatch.setattr(outbox, "rows_of_frame", lambda frame, *_: pytest.fail(f"{frame} is cut again"))
-    async with client.publisher(TOPIC) as publisher:
-        sent = await send_all(publisher, 0, 200)
-    check_story(cluster, await receipts(sent))
 
 
 async def test_wrong_types_are_refused_at_once(client: Client) -> None:

@@ -299,39 +299,22 @@ async def test_who_comes_late_asks_the_files_where_brokers_have_forgotten_the_pr
 
     driver = await begun_and_killed(cluster, search)
     cluster.stored(str(NAME)).producers = ProducerTable()
-    driver.start()
-    assert driver.task is not None
-    await driver.task
+    await driver.run(driver.notes[-1])
     check(cluster, {0: 20})
     assert asked == [(0, SegmentProgress(0, 0))]
 
 
-async def test_who_comes_late_need_not_ask_the_files_where_brokers_know_the_producer() -> None:
+async def test_who_comes_late_need_not_ask_the_files_where_brokers_know_the_producer_or_an_earlier_batch() -> None:
     def search(segment: Segment, reached: SegmentProgress) -> int:
         raise AssertionError("brokers know")
 
     cluster = one_segment()
-    driver = await begun_and_killed(cluster, search)
-    driver.start()
-    assert driver.task is not None
-    await driver.task
+    first = await begun_and_killed(cluster, search)
+    await first.run(first.notes[-1])
     check(cluster, {0: 20})
-
-
-async def test_who_comes_late_need_not_ask_the_files_where_brokers_know_an_earlier_batch() -> None:
-    def search(segment: Segment, reached: SegmentProgress) -> int:
-        raise AssertionError("brokers know that nothing of this batch is there")
-
-    cluster = one_segment()
-    first = Driver(cluster, 0, staged(0, 20, (WHOLE_RING,), random.Random(1)), 1)
-    first.start()
-    assert first.task is not None
-    await first.task
     second = Driver(cluster, 1, staged(1, 20, (WHOLE_RING,), random.Random(2)), 2)
     second.search = search
-    second.start()
-    assert second.task is not None
-    await second.task
+    await second.run(second.notes[-1])
     check(cluster, {0: 20, 1: 20})
 
 
@@ -347,10 +330,8 @@ async def test_who_comes_late_asks_the_files_where_an_earlier_batch_was_asked_fo
     for batch in range(2):
         driver = Driver(cluster, batch, staged(batch, 20, (WHOLE_RING,), random.Random(1)), 1)
         driver.search = search
-        driver.start()
-        assert driver.task is not None
         with pytest.raises(OutOfRange, match="the log files are gone"):
-            await driver.task
+            await driver.run(driver.notes[-1])
     assert asked == [0, 0]
     check(cluster, {})
 
@@ -371,10 +352,8 @@ async def test_where_nobody_can_tell_nothing_is_stored_twice() -> None:
     cluster = one_segment()
     driver = await begun_and_killed(cluster, search)
     cluster.stored(str(NAME)).producers = ProducerTable()
-    driver.start()
-    assert driver.task is not None
     with pytest.raises(OutOfRange, match="the log files are gone"):
-        await driver.task
+        await driver.run(driver.notes[-1])
     check(cluster, {0: 20})
 
 
@@ -383,10 +362,8 @@ async def test_a_topic_of_the_same_name_gets_nothing_that_was_meant_for_the_earl
     driver = Driver(cluster, 0, staged(0, 20, (WHOLE_RING,), random.Random(1)), 1)
     del cluster.topics[NAME]
     cluster.create(TopicSpec(name=NAME))
-    driver.start()
-    assert driver.task is not None
     with pytest.raises(NotFound, match="was deleted and recreated since batch 0 was staged"):
-        await driver.task
+        await driver.run(driver.notes[-1])
     assert stored(cluster, NAME) == []
 
 
@@ -394,10 +371,8 @@ async def test_a_frame_that_brokers_do_not_take_is_said_and_nothing_of_it_is_sto
     cluster = one_segment()
     cluster.frame_bytes_max = 200
     driver = Driver(cluster, 0, staged(0, 20, (WHOLE_RING,), random.Random(1)), 1)
-    driver.start()
-    assert driver.task is not None
     with pytest.raises(InvalidArgument, match="raise frame_bytes_max on every broker"):
-        await driver.task
+        await driver.run(driver.notes[-1])
 
 
 async def test_an_older_batch_of_the_sink_is_fenced() -> None:

@@ -11,23 +11,14 @@ from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeEnd
 from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
+from tests.support.segments import make_segment, make_topic
 
-NAME = TopicName("shop", "orders")
 HALF = RING_SLOTS_MAX // 2
 KIB = 1 << 10
 
 
 def segment(number: int = 0, lo: int = 0, hi: int = RING_SLOTS_MAX, start_offset: int = 0) -> Segment:
-    return Segment(
-        topic=NAME,
-        id=number,
-        slots=KeyRange(lo, hi),
-        epoch=1,
-        state=SegmentState.OPEN,
-        replicas=("b-0",),
-        start_offset=start_offset,
-    )
+    return replace(make_segment(start_offset=start_offset), id=number, slots=KeyRange(lo, hi))
 
 
 def offset(value: int) -> Start:
@@ -42,19 +33,7 @@ def receive(cursor: OffsetTracker, base: int, end: int) -> list[int]:
 
 
 def describe(*segments: Segment, retention_s: int | None = None) -> TopicDescription:
-    topic = Topic(
-        name=NAME,
-        uid=1,
-        replicas=1,
-        durability=Durability.REPLICATED,
-        scaling=Scaling.FIXED,
-        schema=None,
-        retention_s=retention_s,
-        retention_bytes=None,
-        next_segment=10,
-        created_us=0,
-    )
-    return TopicDescription(topic=topic, segments=segments, addresses={})
+    return TopicDescription(topic=replace(make_topic(), retention_s=retention_s), segments=segments, addresses={})
 
 
 def test_records_below_the_start_are_dropped_and_the_rest_is_read_to_the_end() -> None:

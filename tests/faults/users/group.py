@@ -1,8 +1,7 @@
 """A consumer group whose members are processes, and the records delivered to them."""
 
-import asyncio
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seaweedmq.model.config import BrokerConfig
@@ -11,7 +10,6 @@ from tests.faults.users.members import Members
 from tests.support.group_history import Delivered, GroupHistory, check_group
 from tests.support.history import Outcome, Sent, Violation
 
-LOOK_S = 0.05
 KEEPALIVE_S = 2.0
 """Seconds until a broker notices that a peer is frozen."""
 
@@ -21,31 +19,9 @@ class Group(Members):
     """A group of native subscribers."""
 
     session_s: float = BrokerConfig().group_session_timeout_s + KEEPALIVE_S
-    bootstrap: str
-    name: str
-    topics: Sequence[str]
-    delivered: dict[str, list[Delivered]] = field(init=False)
-    """Delivered records by topic."""
-
-    def __post_init__(self) -> None:
-        self.delivered = {topic: [] for topic in self.topics}
 
     def command(self, name: str, path: Path) -> list[str]:
         return ["tests.faults.users.member", self.bootstrap, self.name, name, str(path), *self.topics]
-
-    async def until_delivered(self, wanted: Mapping[str, Collection[bytes]], timeout_s: float) -> None:
-        """Wait until the members got all these values (``brief``), by topic. Raises TimeoutError."""
-        missing = {topic: set(values) for topic, values in wanted.items()}
-        seen = dict.fromkeys(self.topics, 0)
-        async with asyncio.timeout(timeout_s):
-            while True:
-                await asyncio.to_thread(self.collect)
-                for topic, values in missing.items():
-                    values.difference_update(d.value for d in self.delivered[topic][seen[topic] :])
-                    seen[topic] = len(self.delivered[topic])
-                if not any(missing.values()):
-                    return
-                await asyncio.sleep(LOOK_S)
 
     def take(self, member: str, lines: list[bytes]) -> None:
         for line in map(Line.decode, lines):

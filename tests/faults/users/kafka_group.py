@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.faults.users.kafka_member import LOG_LEVEL, SESSION_S
-from tests.faults.users.members import Members
+from tests.faults.users.members import LOOK_S, Members
 from tests.support.history import (
     History,
     Outcome,
@@ -25,7 +25,6 @@ from tests.support.history import (
 )
 from tests.support.kafka_group_history import Assigned, Committed, Given, Partition, Tenures, check_tenures
 
-LOOK_S = 0.05
 WATCH_S = 0.25
 ASK_TIMEOUT_S = 2.0
 WATCHER = "the watcher"
@@ -51,14 +50,9 @@ class KafkaGroup(Members):
     """A Kafka group; ``watch`` constantly queries its coordinator, as monitoring does."""
 
     session_s: float = SESSION_S
-    bootstrap: str
-    name: str
-    topics: Sequence[str]
     partitions: int
     """Number of partitions of each topic."""
     strategy: str
-    delivered: dict[str, list[Polled]] = field(init=False)
-    """Delivered records by topic."""
     tenures: Tenures = field(default_factory=Tenures)
     owners: dict[str, set[Partition]] = field(default_factory=dict)
     """Current partitions of each member."""
@@ -66,9 +60,6 @@ class KafkaGroup(Members):
     """Number of rejected commits by error name."""
     waits_ns: list[tuple[int, int]] = field(default_factory=list)
     """Commits: the time of success, and the nanoseconds since the first attempt."""
-
-    def __post_init__(self) -> None:
-        self.delivered = {topic: [] for topic in self.topics}
 
     def command(self, name: str, path: Path) -> list[str]:
         place = [self.bootstrap, self.name, name, str(path)]
@@ -122,20 +113,6 @@ class KafkaGroup(Members):
                 await asyncio.to_thread(self.collect)
                 owned = [self.owners.get(member.name, set()) for member in self.members]
                 if all(owned) and sorted(place for places in owned for place in places) == wanted:
-                    return
-                await asyncio.sleep(LOOK_S)
-
-    async def until_delivered(self, wanted: Mapping[str, Collection[bytes]], timeout_s: float) -> None:
-        """Wait as ``Group.until_delivered``."""
-        missing = {topic: set(values) for topic, values in wanted.items()}
-        seen = dict.fromkeys(self.topics, 0)
-        async with asyncio.timeout(timeout_s):
-            while True:
-                await asyncio.to_thread(self.collect)
-                for topic, values in missing.items():
-                    values.difference_update(p.value for p in self.delivered[topic][seen[topic] :])
-                    seen[topic] = len(self.delivered[topic])
-                if not any(missing.values()):
                     return
                 await asyncio.sleep(LOOK_S)
 

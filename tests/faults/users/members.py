@@ -5,14 +5,16 @@ import contextlib
 import signal
 import sys
 import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from tests.faults.machines.cluster import ROOT
 from tests.support.history import Violation
 
 JOIN_TIMEOUT_S = 60.0
+LOOK_S = 0.05
 LEAVE_TIMEOUT_S = 30.0
 
 
@@ -31,7 +33,7 @@ class Member:
     read_bytes: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Members:
     """Members as an async context manager, which kills those that still live in the end.
 
@@ -39,13 +41,21 @@ class Members:
     """
 
     directory: Path
+    bootstrap: str
+    name: str
+    topics: Sequence[str]
     session_s: float
     """Seconds of silence after which a member is replaced."""
+    delivered: dict[str, list[Any]] = field(init=False)
+    """Delivered records by topic, each with its ``brief`` value."""
     members: list[Member] = field(default_factory=list)
     """Members believed to be alive."""
     deaths_ns: dict[str, int] = field(default_factory=dict)
     _started: int = 0
     _gone: list[Member] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.delivered = {topic: [] for topic in self.topics}
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self.directory.mkdir, parents=True, exist_ok=True)
@@ -84,6 +94,20 @@ class Members:
         """Wait until all of them are members, or failed to become ones. Raises TimeoutError."""
         async with asyncio.timeout(JOIN_TIMEOUT_S):
             await asyncio.gather(*(member.is_ready for member in self.members))
+
+    async def until_delivered(self, wanted: Mapping[str, Collection[bytes]], timeout_s: float) -> None:
+        """Wait until the members got all these values (``brief``), by topic. Raises TimeoutError."""
+        missing = {topic: set(values) for topic, values in wanted.items()}
+        seen = dict.fromkeys(self.topics, 0)
+        async with asyncio.timeout(timeout_s):
+            while True:
+                await asyncio.to_thread(self.collect)
+                for topic, values in missing.items():
+                    values.difference_update(d.value for d in self.delivered[topic][seen[topic] :])
+                    seen[topic] = len(self.delivered[topic])
+                if not any(missing.values()):
+                    return
+                await asyncio.sleep(LOOK_S)
 
     async def kill(self, member: Member) -> None:
         """Send SIGKILL. Its uncommitted records are delivered to others."""

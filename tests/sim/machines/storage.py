@@ -6,17 +6,15 @@ its death are known.
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from seaweedmq.core.files.retention import broker_of
 from seaweedmq.errors import StorageFailed
-from seaweedmq.model.claims import ClaimKind
-from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import BlockingInput, StorageSpace
-from tests.doubles.memory_store import MemoryFile, MemoryLogReader, MemoryLogWriter, MemorySegmentStore, StorageOp
+from tests.doubles.memory_store import MemoryFile, MemoryLogWriter, MemorySegmentStore, StorageOp
 from tests.sim.machines.loop import OWNER
 from tests.sim.machines.network import machine_of
 from tests.sim.machines.storage_faults import Trouble
@@ -25,6 +23,18 @@ TAKING_SPACE = frozenset({StorageOp.CHECK, StorageOp.CREATE, StorageOp.APPEND, S
 """Operations that a full file system rejects."""
 NO_SPACE = "No space left on device"
 
+ANSWERED_LATE = {
+    "put_log": StorageOp.CREATE,
+    "list_files": StorageOp.LIST,
+    "list_topic_files": StorageOp.LIST,
+    "with_folder": StorageOp.LIST,
+    "used_segments": StorageOp.LIST,
+    "create_claim": StorageOp.PUT,
+    "read_claims": StorageOp.READ,
+    "removed": StorageOp.LIST,
+    "fence": StorageOp.FENCE,
+}
+"""Methods whose answers are under way for as long as half of this operation takes."""
 NOT_SYNCED_SHARE = 0.5
 """Share of appends that the store does not fsync at once although the writer requests it: a store may defer the fsync,
 as writers do that have more data."""
@@ -150,36 +160,18 @@ class SimStore:
         self.appending.clear()
         return torn
 
-    @property
-    def uri(self) -> str:
-        return self._inner.uri
+    def __getattr__(self, name: str) -> Any:
+        """Return a method of the shared store that this one does not have itself."""
+        method, op = getattr(self._inner, name), ANSWERED_LATE.get(name)
+        if op is None:
+            return method
 
-    def bind(self, cluster_id: str) -> None:
-        self._inner.bind(cluster_id)
+        async def answered_late(*args: Any, **options: Any) -> Any:
+            answer = await method(*args, **options)
+            await self.disk.pause(op)
+            return answer
 
-    async def verify_root(self) -> None:
-        await self._inner.verify_root()
-
-    async def read_marker(self) -> StorageMarker | None:
-        return await self._inner.read_marker()
-
-    async def create_marker(self, marker: StorageMarker) -> StorageMarker:
-        return await self._inner.create_marker(marker)
-
-    async def replace_marker(self, marker: StorageMarker) -> None:
-        await self._inner.replace_marker(marker)
-
-    async def has_topics(self) -> bool:
-        return await self._inner.has_topics()
-
-    async def check(self) -> None:
-        await self._inner.check()
-
-    async def now_us(self) -> int:
-        return await self._inner.now_us()
-
-    async def space(self) -> StorageSpace | None:
-        return await self._inner.space()
+        return answered_late
 
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
@@ -188,75 +180,17 @@ class SimStore:
         await self.disk.pause(StorageOp.CREATE)
         return SimLogWriter(self, inner)
 
-    async def put_log(self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes) -> None:
-        await self._inner.put_log(topic, segment, base_offset, writer, preamble)
-        await self.disk.pause(StorageOp.CREATE)
-
-    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
-        files = await self._inner.list_files(topic, segment)
-        await self.disk.pause(StorageOp.LIST)
-        return files
-
-    async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
-        files = await self._inner.list_topic_files(topic)
-        await self.disk.pause(StorageOp.LIST)
-        return files
-
-    async def open(self, file: SegmentFile) -> MemoryLogReader:
-        return await self._inner.open(file)
-
-    async def open_input(self, file: SegmentFile) -> BlockingInput:
-        return await self._inner.open_input(file)
-
-    async def list_topics(self) -> list[TopicName]:
-        return await self._inner.list_topics()
-
-    async def with_folder(self, topics: Collection[TopicName]) -> frozenset[TopicName]:
-        found = await self._inner.with_folder(topics)
-        await self.disk.pause(StorageOp.LIST)
-        return found
-
-    async def list_documents(self, topic: TopicName) -> list[str]:
-        return await self._inner.list_documents(topic)
-
-    async def read_document(self, topic: TopicName, name: str) -> bytes:
-        return await self._inner.read_document(topic, name)
-
-    async def used_segments(self, topic: TopicName) -> frozenset[int]:
-        used = await self._inner.used_segments(topic)
-        await self.disk.pause(StorageOp.LIST)
-        return used
-
-    async def deleted_topics(self) -> frozenset[int]:
-        return await self._inner.deleted_topics()
-
-    async def create_claim(self, kind: ClaimKind, number: int, content: bytes) -> None:
-        await self._inner.create_claim(kind, number, content)
-        await self.disk.pause(StorageOp.PUT)
-
-    async def read_claims(self, kind: ClaimKind) -> Mapping[int, bytes]:
-        claims = await self._inner.read_claims(kind)
-        await self.disk.pause(StorageOp.READ)
-        return claims
-
-    async def delete_claims(self, kind: ClaimKind, numbers: Collection[int]) -> None:
-        await self._inner.delete_claims(kind, numbers)
-
     async def create_journal(self, name: str) -> "SimLogWriter":
         return SimLogWriter(self, await self._inner.create_journal(name))
-
-    async def list_journals(self) -> list[str]:
-        return await self._inner.list_journals()
-
-    async def read_journal(self, name: str) -> bytes:
-        return await self._inner.read_journal(name)
-
-    async def delete_journals(self, names: Sequence[str]) -> None:
-        await self._inner.delete_journals(names)
 
     async def sync_files(self, files: Sequence[SegmentFile]) -> None:
         await self._inner.sync_files(files)
         await self.disk.pause(StorageOp.SYNC)
+
+    async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
+        fenced = await self._inner.is_fenced(topic, uid, segment)
+        await self.disk.pause(StorageOp.LOOK)
+        return fenced
 
     async def delete(self, files: Sequence[SegmentFile]) -> None:
         for file in files:
@@ -269,35 +203,6 @@ class SimStore:
         for segment, offset in removed.items():
             await self._inner.record_removed(topic, uid, {segment: offset})
             self.disk.on_removed(topic, segment, offset)
-
-    async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
-        removed = await self._inner.removed(topic, uid)
-        await self.disk.pause(StorageOp.LIST)
-        return removed
-
-    async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
-        await self._inner.fence(topic, uid, segment)
-        await self.disk.pause(StorageOp.FENCE)
-
-    async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
-        fenced = await self._inner.is_fenced(topic, uid, segment)
-        await self.disk.pause(StorageOp.LOOK)
-        return fenced
-
-    async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
-        await self._inner.put_documents(topic, documents, is_durable=is_durable)
-
-    async def put_file(self, path: str, content: bytes) -> None:
-        await self._inner.put_file(path, content)
-
-    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float, now_us: int | None = None) -> None:
-        await self._inner.sweep(topic, uid, kept_s=kept_s, now_us=now_us)
-
-    async def delete_topic(self, topic: TopicName, uid: int) -> None:
-        await self._inner.delete_topic(topic, uid)
-
-    async def sweep_deleted(self) -> None:
-        await self._inner.sweep_deleted()
 
     async def close(self) -> None:
         """Do nothing: other processes use the shared store."""

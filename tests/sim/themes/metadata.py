@@ -6,7 +6,7 @@ from dataclasses import replace
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.model.config import KIB
 from seaweedmq.model.producer import KAFKA_SEQUENCES
-from tests.sim.scenario import KafkaPlan, PublisherPlan, Scenario
+from tests.sim.scenario import KafkaPlan, PublisherPlan, Scenario, TopicPlan
 
 
 def much_is_forgotten(rng: random.Random, scenario: Scenario) -> Scenario:
@@ -39,6 +39,12 @@ def much_is_forgotten(rng: random.Random, scenario: Scenario) -> Scenario:
 def _slow(rng: random.Random, plan: PublisherPlan, chaos_s: float) -> PublisherPlan:
     """Slow a publisher down, so that it sends throughout: segments without new records have none to lose."""
     return replace(plan, pause_s_max=2 * chaos_s / plan.records, value_bytes=rng.choice((20, 100)))
+
+
+def _steady(scenario: Scenario, topic: TopicPlan, keys: int) -> tuple[PublisherPlan, ...]:
+    """Plan two publishers that send all the time."""
+    plan = replace(scenario.publishers[0], topic=topic.name, keys=keys, records=200, pause_s_max=0.1, value_bytes=100)
+    return tuple(replace(plan, name=f"publisher-{number}") for number in range(2))
 
 
 def some_know_less(rng: random.Random, scenario: Scenario) -> Scenario:
@@ -170,24 +176,12 @@ def nobody_has_been_there(rng: random.Random, scenario: Scenario) -> Scenario:
 def a_leader_stumbles(rng: random.Random, scenario: Scenario) -> Scenario:
     """Leaders freeze briefly as their leases end, while members of groups read and commit all the time."""
     topic = replace(scenario.topics[0], segments=rng.choice((2, 4)), replicas=1, retention_s=None, retention_bytes=None)
-    publishers = tuple(
-        replace(
-            scenario.publishers[0],
-            name=f"publisher-{number}",
-            topic=topic.name,
-            keys=8,
-            records=200,
-            pause_s_max=0.1,
-            value_bytes=100,
-        )
-        for number in range(2)
-    )
     return replace(
         scenario,
         brokers=rng.choice((2, 3)),
         broker=replace(scenario.broker, lease_ttl_s=1.0, group_session_timeout_s=2.0),
         topics=(topic,),
-        publishers=publishers,
+        publishers=_steady(scenario, topic, keys=8),
         subscriber=replace(scenario.subscriber, stall_timeout_s=10.0, rpc_timeout_s=10.0),
         group_members=3,
         lives=None,
@@ -204,24 +198,12 @@ def members_come_back_unheard(rng: random.Random, scenario: Scenario) -> Scenari
     """Members are unreachable while they are assigned segments, and return as these are assigned to others."""
     segments = rng.choice((3, 4, 5))
     topic = replace(scenario.topics[0], segments=segments, replicas=1, retention_s=None, retention_bytes=None)
-    publishers = tuple(
-        replace(
-            scenario.publishers[0],
-            name=f"publisher-{number}",
-            topic=topic.name,
-            keys=16,
-            records=200,
-            pause_s_max=0.1,
-            value_bytes=100,
-        )
-        for number in range(2)
-    )
     return replace(
         scenario,
         brokers=rng.choice((1, 2)),
         broker=replace(scenario.broker, group_session_timeout_s=6.0, group_revoke_timeout_s=300.0),
         topics=(topic,),
-        publishers=publishers,
+        publishers=_steady(scenario, topic, keys=16),
         group_members=2,
         lives=None,
         adoptions=(),

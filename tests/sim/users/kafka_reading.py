@@ -13,10 +13,10 @@ from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, FetchRequest, ListOffsetsRequest
 from seaweedmq.model.topic import TopicName
-from tests.sim.machines.loop import Owner
 from tests.sim.rules.kafka import Watermarks
 from tests.sim.users.kafka_client import REPLY_TIMEOUT_S, KafkaClient, Leader, Refused
-from tests.support.history import History, Polled, Violation
+from tests.sim.users.workload import Reader
+from tests.support.history import History, Violation
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -253,19 +253,11 @@ async def ends_of(client: KafkaClient, topic: TopicName) -> dict[int, int]:
     return ends
 
 
-class KafkaReader:
+class KafkaReader(Reader):
     """A reader of a topic from its beginning that notes received records, and restarts at times."""
 
     def __init__(self, world: "World", name: str, topic: str, history: History) -> None:
-        self.world = world
-        self.name = name
-        self.topic = topic
-        self._topic = TopicName.parse(topic)
-        self.history = history
-        self.owner = Owner(name)
-        self.places: set[tuple[int, int]] = set()
-        """Segment and offset of received records, over all incarnations."""
-        self.life = name
+        super().__init__(world, name, topic, history)
         self._rng = world.rng(name)
         self._lives = itertools.count(2)
         self._ends: dict[int, int] | None = None
@@ -297,7 +289,7 @@ class KafkaReader:
         fetcher = Fetcher(client, self._topic, self.world.watermarks, follows_all=True)
         while not self._is_at_end(fetcher.positions):
             for got in await fetcher.poll():
-                self._note(got)
+                self.take(got.segment, got.offset, got.key, got.value, got.partition)
             if may_rewind and self._rng.random() < REWIND_SHARE:
                 return True
             if self._rng.random() < 0.1:
@@ -307,26 +299,3 @@ class KafkaReader:
     def _is_at_end(self, positions: dict[int, int]) -> bool:
         ends = self._ends
         return ends is not None and all(positions.get(p, 0) >= end for p, end in ends.items())
-
-    def _note(self, got: Got) -> None:
-        world = self.world
-        world.note(self.name, f"got {got.segment}:{got.offset} {got.value[:24]!r}")
-        self.places.add((got.segment, got.offset))
-        if not world.watch.is_committed(self._topic, got.segment, got.offset):
-            place = f"{self.topic}#{got.segment} offset {got.offset}"
-            world.violations.append(Violation("uncommitted", f"{self.name} got {place}"))
-        self.history.polled.append(
-            Polled(
-                reader=self.life,
-                segment=got.segment,
-                offset=got.offset,
-                key=got.key,
-                value=got.value,
-                partition=got.partition,
-            )
-        )
-
-    async def reach_the_end(self) -> None:
-        """Wait until it got all records that any reader got."""
-        while {(p.segment, p.offset) for p in self.history.polled} - self.places:  # noqa: ASYNC110 - time is virtual
-            await asyncio.sleep(LOOK_AGAIN_S)

@@ -117,8 +117,8 @@ class Publisher:
             self.world.violations.append(Violation("forgotten", f"{self.plan.name}, record {number}: {error!r}"))
 
 
-class Subscriber:
-    """A reader of a topic from its beginning that notes received records."""
+class Reader:
+    """A reader of a topic from its beginning, by any client, that notes received records."""
 
     def __init__(self, world: "World", name: str, topic: str, history: History) -> None:
         self.world = world
@@ -127,10 +127,42 @@ class Subscriber:
         self._topic = TopicName.parse(topic)
         self.history = history
         self.owner = Owner(name)
-        self.count = 0
         self.places: set[tuple[int, int]] = set()
         """Segment and offset of received records, over all incarnations."""
         self.life = name
+
+    def take(self, segment: int, offset: int, key: bytes | None, value: bytes, partition: int | None) -> None:
+        """Note a received record."""
+        world = self.world
+        world.note(self.name, f"got {segment}:{offset} {value[:24]!r}")
+        self.places.add((segment, offset))
+        if not self._is_committed(segment, offset):
+            place = f"{self.topic}#{segment} offset {offset}"
+            world.violations.append(Violation("uncommitted", f"{self.name} got {place}"))
+        self.history.polled.append(
+            Polled(reader=self.life, segment=segment, offset=offset, key=key, value=value, partition=partition)
+        )
+
+    def _is_committed(self, segment: int, offset: int) -> bool:
+        return self.world.watch.is_committed(self._topic, segment, offset)
+
+    async def reach_the_end(self) -> None:
+        """Wait until it got all records that any reader got and retention left."""
+        while self._unread():  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    def _unread(self) -> bool:
+        starts = self.world.retained.starts(self._topic)
+        places = {(p.segment, p.offset) for p in self.history.polled} - self.places
+        return any(offset >= starts.get(segment, 0) for segment, offset in places)
+
+
+class Subscriber(Reader):
+    """A reader with a native client."""
+
+    def __init__(self, world: "World", name: str, topic: str, history: History) -> None:
+        super().__init__(world, name, topic, history)
+        self.count = 0
 
     async def run(self, *, stop_at: str | None = None) -> None:
         """Read until cancelled, or with ``stop_at="latest"`` until all records present now were read."""
@@ -180,39 +212,13 @@ class Subscriber:
         async with client, client.subscriber(self.topic, start="earliest", stop_at=stop_at) as subscriber:
             async for message in subscriber:
                 self.count += 1
-                self.places.add((message.segment, message.offset))
-                self.world.note(self.name, f"got {message.segment}:{message.offset} {message.value[:24]!r}")
-                if not self._is_committed(message.segment, message.offset):
-                    place = f"{self.topic}#{message.segment} offset {message.offset}"
-                    self.world.violations.append(Violation("uncommitted", f"{self.name} got {place}"))
-                self.history.polled.append(
-                    Polled(
-                        reader=self.life,
-                        segment=message.segment,
-                        offset=message.offset,
-                        key=message.key,
-                        value=message.value,
-                        partition=self._partition_of(message),
-                    )
-                )
+                partition = self._partition_of(message)
+                self.take(message.segment, message.offset, message.key, message.value, partition)
                 await self._dawdle()
         self.world.note(self.name, f"read to the end, {self.count} records")
 
-    def _is_committed(self, segment: int, offset: int) -> bool:
-        return self.world.watch.is_committed(self._topic, segment, offset)
-
     async def _dawdle(self) -> None:
         """Take the next record at once."""
-
-    async def reach_the_end(self) -> None:
-        """Wait until it got all records that any reader got and retention left."""
-        while self._unread():  # noqa: ASYNC110 - time is virtual
-            await asyncio.sleep(LOOK_AGAIN_S)
-
-    def _unread(self) -> bool:
-        starts = self.world.retained.starts(self._topic)
-        places = {(p.segment, p.offset) for p in self.history.polled} - self.places
-        return any(offset >= starts.get(segment, 0) for segment, offset in places)
 
 
 class Dawdler(Subscriber):

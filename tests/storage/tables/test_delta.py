@@ -113,15 +113,6 @@ def test_versions_and_moved_logs_are_dated_by_the_given_clock(orders: TopicFiles
     ]
 
 
-def test_a_table_without_a_second_name_gets_one(orders: TopicFiles) -> None:
-    table = orders.table(0, 10)
-    kept = orders.root / kept_path(table.path)
-    if kept.exists():
-        kept.unlink()
-    reconcile(Place(orders.root), orders.topic)
-    assert kept.samefile(orders.root / table.path)
-
-
 def test_a_second_name_that_the_log_is_to_name_is_durable_first(
     orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -600,17 +591,6 @@ def test_the_grace_of_a_damaged_log_is_that_of_what_can_be_read(orders: TopicFil
     rebuild_log(Place(orders.root), orders.topic)
     (metadata,) = actions(orders, 0, "metaData")
     assert metadata["configuration"]["delta.deletedFileRetentionDuration"] == "interval 60 seconds"
-
-
-def test_a_version_keeps_its_tables_that_were_merged(orders: TopicFiles, tmp_path: Path) -> None:
-    for n in range(3):
-        orders.table(10 * n, 10 * n + 10)
-    reconcile(Place(orders.root), orders.topic)
-    merge(orders, 0, 30, tmp_path / "aside")
-    reconcile(Place(orders.root), orders.topic)
-    unlink_within(orders, 0, 30)
-    assert offsets(orders, 0) == [(0, 10), (10, 20), (20, 30)]
-    assert offsets(orders, 1) == [(0, 30)]
 
 
 @pytest.mark.usefixtures("checkpoints")
