@@ -99,7 +99,7 @@ async def read(store: FileSegmentStore, start: int, end: int) -> list[tuple[int,
 
 async def scanned(store: FileSegmentStore, topic: Topic, end: int, timestamps: Interval | None = None) -> pa.Table:
     """Scan with Spark's reader, without Spark."""
-    scan = scan_of(store.root, topic, timestamps=timestamps)
+    scan = scan_of(store.place.root, topic, timestamps=timestamps)
     pieces = plan_snapshot(topic, make_segment(end), await store.list_files(NAME, 0))
     return pa.Table.from_batches(list(scan.read(pieces)))
 
@@ -117,10 +117,10 @@ async def test_logs_tables_and_spark_give_every_record_as_it_was_sent(store: Fil
     spark = await scanned(store, make_topic(), len(rows))
     names = ("key", "value", "headers", "timestamp")
     assert rows_in(spark, names) == rows
-    convert_files(store.root, make_topic(), [log], len(rows), 200)
+    convert_files(store.place, make_topic(), [log], len(rows), 200)
     await store.delete([log])
     (table,) = await tables_of(store)
-    plain = pq.read_table(store.root / table.path)
+    plain = pq.read_table(store.place.root / table.path)
     assert rows_in(plain, ("_key", "_value", "_headers", "_timestamp")) == rows
     assert await read(store, 0, len(rows)) == numbered
     assert (await scanned(store, make_topic(), len(rows))).equals(spark)
@@ -130,7 +130,7 @@ async def test_a_log_that_goes_on_within_a_batch_is_cut_there(store: FileSegment
     """A table has the first part of a batch, and the log all of it. The first frame may begin below the start."""
     frames, rows = mixed()
     log = await write_log(store, 0, frames)
-    convert_files(store.root, make_topic(), [log], 3, 1 << 20)
+    convert_files(store.place, make_topic(), [log], 3, 1 << 20)
     numbered = list(enumerate(rows))
     assert (await tables_of(store))[0].end_offset == 3
     assert await read(store, 0, len(rows)) == numbered
@@ -153,7 +153,7 @@ async def test_times_are_found_within_batches_and_batches_by_their_times(store: 
     window = Interval(T0 + 19_000_000, T0 + 20_000_000)
     (row,) = (await scanned(store, topic, 5, window)).to_pylist()
     assert (row["offset"], row["value"]) == (4, b"")
-    convert_files(store.root, topic, [log], 5, 1 << 20)
+    convert_files(store.place, topic, [log], 5, 1 << 20)
     await store.delete([log])
     assert await found() == [1, 2, 2, 2, 3, None]
 
@@ -163,9 +163,10 @@ async def test_what_little_was_is_counted_as_the_much_it_becomes(store: FileSegm
     batch = batch_of([Record(b"k", bytes(1_000))] * 100, ZSTD)
     log = await write_log(store, 0, [frame_bytes(batch, 100 * n) for n in range(10)])
     assert len(batch) < 1_000
-    convert_files(store.root, make_topic(), [log], 1_000, 250_000)
+    convert_files(store.place, make_topic(), [log], 1_000, 250_000)
     (table,) = await tables_of(store)
-    assert [pq.read_metadata(store.root / table.path).row_group(n).num_rows for n in range(4)] == [300, 300, 300, 100]
+    read = pq.read_metadata(store.place.root / table.path)
+    assert [read.row_group(n).num_rows for n in range(4)] == [300, 300, 300, 100]
 
 
 async def test_tables_and_spark_tell_the_partition(store: FileSegmentStore) -> None:
@@ -176,7 +177,7 @@ async def test_tables_and_spark_tell_the_partition(store: FileSegmentStore) -> N
     from_log = await scanned(store, topic, 6)
     assert from_log.column_names[:4] == ["topic", "segment", "partition", "offset"]
     assert from_log.column("partition").to_pylist() == [3] * 6
-    convert_files(store.root, topic, [log], 6, 1 << 20)
+    convert_files(store.place, topic, [log], 6, 1 << 20)
     await store.delete([log])
     assert (await scanned(store, topic, 6)).equals(from_log)
 

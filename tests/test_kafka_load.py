@@ -29,7 +29,7 @@ OF_TWO = {1: Promise(sent=2), 2: Promise(sent=1)}
     ("sent", "members", "found"),
     [
         pytest.param(SENT, [WELL], Verdict(delivered=4), id="each once and in order"),
-        pytest.param(SENT, [WELL[:2], WELL[2:]], Verdict(delivered=4), id="a partition goes on with another member"),
+        pytest.param(SENT, [WELL[:2], WELL[2:]], Verdict(delivered=4), id="a partition continues with another member"),
         pytest.param(SENT, [WELL[:3]], Verdict(delivered=3, lost=1), id="acknowledged and lost"),
         pytest.param(SENT, [], Verdict(lost=4), id="all lost"),
         pytest.param(DOUBTFUL, [WELL], Verdict(delivered=4), id="not acknowledged and delivered"),

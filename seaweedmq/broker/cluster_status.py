@@ -19,7 +19,7 @@ async def leader_status(leader: Leader, _: GetClusterStatus) -> ClusterStatus:
 
 
 class StatusService:
-    """The handler of ``model.calls.GetClusterStatus``."""
+    """The handler of ``calls.GetClusterStatus``."""
 
     def __init__(self, forward: LeaderForwarder, trouble: Callable[[], str], timeout_s: float) -> None:
         """Create the handler; ``trouble`` returns the reason why etcd rejects calls of this broker, or ""."""

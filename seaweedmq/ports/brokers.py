@@ -18,12 +18,12 @@ class LeaderApi(Protocol):
     """The calls that a broker answers for another one that forwards them: by itself, or not at all."""
 
     async def call(self, request: Call[R], context: CallContext = INTERNAL) -> R:
-        """Answer a unary call: see ``model.calls``."""
+        """Answer a unary call: see ``model.messages.calls``."""
 
     def join_group(
         self, requests: AsyncIterator[GroupRequest], context: CallContext = INTERNAL
     ) -> AsyncIterator[GroupReply]:
-        """Connect a member's stream to the coordinator: see ``model.groups``."""
+        """Connect a member's stream to the coordinator: see ``model.messages.groups``."""
 
 
 class BrokerApi(LeaderApi, Protocol):
@@ -43,17 +43,17 @@ class BrokerApi(LeaderApi, Protocol):
     def publish(
         self, requests: AsyncIterator[PublishRequest], context: CallContext = INTERNAL
     ) -> AsyncIterator[PublishReply]:
-        """Publish frames: see ``model.publish``."""
+        """Publish frames: see ``model.messages.publish``."""
 
     def subscribe(
         self, requests: AsyncIterator[SubscribeRequest], context: CallContext = INTERNAL
     ) -> AsyncIterator[SubscribeReply]:
-        """Subscribe to segments: see ``model.subscribe``."""
+        """Subscribe to segments: see ``model.messages.subscribe``."""
 
     def replicate(
         self, requests: AsyncIterator[ReplicateRequest], context: CallContext = INTERNAL
     ) -> AsyncIterator[ReplicateReply]:
-        """Replicate from a primary to this follower: see ``model.replication``."""
+        """Replicate from a primary to this follower: see ``model.messages.replication``."""
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad], context: CallContext = INTERNAL) -> None:
         """Report loads to the leader until the stream ends.

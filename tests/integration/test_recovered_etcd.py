@@ -29,7 +29,6 @@ from seaweedmq.spark.write.sink_plan import plan_sink
 from seaweedmq.spark.write.sink_publish import publish_staged
 from seaweedmq.spark.write.stager import Stager
 from seaweedmq.storage.jobs.compacting import compact_topic
-from seaweedmq.storage.place import Place
 from seaweedmq.storage.staging import StagedSink
 from tests.faults.episode import stage
 from tests.faults.machines.cluster import ROOT, Cluster
@@ -285,7 +284,7 @@ async def stage_batch(users: Users, number: int) -> None:
     )
     plan = await plan_sink(sink_options(users), rows.schema)
     users.staged_uid = plan.topic_uid
-    with StagedSink(Place(plan.root), plan.topic, SINK).batch(number).staging("0") as file:
+    with StagedSink(plan.place, plan.topic, SINK).batch(number).staging("0") as file:
         Stager(file, plan.columns, plan.ring, plan.ranges, plan.frame_bytes_max, system_environment()).write([rows])
         users.staged.append(file.finish())
 

@@ -79,7 +79,7 @@ class GroupJournal:
         self._failures_log = OnceLogger(log)
 
     async def record(self, revision: int, changes: Sequence[Put | Delete]) -> None:
-        """Append the changes of a transaction at a revision of etcd; return once they survive the death of this process.
+        """Append the changes of a transaction at a revision of etcd; return once they survive a crash of this process.
 
         Raises StaleMetadata if this leadership ended meanwhile.
         """

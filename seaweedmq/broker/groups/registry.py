@@ -124,7 +124,7 @@ class Groups:
     # --- administration -----------------------------------------------------------------------------------------------
 
     async def summaries(self) -> tuple[GroupSummary, ...]:
-        """Answer ``model.calls.ListGroups``."""
+        """Answer ``calls.ListGroups``."""
         known = await self._all()
         return tuple(
             GroupSummary(group=name.group, topic=name.topic, members=len(record.members), generation=record.generation)
@@ -132,7 +132,7 @@ class Groups:
         )
 
     async def describe(self, group: str) -> GroupDescription:
-        """Answer ``model.calls.DescribeGroup``."""
+        """Answer ``calls.DescribeGroup``."""
         check_name("group", group)
         topics = []
         for name in await self._names(group):
@@ -142,7 +142,7 @@ class Groups:
         return GroupDescription(group=group, topics=tuple(topics))
 
     async def reset(self, group: str, topic: TopicName, start: Start, force: bool) -> GroupDescription:
-        """Answer ``model.calls.ResetGroup``."""
+        """Answer ``calls.ResetGroup``."""
         check_name("group", group)
         check_start(start)
         name = GroupName(topic, group)
@@ -157,7 +157,7 @@ class Groups:
         return await self.describe(group)
 
     async def delete(self, group: str, force: bool) -> None:
-        """Answer ``model.calls.DeleteGroup``."""
+        """Answer ``calls.DeleteGroup``."""
         check_name("group", group)
         coordinators = [await self._coordinator(name, None) for name in await self._names(group)]
         for coordinator in coordinators:

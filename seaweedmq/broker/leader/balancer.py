@@ -90,7 +90,7 @@ class Balancer:
             pause_s = max(self._config.balance_interval_s, (loop.time() - began) / DECIDING_SHARE_MAX)
 
     async def rebalance(self) -> tuple[Decision, ...]:
-        """Answer ``model.calls.Rebalance`` once the changes are done, or at half a call's deadline; they then continue.
+        """Answer ``calls.Rebalance`` once the changes are done, or at half a call's deadline; they then continue.
 
         Raises Unavailable if the load of a broker is unknown, or this broker does not lead or has just begun to.
         """

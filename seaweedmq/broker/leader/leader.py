@@ -213,7 +213,7 @@ class Leader:
         await self.groups.forget_pruned(name)
 
     async def suspect(self, suspicions: ReportSuspicions) -> None:
-        """Answer ``model.calls.ReportSuspicions``."""
+        """Answer ``calls.ReportSuspicions``."""
         suspect, level = suspicions.suspect, self._severity(suspicions.suspect)
         segments = [found for ref in suspicions.refs if (found := self._open_at(ref)) is not None]
         if not segments:

@@ -20,7 +20,7 @@ MANUAL = "manual request"
 
 
 class SegmentAdmin:
-    """The leader's answers to the calls about segments, see ``model.calls``. A rejected call changes nothing."""
+    """The leader's answers to ``model.messages.calls`` about segments. A rejected call changes nothing."""
 
     def __init__(self, *, metadata: Metadata, placement: Placement, transitions: TransitionRunner) -> None:
         self._metadata = metadata
@@ -28,7 +28,7 @@ class SegmentAdmin:
         self._transitions = transitions
 
     async def split(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
-        """Answer ``model.calls.SplitSegment``."""
+        """Answer ``calls.SplitSegment``."""
         check_unpartitioned(self._metadata.topic(name), "split")
         predecessor = self._open(name, segment)
         if at is None:
@@ -54,7 +54,7 @@ class SegmentAdmin:
         return at
 
     async def merge(self, name: TopicName, first: int, second: int) -> TopicDescription:
-        """Answer ``model.calls.MergeSegments``."""
+        """Answer ``calls.MergeSegments``."""
         check_unpartitioned(self._metadata.topic(name), "merged")
         lower, upper = neighbours(self._open(name, first), self._open(name, second))
         for predecessor in (lower, upper):  # before sealing the other one needlessly
@@ -62,12 +62,12 @@ class SegmentAdmin:
         return await self._carry_out("merge", (lower, upper), (KeyRange(lower.slots.lo, upper.slots.hi),))
 
     async def seal(self, name: TopicName, segment: int) -> TopicDescription:
-        """Answer ``model.calls.SealSegment``."""
+        """Answer ``calls.SealSegment``."""
         predecessor = self._open(name, segment)
         return await self._carry_out("seal", (predecessor,), (predecessor.slots,))
 
     async def move(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
-        """Answer ``model.calls.MoveSegment``; change nothing if the brokers are its first replicas, all present."""
+        """Answer ``calls.MoveSegment``; change nothing if the brokers are its first replicas, all present."""
         predecessor = self._open(name, segment)
         topic = self._metadata.topic(name)
         targets = tuple(self._broker(broker) for broker in brokers)

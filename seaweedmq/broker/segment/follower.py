@@ -86,7 +86,7 @@ class FollowerService:
         self._closed = False
 
     async def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
-        """Follow one segment until the primary ends the stream or is fenced: see ``model.replication``.
+        """Follow one segment until the primary ends the stream or is fenced: see ``model.messages.replication``.
 
         Raises:
             ProtocolViolation: If the primary breaks the protocol, or opens a second stream for the segment.
@@ -118,7 +118,7 @@ class FollowerService:
             self._after_stream(replica, ref, opening.primary)
 
     async def progress(self, progress: NoteProgress) -> None:
-        """Free the frames that the primary has flushed: see ``model.calls.NoteProgress``.
+        """Free the frames that the primary has flushed: see ``calls.NoteProgress``.
 
         Raises NotFound if this broker holds no replica of the segment.
         """
@@ -129,7 +129,7 @@ class FollowerService:
         self._budget.give(replica.on_progress(ref.epoch, progress.committed, progress.flushed))
 
     async def fence(self, ref: SegmentRef) -> FenceReply:
-        """Reject frames of epochs below ``ref.epoch`` from now on: see ``model.calls.Fence``.
+        """Reject frames of epochs below ``ref.epoch`` from now on: see ``calls.Fence``.
 
         The reply's end offset is None if no replicate stream of the segment reached this broker.
 

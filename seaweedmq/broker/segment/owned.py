@@ -71,7 +71,7 @@ class OwnedSegments:
         self._clear()
 
     async def seal(self, ref: SegmentRef) -> SealedLog:
-        """Seal an owned segment: see ``model.calls.Seal``.
+        """Seal an owned segment: see ``calls.Seal``.
 
         Raises NotFound if this broker does not own the segment, StaleMetadata if it has another epoch, or others sealed
         it from its files, and StorageFailed if some records could not be written and flushed.

@@ -51,18 +51,18 @@ class Descriptions:
         self._frame_bytes_max = frame_bytes_max
 
     async def topics(self) -> tuple[Topic, ...]:
-        """Return all topics, ordered by name: see ``model.calls.ListTopics``."""
+        """Return all topics, ordered by name: see ``calls.ListTopics``."""
         return tuple(sorted(self._view.topics.values(), key=lambda t: t.name))
 
     async def describe(self, name: TopicName, which: SegmentSelection, topic_uid: int) -> TopicDescription:
-        """Return a topic with the selected segments: see ``model.calls.DescribeTopic``."""
+        """Return a topic with the selected segments: see ``calls.DescribeTopic``."""
         if len(which.ids) > IDS_MAX:
             raise InvalidArgument(f"request for {len(which.ids)} segments of {name} by id: query at most {IDS_MAX}")
         await self.catch_up(name, topic_uid)
         return replace(describe(self._view, name, which), frame_bytes_max=self._frame_bytes_max)
 
     async def changed(self, topics: Sequence[AwaitedTopic], patience_s: float) -> UpdatedTopics:
-        """Wait up to ``patience_s`` seconds for a change of one of the topics: see ``model.calls.AwaitTopics``."""
+        """Wait up to ``patience_s`` seconds for a change of one of the topics: see ``calls.AwaitTopics``."""
         if len(topics) > AWAITED_AT_ONCE_MAX or sum(len(awaited.ids) for awaited in topics) > IDS_MAX:
             raise InvalidArgument(
                 f"request to await {len(topics)} topics: await at most {AWAITED_AT_ONCE_MAX}, with {IDS_MAX} ids in all"
@@ -88,7 +88,7 @@ class Descriptions:
         return self._is_known(awaited) and self._view.topic_version(awaited.name) > awaited.above
 
     async def stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
-        """Return the statistics of a topic's open segments, from all primaries: see ``model.calls.TopicStats``."""
+        """Return the statistics of a topic's open segments, from all primaries: see ``calls.TopicStats``."""
         await self.catch_up(name)
         description = describe(self._view, name, OPEN)
         primaries = sorted({s.primary for s in description.segments if not s.problem})
@@ -100,7 +100,7 @@ class Descriptions:
         return tuple(sorted((s for part in parts for s in part), key=lambda s: s.segment))
 
     async def local_stats(self, name: TopicName, topic_uid: int) -> tuple[SegmentStats, ...]:
-        """Return the statistics of a topic's segments on this broker: see ``model.calls.LocalStats``."""
+        """Return the statistics of a topic's segments on this broker: see ``calls.LocalStats``."""
         topic = self._view.topics.get(name)
         if topic is None:
             return ()
@@ -123,7 +123,7 @@ class Descriptions:
         )
 
     async def log_ends(self, name: TopicName, topic_uid: int, revision: int) -> Mapping[int, int]:
-        """Return the log end offsets of a topic's segments on this broker, by id: see ``model.calls.LogEnds``."""
+        """Return the log end offsets of a topic's segments on this broker, by id: see ``calls.LogEnds``."""
         await self._view.wait_revision(revision)
         return {owned.segment.id: owned.log.end for owned in self._owned.of(name) if owned.topic.uid == topic_uid}
 

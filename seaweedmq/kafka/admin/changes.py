@@ -112,7 +112,7 @@ class TopicChanges:
 
         Raises:
             DeadlineExceeded: If the change is not done in time; it may still happen.
-            SeaweedMQError: If ``model.calls.AlterTopic`` or ``change`` raises it.
+            SeaweedMQError: If ``calls.AlterTopic`` or ``change`` raises it.
         """
 
         async def altered() -> TopicDescription:
@@ -144,7 +144,7 @@ class TopicChanges:
         Raises:
             OutOfRange: If an offset is above the high watermark; no record was deleted.
             DeadlineExceeded: If the deletion is not done in time; it may still happen.
-            SeaweedMQError: If ``model.calls.RaiseLowWatermark`` raises it.
+            SeaweedMQError: If ``calls.RaiseLowWatermark`` raises it.
         """
         try:
             async with _deadline(timeout_s, context) as limited:

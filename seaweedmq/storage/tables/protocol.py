@@ -1,6 +1,6 @@
 """Protocol between a broker and its table worker: one JSON object per line.
 
-Requests, each with ``"root", "cluster_id", "topic" (as codec.metadata), "row_group_bytes", "table_grace_s",
+Requests, each with ``"root", "cluster_id", "topic" (as codec.state.metadata), "row_group_bytes", "table_grace_s",
 "confirmed_us"``: ``{"kind": "convert", "logs": [file], "end_offset"}``; ``{"kind": "compact", "tables": [file],
 "low_watermark"}`` to merge tables, without the records below the low watermark; and ``{"kind": "reconcile"}``, which
 updates the Delta log of the topic from its tables. The other requests also do that. The root must hold the marker of

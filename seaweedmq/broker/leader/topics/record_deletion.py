@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class RecordDeletion:
-    """The leader's part of ``model.calls.RaiseLowWatermark``."""
+    """The leader's part of ``calls.RaiseLowWatermark``."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class RecordDeletion:
         self._stats = stats
 
     async def raise_low_watermark(self, name: TopicName, before: Mapping[int, int], topic_uid: int) -> dict[int, int]:
-        """Answer ``model.calls.RaiseLowWatermark``."""
+        """Answer ``calls.RaiseLowWatermark``."""
         check_deletion(self._topic(name, topic_uid), before)
         for segment in self._metadata.view.open_of(name).values():
             if not before.keys().isdisjoint(range(segment.slots.lo, segment.slots.hi)):

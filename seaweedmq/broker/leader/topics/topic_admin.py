@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class TopicAdmin:
-    """The leader's answers to the calls about topics, see ``model.calls``."""
+    """The leader's answers to the calls about topics, see ``model.messages.calls``."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class TopicAdmin:
         self._stats = stats
 
     async def create(self, specs: Sequence[TopicSpec]) -> tuple[TopicDescription, ...]:
-        """Answer ``model.calls.CreateTopics``."""
+        """Answer ``calls.CreateTopics``."""
         await self._topic_creator.create(specs)
         names = [spec.name for spec in specs]
         await self._documents.introduce(names)
@@ -52,7 +52,7 @@ class TopicAdmin:
         await self._topic_creator.sweep()
 
     async def alter(self, name: TopicName, change: TopicChange, topic_uid: int, revision: int = 0) -> TopicDescription:
-        """Answer ``model.calls.AlterTopic``."""
+        """Answer ``calls.AlterTopic``."""
         async for attempt in self._metadata.on_conflict():
             with attempt:
                 topic = self._topic(name, topic_uid)
@@ -70,7 +70,7 @@ class TopicAdmin:
         return describe(self._metadata.view, name)
 
     async def delete(self, name: TopicName, topic_uid: int) -> None:
-        """Answer ``model.calls.DeleteTopic``."""
+        """Answer ``calls.DeleteTopic``."""
         async for attempt in self._metadata.on_conflict():
             with attempt:
                 if topic_uid and name not in self._metadata.view.topics:
@@ -116,7 +116,7 @@ class TopicAdmin:
         return tuple(sorted({s.primary for s in (*view.open_of(name).values(), *coordinators)}))
 
     async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int) -> TopicDescription:
-        """Answer ``model.calls.AdoptSchema``."""
+        """Answer ``calls.AdoptSchema``."""
         schema = normal_schema(schema)
         topic = self._topic(name, topic_uid)
         if topic.schema is None:  # else it is decided, without a wait

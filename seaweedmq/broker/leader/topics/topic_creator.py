@@ -31,7 +31,7 @@ COMPARES_PER_TOPIC = 2
 
 
 class TopicCreator:
-    """The leader's part of ``model.calls.CreateTopics``."""
+    """The leader's part of ``calls.CreateTopics``."""
 
     def __init__(
         self,
