@@ -505,9 +505,10 @@ async def test_times_too_far_from_the_brokers_are_refused(testbed: Testbed) -> N
         assert (await client.produce("orders", 0, batch(b"a", time_ms=time_ms))).error_code == code, time_ms
 
 
+@pytest.mark.parametrize("ahead_s", [-86_400.0, 86_400.0])
 @story
 async def test_a_clock_that_was_set_refuses_nothing_for_an_hour_that_it_would_have_taken_before(
-    testbed: Testbed,
+    testbed: Testbed, ahead_s: float
 ) -> None:
     [client] = await in_process_clients(testbed)
     await topic(testbed, client, configs=(("message.timestamp.before.max.ms", "5000"),))
@@ -516,16 +517,14 @@ async def test_a_clock_that_was_set_refuses_nothing_for_an_hour_that_it_would_ha
         said = await client.produce("orders", 0, batch(b"a", time_ms=testbed.wall_us() // 1000))
         return Code(said.error_code)
 
-    for ahead_s in (-86_400.0, 86_400.0):
-        client.host.ahead_s = ahead_s
-        assert await code() == Code.NONE
-        await asyncio.sleep(3_500)
-        assert await code() == Code.NONE
-        await asyncio.sleep(200)
-        assert await code() == Code.INVALID_TIMESTAMP, ahead_s
-        client.host.ahead_s = 0.0
-        assert await code() == Code.NONE, "it is right again"
-        await asyncio.sleep(7_200)
+    client.host.ahead_s = ahead_s
+    assert await code() == Code.NONE
+    await asyncio.sleep(3_500)
+    assert await code() == Code.NONE
+    await asyncio.sleep(200)
+    assert await code() == Code.INVALID_TIMESTAMP
+    client.host.ahead_s = 0.0
+    assert await code() == Code.NONE, "it is right again"
 
 
 @story
