@@ -216,7 +216,7 @@ async def test_the_broker_learns_who_changes_topics_and_until_when_the_client_wa
     await create(client, wanted(), timeout_ms=5_000)
     await client.ask(API.DELETE_TOPICS, 5, topic_names=["orders"], timeout_ms=5_000)
     assert arrived == [
-        (request, ListenerKind.KAFKA, "127.0.0.1:40000", "test") for request in (CreateTopics, DeleteTopic)
+        (request, ListenerKind.KAFKA, "127.0.0.1:40000", "tests") for request in (CreateTopics, DeleteTopic)
     ]
 
 
