@@ -13,7 +13,6 @@ from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.staged import BatchProgress, CompletedBatch, Manifest
-from seaweedmq.storage import file_io
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.staged_sweep import sweep
@@ -97,7 +96,7 @@ async def test_a_table_whose_fsync_fails_leaves_neither_of_its_names(
     store = FileSegmentStore(tmp_path)
     await write_log(store, 0, [make_frame(0, 10)])
     with monkeypatch.context() as full:
-        full.setattr(file_io, "publish", _full)
+        full.setattr(Place, "publish", _full)
         with pytest.raises(StorageFailed, match="free space"):
             convert_files(Place(tmp_path), make_topic(), await logs_of(store), None, 5_000)
     folder = tmp_path / table_dir(NAME)
