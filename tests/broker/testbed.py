@@ -1,7 +1,7 @@
 """A test bed: real brokers in virtual time, over one storage, one etcd and one network, all in memory.
 
-A test is a coroutine function that takes a ``Testbed``; ``conftest.py`` makes it a :func:`story`, and others
-decorate it. Times are virtual: waiting for a lease costs nothing.
+A test is a coroutine function that takes a ``Testbed``; ``conftest.py`` makes it a :func:`story`, which decorates
+tests elsewhere. Times are virtual: waiting for a lease costs nothing.
 """
 
 import asyncio
