@@ -209,5 +209,5 @@ def test_the_synchronous_face_hands_every_argument_over(recorder: Recorder) -> N
     admin = sync_admin.Admin(core, cast(Background, Direct()))
     admin.rebalance()
     admin.split_segment(NAME, 3, 100)
-    admin.reset_group("billing", NAME, start="latest", force=True)
+    admin.reset_group("billing", NAME, to="latest", force=True)
     assert recorder.calls == [Rebalance(), SplitSegment(NAME, 3, 100), ResetGroup("billing", NAME, LATEST, True)]
