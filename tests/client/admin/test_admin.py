@@ -207,7 +207,29 @@ class Direct:
 def test_the_synchronous_face_hands_every_argument_over(recorder: Recorder) -> None:
     core = Admin(Cluster(("fake:9000",), cast(Dialer, recorder), environment(), QUICK))
     admin = sync_admin.Admin(core, cast(Background, Direct()))
-    admin.rebalance()
     admin.split_segment(NAME, 3, 100)
-    admin.reset_group("billing", NAME, to="latest", force=True)
-    assert recorder.calls == [Rebalance(), SplitSegment(NAME, 3, 100), ResetGroup("billing", NAME, LATEST, True)]
+    admin.merge_segments(NAME, 3, 4)
+    admin.seal_segment(NAME, 3)
+    admin.move_segment(NAME, 3, ["b-1"])
+    admin.rebalance()
+    admin.list_groups()
+    admin.describe_group("billing")
+    admin.reset_group("billing", NAME, "latest", True)
+    admin.delete_group("billing", True)
+    admin.create_topic(NAME, target_bytes_per_s=1.0, target_records_per_s=2.0)
+    admin.alter_topic(NAME, target_bytes_per_s=3.0, target_records_per_s=4.0)
+    *plain, creation, _, alteration = recorder.calls
+    spec, change = creation.specs[0], alteration.change
+    assert plain == [
+        SplitSegment(NAME, 3, 100),
+        MergeSegments(NAME, 3, 4),
+        SealSegment(NAME, 3),
+        MoveSegment(NAME, 3, ("b-1",)),
+        Rebalance(),
+        ListGroups(),
+        DescribeGroup("billing"),
+        ResetGroup("billing", NAME, LATEST, True),
+        DeleteGroup("billing", True),
+    ]
+    assert (spec.target_bytes_per_s, spec.target_records_per_s) == (1.0, 2.0)
+    assert (change.target_bytes_per_s, change.target_records_per_s) == (3.0, 4.0)
