@@ -15,6 +15,7 @@ from seaweedmq.core.files.compaction import AUTO_TABLES_MIN
 from seaweedmq.model.topic import TopicName
 from seaweedmq.model.topic_settings import AUTO_COMPACT
 from seaweedmq.storage.jobs.verifying import verify_topic
+from seaweedmq.storage.place import Place
 from tests.faults.machines.cluster import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
@@ -77,6 +78,6 @@ async def test_the_number_of_tables_stays_bounded_and_readers_miss_nothing(
     for task in (following, reading):
         task.cancel()
     await asyncio.wait((following, reading))
-    verified = await asyncio.to_thread(verify_topic, cluster.directory / "storage", TopicName.parse(TOPIC))
+    verified = await asyncio.to_thread(verify_topic, Place(cluster.directory / "storage"), TopicName.parse(TOPIC))
     assert verified.is_sound, verified.differences
     assert verified.records > 0

@@ -29,6 +29,7 @@ from seaweedmq.spark.write.sink_plan import plan_sink
 from seaweedmq.spark.write.sink_publish import publish_staged
 from seaweedmq.spark.write.stager import Stager
 from seaweedmq.storage.jobs.compacting import compact_topic
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.staging import StagedSink
 from tests.faults.episode import stage
 from tests.faults.machines.cluster import ROOT, Cluster
@@ -157,7 +158,7 @@ async def table_of_columns(users: Users) -> None:
     await until_documented(users, COLUMNS)
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            done = await asyncio.to_thread(compact_topic, users.cluster.storage, TopicName.parse(COLUMNS))
+            done = await asyncio.to_thread(compact_topic, Place(users.cluster.storage), TopicName.parse(COLUMNS))
             if done.merged:
                 return
             await asyncio.sleep(WITHIN_S)  # a broker is about to publish the last one
