@@ -217,8 +217,10 @@ def test_plain_records_among_typed_ones_are_rows_without_columns(tmp_path: Path)
     assert rows["_value"].null_count() == 10
     for reader in (by_duckdb,):
         assert reader(folder_of(typed)).num_rows == 20
-    again = deltalake.DeltaTable(str(folder_of(typed))).to_pyarrow_table().sort_by("_offset")
-    assert again["number"].to_pylist() == rows["number"].to_list()
+    dataset = deltalake.DeltaTable(str(folder_of(typed))).to_pyarrow_dataset()
+    assert dataset.to_table().sort_by("_offset")["number"].to_pylist() == rows["number"].to_list()
+    assert dataset.to_table(filter=pc.field("number").is_null())["_offset"].to_pylist() == list(range(10))
+    assert dataset.to_table(filter=pc.field("_value").is_null())["_offset"].to_pylist() == list(range(10, 20))
 
 
 UTC = datetime.UTC
