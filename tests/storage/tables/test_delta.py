@@ -735,6 +735,7 @@ def test_what_another_writer_put_in_that_is_no_table_goes(orders: TopicFiles, re
     assert in_line() == 2
     assert offsets(orders) == [(0, 10)]
     assert [r["path"] for r in actions(orders, 2, "remove")] == ["part-0001.parquet"]
+    assert [c["operation"] for c in actions(orders, 2, "commitInfo")] == ["DELETE"]
     put(3, add=name)
     assert in_line() == 4, "nor is a table in it by both of its names"
     assert offsets(orders) == [(0, 10)]
