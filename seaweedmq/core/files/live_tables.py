@@ -131,6 +131,8 @@ class Operation(StrEnum):
     """The same records are in other tables."""
     COLUMNS = "ADD COLUMNS"
     """The topic got its schema."""
+    PROPERTIES = "SET TBLPROPERTIES"
+    """The log's settings were corrected, as after an upgrade."""
 
 
 class TableChange(NamedTuple):

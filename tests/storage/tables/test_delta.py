@@ -101,6 +101,19 @@ def test_each_table_that_came_is_a_version_and_nothing_new_is_none(orders: Topic
     }
 
 
+@pytest.mark.parametrize("partitions", [None, 4])
+def test_the_log_names_the_columns_with_statistics(tmp_path: Path, partitions: int | None) -> None:
+    files = TopicFiles(tmp_path, schema=pa.schema([("number", pa.int64())]), partitions=partitions)
+    files.table(0, 10)
+    reconcile(Place(tmp_path), files.topic)
+    (metadata,) = actions(files, 0, "metaData")
+    named = metadata["configuration"]["delta.dataSkippingStatsColumns"].split(",")
+    assert named == ["_segment", *(["_partition"] if partitions else []), "_offset", "_timestamp"]
+    (add,) = actions(files, 0, "add")
+    stats = json.loads(add["stats"])
+    assert [list(stats[kind]) for kind in ("minValues", "maxValues", "nullCount")] == 3 * [named]
+
+
 def test_versions_and_moved_logs_are_dated_by_the_given_clock(orders: TopicFiles) -> None:
     orders.table(0, 10)
     place = Place(orders.root)
@@ -722,6 +735,7 @@ def test_what_another_writer_put_in_that_is_no_table_goes(orders: TopicFiles, re
     assert in_line() == 2
     assert offsets(orders) == [(0, 10)]
     assert [r["path"] for r in actions(orders, 2, "remove")] == ["part-0001.parquet"]
+    assert [c["operation"] for c in actions(orders, 2, "commitInfo")] == ["DELETE"]
     put(3, add=name)
     assert in_line() == 4, "nor is a table in it by both of its names"
     assert offsets(orders) == [(0, 10)]

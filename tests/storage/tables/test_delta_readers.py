@@ -6,6 +6,7 @@ DuckDB reads the list of files through delta-rs: its own extension for Delta is 
 import datetime
 import decimal
 import json
+import math
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import deltalake
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,9 +23,11 @@ from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.delta import updater
 from seaweedmq.storage.tables.delta.entries import topic_columns
 from seaweedmq.storage.tables.delta.updater import DeltaLogs, reconcile
+from seaweedmq.storage.tables.delta.versions import history
 from tests.support.open_tables import READERS, by_duckdb, by_polars, by_seaweedmq, content, folder_of, log_of, merge
 from tests.support.open_tables import unlink_within as unlink
 from tests.support.topic_files import TopicFiles
+from tests.support.typed_rows import TypedFiles
 
 
 @pytest.fixture
@@ -111,6 +115,81 @@ def test_readers_leave_out_tables_by_their_statistics(orders: TopicFiles) -> Non
     assert found.item() == 50
 
 
+FILTERS = (
+    ("n", "n >= 15", pc.field("n") >= 15, pl.col("n") >= 15, 5),
+    ("not n", "not n >= 15", ~(pc.field("n") >= 15), ~(pl.col("n") >= 15), 15),
+    ("text", "text = 's11'", pc.field("text") == "s11", pl.col("text") == "s11", 1),
+    ("flag", "flag", pc.field("flag"), pl.col("flag"), 10),
+    ("ratio", "ratio = 7.0", pc.field("ratio") == 7.0, pl.col("ratio") == 7.0, 1),
+    ("null", "half is null", pc.field("half").is_null(), pl.col("half").is_null(), 10),
+    ("no null", "half is not null", pc.field("half").is_valid(), pl.col("half").is_not_null(), 10),
+    (
+        "or",
+        "n >= 15 or _offset < 2",
+        (pc.field("n") >= 15) | (pc.field("_offset") < 2),
+        (pl.col("n") >= 15) | (pl.col("_offset") < 2),
+        7,
+    ),
+    ("offset", "_offset >= 19", pc.field("_offset") >= 19, pl.col("_offset") >= 19, 1),
+)
+"""Filters of the rows 0 to 19 in SQL, for pyarrow and for polars, and how many rows pass."""
+
+
+@pytest.mark.parametrize("is_checkpoint_due", [False, True], ids=["commit", "checkpoint"])
+@pytest.mark.parametrize("is_upgraded", [False, True], ids=["new", "upgraded"])
+def test_filters_on_columns_of_the_topic_find_their_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_checkpoint_due: bool, is_upgraded: bool
+) -> None:
+    """The log has statistics of other columns, and delta-rs would treat missing ones as NULL bounds."""
+    numbers = range(20)
+    rows = pa.table(
+        {
+            "n": pa.array(numbers, pa.int64()),
+            "text": pa.array([f"s{n:02}" for n in numbers]),
+            "flag": pa.array([n % 2 == 0 for n in numbers]),
+            "ratio": pa.array([math.nan if n % 3 == 0 else float(n) for n in numbers]),
+            "half": pa.array([None if n < 10 else n for n in numbers], pa.int64()),
+        }
+    )
+    files = TypedFiles(tmp_path, schema=rows.schema, content=rows)
+    files.table(0, 10)
+    files.table(10, 20)
+    monkeypatch.setattr(updater, "is_checkpoint_due", lambda *_: is_checkpoint_due)
+    assert reconcile(Place(tmp_path), files.topic) == 0
+    if is_upgraded:
+        _without_stats_columns(files)
+        assert reconcile(Place(tmp_path), files.topic) == 1
+        assert history(Place(tmp_path), files.name)[-1].operation == "SET TBLPROPERTIES"
+    assert reconcile(Place(tmp_path), files.topic) is None
+    table = deltalake.DeltaTable(str(folder_of(files)))
+    dataset, query = table.to_pyarrow_dataset(), deltalake.QueryBuilder().register("t", table)
+    scan = pl.scan_delta(str(folder_of(files)))
+    with duckdb.connect() as connection:
+        connection.register("t", dataset)
+        for name, sql, for_arrow, for_polars, count in FILTERS:
+            found = {
+                "pyarrow": dataset.to_table(filter=for_arrow).num_rows,
+                "pandas": len(table.to_pandas(filters=for_arrow)),
+                "delta-rs": pa.table(query.execute(f"select n from t where {sql}").read_all()).num_rows,
+                "duckdb": len(connection.sql(f"select n from t where {sql}").fetchall()),
+                "polars": scan.filter(for_polars).select("n").collect().height,
+            }
+            assert found == dict.fromkeys(found, count), name
+    assert len(list(dataset.get_fragments(filter=pc.field("_offset") >= 19))) == 1
+
+
+def _without_stats_columns(files: TopicFiles) -> None:
+    """Rewrite the first commit as earlier builds wrote it, and drop its checkpoint."""
+    commit = log_of(files) / f"{0:020d}.json"
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    for line in lines:
+        if "metaData" in line:
+            del line["metaData"]["configuration"]["delta.dataSkippingStatsColumns"]
+    commit.write_text("\n".join(map(json.dumps, lines)))
+    for name in ("_last_checkpoint", f"{0:020d}.checkpoint.parquet"):
+        (log_of(files) / name).unlink(missing_ok=True)
+
+
 def test_no_other_program_can_write_to_the_log_or_take_tables_for_orphans(orders: TopicFiles) -> None:
     orders.table(0, 10)
     reconcile(Place(orders.root), orders.topic)
@@ -138,8 +217,10 @@ def test_plain_records_among_typed_ones_are_rows_without_columns(tmp_path: Path)
     assert rows["_value"].null_count() == 10
     for reader in (by_duckdb,):
         assert reader(folder_of(typed)).num_rows == 20
-    again = deltalake.DeltaTable(str(folder_of(typed))).to_pyarrow_table().sort_by("_offset")
-    assert again["number"].to_pylist() == rows["number"].to_list()
+    dataset = deltalake.DeltaTable(str(folder_of(typed))).to_pyarrow_dataset()
+    assert dataset.to_table().sort_by("_offset")["number"].to_pylist() == rows["number"].to_list()
+    assert dataset.to_table(filter=pc.field("number").is_null())["_offset"].to_pylist() == list(range(10))
+    assert dataset.to_table(filter=pc.field("_value").is_null())["_offset"].to_pylist() == list(range(10, 20))
 
 
 UTC = datetime.UTC

@@ -28,8 +28,11 @@ from seaweedmq.storage.tables.format import table_schema
 from seaweedmq.storage.tables.opener import open_table
 
 VALUE = "_value"
+STATS_COLUMNS_KEY = "delta.dataSkippingStatsColumns"
 _NUMBERS = ("_segment", "_partition", "_offset")
 _TIME = "_timestamp"
+_BOUNDED = (*_NUMBERS, _TIME)
+"""Columns with statistics in every log entry."""
 
 
 class TableColumns(StrEnum):
@@ -79,7 +82,7 @@ def column_bounds(metadata: pq.FileMetaData) -> dict[str, tuple[int | str, int |
     found: dict[str, tuple[int | str, int | str, int]] = {}
     first = groups[0] if groups else None
     indexes = {} if first is None else {first.column(j).path_in_schema: j for j in range(first.num_columns)}
-    for name in (*_NUMBERS, _TIME):
+    for name in _BOUNDED:
         if name not in indexes:
             continue
         stats = [group.column(indexes[name]).statistics for group in groups]
@@ -116,11 +119,15 @@ def log_metadata(
     """Return the log's metadata and the features that its readers need.
 
     ``plain``: whether a table of plain records is or was in the log. All but the columns stays as in ``before``; None:
-    a new log, whose removed tables stay readable for ``grace_s``.
+    a new log, whose removed tables stay readable for ``grace_s``. The metadata names the columns that have statistics:
+    delta-rs takes the missing bounds of another column for NULL, and skips every table for a filter on it.
     """
     schema = delta_schema(topic_columns(topic, plain=plain))
+    bounded = {STATS_COLUMNS_KEY: ",".join(name for name in columns_of(schema) if name in _BOUNDED)}
     if before is not None:
-        return replace(before, schema=schema), features_needed(schema)
+        return replace(before, schema=schema, configuration={**before.configuration, **bounded}), features_needed(
+            schema
+        )
     unique = xxh3_128_hexdigest(f"{topic.uid}/{file_io.unique_suffix()}".encode())
     interval = f"interval {int(grace_s)} seconds"
     metadata = LogMetadata(
@@ -130,6 +137,7 @@ def log_metadata(
         configuration={
             "delta.logRetentionDuration": interval,
             GRACE_KEY: interval,
+            **bounded,
             "seaweedmq.topic": str(topic.name),
             "seaweedmq.topic_uid": str(topic.uid),
         },

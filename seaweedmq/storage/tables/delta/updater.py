@@ -12,7 +12,7 @@ import os
 import random
 import shutil
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,9 +27,10 @@ from seaweedmq.codec.paths import (
     table_path,
 )
 from seaweedmq.codec.state.documents import lineage_from_document
-from seaweedmq.codec.tables.delta import Add, Commit, Remove, commit_info, encode_commit
+from seaweedmq.codec.tables.delta import Add, Commit, LogMetadata, Remove, commit_info, encode_commit
 from seaweedmq.core.files.live_tables import (
     Operation,
+    TableChange,
     TableSpan,
     around,
     change,
@@ -252,7 +253,7 @@ class _Change:
             metadata=metadata if metadata != log.metadata else None,
             features=features if is_first or features != log.features else None,
             info=commit_info(
-                operation=Operation.CREATE if is_first else diff.operation,
+                operation=_operation(diff, removes, metadata, log.metadata),
                 timestamp_ms=now_ms,
                 files=(len(adds), len(removes), len(known.active) + len(adds) - len(diff.removed)),
                 rows=(rows, records),
@@ -321,6 +322,17 @@ class _Change:
         needed = oldest_needed(folder.commit_times(listing.commits), listing.checkpoints, horizon_us)
         folder.remove_below(needed, listing)
         folder.remove_stale_temporaries(now_us / US_PER_S)
+
+
+def _operation(
+    diff: TableChange, removes: Sequence[Remove], metadata: LogMetadata, before: LogMetadata | None
+) -> Operation:
+    """Return the operation of a version; ``before`` is the metadata of the version before, None for the first one."""
+    if before is None:
+        return Operation.CREATE
+    if diff.operation is not Operation.COLUMNS or metadata.schema != before.schema:
+        return diff.operation
+    return Operation.DELETE if removes else Operation.PROPERTIES
 
 
 def _removed(add: Add, now_ms: int, takes_records: bool) -> Remove:
