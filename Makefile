@@ -3,6 +3,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup java demo test test-fast test-integration test-deep test-clients check format proto bench bench-quick sim sim-long clean
 
+# Where it is set, every broker and command of a test would compile the whole tree again: a quarter of its start.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed

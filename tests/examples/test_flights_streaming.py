@@ -27,13 +27,13 @@ def test_a_query_that_is_stopped_in_the_middle_goes_on_where_it_was(
     query = start(spark, places, records_per_trigger=600)
     with (
         seaweedmq.connect(beside.bootstrap) as client,
-        client.subscriber(places.target, start="earliest", limit=1, timeout=60) as subscriber,
+        client.subscriber(places.target, start="earliest", limit=1, timeout=200) as subscriber,
     ):
         written = len(list(subscriber))
     query.stop()
     read = sum(progress.numInputRows for progress in query.recentProgress)
     assert query.exception() is None
-    assert written == 1, "no hour came within a minute"
+    assert written == 1, "no hour came in time"
     assert 0 < read < 3_614, "the query had no work left when it was stopped"
     some = beside.hours(places.target).num_rows
 
