@@ -15,10 +15,9 @@ from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.messages import (
-    API,
     AlterConfigsResponse,
     DescribeConfigsResponse,
-    Handler,
+    HandlerGroup,
     IncrementalAlterConfigsResponse,
     ListConfigResourcesResponse,
     Reply,
@@ -42,7 +41,7 @@ class ResourceKind(IntEnum):
     GROUP = 32
 
 
-class ConfigHandlers:
+class ConfigHandlers(HandlerGroup):
     """Handlers of requests about configs. An error of one resource does not affect the others."""
 
     def __init__(
@@ -59,15 +58,6 @@ class ConfigHandlers:
         self._config = config
         self._broker_id = broker_id
         self._fetch_bytes_max = fetch_bytes_max
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {
-            API.DESCRIBE_CONFIGS: self.describe_configs,
-            API.ALTER_CONFIGS: self.alter_configs,
-            API.INCREMENTAL_ALTER_CONFIGS: self.incremental_alter_configs,
-            API.LIST_CONFIG_RESOURCES: self.list_config_resources,
-        }
 
     async def describe_configs(self, request: Request) -> Reply:
         """Return the named configs of each resource, or all."""

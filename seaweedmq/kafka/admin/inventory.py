@@ -10,10 +10,9 @@ from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDire
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, code_of
 from seaweedmq.kafka.wire.messages import (
-    API,
     DescribeLogDirsResponse,
     DescribeProducersResponse,
-    Handler,
+    HandlerGroup,
     Reply,
     Request,
 )
@@ -29,7 +28,7 @@ LISTED_WITHIN_S = 30.0
 NOT_KNOWN = -1
 
 
-class InventoryHandlers:
+class InventoryHandlers(HandlerGroup):
     """Handlers of requests about partitions of which this broker is a replica, or the leader."""
 
     def __init__(
@@ -48,10 +47,6 @@ class InventoryHandlers:
         self._store = store
         self._broker_id = broker_id
         self._producers = producers
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {API.DESCRIBE_LOG_DIRS: self.describe_log_dirs, API.DESCRIBE_PRODUCERS: self.describe_producers}
 
     # --- files --------------------------------------------------------------------------------------------------------
 

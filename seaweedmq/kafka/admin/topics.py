@@ -16,11 +16,10 @@ from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDire
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import (
-    API,
     CreatePartitionsResponse,
     CreateTopicsResponse,
     DeleteTopicsResponse,
-    Handler,
+    HandlerGroup,
     Reply,
     Request,
 )
@@ -60,21 +59,13 @@ def admin_code(error: SeaweedMQError) -> int:
             return code_of(error, place=ErrorScope.ADMIN)
 
 
-class TopicHandlers:
+class TopicHandlers(HandlerGroup):
     """Handlers of CreateTopics, DeleteTopics and CreatePartitions. An error of one topic does not affect the others."""
 
     def __init__(self, directory: TopicDirectory, changes: TopicChanges, config: BrokerConfig) -> None:
         self._directory = directory
         self._changes = changes
         self._config = config
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {
-            API.CREATE_TOPICS: self.create_topics,
-            API.DELETE_TOPICS: self.delete_topics,
-            API.CREATE_PARTITIONS: self.create_partitions,
-        }
 
     # --- creation -----------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
-from seaweedmq.kafka.wire.messages import API, DeleteRecordsResponse, Handler, Reply, Request
+from seaweedmq.kafka.wire.messages import DeleteRecordsResponse, HandlerGroup, Reply, Request
 from seaweedmq.runtime.turns import Turn
 
 ALL = -1
@@ -17,16 +17,12 @@ ALL = -1
 NO_OFFSET = -1
 
 
-class DeleteRecordsHandlers:
+class DeleteRecordsHandlers(HandlerGroup):
     """Handler of DeleteRecords for partitions led by this broker; the cluster's leader stores the low watermarks."""
 
     def __init__(self, partitions: PartitionLookup, changes: TopicChanges) -> None:
         self._partitions = partitions
         self._changes = changes
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {API.DELETE_RECORDS: self.delete_records}
 
     async def delete_records(self, request: Request) -> Reply:
         """Delete the records below an offset in each named partition."""

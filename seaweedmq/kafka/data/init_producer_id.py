@@ -4,7 +4,7 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.data.producer_ids import ProducerIds
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
-from seaweedmq.kafka.wire.messages import API, Handler, InitProducerIdResponse, Reply, Request
+from seaweedmq.kafka.wire.messages import HandlerGroup, InitProducerIdResponse, Reply, Request
 
 FIRST_EPOCH = 0
 
@@ -12,15 +12,11 @@ NO_PRODUCER = (-1, -1)
 """Id and epoch in a request of a producer that has none yet."""
 
 
-class InitProducerIdHandlers:
+class InitProducerIdHandlers(HandlerGroup):
     """Handler of InitProducerId. A producer that repeats the request, as after an error, gets another id."""
 
     def __init__(self, ids: ProducerIds) -> None:
         self._ids = ids
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {API.INIT_PRODUCER_ID: self.init_producer_id}
 
     async def init_producer_id(self, request: Request) -> Reply:
         """Return a new producer id with epoch 0.

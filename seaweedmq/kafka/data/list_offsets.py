@@ -11,8 +11,7 @@ from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError, code_of
 from seaweedmq.kafka.wire.messages import (
-    API,
-    Handler,
+    HandlerGroup,
     ListOffsetsResponse,
     OffsetForLeaderEpochResponse,
     Reply,
@@ -28,15 +27,11 @@ TIMEOUT_S = 30.0
 US_PER_MS = 1000
 
 
-class ListOffsetsHandlers:
+class ListOffsetsHandlers(HandlerGroup):
     """Handlers of ListOffsets and OffsetForLeaderEpoch."""
 
     def __init__(self, partitions: PartitionLookup) -> None:
         self._partitions = partitions
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {API.LIST_OFFSETS: self.list_offsets, API.OFFSET_FOR_LEADER_EPOCH: self.leader_epochs}
 
     async def list_offsets(self, request: Request) -> Reply:
         """Return the offset of a time or of a special timestamp in each requested partition."""
@@ -61,7 +56,7 @@ class ListOffsetsHandlers:
                 topics.append(make(name=t.name, partitions=list(listed.values())))
         return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
 
-    async def leader_epochs(self, request: Request) -> Reply:
+    async def offset_for_leader_epoch(self, request: Request) -> Reply:
         """Return the end offsets of leader epochs, by which a consumer detects a truncated log."""
         make = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
         topics = []

@@ -32,7 +32,7 @@ from seaweedmq.kafka.metadata.partition_lookup import LeaderHint, PartitionLooku
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
-from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
+from seaweedmq.kafka.wire.messages import HandlerGroup, Reply, Request
 from seaweedmq.kafka.wire.replies.produce_reply import ProducedPartition, ProducedTopic, produce_reply
 from seaweedmq.model.config import MIB
 from seaweedmq.model.messages.frames import Frames
@@ -108,7 +108,7 @@ class _Sequence(NamedTuple):
         return cls((connection, topic, partition, header.producer_id), header.producer_epoch, header.base_sequence)
 
 
-class ProduceHandlers:
+class ProduceHandlers(HandlerGroup):
     """Handler of Produce."""
 
     def __init__(self, runtime: BrokerRuntime, partitions: PartitionLookup) -> None:
@@ -116,10 +116,6 @@ class ProduceHandlers:
         self._partitions = partitions
         self._rejected = RejectedSequences()
         self._unpacking = OneAtATime()
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {API.PRODUCE: self.produce}
 
     async def produce(self, request: Request) -> Awaitable[Reply]:
         """Append all batches of a request; the returned awaitable waits until all of them are committed.

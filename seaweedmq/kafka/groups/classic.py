@@ -20,10 +20,9 @@ from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import (
-    API,
     DeleteGroupsResponse,
     DescribeGroupsResponse,
-    Handler,
+    HandlerGroup,
     JoinGroupResponse,
     LeaveGroupResponse,
     ListGroupsResponse,
@@ -49,28 +48,16 @@ GROUP_OPERATIONS = frozenset({3, 6, 8, 10, 11})
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: there are no permissions."""
 
 
-class ClassicGroupHandlers:
+class ClassicGroupHandlers(HandlerGroup):
     """Handlers of the requests of classic groups."""
 
     def __init__(self, coordinators: Coordinators, env: Environment) -> None:
         self._coordinators = coordinators
         self._env = env
 
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {
-            API.JOIN_GROUP: self.join,
-            API.SYNC_GROUP: self.sync,
-            API.HEARTBEAT: self.heartbeat,
-            API.LEAVE_GROUP: self.leave,
-            API.DESCRIBE_GROUPS: self.describe,
-            API.LIST_GROUPS: self.list,
-            API.DELETE_GROUPS: self.delete,
-        }
-
     # --- members ------------------------------------------------------------------------------------------------------
 
-    async def join(self, request: Request) -> Reply:
+    async def join_group(self, request: Request) -> Reply:
         """Handle JoinGroup; wait until the rebalance completes, as long as the coordinator's timers allow."""
         body = request.body
         _check_texts(body)
@@ -113,7 +100,7 @@ class ClassicGroupHandlers:
             ],
         )
 
-    async def sync(self, request: Request) -> Reply:
+    async def sync_group(self, request: Request) -> Reply:
         """Handle SyncGroup; wait for that of the group's leader, as long as the coordinator's timers allow."""
         body = request.body
         if request.version >= PROTOCOL_NAMED_FROM and None in (body.protocol_type, body.protocol_name):
@@ -157,7 +144,7 @@ class ClassicGroupHandlers:
             lambda reply: heartbeat_reply(version, reply.error),
         )
 
-    async def leave(self, request: Request) -> Reply:
+    async def leave_group(self, request: Request) -> Reply:
         """Handle LeaveGroup; many members leave in parts, with pauses for other tasks."""
         body = request.body
         shard = self._coordinators.shard_of(_named(body.group_id))
@@ -193,7 +180,7 @@ class ClassicGroupHandlers:
 
     # --- administration -----------------------------------------------------------------------------------------------
 
-    async def describe(self, request: Request) -> Reply:
+    async def describe_groups(self, request: Request) -> Reply:
         """Handle DescribeGroups; each group has its own error, since other brokers may coordinate some."""
         operations = set(GROUP_OPERATIONS) if request.body.include_authorized_operations else None
         groups = []
@@ -235,7 +222,7 @@ class ClassicGroupHandlers:
             authorized_operations=operations,
         )
 
-    async def list(self, request: Request) -> Reply:
+    async def list_groups(self, request: Request) -> Reply:
         """Handle ListGroups with the groups that this broker coordinates; clients query every broker."""
         states = {state.lower() for state in request.body.states_filter or ()}
         types = {kind.lower() for kind in request.body.types_filter or ()}
@@ -259,7 +246,7 @@ class ClassicGroupHandlers:
             await request.turn.pause()
         return ListGroupsResponse(groups=listed)
 
-    async def delete(self, request: Request) -> Reply:
+    async def delete_groups(self, request: Request) -> Reply:
         """Handle DeleteGroups; each group has its own error."""
         make, results = DeleteGroupsResponse.DeletableGroupResult, dict[str, Any]()
         for group in request.body.groups_names:

@@ -18,14 +18,14 @@ from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
-from seaweedmq.kafka.wire.messages import API, Handler, OffsetDeleteResponse, OffsetFetchResponse, Reply, Request
+from seaweedmq.kafka.wire.messages import HandlerGroup, OffsetDeleteResponse, OffsetFetchResponse, Reply, Request
 from seaweedmq.kafka.wire.replies.group_replies import TopicErrors, commit_reply
 from seaweedmq.model.kafka.groups import OffsetValue
 from seaweedmq.runtime.turns import Turn, at_once, in_turns
 
 MANY_GROUPS_FROM, NAMED_ERRORS_FROM = 8, 9
 NOT_SETTLED_IN, NOT_SETTLED_FROM = 7, 9
-"""Versions of OffsetFetch, see ``CommittedOffsetsHandlers.fetch``."""
+"""Versions of OffsetFetch, see ``CommittedOffsetsHandlers.offset_fetch``."""
 NO_OFFSET = -1
 RETRY_OFFSET = -1_000
 """Committed offset in a reply for a partition that is not settled. librdkafka uses the offset in spite of the error if
@@ -41,20 +41,16 @@ TopicOffsets: TypeAlias = tuple[str, Sequence[tuple[int, OffsetValue | None]]]
 """A topic, with the number and the committed offset of each partition."""
 
 
-class CommittedOffsetsHandlers:
+class CommittedOffsetsHandlers(HandlerGroup):
     """Handlers of requests about committed offsets, also of the group without a name: very old consumers use it."""
 
     def __init__(self, coordinators: Coordinators, directory: TopicDirectory) -> None:
         self._coordinators = coordinators
         self._directory = directory
 
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {API.OFFSET_COMMIT: self.commit, API.OFFSET_FETCH: self.fetch, API.OFFSET_DELETE: self.delete}
-
     # --- commit -------------------------------------------------------------------------------------------------------
 
-    def commit(self, request: Request) -> Awaitable[Reply]:
+    def offset_commit(self, request: Request) -> Awaitable[Reply]:
         """Handle OffsetCommit of existing partitions; many are committed in parts, with pauses for other tasks."""
         topics, version = request.body.topics, request.version
         if sum(len(topic.partitions) + 1 for topic in topics) > AT_ONCE:
@@ -128,7 +124,7 @@ class CommittedOffsetsHandlers:
 
     # --- fetch --------------------------------------------------------------------------------------------------------
 
-    async def fetch(self, request: Request) -> Reply:
+    async def offset_fetch(self, request: Request) -> Reply:
         """Handle OffsetFetch of one or many groups; all offsets are stable, since there are no transactions.
 
         While the coordinator is at another broker or loads, no offset is stable. In the versions that librdkafka
@@ -210,7 +206,7 @@ class CommittedOffsetsHandlers:
 
     # --- delete -------------------------------------------------------------------------------------------------------
 
-    async def delete(self, request: Request) -> Reply:
+    async def offset_delete(self, request: Request) -> Reply:
         """Handle OffsetDelete; raise KafkaError INVALID_GROUP_ID if the group id is empty."""
         body = request.body
         if not body.group_id:

@@ -17,10 +17,9 @@ from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, Partition
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import (
-    API,
     DescribeClusterResponse,
     DescribeTopicPartitionsResponse,
-    Handler,
+    HandlerGroup,
     MetadataResponse,
     Reply,
     Request,
@@ -46,7 +45,7 @@ NAMES_A_STEP = 1_000
 """Names that are sorted in one step of the event loop: about 0.3 ms."""
 
 
-class MetadataHandlers:
+class MetadataHandlers(HandlerGroup):
     """Handlers of Metadata, DescribeCluster and DescribeTopicPartitions."""
 
     def __init__(self, cluster: ClusterAccess, directory: TopicDirectory, creator: TopicCreator) -> None:
@@ -54,14 +53,6 @@ class MetadataHandlers:
         self._directory = directory
         self._nodes: Nodes = directory.nodes
         self._creator = creator
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {
-            API.METADATA: self.metadata,
-            API.DESCRIBE_CLUSTER: self.describe_cluster,
-            API.DESCRIBE_TOPIC_PARTITIONS: self.describe_topic_partitions,
-        }
 
     async def metadata(self, request: Request) -> Reply:
         """Return the brokers and the requested topics, or all; create unknown topics if the request allows it.
