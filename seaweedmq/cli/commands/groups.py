@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from seaweedmq.cli.fields import group_fields, kafka_group_fields, kafka_summary_fields, summary_fields
-from seaweedmq.cli.options import Common, TopicArgument, checked_topic, common_options, parse_start
+from seaweedmq.cli.options import Common, TopicArgument, checked_topic, common_options, option, parse_start
 from seaweedmq.cli.output import Output, note, say, show_done, show_fields, show_json, show_rows
 from seaweedmq.client.blocking.client import Client
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
@@ -23,10 +23,7 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Name the gr
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Proceed even if the group has members (no); not for Kafka groups.")
 ]
-KindOption = Annotated[
-    GroupKind | None,
-    typer.Option(help="Choose between two groups of that name (native).", show_default=False),
-]
+KindOption = Annotated[GroupKind | None, option(help="Choose between two groups of that name (native).")]
 
 LIST_COLUMNS = ["group", "kind", "topic", "members", "generation", "state"]
 MEMBER_COLUMNS = ["member", "client", "connected", "segments"]
@@ -92,10 +89,9 @@ def reset(
     topic: TopicArgument,
     to: Annotated[
         str,
-        typer.Option(
+        option(
             metavar="earliest|latest|offset:N|time:ISO8601",
             help="Set the next offset to read; times without zone are UTC.",
-            show_default=False,
         ),
     ],
     force: ForceOption = False,

@@ -16,6 +16,7 @@ from seaweedmq.cli.options import (
     TopicArgument,
     checked_topic,
     common_options,
+    option,
     parse_start,
 )
 from seaweedmq.cli.output import progress, write
@@ -35,10 +36,8 @@ def subscribe(
     topic: TopicArgument,
     group: Annotated[
         str | None,
-        typer.Option(
-            metavar="GROUP",
-            help="Share the topic with the other members of this group, and resume where it stopped.",
-            show_default=False,
+        option(
+            metavar="GROUP", help="Share the topic with the other members of this group, and resume where it stopped."
         ),
     ] = None,
     start: Annotated[
@@ -48,7 +47,7 @@ def subscribe(
             help="Set the first offset to read (of a group: only at its creation); times without zone are UTC.",
         ),
     ] = "earliest",
-    limit: Annotated[int | None, typer.Option(min=1, help="Stop after N records.", show_default=False)] = None,
+    limit: Annotated[int | None, option(min=1, help="Stop after N records.")] = None,
     format_: Annotated[
         PrintFormat,
         typer.Option(

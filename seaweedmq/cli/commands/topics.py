@@ -15,6 +15,7 @@ from seaweedmq.cli.options import (
     checked_topic,
     common_options,
     duration_s,
+    option,
     records_per_s,
     size_bytes,
 )
@@ -26,52 +27,39 @@ from seaweedmq.model.topic_settings import AUTO_COMPACT
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
 DurabilityOption = Annotated[
-    Durability | None,
-    typer.Option(
-        help="Set when a record is acknowledged (stored with one replica, replicated with more).", show_default=False
-    ),
+    Durability | None, option(help="Set when a record is acknowledged (stored with one replica, replicated with more).")
 ]
-ScalingOption = Annotated[
-    Scaling | None, typer.Option(help="Let the cluster split and merge segments (auto).", show_default=False)
-]
+ScalingOption = Annotated[Scaling | None, option(help="Let the cluster split and merge segments (auto).")]
 RetentionOption = Annotated[
-    str | None,
-    typer.Option(metavar="DURATION", help="Keep records this long, like 7d; none: no limit.", show_default=False),
+    str | None, option(metavar="DURATION", help="Keep records this long, like 7d; none: no limit.")
 ]
 RetentionBytesOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE", help="Keep this many bytes of a topic, like 10GiB; none: no limit.", show_default=False
-    ),
+    str | None, option(metavar="SIZE", help="Keep this many bytes of a topic, like 10GiB; none: no limit.")
 ]
 TargetBytesOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         metavar="SIZE",
         help="Set the target bytes per second of a segment, like 16MiB; twice as much is split. none: the cluster's "
         "setting.",
-        show_default=False,
     ),
 ]
 TargetRecordsOption = Annotated[
-    str | None,
-    typer.Option(metavar="N", help="Set the target records per second of a segment, likewise.", show_default=False),
+    str | None, option(metavar="N", help="Set the target records per second of a segment, likewise.")
 ]
 ConfigOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--config",
         metavar="NAME=VALUE",
         help="Set a Kafka setting by name, like segment.ms=60000; NAME= removes it. May be repeated.",
-        show_default=False,
     ),
 ]
 AutoCompactOption = Annotated[
     bool | None,
-    typer.Option(
+    option(
         "--auto-compact/--no-auto-compact",
         help="Let brokers merge small Parquet files into larger ones in the background (no).",
-        show_default=False,
     ),
 ]
 SEGMENT_COLUMNS = [
@@ -97,8 +85,7 @@ def create(
     ],
     segments: Annotated[int, typer.Option(min=1, help="Set the initial number of key ranges.")] = 1,
     partitions: Annotated[
-        int | None,
-        typer.Option(min=1, help="Set the number of Kafka partitions, instead of key ranges.", show_default=False),
+        int | None, option(min=1, help="Set the number of Kafka partitions, instead of key ranges.")
     ] = None,
     replicas: Annotated[
         int, typer.Option(min=1, help="Set the number of brokers that hold each record until it is in a file.")
@@ -107,10 +94,7 @@ def create(
     scaling: ScalingOption = None,
     schema: Annotated[
         Path | None,
-        typer.Option(
-            help='Read the columns from a Parquet or Arrow file, or JSON like {"id": "int64", "name": "string"}.',
-            show_default=False,
-        ),
+        option(help='Read the columns from a Parquet or Arrow file, or JSON like {"id": "int64", "name": "string"}.'),
     ] = None,
     retention: RetentionOption = None,
     retention_bytes: RetentionBytesOption = None,
@@ -189,10 +173,7 @@ def alter(
     retention_bytes: RetentionBytesOption = None,
     target_bytes: TargetBytesOption = None,
     target_records: TargetRecordsOption = None,
-    partitions: Annotated[
-        int | None,
-        typer.Option(min=1, help="Set the number of partitions; it can only grow.", show_default=False),
-    ] = None,
+    partitions: Annotated[int | None, option(min=1, help="Set the number of partitions; it can only grow.")] = None,
     auto_compact: AutoCompactOption = None,
     config: ConfigOption = None,
 ) -> None:
@@ -240,13 +221,8 @@ def delete(common: Common, topic: TopicArgument) -> None:
 def delete_records(
     common: Common,
     topic: TopicArgument,
-    partition: Annotated[int, typer.Option(min=0, help="Set the number of the partition.", show_default=False)],
-    before: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="OFFSET", help="Set the first offset to keep, at most the end.", show_default=False
-        ),
-    ],
+    partition: Annotated[int, option(min=0, help="Set the number of the partition.")],
+    before: Annotated[int, option(min=0, metavar="OFFSET", help="Set the first offset to keep, at most the end.")],
 ) -> None:
     """Delete the records of a partition before an offset.
 

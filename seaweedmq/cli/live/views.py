@@ -71,11 +71,7 @@ def _brokers(brokers: Sequence[BrokerStatus]) -> Table:
 
 
 def topic_view(
-    found: TopicDescription,
-    stats: Iterable[SegmentStats],
-    decisions: Sequence[Decision],
-    now_us: int,
-    width: int,
+    found: TopicDescription, stats: Iterable[SegmentStats], decisions: Sequence[Decision], now_us: int, width: int
 ) -> RenderableType:
     """Return the view of a topic: its ring as a bar of ``width`` cells with a legend, rates, and decisions about it."""
     rates = {s.segment: s for s in stats}
