@@ -100,10 +100,7 @@ class Broker:
             self._dial, self._memory.relaying, config.replica_timeout_s, self._suspicions
         )
         self.stream_memory = StreamMemory(
-            self._memory.logs,
-            self._memory.intake,
-            COPIES * config.frame_bytes_max,
-            end_idle=self._end_idle_stream,
+            self._memory.logs, self._memory.intake, COPIES * config.frame_bytes_max, end_idle=self._end_idle_stream
         )
         self._owned = OwnedSegments(
             self._view, incarnation=lambda: self._membership.incarnation, context=self._segment_context

@@ -80,10 +80,7 @@ class Client(Opener[Opening[Publisher], Opening[Subscriber], Opening[GroupSubscr
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        config: ClientConfig,
-        post: Callable[[Callable[[], None]], object] | None = None,
+        self, cluster: Cluster, config: ClientConfig, post: Callable[[Callable[[], None]], object] | None = None
     ) -> None:
         """Make a client of a connected cluster.
 

@@ -141,10 +141,7 @@ class GroupStore:
         self, new: Mapping[str, bytes | None], then: list[Put | Delete], compares: tuple[Compare, ...]
     ) -> int:
         """Retry the transaction until its outcome is known; return its revision."""
-        every = [
-            *compares,
-            *(Compare(key, mod_revision=self._revisions.get(key, 0)) for key in {*new, self._key}),
-        ]
+        every = [*compares, *(Compare(key, mod_revision=self._revisions.get(key, 0)) for key in {*new, self._key})]
         trying = retrying(backoff(self._rng, 0.05, 1.0), on=UNANSWERED, stop=after_s(WRITE_TIMEOUT_S))
         unclear = False
         async for attempt in trying:

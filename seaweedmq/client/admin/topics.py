@@ -11,15 +11,7 @@ from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.messages import calls
-from seaweedmq.model.topic import (
-    TOPICS_AT_ONCE_MAX,
-    Durability,
-    Scaling,
-    Topic,
-    TopicChange,
-    TopicName,
-    TopicSpec,
-)
+from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX, Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.model.topic_settings import configs_of
 
 

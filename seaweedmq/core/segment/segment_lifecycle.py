@@ -66,14 +66,8 @@ STAGES: Mapping[SegmentStage, Mapping[Event, SegmentStage]] = {
         Event.SEAL: SegmentStage.SEALING,
         Event.CLOSE: SegmentStage.CLOSED,
     },
-    SegmentStage.DRAINING: {
-        Event.SEAL: SegmentStage.SEALING,
-        Event.CLOSE: SegmentStage.CLOSED,
-    },
-    SegmentStage.FENCED: {
-        Event.FOLLOWER_LOST: SegmentStage.FENCED,
-        Event.CLOSE: SegmentStage.CLOSED,
-    },
+    SegmentStage.DRAINING: {Event.SEAL: SegmentStage.SEALING, Event.CLOSE: SegmentStage.CLOSED},
+    SegmentStage.FENCED: {Event.FOLLOWER_LOST: SegmentStage.FENCED, Event.CLOSE: SegmentStage.CLOSED},
     SegmentStage.SEALING: {
         Event.FOLLOWER_LOST: SegmentStage.SEALING,
         Event.SEAL: SegmentStage.SEALING,
@@ -86,10 +80,7 @@ STAGES: Mapping[SegmentStage, Mapping[Event, SegmentStage]] = {
         Event.ALL_FLUSHED: SegmentStage.SEALED,
         Event.CLOSE: SegmentStage.CLOSED,
     },
-    SegmentStage.CLOSED: {
-        Event.FOLLOWER_LOST: SegmentStage.CLOSED,
-        Event.CLOSE: SegmentStage.CLOSED,
-    },
+    SegmentStage.CLOSED: {Event.FOLLOWER_LOST: SegmentStage.CLOSED, Event.CLOSE: SegmentStage.CLOSED},
 }
 """Next stage for each stage and event; an absent pair cannot occur."""
 

@@ -21,13 +21,7 @@ from seaweedmq.codec.kafka.compression import NONE
 from seaweedmq.codec.kafka.header import BatchHeader, read_header
 from seaweedmq.codec.kafka.records import HEADERS_OF_RECORD_MAX, TooManyHeaders
 from seaweedmq.core.kafka.rejected_sequences import RejectedSequences
-from seaweedmq.errors import (
-    DeadlineExceeded,
-    OutOfOrderSequence,
-    SeaweedMQError,
-    Unavailable,
-    fresh,
-)
+from seaweedmq.errors import DeadlineExceeded, OutOfOrderSequence, SeaweedMQError, Unavailable, fresh
 from seaweedmq.kafka.metadata.partition_lookup import LeaderHint, PartitionLookup, endpoints, key_of
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
 from seaweedmq.kafka.wire.codes import Code
@@ -162,12 +156,7 @@ class ProduceHandlers(HandlerGroup):
             topic = self._partitions.topic(key)
             async with asyncio.timeout_at(deadline):
                 appended = await self._append_to(
-                    topic,
-                    part.index,
-                    records,
-                    header,
-                    needs_all=request.body.acks == ACKS_ALL,
-                    may_begin=not is_behind,
+                    topic, part.index, records, header, needs_all=request.body.acks == ACKS_ALL, may_begin=not is_behind
                 )
             if sequence is not None:
                 self._rejected.forget(sequence.who)

@@ -235,12 +235,7 @@ class RequestReader:
         slot.held_bytes, self._intake_bytes = self._intake_bytes, 0
         turn = self._listening.turns.begin()
         steps = reading(
-            data,
-            context=self.context,
-            connection=self._connection_id,
-            line=self._line,
-            settle=slot.settle,
-            turn=turn,
+            data, context=self.context, connection=self._connection_id, line=self._line, settle=slot.settle, turn=turn
         )
         if _KEY.unpack_from(data)[0] in QUERIES and not self._listening.turns.claim():
             self._decode_later(steps, turn, slot)

@@ -44,12 +44,7 @@ __all__ = [
 
 
 def compact(
-    spark: SparkSession,
-    *,
-    storage: str,
-    topic: str,
-    target_bytes: int = TARGET_BYTES,
-    progress: Progress = no_progress,
+    spark: SparkSession, *, storage: str, topic: str, target_bytes: int = TARGET_BYTES, progress: Progress = no_progress
 ) -> Compaction:
     """Merge the small tables of a topic into larger ones; see ``storage.jobs.compacting``.
 

@@ -187,12 +187,7 @@ class LogScanner:
         if p.topic == file.topic and p.topic_uid != self._topic.uid:
             self.foreign = self._done = True
             return None
-        if (p.topic, p.segment, p.base_offset, p.writer) != (
-            file.topic,
-            file.segment,
-            file.base_offset,
-            file.writer,
-        ):
+        if (p.topic, p.segment, p.base_offset, p.writer) != (file.topic, file.segment, file.base_offset, file.writer):
             raise Corrupt(
                 f"{file.path} was written as {p.topic}#{p.segment} from offset {p.base_offset} by {p.writer}: "
                 "it was renamed or copied; move it away"
