@@ -3,18 +3,7 @@
 import asyncio
 from typing import Any
 
-from seaweedmq.core.kafka.groups.classic_events import (
-    DeleteGroupReply,
-    Heartbeat,
-    Join,
-    JoinReply,
-    Leave,
-    LeaveReply,
-    Leaving,
-    RemoveGroup,
-    Sync,
-    SyncReply,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
 from seaweedmq.errors import SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.wire.codes import Code
@@ -64,7 +53,7 @@ class ClassicGroupHandlers(HandlerGroup):
         client_id = request.context.client_id[:CLIENT_ID_LENGTH_MAX]
         named = body.rebalance_timeout_ms if request.version >= REBALANCE_TIMEOUT_FROM else -1
         answer = self._coordinators.shard_of(_named(body.group_id)).ask(
-            lambda token: Join(
+            lambda token: events.Join(
                 token=token,
                 group=body.group_id,
                 member=body.member_id,
@@ -83,7 +72,7 @@ class ClassicGroupHandlers(HandlerGroup):
         )
         request.settle()
         reply = await answer
-        assert isinstance(reply, JoinReply)
+        assert isinstance(reply, events.JoinReply)
         return JoinGroupResponse(
             error_code=reply.error,
             generation_id=reply.generation,
@@ -109,7 +98,7 @@ class ClassicGroupHandlers(HandlerGroup):
                 f"SyncGroup of {body.group_id} names no protocol: give type and name from JoinGroup's reply",
             )
         answer = self._coordinators.shard_of(_named(body.group_id)).ask(
-            lambda token: Sync(
+            lambda token: events.Sync(
                 token=token,
                 group=body.group_id,
                 member=body.member_id,
@@ -122,7 +111,7 @@ class ClassicGroupHandlers(HandlerGroup):
         )
         request.settle()
         reply = await answer
-        assert isinstance(reply, SyncReply)
+        assert isinstance(reply, events.SyncReply)
         return SyncGroupResponse(
             error_code=reply.error,
             protocol_type=reply.protocol_type,
@@ -134,7 +123,7 @@ class ClassicGroupHandlers(HandlerGroup):
         """Handle Heartbeat; the future is usually done on return."""
         body, version = request.body, request.version
         return self._coordinators.shard_of(_named(body.group_id)).ask(
-            lambda token: Heartbeat(
+            lambda token: events.Heartbeat(
                 token=token,
                 group=body.group_id,
                 member=body.member_id,
@@ -149,19 +138,21 @@ class ClassicGroupHandlers(HandlerGroup):
         body = request.body
         shard = self._coordinators.shard_of(_named(body.group_id))
 
-        async def left(leaving: tuple[Leaving, ...]) -> LeaveReply:
-            reply = await shard.ask(lambda token: Leave(token=token, group=body.group_id, members=leaving))
-            assert isinstance(reply, LeaveReply)
+        async def left(leaving: tuple[events.Leaving, ...]) -> events.LeaveReply:
+            reply = await shard.ask(lambda token: events.Leave(token=token, group=body.group_id, members=leaving))
+            assert isinstance(reply, events.LeaveReply)
             return reply
 
         if request.version < MANY_LEAVE_FROM:
-            reply = await left((Leaving(body.member_id),))
+            reply = await left((events.Leaving(body.member_id),))
             of_one = next((error for _, error in reply.members), reply.error)
             return LeaveGroupResponse(error_code=reply.error or of_one)
         members = []
         for first in range(0, max(len(body.members), 1), LEAVING_AT_ONCE):
             some = body.members[first : first + LEAVING_AT_ONCE]
-            reply = await left(tuple(Leaving(one.member_id, one.group_instance_id, one.reason or "") for one in some))
+            reply = await left(
+                tuple(events.Leaving(one.member_id, one.group_instance_id, one.reason or "") for one in some)
+            )
             if reply.error:
                 return LeaveGroupResponse(error_code=reply.error, members=[])
             members += [
@@ -257,10 +248,10 @@ class ClassicGroupHandlers(HandlerGroup):
 
     async def _deleted(self, group: str) -> int:
         try:
-            reply = await self._coordinators.shard_of(group).ask(lambda token: RemoveGroup(token, group))
+            reply = await self._coordinators.shard_of(group).ask(lambda token: events.RemoveGroup(token, group))
         except SeaweedMQError as error:
             return code_of(error, place=ErrorScope.COORDINATOR)
-        assert isinstance(reply, DeleteGroupReply)
+        assert isinstance(reply, events.DeleteGroupReply)
         return reply.error
 
 

@@ -20,22 +20,7 @@ Invariants: every request gets one reply; a generation has one leader and one se
 in a generation is the one that its leader sent.
 """
 
-from seaweedmq.core.kafka.groups.classic_events import (
-    CommitOffsets,
-    CoordinatorLimits,
-    GroupEvent,
-    GroupOutcome,
-    Heartbeat,
-    HeartbeatReply,
-    Join,
-    Leave,
-    LeaveReply,
-    Leaving,
-    Sync,
-    SyncReply,
-    Timer,
-    TimerFired,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
 from seaweedmq.core.kafka.groups.classic_members import Member, protocols_bytes
 from seaweedmq.core.kafka.groups.classic_rebalance import (
     COMPLETING,
@@ -60,7 +45,9 @@ from seaweedmq.model.kafka.groups import (
 class ClassicGroup:
     """One group; ``value`` is the last written value, if the group is taken over."""
 
-    def __init__(self, name: str, limits: CoordinatorLimits, now: float, value: GroupValue | None = None) -> None:
+    def __init__(
+        self, name: str, limits: events.CoordinatorLimits, now: float, value: GroupValue | None = None
+    ) -> None:
         self.name = name
         self._rebalance = ClassicRebalance(limits, now, value)
         self._members = self._rebalance.members
@@ -131,27 +118,27 @@ class ClassicGroup:
         topics = self._rebalance.topics
         return topic in topics if topics is not None else self.protocol_type == CONSUMER
 
-    def handle(self, event: GroupEvent, now: float, at_ms: int) -> GroupOutcome:
+    def handle(self, event: events.GroupEvent, now: float, at_ms: int) -> events.GroupOutcome:
         """Handle one event; ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock."""
         self._rebalance.now, self._rebalance.at_ms = now, at_ms
         match event:
-            case Join():
+            case events.Join():
                 self._joins.handle(event)
-            case Sync():
+            case events.Sync():
                 self._sync(event)
-            case Heartbeat():
+            case events.Heartbeat():
                 self._heartbeat(event)
-            case Leave():
+            case events.Leave():
                 self._leave(event)
-            case TimerFired(Timer.SESSION, member):
+            case events.TimerFired(events.Timer.SESSION, member):
                 self._end_session(member)
-            case TimerFired(Timer.JOIN):
+            case events.TimerFired(events.Timer.JOIN):
                 self._rebalance.end_wait_for_joins()
-            case TimerFired(Timer.SYNC):
+            case events.TimerFired(events.Timer.SYNC):
                 self._rebalance.end_wait_for_syncs()
         return self._rebalance.collect()
 
-    def take_over(self, now: float, at_ms: int) -> GroupOutcome:
+    def take_over(self, now: float, at_ms: int) -> events.GroupOutcome:
         """Begin the sessions of a loaded group, which rebalances if it has too many members: not all may join again."""
         self._rebalance.now, self._rebalance.at_ms = now, at_ms
         for member in self._members:
@@ -160,7 +147,7 @@ class ClassicGroup:
             self._rebalance.rebalance()
         return self._rebalance.collect()
 
-    def die(self) -> GroupOutcome:
+    def die(self) -> events.GroupOutcome:
         """Delete the group, which must be empty; pending ids lose their validity."""
         for member in tuple(self._members.pending):
             self._members.forget_pending(member)
@@ -170,45 +157,45 @@ class ClassicGroup:
 
     # --- other requests -----------------------------------------------------------------------------------------------
 
-    def _sync(self, sync: Sync) -> None:
+    def _sync(self, sync: events.Sync) -> None:
         member = self._sender(sync.member, sync.instance, sync.generation)
         if isinstance(member, GroupError):
-            self._rebalance.reply(SyncReply(token=sync.token, error=member))
+            self._rebalance.reply(events.SyncReply(token=sync.token, error=member))
         elif sync.protocol_type not in {None, self.protocol_type} or sync.protocol not in {
             None,
             self._rebalance.protocol,
         }:
-            self._rebalance.reply(SyncReply(token=sync.token, error=GroupError.INCONSISTENT_GROUP_PROTOCOL))
+            self._rebalance.reply(events.SyncReply(token=sync.token, error=GroupError.INCONSISTENT_GROUP_PROTOCOL))
         elif self.state is PREPARING:
-            self._rebalance.reply(SyncReply(token=sync.token, error=GroupError.REBALANCE_IN_PROGRESS))
+            self._rebalance.reply(events.SyncReply(token=sync.token, error=GroupError.REBALANCE_IN_PROGRESS))
         else:
             self._rebalance.sync(member, sync.token)
             if self.state is COMPLETING and member.id == self._members.leader:
                 self._rebalance.assign(sync.assignments)
 
-    def _heartbeat(self, beat: Heartbeat) -> None:
+    def _heartbeat(self, beat: events.Heartbeat) -> None:
         member = self._sender(beat.member, beat.instance, beat.generation)
         if isinstance(member, GroupError):
-            self._rebalance.reply(HeartbeatReply(beat.token, member))
+            self._rebalance.reply(events.HeartbeatReply(beat.token, member))
             return
         self._rebalance.watch(member)
         is_over = self.state is PREPARING
         self._rebalance.reply(
-            HeartbeatReply(beat.token, GroupError.REBALANCE_IN_PROGRESS if is_over else GroupError.NONE)
+            events.HeartbeatReply(beat.token, GroupError.REBALANCE_IN_PROGRESS if is_over else GroupError.NONE)
         )
 
-    def _leave(self, leave: Leave) -> None:
+    def _leave(self, leave: events.Leave) -> None:
         if self.state is DEAD:
-            self._rebalance.reply(LeaveReply(leave.token, GroupError.COORDINATOR_NOT_AVAILABLE))
+            self._rebalance.reply(events.LeaveReply(leave.token, GroupError.COORDINATOR_NOT_AVAILABLE))
             return
         before = len(self._members)
         results = tuple((leaving, self._remove_leaving(leaving)) for leaving in leave.members)
         if len(self._members) < before:
             self._rebalance.rebalance()
         self._rebalance.maybe_end_join_phase()
-        self._rebalance.reply(LeaveReply(leave.token, members=results))
+        self._rebalance.reply(events.LeaveReply(leave.token, members=results))
 
-    def _remove_leaving(self, leaving: Leaving) -> GroupError:
+    def _remove_leaving(self, leaving: events.Leaving) -> GroupError:
         if leaving.member in self._members.pending:
             self._members.forget_pending(leaving.member)
             self._rebalance.unwatch(leaving.member)
@@ -241,7 +228,7 @@ class ClassicGroup:
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
-    def commit_error(self, commit: CommitOffsets) -> GroupError:
+    def commit_error(self, commit: events.CommitOffsets) -> GroupError:
         """Return the error of a commit: a member may commit in its generation, any client while the group is empty."""
         if self.state is DEAD:
             return GroupError.COORDINATOR_NOT_AVAILABLE
@@ -255,7 +242,7 @@ class ClassicGroup:
         # The member knows the generation, but not its assignment.
         return GroupError.REBALANCE_IN_PROGRESS if self.state is COMPLETING else GroupError.NONE
 
-    def touch(self, member: str, now: float) -> GroupOutcome:
+    def touch(self, member: str, now: float) -> events.GroupOutcome:
         """Extend the session of a member that committed, as a heartbeat does."""
         self._rebalance.now = now
         speaker = self._members.get(member)

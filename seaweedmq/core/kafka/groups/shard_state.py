@@ -22,31 +22,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 
 from seaweedmq.core.clock_doubt import WallWatch, doubt_s
-from seaweedmq.core.kafka.groups.classic_events import (
-    CommitOffsets,
-    CommitReply,
-    CoordinatorLimits,
-    DeleteGroupReply,
-    DeleteOffsets,
-    DeleteOffsetsReply,
-    GroupOutcome,
-    Heartbeat,
-    HeartbeatReply,
-    Join,
-    JoinReply,
-    Leave,
-    LeaveReply,
-    Partition,
-    RemoveGroup,
-    Reply,
-    ShardEvent,
-    ShardOutcome,
-    Sync,
-    SyncReply,
-    Tick,
-    TimerFired,
-    TopicsDeleted,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
 from seaweedmq.core.kafka.groups.classic_group import ClassicGroup
 from seaweedmq.core.kafka.groups.classic_members import protocols_bytes
 from seaweedmq.core.kafka.groups.committed_offsets import CommittedOffsets, deletion_error
@@ -102,7 +78,7 @@ def _empty_bytes(group: str) -> int:
 class GroupShard:
     """The coordinator's state of one shard; ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock."""
 
-    def __init__(self, limits: CoordinatorLimits, memory: StateMemory) -> None:
+    def __init__(self, limits: events.CoordinatorLimits, memory: StateMemory) -> None:
         """Create an empty shard. ``memory`` is the account of all shards of the broker."""
         self._limits = limits
         self._memory = memory
@@ -113,7 +89,7 @@ class GroupShard:
         self._unchecked: deque[str] = deque()
         """Groups whose offsets the current check has not reached yet."""
         self._records: list[ShardRecord] = []
-        self._replies: list[Reply] = []
+        self._replies: list[events.Reply] = []
         self.size_bytes = 0
         """Counted bytes of all groups."""
 
@@ -169,7 +145,9 @@ class GroupShard:
         entry = self._entries.get(group)
         return entry.group.described() if entry is not None else DescribedGroup(group=group, state=GroupState.DEAD)
 
-    def offsets(self, group: str, partitions: Collection[Partition] | None = None) -> Mapping[Partition, OffsetValue]:
+    def offsets(
+        self, group: str, partitions: Collection[events.Partition] | None = None
+    ) -> Mapping[events.Partition, OffsetValue]:
         """Return the committed offsets of these partitions, or (None) of all."""
         entry = self._entries.get(group)
         return entry.committed.select(partitions) if entry is not None else {}
@@ -180,31 +158,33 @@ class GroupShard:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def handle(self, event: ShardEvent, now: float, at_ms: int) -> ShardOutcome:
+    def handle(self, event: events.ShardEvent, now: float, at_ms: int) -> events.ShardOutcome:
         """Handle one event and return its records and replies."""
         self._clock.note(at_ms * 1_000, now)
         match event:
-            case Join() | Sync() | Heartbeat() | Leave():
+            case events.Join() | events.Sync() | events.Heartbeat() | events.Leave():
                 self._member_speaks(event, now, at_ms)
-            case CommitOffsets():
-                self._replies.append(CommitReply(event.token, self._commit(event, now, at_ms)))
-            case DeleteOffsets():
+            case events.CommitOffsets():
+                self._replies.append(events.CommitReply(event.token, self._commit(event, now, at_ms)))
+            case events.DeleteOffsets():
                 self._delete_offsets(event)
-            case RemoveGroup(token, group):
-                self._replies.append(DeleteGroupReply(token, self._delete_group(group)))
-            case TopicsDeleted(topics):
+            case events.RemoveGroup(token, group):
+                self._replies.append(events.DeleteGroupReply(token, self._delete_group(group)))
+            case events.TopicsDeleted(topics):
                 for entry in list(self._entries.values()):
                     self._records += entry.committed.drop_topics(topics)
                     self._settle(entry)
-            case Tick():
+            case events.Tick():
                 self._pass_time(now, at_ms)
         records, replies = tuple(self._records), tuple(self._replies)
         self._records, self._replies = [], []
-        if isinstance(event, Heartbeat):  # it changes nothing that must be committed first
-            return ShardOutcome(records=records, prompt=replies)
-        return ShardOutcome(records=records, replies=replies)
+        if isinstance(event, events.Heartbeat):  # it changes nothing that must be committed first
+            return events.ShardOutcome(records=records, prompt=replies)
+        return events.ShardOutcome(records=records, replies=replies)
 
-    def _member_speaks(self, event: Join | Sync | Heartbeat | Leave, now: float, at_ms: int) -> None:
+    def _member_speaks(
+        self, event: events.Join | events.Sync | events.Heartbeat | events.Leave, now: float, at_ms: int
+    ) -> None:
         error = self._group_error(event)
         if error is not GroupError.NONE:
             self._replies.append(_error_reply(event, error))
@@ -213,16 +193,16 @@ class GroupShard:
         self._take(entry, entry.group.handle(event, now, at_ms))
         self._settle(entry)
 
-    def _group_error(self, event: Join | Sync | Heartbeat | Leave) -> GroupError:
+    def _group_error(self, event: events.Join | events.Sync | events.Heartbeat | events.Leave) -> GroupError:
         if not event.group or self._is_too_long(event.group):
             return GroupError.INVALID_GROUP_ID
         entry = self._entries.get(event.group)
-        if entry is None and not (isinstance(event, Join) and not event.member):
+        if entry is None and not (isinstance(event, events.Join) and not event.member):
             return GroupError.UNKNOWN_MEMBER_ID
         more_bytes = _growth_bytes(event, entry.group if entry is not None else None)
         return GroupError.NONE if self._has_room(event.group, more_bytes) else GroupError.POLICY_VIOLATION
 
-    def _commit(self, commit: CommitOffsets, now: float, at_ms: int) -> tuple[GroupError, ...]:
+    def _commit(self, commit: events.CommitOffsets, now: float, at_ms: int) -> tuple[GroupError, ...]:
         error = self._commit_error(commit)
         if error is not GroupError.NONE:
             return (error,) * len(commit.offsets)
@@ -236,7 +216,7 @@ class GroupShard:
         self._settle(entry)
         return errors
 
-    def _commit_error(self, commit: CommitOffsets) -> GroupError:
+    def _commit_error(self, commit: events.CommitOffsets) -> GroupError:
         if self._is_too_long(commit.group):
             return GroupError.INVALID_GROUP_ID
         entry = self._entries.get(commit.group)
@@ -246,15 +226,15 @@ class GroupShard:
             return GroupError.GROUP_ID_NOT_FOUND if commit.is_v9 else GroupError.ILLEGAL_GENERATION
         return GroupError.NONE if self._has_room(commit.group, 0) else GroupError.POLICY_VIOLATION
 
-    def _delete_offsets(self, delete: DeleteOffsets) -> None:
+    def _delete_offsets(self, delete: events.DeleteOffsets) -> None:
         entry = self._entries.get(delete.group)
         error = GroupError.GROUP_ID_NOT_FOUND if entry is None else deletion_error(entry.group)
         if entry is None or error is not GroupError.NONE:
-            self._replies.append(DeleteOffsetsReply(delete.token, error))
+            self._replies.append(events.DeleteOffsetsReply(delete.token, error))
             return
         errors, records = entry.committed.delete(delete, entry.group)
         self._records += records
-        self._replies.append(DeleteOffsetsReply(delete.token, errors=errors))
+        self._replies.append(events.DeleteOffsetsReply(delete.token, errors=errors))
         self._settle(entry)
 
     def _delete_group(self, group: str) -> GroupError:
@@ -279,7 +259,7 @@ class GroupShard:
         for group, timer, member in self._deadlines.pop_due(now):
             entry = self._entries.get(group)
             if entry is not None:
-                self._take(entry, entry.group.handle(TimerFired(timer, member), now, at_ms))
+                self._take(entry, entry.group.handle(events.TimerFired(timer, member), now, at_ms))
                 self._settle(entry)
         if self._check_at is not None and self._check_at <= now:
             self._check_offsets(now)
@@ -312,7 +292,7 @@ class GroupShard:
             entry = self._entries[group] = _Entry(ClassicGroup(group, self._limits, 0.0))
         return entry
 
-    def _take(self, entry: _Entry, outcome: GroupOutcome) -> None:
+    def _take(self, entry: _Entry, outcome: events.GroupOutcome) -> None:
         name = entry.group.name
         if outcome.value is not None:
             self._records.append(GroupMetadataRecord(name, outcome.value))
@@ -348,29 +328,31 @@ class GroupShard:
         return len(group.encode()) > self._limits.group_id_bytes_max
 
 
-def _error_reply(event: Join | Sync | Heartbeat | Leave, error: GroupError) -> Reply:
+def _error_reply(event: events.Join | events.Sync | events.Heartbeat | events.Leave, error: GroupError) -> events.Reply:
     """Return the error as the reply to this request."""
     match event:
-        case Join():
-            return JoinReply(token=event.token, member=event.member, error=error)
-        case Sync():
-            return SyncReply(token=event.token, error=error)
-        case Heartbeat():
-            return HeartbeatReply(event.token, error)
-        case Leave():
+        case events.Join():
+            return events.JoinReply(token=event.token, member=event.member, error=error)
+        case events.Sync():
+            return events.SyncReply(token=event.token, error=error)
+        case events.Heartbeat():
+            return events.HeartbeatReply(event.token, error)
+        case events.Leave():
             if error is GroupError.UNKNOWN_MEMBER_ID:  # a missing group has no member: one error for each
-                return LeaveReply(event.token, members=tuple((leaving, error) for leaving in event.members))
-            return LeaveReply(event.token, error)
+                return events.LeaveReply(event.token, members=tuple((leaving, error) for leaving in event.members))
+            return events.LeaveReply(event.token, error)
 
 
-def _growth_bytes(event: Join | Sync | Heartbeat | Leave, group: ClassicGroup | None) -> int:
+def _growth_bytes(
+    event: events.Join | events.Sync | events.Heartbeat | events.Leave, group: ClassicGroup | None
+) -> int:
     """Return the largest growth of the group in bytes; zero or less if the request repeats an earlier one."""
     match event:
-        case Join():
+        case events.Join():
             return protocols_bytes(event.protocols) - (
                 group.protocols_bytes_of(event.member) if group is not None else 0
             )
-        case Sync() if event.assignments:
+        case events.Sync() if event.assignments:
             before_bytes = group.assigned_bytes if group is not None else 0
             return sum(map(len, event.assignments.values())) - before_bytes
     return 0
