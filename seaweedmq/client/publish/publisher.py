@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
-from types import TracebackType
-from typing import Self
 
 import pyarrow as pa
 
 from seaweedmq.client.background_tasks import BackgroundTasks
-from seaweedmq.client.closing import Closing
+from seaweedmq.client.closing import Closing, ClosingContext
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
@@ -37,7 +35,7 @@ OVERDUE_CHECK_S = 0.5
 """Interval at which overdue frames that cannot leave their window yet are checked again."""
 
 
-class Publisher:
+class Publisher(ClosingContext):
     """A publisher to one topic. Any number of tasks of one event loop may use it.
 
     Records of one key keep the order of the calls. A record is stored once, however often its frame is sent. With
@@ -197,14 +195,6 @@ class Publisher:
         finally:
             if self._closing.is_reported:  # Until then the client holds it, to report a failure when it is closed.
                 self._on_close(self)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _close(self, timeout_s: float) -> None:
         closed = Closed(f"the publisher of {self._topic} is closed: open another")

@@ -5,11 +5,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from seaweedmq.client.closing import ClosingContext
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
@@ -48,7 +48,7 @@ class SkippedRecords(NamedTuple):
     end_offset: int
 
 
-class TopicReader:
+class TopicReader(ClosingContext):
     """A reader of segments of one topic. One task takes from it at a time.
 
     Subclasses choose the segments: they start readers, and continue after those that ended.
@@ -153,14 +153,6 @@ class TopicReader:
     async def _close(self) -> None:
         await self._stop_readers()
         self._on_close(self)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # --- for the synchronous API -----------------------------------------------------------------------------------
 
