@@ -1,7 +1,7 @@
 """Commands `seaweedmq topic ...`: create, list, describe, alter, delete, delete-records."""
 
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -106,7 +106,7 @@ def create(
     """Create a topic, or several with the same settings."""
     names = [checked_topic(topic) for topic in topics]
     arrow_schema = read_schema(schema) if schema else None
-    limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
+    limits = _limits(retention, retention_bytes, target_bytes, target_records)
     configs = changed_configs({}, with_auto_compact(config, auto_compact))
     with common.connect() as client:
         made = client.admin.create_topics(
@@ -117,11 +117,8 @@ def create(
             durability=durability,
             scaling=scaling,
             schema=arrow_schema,
-            retention=limits.retention_s or None,
-            retention_bytes=limits.retention_bytes or None,
-            target_bytes_per_s=limits.target_bytes_per_s or None,
-            target_records_per_s=limits.target_records_per_s or None,
             configs=configs,
+            **{name: limit or None for name, limit in limits.items()},
         )
     if common.output is Output.JSON:
         fields = [description_fields(description) for description in made]
@@ -186,22 +183,14 @@ def alter(
             "--target-records, --partitions, --auto-compact or --config"
         )
     name = checked_topic(topic)
-    limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
+    limits = _limits(retention, retention_bytes, target_bytes, target_records)
     changed_configs({}, changes)  # rejects a malformed NAME=VALUE before a connection is opened
     with common.connect() as client:
         configs = None
         if changes:
             configs = changed_configs(dict(client.admin.describe_topic(name).topic.configs), changes)
         changed = client.admin.alter_topic(
-            name,
-            durability=durability,
-            scaling=scaling,
-            retention=limits.retention_s,
-            retention_bytes=limits.retention_bytes,
-            target_bytes_per_s=limits.target_bytes_per_s,
-            target_records_per_s=limits.target_records_per_s,
-            partitions=partitions,
-            configs=configs,
+            name, durability=durability, scaling=scaling, partitions=partitions, configs=configs, **limits
         )
     show_fields(topic_fields(changed.topic), common.output)
 
@@ -241,22 +230,13 @@ def with_auto_compact(config: list[str] | None, auto_compact: bool | None) -> li
     return [*(config or ()), *own[auto_compact]]
 
 
-class _Limits(NamedTuple):
-    """The limits that the user named: None is not named, and 0 removes the limit or the topic's own target."""
-
-    retention_s: float | None
-    retention_bytes: int | None
-    target_bytes_per_s: int | None
-    target_records_per_s: float | None
-
-    @classmethod
-    def read(
-        cls, retention: str | None, retention_bytes: str | None, target_bytes: str | None, target_records: str | None
-    ) -> "_Limits":
-        """Parse the limits; raises typer.BadParameter."""
-        return cls(
-            None if retention is None else duration_s(retention),
-            None if retention_bytes is None else size_bytes(retention_bytes),
-            None if target_bytes is None else size_bytes(target_bytes),
-            None if target_records is None else records_per_s(target_records),
-        )
+def _limits(
+    retention: str | None, retention_bytes: str | None, target_bytes: str | None, target_records: str | None
+) -> dict[str, Any]:
+    """Return the limits as arguments of the admin API; None: not named, 0: removed. Raises typer.BadParameter."""
+    return {
+        "retention": None if retention is None else duration_s(retention),
+        "retention_bytes": None if retention_bytes is None else size_bytes(retention_bytes),
+        "target_bytes_per_s": None if target_bytes is None else size_bytes(target_bytes),
+        "target_records_per_s": None if target_records is None else records_per_s(target_records),
+    }
