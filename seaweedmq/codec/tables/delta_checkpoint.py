@@ -31,45 +31,23 @@ _TEXT, _LONG = pa.string(), pa.int64()
 
 
 _ADD = pa.struct(
-    [
-        pa.field("path", _TEXT),
-        pa.field("partitionValues", _STRINGS),
-        pa.field("size", _LONG),
-        pa.field("modificationTime", _LONG),
-        pa.field("dataChange", pa.bool_()),
-        pa.field("stats", _TEXT),
-    ]
+    {"path": _TEXT, "partitionValues": _STRINGS, "size": _LONG, "modificationTime": _LONG}
+    | {"dataChange": pa.bool_(), "stats": _TEXT}
 )
 _REMOVE = pa.struct(
-    [
-        pa.field("path", _TEXT),
-        pa.field("deletionTimestamp", _LONG),
-        pa.field("dataChange", pa.bool_()),
-        pa.field("extendedFileMetadata", pa.bool_()),
-        pa.field("partitionValues", _STRINGS),
-        pa.field("size", _LONG),
-    ]
+    {"path": _TEXT, "deletionTimestamp": _LONG, "dataChange": pa.bool_(), "extendedFileMetadata": pa.bool_()}
+    | {"partitionValues": _STRINGS, "size": _LONG}
 )
+_FORMAT = pa.struct({"provider": _TEXT, "options": _STRINGS})
 _METADATA = pa.struct(
-    [
-        pa.field("id", _TEXT),
-        pa.field("name", _TEXT),
-        pa.field("format", pa.struct([pa.field("provider", _TEXT), pa.field("options", _STRINGS)])),
-        pa.field("schemaString", _TEXT),
-        pa.field("partitionColumns", pa.list_(_TEXT)),
-        pa.field("createdTime", _LONG),
-        pa.field("configuration", _STRINGS),
-    ]
+    {"id": _TEXT, "name": _TEXT, "format": _FORMAT, "schemaString": _TEXT, "partitionColumns": pa.list_(_TEXT)}
+    | {"createdTime": _LONG, "configuration": _STRINGS}
 )
 _PROTOCOL = pa.struct(
-    [
-        pa.field("minReaderVersion", pa.int32()),
-        pa.field("minWriterVersion", pa.int32()),
-        pa.field("readerFeatures", pa.list_(_TEXT)),
-        pa.field("writerFeatures", pa.list_(_TEXT)),
-    ]
+    {"minReaderVersion": pa.int32(), "minWriterVersion": pa.int32()}
+    | {"readerFeatures": pa.list_(_TEXT), "writerFeatures": pa.list_(_TEXT)}
 )
-_TXN = pa.struct([pa.field("appId", _TEXT), pa.field("version", _LONG), pa.field("lastUpdated", _LONG)])
+_TXN = pa.struct({"appId": _TEXT, "version": _LONG, "lastUpdated": _LONG})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +114,11 @@ def _protocol(action: Mapping[str, Any]) -> pa.Array:
 
 
 def _metadata(metadata: LogMetadata) -> pa.Array:
-    format_kind = _METADATA.field("format").type
     return _structs(
         _METADATA,
         _texts([metadata.id]),
         _texts([metadata.name]),
-        _structs(format_kind, _texts(["parquet"]), _maps([{}])),
+        _structs(_FORMAT, _texts(["parquet"]), _maps([{}])),
         _texts([metadata.schema]),
         _list([]),
         _longs([metadata.created_ms]),
