@@ -89,4 +89,4 @@ def versions_reply(request: Request) -> Reply:
         for api, versions in ADVERTISED.items()
     ]
     code = Code.NONE if known else Code.UNSUPPORTED_VERSION
-    return ApiVersionsResponse(version=version, error_code=int(code), api_keys=keys, throttle_time_ms=0)
+    return ApiVersionsResponse(version=version, error_code=int(code), api_keys=keys)

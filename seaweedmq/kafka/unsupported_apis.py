@@ -33,13 +33,11 @@ class UnsupportedHandlers(HandlerGroup):
 
     async def describe_client_quotas(self, _: Request) -> Reply:
         """Return no quotas: no client is throttled."""
-        return DescribeClientQuotasResponse(throttle_time_ms=0, error_code=Code.NONE, error_message=None, entries=[])
+        return DescribeClientQuotasResponse(error_code=Code.NONE, error_message=None, entries=[])
 
     async def list_partition_reassignments(self, _: Request) -> Reply:
         """Return no reassignments: a segment moves in one step."""
-        return ListPartitionReassignmentsResponse(
-            throttle_time_ms=0, error_code=Code.NONE, error_message=None, topics=[]
-        )
+        return ListPartitionReassignmentsResponse(error_code=Code.NONE, error_message=None, topics=[])
 
     async def consumer_group_heartbeat(self, _: Request) -> Reply:
         """Reject a member of a KIP-848 group with UNSUPPORTED_VERSION.
@@ -62,7 +60,7 @@ class UnsupportedHandlers(HandlerGroup):
             raise KafkaError(Code.INVALID_REQUEST, f"election type {body.election_type} is unknown: use 0 or 1")
         kind, turn = body.election_type, request.turn
         results = [await self._elected(asked, kind, turn) for asked in body.topic_partitions or ()]
-        return ElectLeadersResponse(throttle_time_ms=0, error_code=Code.NONE, replica_election_results=results)
+        return ElectLeadersResponse(error_code=Code.NONE, replica_election_results=results)
 
     async def _elected(self, asked: Any, kind: int, turn: Turn) -> Any:
         result = ElectLeadersResponse.ReplicaElectionResult

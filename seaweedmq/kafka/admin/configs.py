@@ -63,7 +63,7 @@ class ConfigHandlers(HandlerGroup):
         """Return the named configs of each resource, or all."""
         await self._directory.nodes.ready()
         results = [await self._result(resource, request) for resource in request.body.resources]
-        return DescribeConfigsResponse(throttle_time_ms=0, results=results)
+        return DescribeConfigsResponse(results=results)
 
     async def _result(self, resource: Any, request: Request) -> Any:
         configs: Sequence[Described] = ()
@@ -175,7 +175,7 @@ class ConfigHandlers(HandlerGroup):
 
         resources = await by_key(request.body.resources, _key, request.turn)
         responses = await for_each(resources.values(), altered, request.turn)
-        return response(throttle_time_ms=0, responses=responses)
+        return response(responses=responses)
 
     def _topic_to_alter(self, resource: Any) -> Topic:
         kind, name = resource.resource_type, resource.resource_name
@@ -204,7 +204,6 @@ class ConfigHandlers(HandlerGroup):
         if ResourceKind.BROKER in wanted:
             found += [(ResourceKind.BROKER, str(node.id)) for node in self._directory.nodes.live()]
         return ListConfigResourcesResponse(
-            throttle_time_ms=0,
             error_code=Code.NONE,
             config_resources=[
                 ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)

@@ -69,7 +69,6 @@ class InventoryHandlers(HandlerGroup):
         except (SeaweedMQError, TimeoutError) as failure:
             error = code_of(failure, place=ErrorScope.ADMIN)
         return DescribeLogDirsResponse(
-            throttle_time_ms=0,
             error_code=Code.NONE,
             results=[
                 DescribeLogDirsResponse.DescribeLogDirsResult(
@@ -117,7 +116,7 @@ class InventoryHandlers(HandlerGroup):
                 partitions.append(self._active(topic.name, number))
                 await request.turn.pause()
             topics.append(result(name=topic.name, partitions=partitions))
-        return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
+        return DescribeProducersResponse(topics=topics)
 
     def _active(self, name: str, partition: int) -> Any:
         result = DescribeProducersResponse.TopicResponse.PartitionResponse

@@ -90,7 +90,7 @@ class TopicHandlers(HandlerGroup):
         for name, outcome in outcomes.items():
             results.append(await self._created(name, outcome, request.turn))
             await request.turn.pause()
-        return CreateTopicsResponse(throttle_time_ms=0, topics=results)
+        return CreateTopicsResponse(topics=results)
 
     def _spec(self, topic: Any) -> TopicSpec:
         name = self._directory.new_name(topic.name)
@@ -205,7 +205,7 @@ class TopicHandlers(HandlerGroup):
             asked = ((name, None) for name in body.topic_names)
         found = await self._to_delete(asked, request.turn)
         responses = await for_each(found.items(), lambda item: self._delete(*item, request), request.turn)
-        return DeleteTopicsResponse(throttle_time_ms=0, responses=responses)
+        return DeleteTopicsResponse(responses=responses)
 
     async def _delete(self, mention: _Mention, found: PartitionedTopic | KafkaError, request: Request) -> Any:
         name, topic_id = mention
@@ -276,7 +276,7 @@ class TopicHandlers(HandlerGroup):
 
         topics = await by_key(body.topics, _name, request.turn)
         results = await for_each(topics.values(), grown, request.turn)
-        return CreatePartitionsResponse(throttle_time_ms=0, results=results)
+        return CreatePartitionsResponse(results=results)
 
     async def _grow(self, asked: Any, request: Request) -> None:
         found = self._directory.find(asked.name)

@@ -33,7 +33,7 @@ class DeleteRecordsHandlers(HandlerGroup):
                 named.setdefault(topic.name, {})[each.partition_index] = each.offset
                 await turn.pause()
         topics = await for_each(named.items(), lambda topic: self._topic(*topic, request), turn)
-        return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
+        return DeleteRecordsResponse(topics=topics)
 
     async def _topic(self, name: str, before: Mapping[int, int], request: Request) -> Any:
         outcomes: dict[int, int | SeaweedMQError] = {}

@@ -42,6 +42,4 @@ class InitProducerIdHandlers(HandlerGroup):
             # Java's producer repeats the request after this code. It fails after REQUEST_TIMED_OUT, and after other
             # codes it looks for the coordinator of a transaction that it does not have.
             raise KafkaError(Code.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
-        return InitProducerIdResponse(
-            throttle_time_ms=0, error_code=Code.NONE, producer_id=producer_id, producer_epoch=FIRST_EPOCH
-        )
+        return InitProducerIdResponse(error_code=Code.NONE, producer_id=producer_id, producer_epoch=FIRST_EPOCH)

@@ -54,7 +54,7 @@ class ListOffsetsHandlers(HandlerGroup):
                 await request.turn.pause()
             if listed:
                 topics.append(make(name=t.name, partitions=list(listed.values())))
-        return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
+        return ListOffsetsResponse(topics=topics)
 
     async def offset_for_leader_epoch(self, request: Request) -> Reply:
         """Return the end offsets of leader epochs, by which a consumer detects a truncated log."""
@@ -66,7 +66,7 @@ class ListOffsetsHandlers(HandlerGroup):
                 partitions.append(self._epoch_end(t.topic, part))
                 await request.turn.pause()
             topics.append(make(topic=t.topic, partitions=partitions))
-        return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
+        return OffsetForLeaderEpochResponse(topics=topics)
 
     async def _listed(self, name: str, part: Any, deadline: float, version: int, times: int) -> Any:
         make = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse

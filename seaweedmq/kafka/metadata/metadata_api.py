@@ -68,7 +68,6 @@ class MetadataHandlers(HandlerGroup):
             topics = await self._asked_for(request, body)
         wants_operations = request.version <= CLUSTER_OPERATIONS_UP_TO and body.include_cluster_authorized_operations
         return MetadataResponse(
-            throttle_time_ms=0,
             brokers=[
                 MetadataResponse.MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=None)
                 for node in self._nodes.shown()
@@ -160,7 +159,6 @@ class MetadataHandlers(HandlerGroup):
             )
         await self._nodes.ready()
         return DescribeClusterResponse(
-            throttle_time_ms=0,
             error_code=Code.NONE,
             error_message=None,
             endpoint_type=BROKERS,
@@ -208,7 +206,7 @@ class MetadataHandlers(HandlerGroup):
             if end < count:
                 cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=end)
                 break
-        return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=cursor)
+        return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
 
     def _count(self, name: str) -> int:
         try:
