@@ -32,7 +32,8 @@ from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.broker.serve.tail import Tails
 from seaweedmq.broker.upkeep.storage_space import SpaceGuard
 from seaweedmq.coordination.observed import ObservedMetaStore
-from seaweedmq.coordination.session import Session, Standby
+from seaweedmq.coordination.session import Session
+from seaweedmq.coordination.standby import LeaseStandby
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.provenance import provenance
 from seaweedmq.core.segment.producer_limits import ProducerPool
@@ -75,7 +76,7 @@ class Broker:
         dialer: Dialer,
         converter: TableConverter,
         endpoints: Endpoints,
-        standby: Standby | None = None,
+        standby: LeaseStandby | None = None,
     ) -> None:
         self.address = address = endpoints.address
         self._config = config

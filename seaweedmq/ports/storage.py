@@ -17,12 +17,10 @@ class LogWriter(Protocol):
     @property
     def path(self) -> str:
         """Path of the file in the storage."""
-        ...
 
     @property
     def size_bytes(self) -> int:
         """Bytes appended so far, including the preamble."""
-        ...
 
     async def append(self, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
         """Write all chunks one after another; on return they survive the death of the process.
@@ -40,7 +38,6 @@ class LogWriter(Protocol):
 
     async def close(self) -> None:
         """Close the file."""
-        ...
 
 
 class LogReader(Protocol):
@@ -51,7 +48,6 @@ class LogReader(Protocol):
 
     async def close(self) -> None:
         """Close the file."""
-        ...
 
 
 class BlockingInput(Protocol):
@@ -67,20 +63,16 @@ class BlockingInput(Protocol):
 
     def seek(self, position: int, whence: int = 0, /) -> int:
         """Move the position, as in ``io.IOBase``, and return it."""
-        ...
 
     def tell(self) -> int:
         """Return the position."""
-        ...
 
     def close(self) -> None:
         """Close the file."""
-        ...
 
     @property
     def closed(self) -> bool:
         """Whether the file is closed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +107,6 @@ class SegmentStore(Protocol):
         Raises:
             StorageFailed: If the root holds no marker, or that of another cluster.
         """
-        ...
 
     async def read_marker(self) -> StorageMarker | None:
         """Return ``cluster.json`` of the root; None if it has none. Needs no :meth:`bind`.
@@ -178,7 +169,6 @@ class SegmentStore(Protocol):
 
     async def open(self, file: SegmentFile) -> LogReader:
         """Open a file for reading."""
-        ...
 
     async def open_input(self, file: SegmentFile) -> BlockingInput:
         """Open a table, for a thread to read and then close, or raise NotFound if it was deleted."""

@@ -38,11 +38,9 @@ class MemberStreamOwner(Protocol):
 
     def on_assignment(self, assignment: GroupAssignment) -> None:
         """Handle an assignment."""
-        ...
 
     def on_committed(self, committed: GroupCommitted) -> None:
         """Handle the reply to a commit."""
-        ...
 
     def on_failed(self, error: SeaweedMQError) -> None:
         """Handle the end of the membership: fenced, or the coordinator was unreachable for too long."""

@@ -23,11 +23,9 @@ class GroupMembershipOwner(Protocol):
 
     def start_reading(self, assigned: AssignedSegment) -> None:
         """Begin to read a segment."""
-        ...
 
     def stop_reading(self, assigned: AssignedSegment) -> None:
         """Stop reading a segment."""
-        ...
 
     def begun_at(self, segment: int) -> int | None:
         """Return the offset at which reading of a segment began; None if unknown, or if it is not read."""

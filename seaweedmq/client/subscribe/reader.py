@@ -44,11 +44,9 @@ class ReaderOwner(Protocol):
     @property
     def schema(self) -> pa.Schema | None:
         """The topic's latest known schema; None for a plain topic."""
-        ...
 
     async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription:
         """Return the topic with the given segments, refreshed or cached."""
-        ...
 
     def share_bytes(self) -> int:
         """Return a reader's share of the buffer in bytes."""

@@ -20,12 +20,10 @@ class AckSource(Protocol):
     @property
     def assigned(self) -> "HeldSegment[Any, Any]":
         """The segment that holds the record."""
-        ...
 
     @property
     def span(self) -> RowSpan[Any]:
         """The span with the record's state."""
-        ...
 
 
 class Record(Protocol):
@@ -34,17 +32,14 @@ class Record(Protocol):
     @property
     def origin(self) -> AckSource:
         """Segment and span of the record."""
-        ...
 
     @property
     def offset(self) -> int:
         """Offset of the record in its segment."""
-        ...
 
     @property
     def key(self) -> bytes | None:
         """Key of the record, None if it has none."""
-        ...
 
 
 class HeldSegment(Generic[R, M]):

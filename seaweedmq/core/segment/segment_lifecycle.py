@@ -11,13 +11,13 @@ from typing import TypeAlias
 
 from seaweedmq.core.segment.commit_rule import (
     CheckFence,
-    Positions,
     RaiseHighWatermark,
     ReportLeaseDoubt,
     RequestFsync,
     RetrySoon,
     commit_rule,
 )
+from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.errors import Fenced, SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.segment import Segment
 
@@ -125,7 +125,7 @@ Action: TypeAlias = (
 class SegmentLifecycle:
     """The state machine of one open segment. It reads the segment's log and never changes it."""
 
-    def __init__(self, segment: Segment, log: Positions) -> None:
+    def __init__(self, segment: Segment, log: SegmentLog) -> None:
         self.stage = SegmentStage.SERVING
         self.refusal: SeaweedMQError | None = None
         """Reason why the segment accepts no records, None while it does."""
