@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable
 
 from seaweedmq.kafka.server import KafkaServer, bind
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.messages import API, ApiVersionsResponse, Handler, HandlerGroup, Reply, Request
 from seaweedmq.kafka.wire.versions import ADVERTISED, is_advertised
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.rpc.address import Address
 
 NAMED_FROM = 3

@@ -3,7 +3,6 @@
 from typing import Any
 
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.messages import (
     DescribeClientQuotasResponse,
@@ -13,6 +12,7 @@ from seaweedmq.kafka.wire.messages import (
     Reply,
     Request,
 )
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.runtime.turns import Turn
 
 PREFERRED, UNCLEAN = 0, 1

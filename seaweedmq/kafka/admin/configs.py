@@ -12,7 +12,6 @@ from seaweedmq.errors import SeaweedMQError, unraised
 from seaweedmq.kafka.admin.changes import TopicChanges, by_key, for_each
 from seaweedmq.kafka.admin.topics import admin_code
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.messages import (
     AlterConfigsResponse,
@@ -24,6 +23,7 @@ from seaweedmq.kafka.wire.messages import (
     Request,
 )
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import Topic, TopicChange
 
 ALTERED_WITHIN_S = 30.0

@@ -7,7 +7,6 @@ from typing import Any
 
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, code_of
 from seaweedmq.kafka.wire.messages import (
     DescribeLogDirsResponse,
@@ -16,6 +15,7 @@ from seaweedmq.kafka.wire.messages import (
     Reply,
     Request,
 )
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.producer import KAFKA_SEQUENCES, is_kafka_producer
 from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import TopicName

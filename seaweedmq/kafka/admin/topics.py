@@ -13,7 +13,6 @@ from seaweedmq.errors import InvalidArgument, SeaweedMQError, unraised
 from seaweedmq.kafka.admin.changes import TopicChanges, by_key, for_each, patience_s
 from seaweedmq.kafka.metadata.topic_creation import default_replicas, staying_brokers
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import (
     CreatePartitionsResponse,
@@ -24,6 +23,7 @@ from seaweedmq.kafka.wire.messages import (
     Request,
 )
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import PARTITIONS_MAX, Topic, TopicSpec
 from seaweedmq.runtime.turns import Turn
 

@@ -7,9 +7,9 @@ from seaweedmq.errors import OutOfRange, SeaweedMQError, unraised
 from seaweedmq.kafka.admin.changes import TopicChanges, for_each, patience_s
 from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import DeleteRecordsResponse, HandlerGroup, Reply, Request
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.runtime.turns import Turn
 
 ALL = -1

@@ -24,11 +24,11 @@ from seaweedmq.kafka.data.fetch_memory import REPLY_BYTES_MAX, FetchMemory, Repl
 from seaweedmq.kafka.data.partition_reader import Batches, PartitionReader
 from seaweedmq.kafka.metadata.partition_lookup import LeaderHint, PartitionLookup, endpoints, key_of
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, code_of
 from seaweedmq.kafka.wire.messages import HandlerGroup, Reply, Request
 from seaweedmq.kafka.wire.replies.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
 from seaweedmq.kafka.wire.replies.freeing import free
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.runtime.log_once import RejectionLog
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.turns import Turn

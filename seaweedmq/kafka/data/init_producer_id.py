@@ -2,9 +2,9 @@
 
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.data.producer_ids import ProducerIds
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.messages import HandlerGroup, InitProducerIdResponse, Reply, Request
+from seaweedmq.model.kafka.codes import Code
 
 FIRST_EPOCH = 0
 

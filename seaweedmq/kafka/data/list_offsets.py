@@ -8,7 +8,6 @@ from seaweedmq.broker.local import LocalPartition
 from seaweedmq.core.kafka.epochs import NO_EPOCH, NO_OFFSET, end_of_epoch, epoch_of
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, unraised
 from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError, code_of
 from seaweedmq.kafka.wire.messages import (
     HandlerGroup,
@@ -17,6 +16,7 @@ from seaweedmq.kafka.wire.messages import (
     Reply,
     Request,
 )
+from seaweedmq.model.kafka.codes import Code
 
 LATEST, EARLIEST, HIGHEST_TIME, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 KNOWN_FROM = {LATEST: 0, EARLIEST: 0, HIGHEST_TIME: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}

@@ -24,11 +24,11 @@ from seaweedmq.core.kafka.rejected_sequences import RejectedSequences
 from seaweedmq.errors import DeadlineExceeded, OutOfOrderSequence, SeaweedMQError, Unavailable, fresh
 from seaweedmq.kafka.metadata.partition_lookup import LeaderHint, PartitionLookup, endpoints, key_of
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import HandlerGroup, Reply, Request
 from seaweedmq.kafka.wire.replies.produce_reply import ProducedPartition, ProducedTopic, produce_reply
 from seaweedmq.model.config import MIB
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.topic_settings import TimestampType, TopicSettings

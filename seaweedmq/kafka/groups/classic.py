@@ -6,7 +6,6 @@ from typing import Any
 from seaweedmq.core.kafka.groups import classic_events as events
 from seaweedmq.errors import SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.groups.coordinators import Coordinators
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import (
     DeleteGroupsResponse,
@@ -20,6 +19,7 @@ from seaweedmq.kafka.wire.messages import (
     SyncGroupResponse,
 )
 from seaweedmq.kafka.wire.replies.group_replies import heartbeat_reply
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.groups import GroupState, ListedGroup
 from seaweedmq.ports import Environment
 

@@ -16,10 +16,10 @@ from seaweedmq.core.kafka.groups.classic_events import (
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import HandlerGroup, OffsetDeleteResponse, OffsetFetchResponse, Reply, Request
 from seaweedmq.kafka.wire.replies.group_replies import TopicErrors, commit_reply
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.groups import OffsetValue
 from seaweedmq.runtime.turns import Turn, at_once, in_turns
 

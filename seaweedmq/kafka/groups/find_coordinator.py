@@ -5,9 +5,9 @@ from typing import Any
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.metadata.nodes import NO_NODE, Nodes
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import FindCoordinatorResponse, HandlerGroup, Reply, Request
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.nodes import Node
 
 OF_GROUPS, OF_TRANSACTIONS = 0, 1

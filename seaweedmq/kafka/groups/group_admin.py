@@ -11,13 +11,14 @@ from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, Unavaila
 from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.groups.group_coordinator import GroupCoordinator
 from seaweedmq.kafka.wire.error_mapping import KafkaError
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.group_admin import (
     KafkaGroupDescription,
     KafkaGroupMember,
     KafkaGroupOffset,
     KafkaGroupSummary,
 )
-from seaweedmq.model.kafka.groups import DescribedGroup, GroupError, GroupState, OffsetValue
+from seaweedmq.model.kafka.groups import DescribedGroup, GroupState, OffsetValue
 from seaweedmq.model.messages import calls
 from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.segment import Segment
@@ -115,7 +116,7 @@ class GroupAdmin:
         reply = await shard.ask(lambda token: events.CommitOffsets(token=token, group=group, offsets=offsets))
         assert isinstance(reply, events.CommitReply)
         for error in reply.errors:
-            if error is not GroupError.NONE:
+            if error is not Code.NONE:
                 raise InvalidArgument(f"group {group!r} cannot be reset now: {error.name}")
         return await self._describe(group)
 
@@ -123,9 +124,9 @@ class GroupAdmin:
         reply = await self._coordinators.shard_of(group).ask(lambda token: events.RemoveGroup(token, group))
         assert isinstance(reply, events.DeleteGroupReply)
         match reply.error:
-            case GroupError.NONE:
+            case Code.NONE:
                 return
-            case GroupError.NON_EMPTY_GROUP:
+            case Code.NON_EMPTY_GROUP:
                 found, _ = await self._found(self._coordinators.shard_of(group), group)
                 raise _has_members(group, len(found.members), "delete")
             case _:

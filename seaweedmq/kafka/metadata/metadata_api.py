@@ -14,7 +14,6 @@ from seaweedmq.kafka.metadata.nodes import NO_NODE, Nodes
 from seaweedmq.kafka.metadata.reachability import is_reachable
 from seaweedmq.kafka.metadata.topic_creation import TopicCreator
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, PartitionInfo, TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import (
     DescribeClusterResponse,
@@ -24,6 +23,7 @@ from seaweedmq.kafka.wire.messages import (
     Reply,
     Request,
 )
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.group_admin import INTERNAL_TOPICS
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.turns import Turn

@@ -5,7 +5,7 @@ from enum import Enum
 
 from seaweedmq import errors
 from seaweedmq.codec.kafka.batch_errors import InvalidBatch
-from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.model.kafka.codes import Code
 
 
 class ErrorScope(Enum):

@@ -15,8 +15,8 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, ProduceRequest
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.producer import KAFKA_PRODUCERS, KAFKA_SEQUENCES
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner

@@ -32,14 +32,8 @@ from seaweedmq.core.kafka.groups.classic_rebalance import (
     ClassicRebalance,
 )
 from seaweedmq.core.kafka.groups.join_handler import JoinHandler
-from seaweedmq.model.kafka.groups import (
-    DescribedGroup,
-    DescribedMember,
-    GroupError,
-    GroupState,
-    GroupValue,
-    ListedGroup,
-)
+from seaweedmq.model.kafka.codes import Code
+from seaweedmq.model.kafka.groups import DescribedGroup, DescribedMember, GroupState, GroupValue, ListedGroup
 
 
 class ClassicGroup:
@@ -159,15 +153,15 @@ class ClassicGroup:
 
     def _sync(self, sync: events.Sync) -> None:
         member = self._sender(sync.member, sync.instance, sync.generation)
-        if isinstance(member, GroupError):
+        if isinstance(member, Code):
             self._rebalance.reply(events.SyncReply(token=sync.token, error=member))
         elif sync.protocol_type not in {None, self.protocol_type} or sync.protocol not in {
             None,
             self._rebalance.protocol,
         }:
-            self._rebalance.reply(events.SyncReply(token=sync.token, error=GroupError.INCONSISTENT_GROUP_PROTOCOL))
+            self._rebalance.reply(events.SyncReply(token=sync.token, error=Code.INCONSISTENT_GROUP_PROTOCOL))
         elif self.state is PREPARING:
-            self._rebalance.reply(events.SyncReply(token=sync.token, error=GroupError.REBALANCE_IN_PROGRESS))
+            self._rebalance.reply(events.SyncReply(token=sync.token, error=Code.REBALANCE_IN_PROGRESS))
         else:
             self._rebalance.sync(member, sync.token)
             if self.state is COMPLETING and member.id == self._members.leader:
@@ -175,18 +169,16 @@ class ClassicGroup:
 
     def _heartbeat(self, beat: events.Heartbeat) -> None:
         member = self._sender(beat.member, beat.instance, beat.generation)
-        if isinstance(member, GroupError):
+        if isinstance(member, Code):
             self._rebalance.reply(events.HeartbeatReply(beat.token, member))
             return
         self._rebalance.watch(member)
         is_over = self.state is PREPARING
-        self._rebalance.reply(
-            events.HeartbeatReply(beat.token, GroupError.REBALANCE_IN_PROGRESS if is_over else GroupError.NONE)
-        )
+        self._rebalance.reply(events.HeartbeatReply(beat.token, Code.REBALANCE_IN_PROGRESS if is_over else Code.NONE))
 
     def _leave(self, leave: events.Leave) -> None:
         if self.state is DEAD:
-            self._rebalance.reply(events.LeaveReply(leave.token, GroupError.COORDINATOR_NOT_AVAILABLE))
+            self._rebalance.reply(events.LeaveReply(leave.token, Code.COORDINATOR_NOT_AVAILABLE))
             return
         before = len(self._members)
         results = tuple((leaving, self._remove_leaving(leaving)) for leaving in leave.members)
@@ -195,19 +187,19 @@ class ClassicGroup:
         self._rebalance.maybe_end_join_phase()
         self._rebalance.reply(events.LeaveReply(leave.token, members=results))
 
-    def _remove_leaving(self, leaving: events.Leaving) -> GroupError:
+    def _remove_leaving(self, leaving: events.Leaving) -> Code:
         if leaving.member in self._members.pending:
             self._members.forget_pending(leaving.member)
             self._rebalance.unwatch(leaving.member)
-            return GroupError.NONE
+            return Code.NONE
         if leaving.member:
             member = self._members.check(leaving.member, leaving.instance)
         else:
-            member = self._members.of_instance(leaving.instance) or GroupError.UNKNOWN_MEMBER_ID
-        if isinstance(member, GroupError):
+            member = self._members.of_instance(leaving.instance) or Code.UNKNOWN_MEMBER_ID
+        if isinstance(member, Code):
             return member
         self._rebalance.remove(member)
-        return GroupError.NONE
+        return Code.NONE
 
     def _end_session(self, member_id: str) -> None:
         if member_id in self._members.pending:
@@ -218,29 +210,29 @@ class ClassicGroup:
             self._rebalance.remove(member)
             self._rebalance.rebalance()
 
-    def _sender(self, member: str, instance: str | None, generation: int) -> Member | GroupError:
+    def _sender(self, member: str, instance: str | None, generation: int) -> Member | Code:
         if self.state is DEAD:
-            return GroupError.COORDINATOR_NOT_AVAILABLE
+            return Code.COORDINATOR_NOT_AVAILABLE
         speaker = self._members.check(member, instance)
         if isinstance(speaker, Member) and generation != self.generation:
-            return GroupError.ILLEGAL_GENERATION
+            return Code.ILLEGAL_GENERATION
         return speaker
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
-    def commit_error(self, commit: events.CommitOffsets) -> GroupError:
+    def commit_error(self, commit: events.CommitOffsets) -> Code:
         """Return the error of a commit: a member may commit in its generation, any client while the group is empty."""
         if self.state is DEAD:
-            return GroupError.COORDINATOR_NOT_AVAILABLE
+            return Code.COORDINATOR_NOT_AVAILABLE
         if commit.generation < 0 and self.state is EMPTY:
-            return GroupError.NONE
+            return Code.NONE
         if commit.generation < 0 and not commit.member and commit.instance is None:
-            return GroupError.UNKNOWN_MEMBER_ID
+            return Code.UNKNOWN_MEMBER_ID
         speaker = self._sender(commit.member, commit.instance, commit.generation)
-        if isinstance(speaker, GroupError):
+        if isinstance(speaker, Code):
             return speaker
         # The member knows the generation, but not its assignment.
-        return GroupError.REBALANCE_IN_PROGRESS if self.state is COMPLETING else GroupError.NONE
+        return Code.REBALANCE_IN_PROGRESS if self.state is COMPLETING else Code.NONE
 
     def touch(self, member: str, now: float) -> events.GroupOutcome:
         """Extend the session of a member that committed, as a heartbeat does."""

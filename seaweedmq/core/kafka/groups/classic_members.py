@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from seaweedmq.core.kafka.groups.classic_events import Join, SubscribedMember
-from seaweedmq.model.kafka.groups import GroupError, MemberValue
+from seaweedmq.model.kafka.codes import Code
+from seaweedmq.model.kafka.groups import MemberValue
 
 Protocols = tuple[tuple[str, bytes], ...]
 
@@ -101,15 +102,15 @@ class Members:
         """Return the static member of this instance id."""
         return self._by_id[self._by_instance[instance]] if instance in self._by_instance else None
 
-    def check(self, member: str, instance: str | None) -> Member | GroupError:
+    def check(self, member: str, instance: str | None) -> Member | Code:
         """Return the sender: a member, under its own instance id if it names one; or an error."""
         if instance is not None:
             owner = self._by_instance.get(instance)
             if owner is None:
-                return GroupError.UNKNOWN_MEMBER_ID
+                return Code.UNKNOWN_MEMBER_ID
             if owner != member:
-                return GroupError.FENCED_INSTANCE_ID
-        return self._by_id.get(member) or GroupError.UNKNOWN_MEMBER_ID
+                return Code.FENCED_INSTANCE_ID
+        return self._by_id.get(member) or Code.UNKNOWN_MEMBER_ID
 
     @property
     def have_all_joined(self) -> bool:

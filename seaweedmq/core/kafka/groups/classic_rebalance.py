@@ -31,7 +31,8 @@ from seaweedmq.core.kafka.groups.classic_events import (
 )
 from seaweedmq.core.kafka.groups.classic_members import Member, Members, loaded_member
 from seaweedmq.core.kafka.groups.subscription import subscribed_topics
-from seaweedmq.model.kafka.groups import GroupError, GroupState, GroupValue
+from seaweedmq.model.kafka.codes import Code
+from seaweedmq.model.kafka.groups import GroupState, GroupValue
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 CONSUMER = "consumer"
@@ -123,7 +124,7 @@ class ClassicRebalance:
         """Make a member wait for the end of the join phase; begin the phase if necessary."""
         superseded = self.members.park_join(member, token)
         if superseded is not None:
-            self.reply(JoinReply(token=superseded, member=member.id, error=GroupError.REBALANCE_IN_PROGRESS))
+            self.reply(JoinReply(token=superseded, member=member.id, error=Code.REBALANCE_IN_PROGRESS))
         self.rebalance()
 
     def admit(self, member: Member, protocol_type: str, token: int) -> None:
@@ -133,17 +134,17 @@ class ClassicRebalance:
         self.watch_id(member.id, self.limits.new_member_join_ms)
         self.join(member, token)
 
-    def remove(self, member: Member, error: GroupError = GroupError.UNKNOWN_MEMBER_ID) -> None:
+    def remove(self, member: Member, error: Code = Code.UNKNOWN_MEMBER_ID) -> None:
         """Remove a member, ending its requests with an error; the caller continues the rebalance of the others."""
         self.fail_waiting(member, error)
         self.members.remove(member)
         self.unwatch(member.id)
 
-    def fail_waiting(self, member: Member, error: GroupError) -> None:
+    def fail_waiting(self, member: Member, error: Code) -> None:
         """End a member's waiting requests with an error."""
         token = self.members.take_join(member)
         if token is not None:
-            kept_id = member.id if error is GroupError.FENCED_INSTANCE_ID else ""
+            kept_id = member.id if error is Code.FENCED_INSTANCE_ID else ""
             self.reply(JoinReply(token=token, member=kept_id, error=error))
         self._answer_sync(member, error)
 
@@ -161,7 +162,7 @@ class ClassicRebalance:
 
     def _begin_join_phase(self) -> None:
         if self.state is COMPLETING:
-            self._withdraw(GroupError.REBALANCE_IN_PROGRESS)
+            self._withdraw(Code.REBALANCE_IN_PROGRESS)
         self.members.unsynced.clear()
         self._cancel(Timer.SYNC)
         was_empty = self.state is EMPTY
@@ -243,7 +244,7 @@ class ClassicRebalance:
     def sync(self, member: Member, token: int) -> None:
         """Make a member wait for its assignment, or reply with it."""
         if member.syncing is not None:
-            self._answer_sync(member, GroupError.REBALANCE_IN_PROGRESS)
+            self._answer_sync(member, Code.REBALANCE_IN_PROGRESS)
         member.syncing = token
         self.members.unsynced.discard(member.id)
         if not self.members.unsynced:
@@ -255,7 +256,7 @@ class ClassicRebalance:
     def assign(self, assignments: Mapping[str, bytes]) -> None:
         """Apply the leader's assignment: a member that it omits gets an empty one; non-members are ignored."""
         if sum(len(assignments.get(member.id, b"")) for member in self.members) > self._assignable_bytes:
-            self._withdraw(GroupError.UNKNOWN_SERVER_ERROR)
+            self._withdraw(Code.UNKNOWN_SERVER_ERROR)
             self.rebalance()
             return
         for member in self.members:
@@ -277,22 +278,22 @@ class ClassicRebalance:
             self.remove(member)
         self.rebalance()
 
-    def _withdraw(self, error: GroupError) -> None:
+    def _withdraw(self, error: Code) -> None:
         """End the generation without an assignment."""
         for member in self.members:
             self.members.assign(member, b"")
         self._answer_syncs(error)
 
-    def _answer_syncs(self, error: GroupError = GroupError.NONE) -> None:
+    def _answer_syncs(self, error: Code = Code.NONE) -> None:
         for member in self.members:
             if self._answer_sync(member, error):
                 self.watch(member)
 
-    def _answer_sync(self, member: Member, error: GroupError = GroupError.NONE) -> bool:
+    def _answer_sync(self, member: Member, error: Code = Code.NONE) -> bool:
         token, member.syncing = member.syncing, None
         if token is None:
             return False
-        if error is GroupError.NONE:
+        if error is Code.NONE:
             self.reply(
                 SyncReply(
                     token=token,

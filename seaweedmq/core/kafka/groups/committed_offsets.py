@@ -15,7 +15,8 @@ from seaweedmq.core.kafka.groups.classic_events import (
 )
 from seaweedmq.core.kafka.groups.classic_group import ClassicGroup
 from seaweedmq.core.kafka.groups.classic_rebalance import CONSUMER
-from seaweedmq.model.kafka.groups import GroupError, GroupState, OffsetRecord, OffsetValue
+from seaweedmq.model.kafka.codes import Code
+from seaweedmq.model.kafka.groups import GroupState, OffsetRecord, OffsetValue
 
 TIME_MAX_MS = (1 << 63) - 1
 """Latest time that a record of a group can hold: an old client may request a longer retention."""
@@ -78,7 +79,7 @@ class CommittedOffsets:
 
     def commit(
         self, commit: CommitOffsets, now: float, at_ms: int, limits: CoordinatorLimits, has_room: Callable[[int], bool]
-    ) -> tuple[tuple[GroupError, ...], list[OffsetRecord]]:
+    ) -> tuple[tuple[Code, ...], list[OffsetRecord]]:
         """Accept or reject each offset by itself; return the errors, in order, and the accepted ones' records.
 
         ``has_room`` tells whether all offsets together may grow by a number of bytes.
@@ -90,11 +91,11 @@ class CommittedOffsets:
             before = self.get((offset.topic, offset.partition))
             grows_bytes = growth_bytes(offset.topic, offset.metadata, before)
             error = self._error(offset, before, limits)
-            if error is GroupError.NONE and grows_bytes > 0:
+            if error is Code.NONE and grows_bytes > 0:
                 is_taken = has_room(self.size_bytes - before_bytes + grows_bytes)
-                error = GroupError.NONE if is_taken else GroupError.POLICY_VIOLATION
+                error = Code.NONE if is_taken else Code.POLICY_VIOLATION
             errors.append(error)
-            if error is GroupError.NONE:
+            if error is Code.NONE:
                 value = OffsetValue(
                     offset=offset.offset,
                     leader_epoch=offset.leader_epoch,
@@ -107,23 +108,23 @@ class CommittedOffsets:
                 self._taken_s[offset.topic, offset.partition] = now
         return tuple(errors), records
 
-    def _error(self, offset: OffsetToCommit, before: OffsetValue | None, limits: CoordinatorLimits) -> GroupError:
+    def _error(self, offset: OffsetToCommit, before: OffsetValue | None, limits: CoordinatorLimits) -> Code:
         if _java_length(offset.metadata) > limits.offset_metadata_length_max:
-            return GroupError.OFFSET_METADATA_TOO_LARGE
+            return Code.OFFSET_METADATA_TOO_LARGE
         if before is None and len(self) >= limits.offsets_per_group_max:
-            return GroupError.POLICY_VIOLATION
-        return GroupError.NONE
+            return Code.POLICY_VIOLATION
+        return Code.NONE
 
     # --- removal ------------------------------------------------------------------------------------------------------
 
-    def delete(self, delete: DeleteOffsets, group: ClassicGroup) -> tuple[tuple[GroupError, ...], list[OffsetRecord]]:
+    def delete(self, delete: DeleteOffsets, group: ClassicGroup) -> tuple[tuple[Code, ...], list[OffsetRecord]]:
         """Remove offsets of topics that no member reads; removing one that does not exist succeeds."""
         errors, records = [], []
         for topic, number in delete.partitions:
             if group.subscribes(topic):
-                errors.append(GroupError.GROUP_SUBSCRIBED_TO_TOPIC)
+                errors.append(Code.GROUP_SUBSCRIBED_TO_TOPIC)
                 continue
-            errors.append(GroupError.NONE)
+            errors.append(Code.NONE)
             records += self._drop([(topic, number)])
         return tuple(errors), records
 
@@ -178,11 +179,11 @@ def growth_bytes(topic: str, metadata: str, before: OffsetValue | None) -> int:
     return entry_bytes(topic, metadata) if before is None else 2 * (len(metadata) - len(before.metadata))
 
 
-def deletion_error(group: ClassicGroup) -> GroupError:
+def deletion_error(group: ClassicGroup) -> Code:
     """Return the error of deleting offsets of a group, which must be empty or name the topics that its members read."""
     if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER:
-        return GroupError.NONE
-    return GroupError.NON_EMPTY_GROUP
+        return Code.NONE
+    return Code.NON_EMPTY_GROUP
 
 
 def is_expired(

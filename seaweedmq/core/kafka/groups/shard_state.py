@@ -28,9 +28,9 @@ from seaweedmq.core.kafka.groups.classic_members import protocols_bytes
 from seaweedmq.core.kafka.groups.committed_offsets import CommittedOffsets, deletion_error
 from seaweedmq.core.kafka.groups.deadlines import Deadlines
 from seaweedmq.core.kafka.groups.state_memory import StateMemory
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.groups import (
     DescribedGroup,
-    GroupError,
     GroupMetadataRecord,
     GroupState,
     ListedGroup,
@@ -186,25 +186,25 @@ class GroupShard:
         self, event: events.Join | events.Sync | events.Heartbeat | events.Leave, now: float, at_ms: int
     ) -> None:
         error = self._group_error(event)
-        if error is not GroupError.NONE:
+        if error is not Code.NONE:
             self._replies.append(_error_reply(event, error))
             return
         entry = self._entry(event.group)
         self._take(entry, entry.group.handle(event, now, at_ms))
         self._settle(entry)
 
-    def _group_error(self, event: events.Join | events.Sync | events.Heartbeat | events.Leave) -> GroupError:
+    def _group_error(self, event: events.Join | events.Sync | events.Heartbeat | events.Leave) -> Code:
         if not event.group or self._is_too_long(event.group):
-            return GroupError.INVALID_GROUP_ID
+            return Code.INVALID_GROUP_ID
         entry = self._entries.get(event.group)
         if entry is None and not (isinstance(event, events.Join) and not event.member):
-            return GroupError.UNKNOWN_MEMBER_ID
+            return Code.UNKNOWN_MEMBER_ID
         more_bytes = _growth_bytes(event, entry.group if entry is not None else None)
-        return GroupError.NONE if self._has_room(event.group, more_bytes) else GroupError.POLICY_VIOLATION
+        return Code.NONE if self._has_room(event.group, more_bytes) else Code.POLICY_VIOLATION
 
-    def _commit(self, commit: events.CommitOffsets, now: float, at_ms: int) -> tuple[GroupError, ...]:
+    def _commit(self, commit: events.CommitOffsets, now: float, at_ms: int) -> tuple[Code, ...]:
         error = self._commit_error(commit)
-        if error is not GroupError.NONE:
+        if error is not Code.NONE:
             return (error,) * len(commit.offsets)
         entry = self._entry(commit.group)
         self._take(entry, entry.group.touch(commit.member, now))
@@ -216,20 +216,20 @@ class GroupShard:
         self._settle(entry)
         return errors
 
-    def _commit_error(self, commit: events.CommitOffsets) -> GroupError:
+    def _commit_error(self, commit: events.CommitOffsets) -> Code:
         if self._is_too_long(commit.group):
-            return GroupError.INVALID_GROUP_ID
+            return Code.INVALID_GROUP_ID
         entry = self._entries.get(commit.group)
         if entry is not None:
             return entry.group.commit_error(commit)
         if commit.generation >= 0:
-            return GroupError.GROUP_ID_NOT_FOUND if commit.is_v9 else GroupError.ILLEGAL_GENERATION
-        return GroupError.NONE if self._has_room(commit.group, 0) else GroupError.POLICY_VIOLATION
+            return Code.GROUP_ID_NOT_FOUND if commit.is_v9 else Code.ILLEGAL_GENERATION
+        return Code.NONE if self._has_room(commit.group, 0) else Code.POLICY_VIOLATION
 
     def _delete_offsets(self, delete: events.DeleteOffsets) -> None:
         entry = self._entries.get(delete.group)
-        error = GroupError.GROUP_ID_NOT_FOUND if entry is None else deletion_error(entry.group)
-        if entry is None or error is not GroupError.NONE:
+        error = Code.GROUP_ID_NOT_FOUND if entry is None else deletion_error(entry.group)
+        if entry is None or error is not Code.NONE:
             self._replies.append(events.DeleteOffsetsReply(delete.token, error))
             return
         errors, records = entry.committed.delete(delete, entry.group)
@@ -237,14 +237,14 @@ class GroupShard:
         self._replies.append(events.DeleteOffsetsReply(delete.token, errors=errors))
         self._settle(entry)
 
-    def _delete_group(self, group: str) -> GroupError:
+    def _delete_group(self, group: str) -> Code:
         entry = self._entries.get(group)
         if entry is None:
-            return GroupError.GROUP_ID_NOT_FOUND
+            return Code.GROUP_ID_NOT_FOUND
         if entry.group.state is not GroupState.EMPTY:
-            return GroupError.NON_EMPTY_GROUP
+            return Code.NON_EMPTY_GROUP
         self._forget(entry)
-        return GroupError.NONE
+        return Code.NONE
 
     def _forget(self, entry: _Entry) -> None:
         self._records += entry.committed.drop_all()
@@ -328,7 +328,7 @@ class GroupShard:
         return len(group.encode()) > self._limits.group_id_bytes_max
 
 
-def _error_reply(event: events.Join | events.Sync | events.Heartbeat | events.Leave, error: GroupError) -> events.Reply:
+def _error_reply(event: events.Join | events.Sync | events.Heartbeat | events.Leave, error: Code) -> events.Reply:
     """Return the error as the reply to this request."""
     match event:
         case events.Join():
@@ -338,7 +338,7 @@ def _error_reply(event: events.Join | events.Sync | events.Heartbeat | events.Le
         case events.Heartbeat():
             return events.HeartbeatReply(event.token, error)
         case events.Leave():
-            if error is GroupError.UNKNOWN_MEMBER_ID:  # a missing group has no member: one error for each
+            if error is Code.UNKNOWN_MEMBER_ID:  # a missing group has no member: one error for each
                 return events.LeaveReply(event.token, members=tuple((leaving, error) for leaving in event.members))
             return events.LeaveReply(event.token, error)
 

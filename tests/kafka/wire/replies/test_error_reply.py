@@ -21,12 +21,12 @@ from seaweedmq.errors import (
     StorageFailed,
     Unavailable,
 )
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import API, REQUESTS, Request
 from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
 from seaweedmq.kafka.wire.versions import PRODUCE_LOWEST
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.kafka.wire import oracle
 
