@@ -5,14 +5,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from seaweedmq.core.kafka.groups.classic_events import (
-    CommitOffsets,
-    CommitReply,
-    DeleteOffsets,
-    DeleteOffsetsReply,
-    OffsetToCommit,
-    Partition,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
@@ -81,7 +74,7 @@ class CommittedOffsetsHandlers(HandlerGroup):
             for topic, n in zip(topics, counts, strict=True)
         ]
         offsets = tuple(
-            OffsetToCommit(
+            events.OffsetToCommit(
                 topic=topic.name,
                 partition=each.partition_index,
                 offset=each.committed_offset,
@@ -94,15 +87,15 @@ class CommittedOffsetsHandlers(HandlerGroup):
             if 0 <= each.partition_index < count
         )
 
-        def said_of(reply: CommitReply) -> Any:
+        def said_of(reply: events.CommitReply) -> Any:
             return reply_of(_with_errors(topics, counts, reply.errors))
 
         if not offsets:
             answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            answer.set_result(said_of(CommitReply(token=0, errors=())))
+            answer.set_result(said_of(events.CommitReply(token=0, errors=())))
             return answer
         return shard.ask(
-            lambda token: CommitOffsets(
+            lambda token: events.CommitOffsets(
                 token=token,
                 group=body.group_id,
                 member=body.member_id,
@@ -164,7 +157,7 @@ class CommittedOffsetsHandlers(HandlerGroup):
 
     async def _committed(self, group: str, topics: Sequence[Any] | None, turn: Turn) -> list[TopicOffsets]:
         """Return the offsets of the named topics, or of all topics with offsets if ``topics`` is None."""
-        asked: list[Partition] | None = None if topics is None else []
+        asked: list[events.Partition] | None = None if topics is None else []
         for each in topics or ():
             assert asked is not None
             for number in each.partition_indexes:
@@ -193,8 +186,10 @@ class CommittedOffsetsHandlers(HandlerGroup):
             offsets.append((name, of_topic))
         return offsets
 
-    async def _seen(self, group: str, asked: Sequence[Partition] | None, turn: Turn) -> Mapping[Partition, OffsetValue]:
-        shard, found = self._coordinators.shard_of(group), dict[Partition, OffsetValue]()
+    async def _seen(
+        self, group: str, asked: Sequence[events.Partition] | None, turn: Turn
+    ) -> Mapping[events.Partition, OffsetValue]:
+        shard, found = self._coordinators.shard_of(group), dict[events.Partition, OffsetValue]()
         if asked is None:
             found = dict(await shard.look(lambda state: state.offsets(group, None)))
         else:
@@ -237,8 +232,10 @@ class CommittedOffsetsHandlers(HandlerGroup):
             for each in topic.partitions
             if 0 <= each.partition_index < count
         )
-        reply = await self._coordinators.shard_of(group).ask(lambda token: DeleteOffsets(token, group, partitions))
-        assert isinstance(reply, DeleteOffsetsReply)
+        reply = await self._coordinators.shard_of(group).ask(
+            lambda token: events.DeleteOffsets(token, group, partitions)
+        )
+        assert isinstance(reply, events.DeleteOffsetsReply)
         return reply.error, [] if reply.error else _with_errors(topics, counts, reply.errors)
 
 

@@ -6,13 +6,7 @@ retention pass, as far as it was running: a clock that was behind may have stamp
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from seaweedmq.core.kafka.groups.classic_events import (
-    CommitOffsets,
-    CoordinatorLimits,
-    DeleteOffsets,
-    OffsetToCommit,
-    Partition,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
 from seaweedmq.core.kafka.groups.classic_group import ClassicGroup
 from seaweedmq.core.kafka.groups.classic_rebalance import CONSUMER
 from seaweedmq.model.kafka.codes import Code
@@ -30,18 +24,18 @@ class CommittedOffsets:
         self.size_bytes = 0
         self._count = 0
         self._by_topic: dict[str, dict[int, OffsetValue]] = {}
-        self._taken_s: dict[Partition, float] = {}
+        self._taken_s: dict[events.Partition, float] = {}
         """Steady time of each commit; offsets committed under an earlier coordinator have none."""
 
     def __len__(self) -> int:
         return self._count
 
-    def get(self, partition: Partition) -> OffsetValue | None:
+    def get(self, partition: events.Partition) -> OffsetValue | None:
         """Return the committed offset; None: nothing is committed."""
         topic, number = partition
         return self._by_topic.get(topic, {}).get(number)
 
-    def select(self, partitions: Collection[Partition] | None) -> Mapping[Partition, OffsetValue]:
+    def select(self, partitions: Collection[events.Partition] | None) -> Mapping[events.Partition, OffsetValue]:
         """Return the committed offsets of these partitions, or (None) of all."""
         if partitions is None:
             return {(topic, number): value for topic, number, value in self._items()}
@@ -53,7 +47,7 @@ class CommittedOffsets:
         for topic, number, value in self._items():
             yield OffsetRecord(self.group, topic, number, value)
 
-    def set(self, partition: Partition, value: OffsetValue | None) -> OffsetRecord:
+    def set(self, partition: events.Partition, value: OffsetValue | None) -> OffsetRecord:
         """Set an offset, or (None) remove it; return its record."""
         topic, number = partition
         before = self.get(partition)
@@ -78,7 +72,12 @@ class CommittedOffsets:
     # --- commits ------------------------------------------------------------------------------------------------------
 
     def commit(
-        self, commit: CommitOffsets, now: float, at_ms: int, limits: CoordinatorLimits, has_room: Callable[[int], bool]
+        self,
+        commit: events.CommitOffsets,
+        now: float,
+        at_ms: int,
+        limits: events.CoordinatorLimits,
+        has_room: Callable[[int], bool],
     ) -> tuple[tuple[Code, ...], list[OffsetRecord]]:
         """Accept or reject each offset by itself; return the errors, in order, and the accepted ones' records.
 
@@ -108,7 +107,9 @@ class CommittedOffsets:
                 self._taken_s[offset.topic, offset.partition] = now
         return tuple(errors), records
 
-    def _error(self, offset: OffsetToCommit, before: OffsetValue | None, limits: CoordinatorLimits) -> Code:
+    def _error(
+        self, offset: events.OffsetToCommit, before: OffsetValue | None, limits: events.CoordinatorLimits
+    ) -> Code:
         if _java_length(offset.metadata) > limits.offset_metadata_length_max:
             return Code.OFFSET_METADATA_TOO_LARGE
         if before is None and len(self) >= limits.offsets_per_group_max:
@@ -117,7 +118,7 @@ class CommittedOffsets:
 
     # --- removal ------------------------------------------------------------------------------------------------------
 
-    def delete(self, delete: DeleteOffsets, group: ClassicGroup) -> tuple[tuple[Code, ...], list[OffsetRecord]]:
+    def delete(self, delete: events.DeleteOffsets, group: ClassicGroup) -> tuple[tuple[Code, ...], list[OffsetRecord]]:
         """Remove offsets of topics that no member reads; removing one that does not exist succeeds."""
         errors, records = [], []
         for topic, number in delete.partitions:
@@ -160,7 +161,7 @@ class CommittedOffsets:
             ]
         )
 
-    def _drop(self, partitions: Iterable[Partition]) -> list[OffsetRecord]:
+    def _drop(self, partitions: Iterable[events.Partition]) -> list[OffsetRecord]:
         return [self.set(partition, None) for partition in partitions if self.get(partition) is not None]
 
     def _items(self) -> Iterator[tuple[str, int, OffsetValue]]:
