@@ -27,9 +27,6 @@ def moment(at_us: int) -> str:
     return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="seconds")
 
 
-# --- topics and segments --------------------------------------------------------------------------------------------
-
-
 def topic_fields(topic: Topic) -> Fields:
     """Return the fields of a topic's settings."""
     schema: pa.Schema | None = None if topic.schema is None else schema_from_bytes(topic.schema)
@@ -108,9 +105,6 @@ def description_fields(
     }
 
 
-# --- brokers and decisions ------------------------------------------------------------------------------------------
-
-
 def broker_fields(broker: BrokerStatus) -> Fields:
     """Return the fields of a broker; those of its load are None before its first report."""
     info, load = broker.info, broker.load
@@ -157,9 +151,6 @@ def cluster_fields(status: ClusterStatus) -> Fields:
         "brokers": [broker_fields(broker) for broker in status.brokers],
         "decisions": [decision_fields(decision) for decision in status.decisions],
     }
-
-
-# --- groups ---------------------------------------------------------------------------------------------------------
 
 
 def start_text(start: Start) -> str:

@@ -124,8 +124,6 @@ class Coordinator:
         """Return the group's description for administration."""
         return describe(self.name.topic, self.group.record, self.group.progress, self.group.connected, high_watermarks)
 
-    # --- streams ------------------------------------------------------------------------------------------------------
-
     async def open(self, opening: GroupOpen) -> MemberSession:
         """Return a stream of a member, for :meth:`read` and then :meth:`close`.
 
@@ -221,8 +219,6 @@ class Coordinator:
     async def _learn_ends(self) -> None:
         """Query the ends of segments whose member is about to lose them: unread records tell a crash from idleness."""
         self.handle(events.Learned(await self._watermarks.ask(self.name.topic, self.group.owned)))
-
-    # --- time and writes ----------------------------------------------------------------------------------------------
 
     async def _keep_time(self) -> None:
         loop = asyncio.get_running_loop()

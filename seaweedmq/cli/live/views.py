@@ -28,9 +28,6 @@ KIND_STYLES: Mapping[str, str] = {
 FULL_CPU_SHARE = 0.9
 
 
-# --- the cluster ----------------------------------------------------------------------------------------------------
-
-
 def cluster_view(status: ClusterStatus, now_us: int) -> RenderableType:
     """Return the view of the brokers with their load, and of the leader's last decisions."""
     lacking, broken = status.under_replicated_segments, status.unrecoverable_segments
@@ -65,9 +62,6 @@ def _brokers(brokers: Sequence[BrokerStatus]) -> Table:
         name = Text(broker.info.id, style="bold" if broker.is_leader else "")
         table.add_row(name, broker.info.address, state, cpu, *figures[1:], str(broker.open_segments))
     return table
-
-
-# --- one topic ------------------------------------------------------------------------------------------------------
 
 
 def topic_view(
@@ -170,9 +164,6 @@ def _settings(topic: Topic) -> str:
         targets.append(f"{topic.target_records_per_s:,.0f} records/s")
     aim = f", {' and '.join(targets)} per segment" if targets else ""
     return f"{topic.durability.value}, {_count(topic.replicas, 'replica')}, scaling {topic.scaling.value}{aim}"
-
-
-# --- both -----------------------------------------------------------------------------------------------------------
 
 
 def _decisions(decisions: Sequence[Decision], now_us: int) -> RenderableType:

@@ -71,8 +71,6 @@ class Dispatcher:
         """The records that ``auto_ack`` acknowledges at the next request: origin, first offset, number."""
         self._warned = False
 
-    # --- waiting for records ----------------------------------------------------------------------------------------
-
     @property
     def is_halted(self) -> bool:
         """Whether delivery stands still: paused, closed, or the assignment may no longer be valid."""
@@ -126,8 +124,6 @@ class Dispatcher:
             unacked.records_max,
             unacked.bytes_max,
         )
-
-    # --- taking records ---------------------------------------------------------------------------------------------
 
     def messages(self) -> Iterator[Message]:
         """Yield messages, some thousand at most."""
@@ -233,8 +229,6 @@ class Dispatcher:
         while self._dispatch.given_up:
             self._give_up(self._dispatch.given_up.popleft())
 
-    # --- outcomes of records ----------------------------------------------------------------------------------------
-
     def on_acked(self) -> None:
         """Handle an acknowledgement in a watched segment. Any thread may call it."""
         self.attention.notify()
@@ -280,8 +274,6 @@ class Dispatcher:
         self.news.notify()
         self.attention.notify()
 
-    # --- changes ----------------------------------------------------------------------------------------------------
-
     def pause(self) -> None:
         """Stop delivery."""
         self._is_paused = True
@@ -305,8 +297,6 @@ class Dispatcher:
         """Silence the notices: there are no waiters, and the loop may be closed soon."""
         self.news.mute()
         self.attention.mute()
-
-    # --- for readers ------------------------------------------------------------------------------------------------
 
     def assigned(self, segment: int) -> AssignedSegment | None:
         """Return an assigned segment; None if it is not assigned."""
@@ -335,8 +325,6 @@ class Dispatcher:
         """Whether every held segment among ``segments`` is finished."""
         with self._lock:
             return all(a.is_finished for a in self._dispatch.assigned.values() if a.segment in segments)
-
-    # --- for the membership: the loop's thread only -----------------------------------------------------------------
 
     @property
     def held(self) -> Mapping[int, int]:

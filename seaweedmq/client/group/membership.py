@@ -111,8 +111,6 @@ class GroupMembership:
         """End reading and committing."""
         self._carry_out(self._dispatcher.end())
 
-    # --- for the stream ---------------------------------------------------------------------------------------------
-
     def held(self) -> Mapping[int, int]:
         """Return segment -> generation, of segments that are read or whose last commit is open."""
         return self._dispatcher.held
@@ -135,8 +133,6 @@ class GroupMembership:
             self._joined.set_exception(fresh(error))
         self.end()
         self._owner.fail(error)
-
-    # --- inside -----------------------------------------------------------------------------------------------------
 
     def _commit_and_release(self) -> None:
         if self._stream is None or self._dispatcher.is_over:

@@ -46,8 +46,6 @@ class GroupSubscriber(MemberReader):
             self._dead_letters = DeadLetters(cluster, config, name, partial(self.description, False))
         self._handling: HandlerRunner | None = None
 
-    # --- public methods --------------------------------------------------------------------------------------------
-
     def ack(self, delivered: Message | pa.RecordBatch | pa.Table) -> None:
         """Acknowledge a message, or all rows of a batch. Any thread may call it. Without a group this does nothing.
 
@@ -160,8 +158,6 @@ class GroupSubscriber(MemberReader):
         """End iteration; the caller still needs :meth:`close`. Any thread may call it."""
         self._loop.call_soon_threadsafe(self._end)
 
-    # --- taking ----------------------------------------------------------------------------------------------------
-
     @property
     def has_rows(self) -> bool:
         """Whether ``pop_messages`` or ``pop_batch`` may be called."""
@@ -212,8 +208,6 @@ class GroupSubscriber(MemberReader):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(until if until < NEVER else None):
                 await self._news.wait()
-
-    # --- dead letters, and the end ---------------------------------------------------------------------------------
 
     def _give_up(self, given_up: DeadRecord[Message]) -> None:
         letter = letter_of(given_up, self.group)

@@ -109,8 +109,6 @@ class Publisher(ClosingContext):
         if description.topic.partitions is not None:
             self._view.refresh_periodically(self._config.metadata_max_age_s)
 
-    # --- public methods --------------------------------------------------------------------------------------------
-
     async def send(
         self,
         value: bytes,
@@ -211,8 +209,6 @@ class Publisher(ClosingContext):
             self._view.close()
             self._fail_everything(Closed(f"the publisher of {self._topic} was closed before this was acknowledged"))
 
-    # --- for the synchronous API -----------------------------------------------------------------------------------
-
     async def prepare(self, table: pa.Table | pa.RecordBatch, key: str | None, timestamp: str | None) -> TableJob:
         """Convert a table to the topic's columns. Arguments as in :meth:`send_table`."""
         self._cluster.check_loop()
@@ -229,8 +225,6 @@ class Publisher(ClosingContext):
         batches, flags = fit(table, self._outbox.schema, key, timestamp)
         promise = TableFuture(sum(b.num_rows for b in batches), get_ident())
         return TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
-
-    # --- inside ----------------------------------------------------------------------------------------------------
 
     def _on_task_failed(self, name: str, error: BaseException) -> None:
         # A bug: nothing more would be delivered, so every waiter gets the error.

@@ -209,8 +209,6 @@ class SegmentSender:
         self._lost_s = None
         return sealed
 
-    # --- for the stream ---------------------------------------------------------------------------------------------
-
     @property
     def producer(self) -> tuple[int, int]:
         """The producer's id and epoch."""

@@ -132,8 +132,6 @@ class StagedPublisher:
         self._replay.finish(segment, end.kept, successors)
         await self._put_note(must=bool(successors))
 
-    # --- metadata and progress -------------------------------------------------------------------------------------
-
     def _asked_for(self) -> list[int]:
         return sorted(self._tasks.values())
 

@@ -194,8 +194,6 @@ class StagedSender:
                 f"{self._total} for it: another process publishes with the same producer id"
             )
 
-    # --- for the stream ---------------------------------------------------------------------------------------------
-
     @property
     def producer(self) -> tuple[int, int]:
         """The producer's id and epoch."""

@@ -103,8 +103,6 @@ class TopicReader(ClosingContext):
         """Return the kind and topic, for messages."""
         return f"subscriber of {self._topic}"
 
-    # --- public methods --------------------------------------------------------------------------------------------
-
     def __aiter__(self) -> Iteration[Message]:
         """Iterate over messages, until ``limit``, ``stop_at``, ``timeout`` or :meth:`close` ends it.
 
@@ -154,8 +152,6 @@ class TopicReader(ClosingContext):
         await self._stop_readers()
         self._on_close(self)
 
-    # --- for the synchronous API -----------------------------------------------------------------------------------
-
     @property
     def has_rows(self) -> bool:
         """Whether ``pop_messages`` or ``pop_batch`` may be called."""
@@ -176,8 +172,6 @@ class TopicReader(ClosingContext):
         """Return the rest of the messages, or the next batch; None if all rows have to wait. Requires ``has_rows``."""
         raise NotImplementedError
 
-    # --- for readers -----------------------------------------------------------------------------------------------
-
     async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription:
         """Return the topic with the given segments, refreshed or cached."""
         return await self._view.description(refresh, ids)
@@ -197,8 +191,6 @@ class TopicReader(ClosingContext):
         """Log and store a gap of lost records."""
         log.warning("records skipped: %s: offsets [%d, %d) are missing", segment, offsets.start, offsets.stop)
         self.skipped.append(SkippedRecords(segment.id, offsets.start, offsets.stop))
-
-    # --- for subclasses --------------------------------------------------------------------------------------------
 
     def _on_description(self, description: TopicDescription) -> None:
         schema = description.topic.schema

@@ -142,8 +142,6 @@ class GroupStateMachine:
             self._send_assignments()
         return self._collect()
 
-    # --- members ------------------------------------------------------------------------------------------------------
-
     def _open(self, event: events.Opened, now: float) -> None:
         member = event.member
         known = self._members.get(member)
@@ -213,8 +211,6 @@ class GroupStateMachine:
         self._dirty = True
         self._assign_later(now)
 
-    # --- ownerships ---------------------------------------------------------------------------------------------------
-
     def _owned(self, member: str) -> dict[int, SegmentOwner]:
         return {s: owner for s, owner in self._owners.items() if owner.member == member}
 
@@ -271,8 +267,6 @@ class GroupStateMachine:
         for segment in free:
             self._owners[segment] = SegmentOwner(target[segment], self._generation)
 
-    # --- commits, resets, metadata ------------------------------------------------------------------------------------
-
     def _commit(self, stream: int, event: events.Committing, now: float) -> None:
         member = self._member_by_stream.get(stream)
         if member is None:
@@ -325,8 +319,6 @@ class GroupStateMachine:
         for segment in self._owners:
             self._revoke(segment, now, void=True)
         self._assign_now(now)
-
-    # --- replies ------------------------------------------------------------------------------------------------------
 
     def _send_assignments(self) -> None:
         """Send each member its assignment if it differs from the last one sent."""

@@ -72,8 +72,6 @@ class HeldSegment(Generic[R, M]):
             self.ledger.refused[first_offset] = self.ledger.refused.get(first_offset, 0) + self._crashes
             self._crashes = 0
 
-    # --- reading ----------------------------------------------------------------------------------------------------
-
     @property
     def has_begun(self) -> bool:
         """Whether the first offset is known."""
@@ -111,8 +109,6 @@ class HeldSegment(Generic[R, M]):
             return None
         deliveries = self.ledger.deliveries(DELIVERIES_KEPT_MAX)
         return Position(segment=self.segment, generation=self.generation, offset=offset, deliveries=deliveries)
-
-    # --- waiting records --------------------------------------------------------------------------------------------
 
     def bring_back(self, record: M, due_s: float) -> None:
         """Queue a record for redelivery at ``due_s``; later ones of its key wait for it."""

@@ -138,8 +138,6 @@ class SegmentLifecycle:
         self._checked_up_to: int | None = None
         """Offset that the running fence check is for, None if none runs."""
 
-    # --- serving ------------------------------------------------------------------------------------------------------
-
     def progressed(self, *, lease_alive: bool) -> Sequence[Action]:
         """Return the actions after a write, an fsync, a fence check or a ``RetrySoon``."""
         if self.stage not in COMMITTING:
@@ -193,8 +191,6 @@ class SegmentLifecycle:
         """Record that the storage does not answer. The fence check continues."""
         return self._fail(error) if self.stage in COMMITTING else ()
 
-    # --- the end ------------------------------------------------------------------------------------------------------
-
     def drain(self, why: SeaweedMQError) -> Sequence[Action]:
         """Accept nothing more, and commit what is there."""
         self._move(Event.DRAIN)
@@ -221,8 +217,6 @@ class SegmentLifecycle:
         self._move(Event.CLOSE)
         self.refusal = why
         return (Halt(),)
-
-    # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _move(self, event: Event) -> None:
         following = STAGES[self.stage].get(event)

@@ -48,8 +48,6 @@ class InventoryHandlers(HandlerGroup):
         self._broker_id = broker_id
         self._producers = producers
 
-    # --- files --------------------------------------------------------------------------------------------------------
-
     async def describe_log_dirs(self, request: Request) -> Reply:
         """Return the bytes of the files of each partition of which this broker is a replica.
 
@@ -104,8 +102,6 @@ class InventoryHandlers(HandlerGroup):
             if file.segment in segments:
                 sizes[segments[file.segment].slots.lo] += file.size_bytes
         return sizes
-
-    # --- producers ----------------------------------------------------------------------------------------------------
 
     async def describe_producers(self, request: Request) -> Reply:
         """Return the remembered producers of partitions that this broker leads."""

@@ -67,8 +67,6 @@ class TopicHandlers(HandlerGroup):
         self._changes = changes
         self._config = config
 
-    # --- creation -----------------------------------------------------------------------------------------------------
-
     async def create_topics(self, request: Request) -> Reply:
         """Create topics; with ``validate_only``, only check the request."""
         body = request.body
@@ -193,8 +191,6 @@ class TopicHandlers(HandlerGroup):
             )
         return counts.pop()
 
-    # --- deletion -----------------------------------------------------------------------------------------------------
-
     async def delete_topics(self, request: Request) -> Reply:
         """Delete topics with all their records."""
         body = request.body
@@ -251,8 +247,6 @@ class TopicHandlers(HandlerGroup):
                 found[name, topic.id] = _named_twice(name)
             await turn.pause()
         return found
-
-    # --- partitions ---------------------------------------------------------------------------------------------------
 
     async def create_partitions(self, request: Request) -> Reply:
         """Add partitions to topics; with ``validate_only``, only check the request."""

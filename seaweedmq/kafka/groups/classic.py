@@ -44,8 +44,6 @@ class ClassicGroupHandlers(HandlerGroup):
         self._coordinators = coordinators
         self._env = env
 
-    # --- members ------------------------------------------------------------------------------------------------------
-
     async def join_group(self, request: Request) -> Reply:
         """Handle JoinGroup; wait until the rebalance completes, as long as the coordinator's timers allow."""
         body = request.body
@@ -168,8 +166,6 @@ class ClassicGroupHandlers(HandlerGroup):
         """Return a unique member id: the prefix and 128 random bits in the form of a UUID."""
         digits = f"{self._env.rng.getrandbits(128):032x}"
         return "-".join((prefix, digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-
-    # --- administration -----------------------------------------------------------------------------------------------
 
     async def describe_groups(self, request: Request) -> Reply:
         """Handle DescribeGroups; each group has its own error, since other brokers may coordinate some."""

@@ -41,8 +41,6 @@ class CommittedOffsetsHandlers(HandlerGroup):
         self._coordinators = coordinators
         self._directory = directory
 
-    # --- commit -------------------------------------------------------------------------------------------------------
-
     def offset_commit(self, request: Request) -> Awaitable[Reply]:
         """Handle OffsetCommit of existing partitions; many are committed in parts, with pauses for other tasks."""
         topics, version = request.body.topics, request.version
@@ -114,8 +112,6 @@ class CommittedOffsetsHandlers(HandlerGroup):
             return self._directory.find(topic).count
         except KafkaError:
             return 0
-
-    # --- fetch --------------------------------------------------------------------------------------------------------
 
     async def offset_fetch(self, request: Request) -> Reply:
         """Handle OffsetFetch of one or many groups; all offsets are stable, since there are no transactions.
@@ -198,8 +194,6 @@ class CommittedOffsetsHandlers(HandlerGroup):
                 found |= await shard.look(lambda state, part=part: state.offsets(group, part))  # type: ignore[misc]
                 await turn.pause()
         return await self._coordinators.topic_ids.without_deleted(found)
-
-    # --- delete -------------------------------------------------------------------------------------------------------
 
     async def offset_delete(self, request: Request) -> Reply:
         """Handle OffsetDelete; raise KafkaError INVALID_GROUP_ID if the group id is empty."""

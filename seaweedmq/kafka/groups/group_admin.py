@@ -140,8 +140,6 @@ class GroupAdmin:
             raise _unknown(group)
         return found, await self._coordinators.topic_ids.without_deleted(offsets)
 
-    # --- offsets of partitions ----------------------------------------------------------------------------------------
-
     def _name_of(self, topic: str) -> str:
         return f"{self._coordinators.topic_name.namespace}/{topic}"
 

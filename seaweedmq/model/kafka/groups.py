@@ -20,9 +20,6 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-# --- records --------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberValue:
     """A member of a generation."""
@@ -90,9 +87,6 @@ class OffsetRecord:
 
 
 ShardRecord: TypeAlias = GroupMetadataRecord | OffsetRecord
-
-
-# --- descriptions ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

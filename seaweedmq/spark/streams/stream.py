@@ -98,8 +98,6 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Inputs of the last end offset, and that offset."""
         self._reported: tuple[_Sight, Mapping[str, Any] | None, dict[str, Any]] | None = None
 
-    # --- Spark's interface --------------------------------------------------------------------------------------------
-
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names, here and below
         """Return the start of a query without a checkpoint."""
         sight = self._sight_now(complete=True)
@@ -186,8 +184,6 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Return the initial state: what the reader has learned and holds open belongs to the driver."""
         fresh = SeaweedMQStreamReader(self._place, self._options, self._topic, self._columns)
         return dict(vars(fresh))
-
-    # --- parts --------------------------------------------------------------------------------------------------------
 
     def _sight_now(self, *, complete: bool = False) -> _Sight:
         """Return the topic as it was within ``LOOK_INTERVAL_S``; the same object if nothing changed.

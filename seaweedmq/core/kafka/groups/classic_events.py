@@ -46,9 +46,6 @@ class CoordinatorLimits:
     offsets_check_pause_ms: int = 50
 
 
-# --- events ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
     """A JoinGroup request."""
@@ -203,8 +200,6 @@ ShardEvent: TypeAlias = (
     Join | Sync | Heartbeat | Leave | CommitOffsets | DeleteOffsets | RemoveGroup | TopicsDeleted | Tick
 )
 """Event of a shard."""
-
-# --- outcomes -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

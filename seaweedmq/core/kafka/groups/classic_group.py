@@ -149,8 +149,6 @@ class ClassicGroup:
         self._rebalance.die()
         return self._rebalance.collect()
 
-    # --- other requests -----------------------------------------------------------------------------------------------
-
     def _sync(self, sync: events.Sync) -> None:
         member = self._sender(sync.member, sync.instance, sync.generation)
         if isinstance(member, Code):
@@ -218,8 +216,6 @@ class ClassicGroup:
             return Code.ILLEGAL_GENERATION
         return speaker
 
-    # --- offsets ------------------------------------------------------------------------------------------------------
-
     def commit_error(self, commit: events.CommitOffsets) -> Code:
         """Return the error of a commit: a member may commit in its generation, any client while the group is empty."""
         if self.state is DEAD:
@@ -241,8 +237,6 @@ class ClassicGroup:
         if speaker is not None:
             self._rebalance.watch(speaker)
         return self._rebalance.collect()
-
-    # --- descriptions -------------------------------------------------------------------------------------------------
 
     def listed(self) -> ListedGroup:
         """Return the group's line of ListGroups."""

@@ -122,8 +122,6 @@ class Members:
         """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
-    # --- changes ------------------------------------------------------------------------------------------------------
-
     def expect(self, member: str) -> None:
         """Add a pending id."""
         self.pending.add(member)
@@ -203,8 +201,6 @@ class Members:
             if not self._supported[name]:
                 del self._supported[name]
 
-    # --- waiting requests ---------------------------------------------------------------------------------------------
-
     def park_join(self, member: Member, token: int) -> int | None:
         """Make a member wait for the end of the join phase; return the earlier waiting token, which needs a reply."""
         superseded = self.take_join(member)
@@ -218,8 +214,6 @@ class Members:
         if token is not None:
             self.joining_count -= 1
         return token
-
-    # --- protocols ----------------------------------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether a client with these protocols may be a member; a group without members accepts any."""
@@ -235,8 +229,6 @@ class Members:
         for member in self:
             votes[next(name for name, _ in member.protocols if self._supported[name] == len(self))] += 1
         return votes.most_common(1)[0][0]
-
-    # --- values -------------------------------------------------------------------------------------------------------
 
     def to_leader(self, protocol: str | None) -> tuple[SubscribedMember, ...]:
         """Return all members with their metadata for the protocol."""

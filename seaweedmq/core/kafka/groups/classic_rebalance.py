@@ -97,8 +97,6 @@ class ClassicRebalance:
         """Add a reply to the outcome."""
         self._replies.append(reply)
 
-    # --- sessions -----------------------------------------------------------------------------------------------------
-
     def watch(self, member: Member) -> None:
         """Restart the session of a live member."""
         self.watch_id(member.id, member.session_timeout_ms)
@@ -110,8 +108,6 @@ class ClassicRebalance:
     def unwatch(self, member: str) -> None:
         """Cancel the session timer of a member id."""
         self._timers[events.Timer.SESSION, member] = None
-
-    # --- the join phase -----------------------------------------------------------------------------------------------
 
     def join(self, member: Member, token: int) -> None:
         """Make a member wait for the end of the join phase; begin the phase if necessary."""
@@ -232,8 +228,6 @@ class ClassicRebalance:
             )
         )
 
-    # --- the sync phase -----------------------------------------------------------------------------------------------
-
     def sync(self, member: Member, token: int) -> None:
         """Make a member wait for its assignment, or reply with it."""
         if member.syncing is not None:
@@ -298,8 +292,6 @@ class ClassicRebalance:
         else:
             self.reply(events.SyncReply(token=token, error=error))
         return True
-
-    # --- state --------------------------------------------------------------------------------------------------------
 
     def write(self) -> None:
         """Set the current, complete generation as the value to write."""

@@ -69,8 +69,6 @@ class CommittedOffsets:
         by_number[number] = value
         return OffsetRecord(self.group, topic, number, value)
 
-    # --- commits ------------------------------------------------------------------------------------------------------
-
     def commit(
         self,
         commit: events.CommitOffsets,
@@ -115,8 +113,6 @@ class CommittedOffsets:
         if before is None and len(self) >= limits.offsets_per_group_max:
             return Code.POLICY_VIOLATION
         return Code.NONE
-
-    # --- removal ------------------------------------------------------------------------------------------------------
 
     def delete(self, delete: events.DeleteOffsets, group: ClassicGroup) -> tuple[tuple[Code, ...], list[OffsetRecord]]:
         """Remove offsets of topics that no member reads; removing one that does not exist succeeds."""

@@ -104,8 +104,6 @@ class GroupShard:
             return check_at if first_at is None else first_at
         return min(first_at, check_at)
 
-    # --- records ------------------------------------------------------------------------------------------------------
-
     def load(self, record: ShardRecord) -> None:
         """Apply a record of the partition."""
         entry = self._entry(record.group)
@@ -134,8 +132,6 @@ class GroupShard:
         self._count(-self.size_bytes)
         self._entries.clear()
 
-    # --- queries ------------------------------------------------------------------------------------------------------
-
     def groups(self) -> tuple[ListedGroup, ...]:
         """Return all groups, as in ListGroups."""
         return tuple(entry.group.listed() for entry in self._entries.values())
@@ -155,8 +151,6 @@ class GroupShard:
     def topic_ids(self) -> set[tuple[str, bytes]]:
         """Return the names and ids of topics with committed offsets; one name may have several ids."""
         return {known for entry in self._entries.values() for known in entry.committed.topic_ids()}
-
-    # --- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: events.ShardEvent, now: float, at_ms: int) -> events.ShardOutcome:
         """Handle one event and return its records and replies."""
@@ -253,8 +247,6 @@ class GroupShard:
         self._take(entry, entry.group.die())
         self._remove(entry)
 
-    # --- time ---------------------------------------------------------------------------------------------------------
-
     def _pass_time(self, now: float, at_ms: int) -> None:
         for group, timer, member in self._deadlines.pop_due(now):
             entry = self._entries.get(group)
@@ -282,8 +274,6 @@ class GroupShard:
                 self._settle(entry)
         pause_ms = self._limits.offsets_check_pause_ms if self._unchecked else self._limits.offsets_check_ms
         self._check_at = now + pause_ms / 1_000
-
-    # --- entries ------------------------------------------------------------------------------------------------------
 
     def _entry(self, group: str) -> _Entry:
         """Return the entry of a group, created if missing. ``_settle`` must follow."""
