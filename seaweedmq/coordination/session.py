@@ -85,8 +85,7 @@ class Session:
         Unavailable if the store is unreachable, or so slow that the lease ended meanwhile; and the store's rejection of
         the registration, such as ResourceExhausted for lack of space.
         """
-        if self.lease:
-            raise AssertionError("a session is opened once: make a new one")
+        assert not self.lease, "a session is opened once: make a new one"
         await self._attempts()(self._grant)
         self._keeping = asyncio.create_task(self._keep_alive(), name=f"lease of {info.id}")
         self._keeping.add_done_callback(self._on_keeping_ended)

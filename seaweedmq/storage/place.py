@@ -261,8 +261,7 @@ class Place:
 def segment_file(path: str, stat: os.stat_result) -> SegmentFile:
     """Return the log file or table of a path that ``codec.paths`` made, with its size and date."""
     name = parse_segment_file(path)
-    if name is None:
-        raise AssertionError(f"{path} names neither a log file nor a table")
+    assert name is not None, f"{path} names neither a log file nor a table"
     return SegmentFile(
         topic=name.topic,
         segment=name.segment,

@@ -380,6 +380,5 @@ class Dispatcher:
 
 
 def _rows_of(run: NewRows[FetchedRows, Message]) -> FetchedRows:
-    if run.span.rows is None:
-        raise AssertionError("rows that were not delivered are missing")
+    assert run.span.rows is not None, "rows that were not delivered are missing"
     return run.span.rows.slice(run.at, run.count)

@@ -85,8 +85,7 @@ class GroupMembership:
 
     async def commit(self, timeout_s: float) -> None:
         """Commit acknowledged offsets, and return when they are stored; raises as ``MemberStream.committed``."""
-        if self._stream is None:
-            raise AssertionError("join() must be called first")
+        assert self._stream is not None, "join() must be called first"
         self._commit_at = 0.0
         self._commit_and_release()
         await self._stream.committed(timeout_s)

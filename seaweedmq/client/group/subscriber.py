@@ -218,8 +218,7 @@ class GroupSubscriber(MemberReader):
             self._helpers.spawn(self._send_letter(message, letter), "dead letter")
 
     async def _send_letter(self, message: Message, letter: DeadLetter) -> None:
-        if self._dead_letters is None:
-            raise AssertionError("dead letters require max_deliveries")
+        assert self._dead_letters is not None, "dead letters require max_deliveries"
         await self._dead_letters.keep(letter)
         self._dispatcher.dead_letter_stored(message)
 

@@ -188,8 +188,7 @@ class TableFuture(Future[TableReceipt]):
         return None if self._error is None or self._reported else fresh(self._error)
 
     def _told(self) -> SeaweedMQError:
-        if self._error is None:
-            raise AssertionError("a table failed without an error")
+        assert self._error is not None, "a table failed without an error"
         self._reported = True
         return fresh(self._error)
 

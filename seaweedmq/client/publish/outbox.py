@@ -268,6 +268,5 @@ class Outbox:
         return SendLimits(self._frame_bytes_max, min(self.rows_bytes, self._bytes_max))
 
     def _current_routes(self) -> Routes:
-        if self._routes is None:
-            raise AssertionError("begin() must be called first")
+        assert self._routes is not None, "begin() must be called first"
         return self._routes

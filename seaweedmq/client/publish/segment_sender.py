@@ -204,8 +204,7 @@ class SegmentSender:
         finally:
             self._stream = None
             self._awaits_lost_broker = False
-        if sealed is None:
-            raise AssertionError("only a sealed segment ends the stream of a window")
+        assert sealed is not None, "only a sealed segment ends the stream of a window"
         self._lost_s = None
         return sealed
 

@@ -111,8 +111,7 @@ class Subscriber(TopicReader):
         return record_batch_of(rows, self._columns)
 
     def _pop_rows(self) -> FetchedRows:
-        if not self._rows:
-            raise AssertionError("fetch() must be called first")
+        assert self._rows, "fetch() must be called first"
         return self._rows.popleft()
 
     async def _take(self) -> FetchedRows | None:

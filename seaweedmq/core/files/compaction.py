@@ -202,8 +202,7 @@ def _runs(
     tables = _tables(files)
     gone = {table.path for table in superseded(tables)}
     ordered = sorted((t for t in tables if t.path not in gone), key=lambda t: t.base_offset)
-    if len({t.segment for t in ordered}) > 1:
-        raise AssertionError("the tables belong to several segments: pass those of one segment")
+    assert len({t.segment for t in ordered}) <= 1, "the tables belong to several segments: pass those of one segment"
     overlapping = {t.path for pair in pairwise(ordered) if pair[1].base_offset < _end(pair[0]) for t in pair}
     small = [table for table in ordered if table.size_bytes < small_bytes and table.path not in overlapping]
     kinds = {table.path: kind_of(table) for table in small}

@@ -110,8 +110,7 @@ class RecordDispatch(Generic[R, M]):
 
     def assign(self, given: Ownership) -> HeldSegment[R, M]:
         """Hold a segment to read. Requires that no other generation of it is held."""
-        if given.segment in self.assigned:
-            raise AssertionError(f"segment {given.segment} is already held")
+        assert given.segment not in self.assigned, f"segment {given.segment} is already held"
         assigned = self.assigned[given.segment] = HeldSegment[R, M](given, self.one_at_a_time)
         return assigned
 

@@ -165,8 +165,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a partition, on an executor."""
-        if not isinstance(partition, StreamPartition):
-            raise AssertionError(f"Spark returned {partition!r}, which is not a StreamPartition")
+        assert isinstance(partition, StreamPartition), f"Spark returned {partition!r}, which is not a StreamPartition"
         scan = StreamScan(
             place=self._place,
             topic=self._topic,

@@ -94,6 +94,5 @@ def _limit(named: Mapping[str, str]) -> tuple[LimitKind, int] | None:
     if not given:
         return None
     kind, count = _LIMITS[given[0]], options.parse_count(named, given[0])
-    if count is None:
-        raise AssertionError(f"{given[0]} is given without a value")
+    assert count is not None, f"{given[0]} is given without a value"
     return kind, min(count, _FILES_MAX) if kind is LimitKind.FILES else count

@@ -144,8 +144,7 @@ class LogScanner:
     def feed(self, data: Frames) -> FrameRun:
         """Process the bytes read for :meth:`wants`; fewer bytes than wanted mean the end of the file."""
         wanted = self.wants()
-        if wanted is None:
-            raise AssertionError(f"{self._file.path}: fed after the end")
+        assert wanted is not None, f"{self._file.path}: fed after the end"
         at_end = len(data) < wanted[1]
         buffer = memoryview(data)
         if self._jumped:

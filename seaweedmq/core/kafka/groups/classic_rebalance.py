@@ -310,8 +310,7 @@ class ClassicRebalance:
         self._become(DEAD)
 
     def _become(self, state: GroupState) -> None:
-        if state not in TRANSITIONS[self.state]:
-            raise AssertionError(f"a group cannot change from {self.state.value} to {state.value}")
+        assert state in TRANSITIONS[self.state], f"a group cannot change from {self.state.value} to {state.value}"
         self.state, self.since_ms, self.since_s = state, self.at_ms, self.now
 
     def _subscribed(self) -> frozenset[str] | None:
