@@ -88,17 +88,14 @@ def topic_status(found: TopicDescription, decisions: Iterable[Decision]) -> str:
     return "; ".join(filter(None, findings)) or "ok"
 
 
-def _left_out(topic: Topic) -> Mapping[str, str]:
-    """Return the columns that readers of the topic's Delta table do not see, with reasons."""
-    return {} if topic.schema is None else left_out(schema_from_bytes(topic.schema))
-
-
 def description_fields(
     found: TopicDescription, stats: Iterable[SegmentStats] = (), decisions: Iterable[Decision] = ()
 ) -> Fields:
     """Return the fields of a topic and of all its segments."""
+    schema = found.topic.schema
+    hidden = {} if schema is None else left_out(schema_from_bytes(schema))
     return topic_fields(found.topic) | {
-        "left_out_of_delta": [f"{name} ({why})" for name, why in _left_out(found.topic).items()] or None,
+        "left_out_of_delta": [f"{name} ({why})" for name, why in hidden.items()] or None,
         "kafka": visibility.seen(found.topic, found.segments),
         "status": topic_status(found, decisions),
         "segments": segments_fields(found, stats),

@@ -19,7 +19,7 @@ from seaweedmq.cli.options import (
     records_per_s,
     size_bytes,
 )
-from seaweedmq.cli.output import Output, say, show_done, show_fields, show_json, show_rows
+from seaweedmq.cli.output import Output, say, show_done, show_fields, show_json, show_rows, show_sections
 from seaweedmq.cli.records.schema import read_schema
 from seaweedmq.model.topic import Durability, Scaling
 from seaweedmq.model.topic_settings import AUTO_COMPACT
@@ -150,13 +150,7 @@ def describe(common: Common, topic: TopicArgument, watching: WatchOption = False
             return
         found, stats, decisions = watch.read_topic(client.admin, name)
     fields = description_fields(found, stats, decisions)
-    if common.output is Output.JSON:
-        show_json(fields)
-        return
-    segments = fields.pop("segments")
-    show_fields(fields, common.output)
-    say("")
-    show_rows(segments, SEGMENT_COLUMNS, common.output)
+    show_sections(fields, {"segments": (SEGMENT_COLUMNS, "none")}, common.output)
 
 
 @app.command()

@@ -65,7 +65,7 @@ class Encoding:
 
 ENCODINGS: Final[dict[int, Encoding]] = {
     ENCODING_ARROW: Encoding("Arrow IPC", arrow.validate, arrow.decode, arrow.clip),
-    ENCODING_KAFKA: Encoding("Kafka batch", optional.validate_kafka, optional.decode_kafka, optional.clip_kafka),
+    ENCODING_KAFKA: Encoding("Kafka batch", *(optional.of_kafka(name) for name in ("validate", "decode", "clip"))),
 }
 """Encodings by the number in the frame's header."""
 

@@ -82,11 +82,9 @@ class InventoryHandlers(HandlerGroup):
             async with turns:
                 return _sizes(topic, partitions, await self._sizes(topic))
 
-        here = [(topic, self._replicated(topic, wanted[topic.name])) for topic in self._shown(wanted)]
+        shown = (topic for topic in self._directory.topics() if topic.name in wanted)
+        here = [(topic, self._replicated(topic, wanted[topic.name])) for topic in shown]
         return await asyncio.gather(*(held(topic, partitions) for topic, partitions in here if partitions))
-
-    def _shown(self, wanted: Mapping[str, set[int]]) -> list[PartitionedTopic]:
-        return [topic for topic in self._directory.topics() if topic.name in wanted]
 
     def _replicated(self, topic: PartitionedTopic, partitions: set[int]) -> list[int]:
         """Return the partitions of which this broker is a replica."""

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from seaweedmq.core.kafka.config_values import ConfigMisnamed, InvalidConfig
@@ -34,12 +33,6 @@ NAMED_BY_ID_FROM = 6
 
 _Mention: TypeAlias = tuple[str | None, bytes | None]
 """A topic in a DeleteTopics request: its name, or its id of 16 bytes; both or neither are rejected."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    partitions: int
-    replicas: int
 
 
 def admin_code(error: SeaweedMQError) -> int:
@@ -94,15 +87,16 @@ class TopicHandlers(HandlerGroup):
         name = self._directory.new_name(topic.name)
         if name in self._directory.view.topics:
             raise KafkaError(Code.TOPIC_ALREADY_EXISTS, f"topic {topic.name} (SeaweedMQ's {name}) exists already")
-        shape = self._shape(topic)
+        partitions, replicas = self._shape(topic)
         twice = sorted(config for config, times in Counter(c.name for c in topic.configs).items() if times > 1)
         if twice:
             raise InvalidConfig(f"config {twice[0]} of topic {topic.name} is named twice: name it once")
         given = {config.name: config.value for config in topic.configs}
-        configs = parse_configs(given, replicas=shape.replicas)
-        return spec_of(name, partitions=shape.partitions, replicas=shape.replicas, configs=configs)
+        configs = parse_configs(given, replicas=replicas)
+        return spec_of(name, partitions=partitions, replicas=replicas, configs=configs)
 
-    def _shape(self, topic: Any) -> _Shape:
+    def _shape(self, topic: Any) -> tuple[int, int]:
+        """Return the checked numbers of partitions and replicas of a topic to create."""
         if topic.assignments:
             if (topic.num_partitions, topic.replication_factor) != (DEFAULT, DEFAULT):
                 raise KafkaError(
@@ -124,7 +118,7 @@ class TopicHandlers(HandlerGroup):
             default_replicas(self._directory.view) if replicas == DEFAULT else replicas,
         )
 
-    def _checked(self, name: str, partitions: int, replicas: int) -> _Shape:
+    def _checked(self, name: str, partitions: int, replicas: int) -> tuple[int, int]:
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise KafkaError(
                 Code.INVALID_PARTITIONS,
@@ -138,7 +132,7 @@ class TopicHandlers(HandlerGroup):
                 f"topic {name} cannot have {replicas} replicas on {brokers} brokers: give 1 to "
                 f"{min(brokers, REPLICAS_MAX)}, or -1 for {default_replicas(self._directory.view)}",
             )
-        return _Shape(partitions, replicas)
+        return partitions, replicas
 
     async def _created(self, name: str, outcome: TopicSpec | Topic | SeaweedMQError, turn: Turn) -> Any:
         result = CreateTopicsResponse.CreatableTopicResult

@@ -6,7 +6,7 @@ fields in the header: a client reads them before it knows the broker's versions.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -128,15 +128,11 @@ def writing(api: int, version: int, correlation_id: int, reply: Any) -> Steps[Se
     """Encode a reply with many elements in steps, as :func:`reply_buffers` does at once."""
     version = _reply_version(api, version)
     parts: list[Buffer] = []
-    for part in _encoding(reply, version):
+    reply.API_VERSION = version
+    for part in encoding(reply, version):
         parts.append(part)
         yield
     return _with_head(api, version, correlation_id, [b"".join(parts)])
-
-
-def _encoding(reply: Any, version: int) -> Iterator[Buffer]:
-    reply.API_VERSION = version
-    return encoding(reply, version)
 
 
 def _reply_version(api: int, version: int) -> int:
