@@ -17,7 +17,7 @@ from seaweedmq.kafka.wire.message_cursor import ELEMENTS_MAX, Malformed
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Line, Reply, Request, nothing
 from seaweedmq.kafka.wire.versions import is_advertised, name_of
 from seaweedmq.model.messages.call_context import CallContext
-from seaweedmq.runtime.turns import Turn, at_once, endless_turn
+from seaweedmq.runtime.turns import Turn, endless_turn
 
 _REQUEST_HEAD = struct.Struct(">hhih")
 _REPLY_HEAD = struct.Struct(">ii")
@@ -48,11 +48,6 @@ class NotAdvertised(Unsupported):
 def elements_max(api: int) -> int:
     """Return the maximum elements of a request of an API, which depends on the cost of each."""
     return _ELEMENTS_MAX.get(api, ADMIN_ELEMENTS_MAX)
-
-
-def read_request(data: memoryview, *, context: CallContext, connection: int, line: Line) -> Request:
-    """Read a request at once, as :func:`reading` does in steps."""
-    return at_once(reading(data, context=context, connection=connection, line=line))
 
 
 def reading(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.kafka.wire.messages import API, ProduceRequest
 from seaweedmq.model.kafka.codes import Code
@@ -23,6 +22,7 @@ from tests.sim.machines.loop import Owner
 from tests.sim.scenario import KafkaPlan
 from tests.sim.users.kafka_client import METADATA_VERSION, Connection, KafkaClient, Refused, metadata_of
 from tests.support.history import History, Outcome, Sent
+from tests.support.kafka_wire import partition_of
 
 if TYPE_CHECKING:
     from tests.sim.world import World
