@@ -163,7 +163,6 @@ class TopicAdmin:
             The topic with all its segments.
 
         Raises:
-            NotFound: If the topic does not exist.
             InvalidArgument: If a number is invalid, the topic cannot have partitions, or it has more already.
         """
         topic = topic_name(name)
@@ -182,14 +181,7 @@ class TopicAdmin:
         return await self._cluster.whole(altered)
 
     async def delete_topic(self, name: str | TopicName) -> None:
-        """Delete a topic and all its data.
-
-        Args:
-            name: The topic, ``namespace/name``.
-
-        Raises:
-            NotFound: If the topic does not exist.
-        """
+        """Delete a topic and all its data."""
         topic = topic_name(name)
         uid = await self._uid(topic)
         await self._cluster.call(f"delete topic {topic}", calls.DeleteTopic(topic, uid))
@@ -207,7 +199,6 @@ class TopicAdmin:
             Partition -> first offset that is left. It is higher than asked if more was deleted before.
 
         Raises:
-            NotFound: If the topic does not exist.
             InvalidArgument: If the topic has no such partition, or no partitions.
             OutOfRange: If an offset is above the high watermark. Nothing is deleted then.
         """
@@ -225,24 +216,10 @@ class TopicAdmin:
         return await self._cluster.call("list topics", calls.ListTopics())
 
     async def describe_topic(self, name: str | TopicName) -> TopicDescription:
-        """Return a topic with all its segments.
-
-        Args:
-            name: The topic, ``namespace/name``.
-
-        Raises:
-            NotFound: If the topic does not exist.
-        """
+        """Return a topic with all its segments."""
         return await self._cluster.describe(topic_name(name))
 
     async def topic_stats(self, name: str | TopicName) -> tuple[SegmentStats, ...]:
-        """Return the high watermark and the rates of every open segment.
-
-        Args:
-            name: The topic, ``namespace/name``.
-
-        Raises:
-            NotFound: If the topic does not exist.
-        """
+        """Return the high watermark and the rates of every open segment."""
         topic = topic_name(name)
         return await self._cluster.call(f"read the statistics of {topic}", calls.TopicStats(topic))

@@ -51,15 +51,7 @@ Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
 class StagedSender:
     """A sender of a batch's rows to one segment. Used once.
 
-    Args:
-        cluster: The cluster.
-        view: The topic.
-        segment: The segment's id.
-        rows: The rows of the batch. Reading them blocks.
-        reached: The recorded progress.
-        search: As of ``StagedPublisher``.
-        offload: Runs blocking calls.
-        on_progress: Called with the progress after acknowledgements.
+    Reading ``rows`` blocks. ``on_progress`` is called with the progress after acknowledgements.
     """
 
     def __init__(

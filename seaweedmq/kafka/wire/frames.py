@@ -64,13 +64,8 @@ def reading(
     An ApiVersions request in an unknown version has body None: its layout is unknown, and the reply names the known
     versions.
 
-    Args:
-        data: Request without its length.
-        context: Client of the connection; the request has it with its own client id.
-        connection: Id of the connection.
-        line: Requests of the connection.
-        settle: Callback of the request that releases its memory.
-        turn: Turn that the request's handler continues; None: one that never ends.
+    ``context`` is the connection's client; the request has it with its own client id. ``settle`` releases the request's
+    memory. The request's handler continues ``turn``; None: one that never ends.
 
     Raises:
         Malformed: If the bytes are not a request.
