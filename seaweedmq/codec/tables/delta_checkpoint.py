@@ -13,16 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seaweedmq.codec.arrays import array_of, binary_of
-from seaweedmq.codec.tables.delta import (
-    Add,
-    LogMetadata,
-    Remove,
-    add_of,
-    features_of,
-    metadata_of,
-    protocol_of,
-    remove_of,
-)
+from seaweedmq.codec.tables import delta
 from seaweedmq.errors import Corrupt
 
 _STRINGS = pa.map_(pa.string(), pa.string())
@@ -54,10 +45,10 @@ _TXN = pa.struct({"appId": _TEXT, "version": _LONG, "lastUpdated": _LONG})
 class Checkpoint:
     """The state of a Delta table at a version."""
 
-    metadata: LogMetadata
+    metadata: delta.LogMetadata
     features: frozenset[str]
-    adds: Sequence[Add]
-    removes: Sequence[Remove]
+    adds: Sequence[delta.Add]
+    removes: Sequence[delta.Remove]
     """Removals recent enough for readers of older versions to need their files."""
 
 
@@ -65,7 +56,7 @@ def checkpoint_table(checkpoint: Checkpoint) -> pa.Table:
     """Return the table with a row per action."""
     adds, removes = checkpoint.adds, checkpoint.removes
     blocks = [
-        ("protocol", _protocol(protocol_of(checkpoint.features))),
+        ("protocol", _protocol(delta.protocol_of(checkpoint.features))),
         ("metaData", _metadata(checkpoint.metadata)),
         (
             "remove",
@@ -113,7 +104,7 @@ def _protocol(action: Mapping[str, Any]) -> pa.Array:
     )
 
 
-def _metadata(metadata: LogMetadata) -> pa.Array:
+def _metadata(metadata: delta.LogMetadata) -> pa.Array:
     return _structs(
         _METADATA,
         _texts([metadata.id]),
@@ -167,10 +158,10 @@ def checkpoint_of(table: pa.Table, name: str) -> Checkpoint:
         if len(protocols) != 1 or len(metadata) != 1:
             raise ValueError(f"{len(protocols)} protocols and {len(metadata)} metaData actions in it")
         return Checkpoint(
-            metadata=metadata_of(metadata[0]),
-            features=features_of(protocols[0], name),
-            adds=[add_of(a) for a in _of(table, "add")],
-            removes=[remove_of(a) for a in _of(table, "remove")],
+            metadata=delta.metadata_of(metadata[0]),
+            features=delta.features_of(protocols[0], name),
+            adds=[delta.add_of(a) for a in _of(table, "add")],
+            removes=[delta.remove_of(a) for a in _of(table, "remove")],
         )
     except (KeyError, TypeError, ValueError) as e:
         raise Corrupt(f"{name} is damaged, or not a checkpoint of SeaweedMQ ({e})") from e

@@ -21,16 +21,8 @@ in a generation is the one that its leader sent.
 """
 
 from seaweedmq.core.kafka.groups import classic_events as events
+from seaweedmq.core.kafka.groups import classic_rebalance
 from seaweedmq.core.kafka.groups.classic_members import Member, protocols_bytes
-from seaweedmq.core.kafka.groups.classic_rebalance import (
-    COMPLETING,
-    CONSUMER,
-    DEAD,
-    EMPTY,
-    PREPARING,
-    STABLE,
-    ClassicRebalance,
-)
 from seaweedmq.core.kafka.groups.join_handler import JoinHandler
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.groups import DescribedGroup, DescribedMember, GroupState, GroupValue, ListedGroup
@@ -43,7 +35,7 @@ class ClassicGroup:
         self, name: str, limits: events.CoordinatorLimits, now: float, value: GroupValue | None = None
     ) -> None:
         self.name = name
-        self._rebalance = ClassicRebalance(limits, now, value)
+        self._rebalance = classic_rebalance.ClassicRebalance(limits, now, value)
         self._members = self._rebalance.members
         self._joins = JoinHandler(self._rebalance)
 
@@ -80,7 +72,7 @@ class ClassicGroup:
     @property
     def is_idle(self) -> bool:
         """Whether the group has no member and no pending id."""
-        return self.state is EMPTY and not self._members.pending
+        return self.state is classic_rebalance.EMPTY and not self._members.pending
 
     @property
     def knows_topics(self) -> bool:
@@ -110,7 +102,7 @@ class ClassicGroup:
     def subscribes(self, topic: str) -> bool:
         """Whether consumers of the group read the topic, or may read it."""
         topics = self._rebalance.topics
-        return topic in topics if topics is not None else self.protocol_type == CONSUMER
+        return topic in topics if topics is not None else self.protocol_type == classic_rebalance.CONSUMER
 
     def handle(self, event: events.GroupEvent, now: float, at_ms: int) -> events.GroupOutcome:
         """Handle one event; ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock."""
@@ -158,11 +150,11 @@ class ClassicGroup:
             self._rebalance.protocol,
         }:
             self._rebalance.reply(events.SyncReply(token=sync.token, error=Code.INCONSISTENT_GROUP_PROTOCOL))
-        elif self.state is PREPARING:
+        elif self.state is classic_rebalance.PREPARING:
             self._rebalance.reply(events.SyncReply(token=sync.token, error=Code.REBALANCE_IN_PROGRESS))
         else:
             self._rebalance.sync(member, sync.token)
-            if self.state is COMPLETING and member.id == self._members.leader:
+            if self.state is classic_rebalance.COMPLETING and member.id == self._members.leader:
                 self._rebalance.assign(sync.assignments)
 
     def _heartbeat(self, beat: events.Heartbeat) -> None:
@@ -171,11 +163,11 @@ class ClassicGroup:
             self._rebalance.reply(events.HeartbeatReply(beat.token, member))
             return
         self._rebalance.watch(member)
-        is_over = self.state is PREPARING
+        is_over = self.state is classic_rebalance.PREPARING
         self._rebalance.reply(events.HeartbeatReply(beat.token, Code.REBALANCE_IN_PROGRESS if is_over else Code.NONE))
 
     def _leave(self, leave: events.Leave) -> None:
-        if self.state is DEAD:
+        if self.state is classic_rebalance.DEAD:
             self._rebalance.reply(events.LeaveReply(leave.token, Code.COORDINATOR_NOT_AVAILABLE))
             return
         before = len(self._members)
@@ -209,7 +201,7 @@ class ClassicGroup:
             self._rebalance.rebalance()
 
     def _sender(self, member: str, instance: str | None, generation: int) -> Member | Code:
-        if self.state is DEAD:
+        if self.state is classic_rebalance.DEAD:
             return Code.COORDINATOR_NOT_AVAILABLE
         speaker = self._members.check(member, instance)
         if isinstance(speaker, Member) and generation != self.generation:
@@ -218,9 +210,9 @@ class ClassicGroup:
 
     def commit_error(self, commit: events.CommitOffsets) -> Code:
         """Return the error of a commit: a member may commit in its generation, any client while the group is empty."""
-        if self.state is DEAD:
+        if self.state is classic_rebalance.DEAD:
             return Code.COORDINATOR_NOT_AVAILABLE
-        if commit.generation < 0 and self.state is EMPTY:
+        if commit.generation < 0 and self.state is classic_rebalance.EMPTY:
             return Code.NONE
         if commit.generation < 0 and not commit.member and commit.instance is None:
             return Code.UNKNOWN_MEMBER_ID
@@ -228,7 +220,7 @@ class ClassicGroup:
         if isinstance(speaker, Code):
             return speaker
         # The member knows the generation, but not its assignment.
-        return Code.REBALANCE_IN_PROGRESS if self.state is COMPLETING else Code.NONE
+        return Code.REBALANCE_IN_PROGRESS if self.state is classic_rebalance.COMPLETING else Code.NONE
 
     def touch(self, member: str, now: float) -> events.GroupOutcome:
         """Extend the session of a member that committed, as a heartbeat does."""
@@ -244,7 +236,7 @@ class ClassicGroup:
 
     def described(self) -> DescribedGroup:
         """Return the group's entry of DescribeGroups."""
-        protocol = self._rebalance.protocol if self.state is STABLE else None
+        protocol = self._rebalance.protocol if self.state is classic_rebalance.STABLE else None
         return DescribedGroup(
             group=self.name,
             state=self.state,
