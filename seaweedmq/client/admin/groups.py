@@ -49,9 +49,6 @@ class GroupAdmin:
             to: ``"earliest"``, ``"latest"``, an offset or a datetime, like ``start`` of a subscriber.
             force: Whether to reset while the group has members; they continue from the new position.
 
-        Returns:
-            The group.
-
         Raises:
             NotFound: If the group never read the topic.
             InvalidArgument: If the group has members and ``force`` is false.
@@ -83,9 +80,6 @@ class GroupAdmin:
             group: The group's id.
             topic: The topic, ``namespace/name``.
             to: ``"earliest"``, ``"latest"``, an offset for every partition, or a datetime.
-
-        Returns:
-            The group.
 
         Raises:
             InvalidArgument: If the group has members. Stop them first.

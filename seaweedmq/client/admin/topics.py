@@ -56,9 +56,6 @@ class TopicAdmin:
             configs: Kafka topic configurations by name, such as ``{"segment.ms": "60000"}``. Any name is stored;
                 ``seaweedmq.model.topic_settings`` lists the ones that have an effect.
 
-        Returns:
-            The topic with all its segments.
-
         Raises:
             AlreadyExists: If the name is taken.
             InvalidArgument: If a name, number or schema is invalid.
@@ -144,23 +141,12 @@ class TopicAdmin:
     ) -> TopicDescription:
         """Change the settings of a topic.
 
-        None leaves a setting unchanged. 0 removes a retention limit or a target of the topic.
+        Arguments are those of :meth:`create_topic`. None leaves a setting unchanged, and 0 removes a retention limit or
+        a target of the topic. ``configs`` are all Kafka topic configurations; omitted ones are removed.
 
-        Args:
-            name: The topic, ``namespace/name``.
-            durability: ``"replicated"`` or ``"stored"``.
-            scaling: ``"auto"`` or ``"fixed"``.
-            retention: The age at which records are removed, in seconds or as a timedelta.
-            retention_bytes: The size in bytes beyond which the oldest records are removed.
-            target_bytes_per_s: The load of one segment, in bytes per second.
-            target_records_per_s: The same in records per second.
-            partitions: The new number of partitions, up to 4,096; it can only grow. Stored records stay in their
-                partition, and later records of a key may go to another one, as with Kafka. Publishers and subscribers
-                notice new partitions within ``metadata_max_age_s``.
-            configs: All Kafka topic configurations by name; omitted ones are removed. See :meth:`create_topic`.
-
-        Returns:
-            The topic with all its segments.
+        The number of partitions can only grow. Stored records stay in their partition, and later records of a key may
+        go to another one, as with Kafka. Publishers and subscribers notice new partitions within
+        ``metadata_max_age_s``.
 
         Raises:
             InvalidArgument: If a number is invalid, the topic cannot have partitions, or it has more already.

@@ -9,7 +9,7 @@ class Admin:
     """Administration of a cluster, through any broker.
 
     Every method raises ``Unavailable`` if no broker answers within ``admin_timeout_s``, and those for a topic, segment
-    or group ``NotFound`` if it does not exist. Topics are named ``namespace/name``; changes of segments return theirs.
+    or group ``NotFound`` if it does not exist. Topics are named ``namespace/name``; their changes return all segments.
     """
 
     def __init__(self, core: aio.Admin, background: Background) -> None:

@@ -42,14 +42,9 @@ class Dispatcher:
     ) -> None:
         """Make a dispatcher without segments.
 
-        Args:
-            what: The group, for messages.
-            bounds: The limits of the group's records.
-            assignment_lease: The lease on the assignment.
-            clock: Returns steady seconds.
-            give_up: Handles a record that goes to the dead-letter topic. Called under the lock, from any thread.
-            auto_ack: Whether the request for the next records acknowledges the previous ones.
-            columns: The columns of batches; None for all.
+        ``clock`` returns steady seconds. ``give_up`` handles a record that goes to the dead-letter topic; it is called
+        under the lock, from any thread. With ``auto_ack`` the request for the next records acknowledges the previous
+        ones. ``columns`` are those of batches; None for all.
         """
         self._what = what
         self._assignment_lease = assignment_lease

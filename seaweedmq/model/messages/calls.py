@@ -148,7 +148,7 @@ class DrainBroker(Call[None]):
     broker: str
 
 
-# Errors: NotFound, InvalidArgument, StaleMetadata (the segment is not open).
+# Manual changes of segments. Errors: NotFound, InvalidArgument, StaleMetadata (the segment is not open).
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,9 @@ DELETED_TOPICS_SPARE = 100
 
 def used_segments(place: Place, topic: TopicName) -> frozenset[int]:
     """Return the ids of the segments that left any file in the topic's folder, from one listing of each folder."""
-    folders = (
-        paths.topic_dir(topic),
-        paths.logs_dir(topic),
-        paths.table_dir(topic),
-        f"{paths.table_dir(topic)}/{paths.KEPT}",
-    )
+    own, tables = paths.topic_dir(topic), paths.table_dir(topic)
     found = set()
-    for folder in (*folders, f"{paths.topic_dir(topic)}/{paths.REMOVED}"):
+    for folder in (own, paths.logs_dir(topic), tables, f"{tables}/{paths.KEPT}", f"{own}/{paths.REMOVED}"):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             found |= {paths.parse_segment_path(topic, f"{folder}/{name}") for name in os.listdir(place.path(folder))}  # noqa: PTH208
     return frozenset(number for number in found if number is not None)
