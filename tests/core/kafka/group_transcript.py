@@ -35,7 +35,8 @@ from seaweedmq.core.kafka.groups.classic_events import (
 )
 from seaweedmq.core.kafka.groups.shard_state import GroupShard
 from seaweedmq.core.kafka.groups.state_memory import StateMemory
-from seaweedmq.model.kafka.groups import DescribedGroup, GroupError, ShardRecord
+from seaweedmq.model.kafka.codes import Code
+from seaweedmq.model.kafka.groups import DescribedGroup, ShardRecord
 
 LIMITS = CoordinatorLimits(members_max=4)
 AT_MS = 1_700_000_000_000
@@ -268,28 +269,28 @@ class Transcript:
                 return f"{who}: {self._joined(self.person(who), reply)}"
             case SyncReply():
                 share = reply.assignment.decode() or "nothing"
-                return f"{who}: {f'gets {share}' if reply.error is GroupError.NONE else reply.error.name}"
+                return f"{who}: {f'gets {share}' if reply.error is Code.NONE else reply.error.name}"
             case HeartbeatReply():
-                return f"{who}: {'alive' if reply.error is GroupError.NONE else reply.error.name}"
+                return f"{who}: {'alive' if reply.error is Code.NONE else reply.error.name}"
             case LeaveReply():
-                if reply.error is not GroupError.NONE:
+                if reply.error is not Code.NONE:
                     return f"{who}: {reply.error.name}"
                 for leaving, error in reply.members:
                     for person in self.people.values():
-                        if leaving.member == person.member and error is GroupError.NONE:
+                        if leaving.member == person.member and error is Code.NONE:
                             person.member = ""
                 return f"{who}: " + ", ".join(
-                    "gone" if error is GroupError.NONE else error.name for _, error in reply.members
+                    "gone" if error is Code.NONE else error.name for _, error in reply.members
                 )
-            case CommitReply() | DeleteOffsetsReply(_, GroupError.NONE, _):
-                return f"{who}: " + ", ".join("done" if e is GroupError.NONE else e.name for e in reply.errors)
+            case CommitReply() | DeleteOffsetsReply(_, Code.NONE, _):
+                return f"{who}: " + ", ".join("done" if e is Code.NONE else e.name for e in reply.errors)
             case DeleteOffsetsReply() | DeleteGroupReply():
-                return f"{who}: {'done' if reply.error is GroupError.NONE else reply.error.name}"
+                return f"{who}: {'done' if reply.error is Code.NONE else reply.error.name}"
 
     def _joined(self, person: Person, reply: JoinReply) -> str:
-        if reply.error is GroupError.MEMBER_ID_REQUIRED:
+        if reply.error is Code.MEMBER_ID_REQUIRED:
             person.member = reply.member
-        if reply.error is not GroupError.NONE:
+        if reply.error is not Code.NONE:
             return reply.error.name
         person.member, person.generation = reply.member, reply.generation
         line = f"in {reply.generation} by {reply.protocol}"
