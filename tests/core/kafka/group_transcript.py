@@ -159,7 +159,7 @@ class Transcript:
             ),
         )
 
-    def beats(self, name: str, generation: int | None = None) -> list[str]:
+    def beats(self, name: str) -> list[str]:
         person = self.person(name)
         return self.asks(
             name,
@@ -168,17 +168,13 @@ class Transcript:
                 group=self.group,
                 member=person.member,
                 instance=person.instance,
-                generation=person.generation if generation is None else generation,
+                generation=person.generation,
             ),
         )
 
     def leaves(self, *names: str) -> list[str]:
         members = tuple(Leaving(self.person(n).member, self.person(n).instance) for n in names)
         return self.asks(",".join(names), Leave(token=0, group=self.group, members=members))
-
-    def evicts(self, instance: str) -> list[str]:
-        """Let an administrator remove a static member by its instance id alone."""
-        return self.asks("admin", Leave(token=0, group=self.group, members=(Leaving("", instance),)))
 
     def commits(
         self,

@@ -22,29 +22,6 @@ def test_a_key_is_held_from_its_refusal_to_its_redelivery() -> None:
     assert order.offer(A, 8)
 
 
-def test_the_key_waits_for_the_lowest_of_its_refused_records() -> None:
-    order = KeyOrder(one_at_a_time=False)
-    order.refuse(A, 5, due_s=1.0)
-    order.refuse(A, 3, due_s=4.0)
-    assert order.take_due(2.0) == []
-    assert order.take_due(4.0) == [3, 5]
-    order.refuse(A, 3, due_s=5.0)
-    order.refuse(A, 5, due_s=9.0)
-    assert order.take_due(6.0) == [3]
-    assert not order.offer(A, 6)
-    assert order.take_due(9.0) == [5, 6]
-
-
-def test_what_waits_holds_up_nothing_before_it() -> None:
-    order = KeyOrder(one_at_a_time=False)
-    order.refuse(A, 3, due_s=1.0)
-    order.refuse(A, 5, due_s=9.0)
-    assert order.take_due(1.0) == [3]
-    assert order.offer(A, 3), "it is checked once more before it is delivered"
-    assert not order.offer(A, 6)
-    assert order.take_due(9.0) == [5, 6]
-
-
 def test_records_without_a_key_hold_nobody_up() -> None:
     order = KeyOrder(one_at_a_time=True)
     order.refuse(None, 1, due_s=3.0)
