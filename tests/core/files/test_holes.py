@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from seaweedmq.core.files.cover import uncovered
 from seaweedmq.core.files.holes import first_needed, removed_by
 from seaweedmq.core.files.retention import Listed, RetentionPolicy, expired_files
-from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from tests.support.segments import NAME, make_segment, make_topic
+from tests.core.files.segment_files import log, table
+from tests.support.segments import make_segment, make_topic
 
 TOPIC = make_topic()
 EXPIRING = replace(TOPIC, retention_s=60.0)
@@ -22,24 +23,6 @@ EXPIRING = replace(TOPIC, retention_s=60.0)
 def partition(end: int | None) -> Segment:
     """The segment of the only partition, for topics with a low watermark."""
     return replace(make_segment(end), slots=KeyRange(0, 1))
-
-
-def table(base: int, end: int, modified_us: int = 0, segment: int = 0) -> SegmentFile:
-    return SegmentFile(
-        topic=NAME,
-        segment=segment,
-        kind=FileKind.TABLE,
-        base_offset=base,
-        end_offset=end,
-        writer="",
-        size_bytes=end - base,
-        path=f"{segment}: {base}-{end}",
-        modified_us=modified_us,
-    )
-
-
-def log(base: int) -> SegmentFile:
-    return replace(table(base, base + 1), kind=FileKind.LOG, end_offset=None, writer="b-1", path=f"log {base}")
 
 
 def test_a_removal_reaches_as_far_as_the_tables_that_go() -> None:
@@ -97,7 +80,7 @@ def test_what_retention_removed_is_explained_and_what_it_left_is_needed(
     for records, shared, modified_us in layout:
         base = max(end - shared, files[-1].base_offset if files else 0)
         end += records
-        files.append(table(base, end, modified_us))
+        files.append(table(base, end, size_bytes=end - base, modified_us=modified_us))
     topic = replace(TOPIC, partitions=1, low_watermarks=(low,))
     policy = RetentionPolicy(log_grace_us=100, retention_us=200, retention_bytes=bytes_max)
     recorded = 0
