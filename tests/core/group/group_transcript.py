@@ -22,26 +22,14 @@ from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.model.group_record import CommittedOffset, GroupRecord
 from seaweedmq.model.messages.groups import GroupAssignment, GroupCommit, GroupCommitted, Position
 from seaweedmq.model.messages.subscribe import EARLIEST, Start
-from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import TopicName
+from tests.support.segments import make_segment
 
 LIMITS = GroupLimits(session_timeout_s=6, revoke_timeout_s=300, rebalance_delay_s=0.2, members_max=5, detection_s=2.5)
-TOPIC = TopicName("shop", "orders")
 
 
 def segment(number: int, *predecessors: int, start: int = 0, end: int | None = None) -> Segment:
-    return Segment(
-        topic=TOPIC,
-        id=number,
-        slots=WHOLE_RING,
-        epoch=1,
-        state=SegmentState.OPEN if end is None else SegmentState.SEALED,
-        replicas=("b-1",),
-        predecessors=predecessors,
-        start_offset=start,
-        end_offset=end,
-    )
+    return replace(make_segment(end, start), id=number, predecessors=predecessors)
 
 
 class Transcript:

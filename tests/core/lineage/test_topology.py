@@ -166,15 +166,11 @@ def after_all(changes: list[MetadataChange]) -> dict[int, Segment]:
 
 
 @given(histories())
-def test_open_segments_partition_the_ring_whatever_was_split_merged_and_moved(changes: list[MetadataChange]) -> None:
+def test_open_segments_partition_the_ring_and_the_lineage_has_two_sides(changes: list[MetadataChange]) -> None:
     for n in range(1, len(changes) + 1):
         assert covers_ring((s.slots for s in after_all(changes[:n]).values() if s.is_open), WHOLE_RING)
-    assert sorted(after_all(changes)) == list(range(changes[-1].topic.next_segment)), "no id was used twice"
-
-
-@given(histories())
-def test_predecessors_and_successors_are_two_sides_of_one_lineage(changes: list[MetadataChange]) -> None:
     segments = after_all(changes)
+    assert sorted(segments) == list(range(changes[-1].topic.next_segment)), "no id was used twice"
     for segment in segments.values():
         assert bool(segment.successors) != segment.is_open
         for other in segments.values():
@@ -250,20 +246,13 @@ def test_successors_that_leave_or_share_slots_are_none(predecessors: list[int], 
 def test_the_record_of_a_sealed_segment_is_bounded_and_keeps_the_most_recent_producers() -> None:
     change = created()
     (predecessor,) = change.segments
-    for count in (SEALED_SEQUENCES_MAX, SEALED_SEQUENCES_MAX + 1):
+    for count, told in ((SEALED_SEQUENCES_MAX, True), (SEALED_SEQUENCES_MAX + 1, True), (0, False)):
         sequences = [ProducerSequence(producer_id=n, producer_epoch=0, next_sequence=1) for n in range(count)]
-        end = sealing(predecessor, 5_000, sequences=sequences)
+        end = sealing(predecessor, 5_000, sequences=sequences, sequences_complete=told)
         sealed, _ = succeed(change.topic, [end], ranges=[predecessor.slots], placement=[("b",)], now_us=0).segments
         assert sealed.sequences == tuple(sequences[:SEALED_SEQUENCES_MAX])
-        assert sealed.sequences_complete == (count == SEALED_SEQUENCES_MAX), "or an absent producer counts as new"
-
-
-def test_a_record_is_as_complete_as_what_the_files_tell() -> None:
-    change = created()
-    (predecessor,) = change.segments
-    end = sealing(predecessor, 5_000, sequences=[], sequences_complete=False)
-    sealed, _ = succeed(change.topic, [end], ranges=[predecessor.slots], placement=[("b",)], now_us=0).segments
-    assert not sealed.sequences_complete
+        is_complete = told and count <= SEALED_SEQUENCES_MAX
+        assert sealed.sequences_complete == is_complete, "or an absent producer counts as new"
 
 
 def test_the_records_of_a_merge_fit_into_one_request_to_etcd() -> None:
