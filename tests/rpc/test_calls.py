@@ -14,7 +14,6 @@ from seaweedmq.errors import (
     DeadlineExceeded,
     Fenced,
     InvalidArgument,
-    ResourceExhausted,
     StaleMetadata,
     Unavailable,
     Unsupported,
@@ -249,17 +248,6 @@ async def test_a_cancelled_unary_call_stays_a_cancellation(fake, broker):
             await broker.call(GetClusterStatus())
 
 
-async def test_an_error_of_the_requests_is_raised_to_who_reads_the_replies(fake, broker):
-    async def requests():
-        yield OPEN
-        raise ZeroDivisionError("the caller's own")
-
-    with pytest.raises(ZeroDivisionError, match="the caller's own"):
-        async for _ in broker.publish(requests()):
-            pass
-    await until(lambda: fake.streams_open == 0)
-
-
 async def test_all_replies_that_were_sent_arrive_before_the_error(fake, broker):
     fake.error = Unavailable("draining: retry at another broker")
     replies = broker.publish(publish_messages(1))
@@ -322,21 +310,6 @@ async def test_a_reply_over_the_clients_limit_names_the_client(server):
         async for _ in dialer.dial(server.address).subscribe(subscribe_request()):
             pass
     await dialer.close()
-
-
-async def test_streams_are_bounded_and_unary_calls_go_on(fake, broker):
-    streams = [broker.subscribe(subscribe_request()) for _ in range(8)]
-    for stream in streams:
-        await anext(stream)
-    with pytest.raises(ResourceExhausted, match="8 streams, its limit"):
-        await anext(broker.subscribe(subscribe_request()))
-    assert await broker.call(ListTopics()) == (TOPIC,)
-    for stream in streams:
-        await stream.aclose()
-    await until(lambda: fake.streams_open == 0)
-    again = broker.subscribe(subscribe_request())
-    await anext(again)
-    await again.aclose()
 
 
 async def test_a_call_that_takes_too_long_says_how_long(fake, server):

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from seaweedmq.client.publish.publish_stream import in_pieces
 from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.errors import (
-    Closed,
     InvalidArgument,
     NotFound,
     ProtocolViolation,
@@ -23,6 +22,7 @@ from seaweedmq.errors import (
 )
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
 from seaweedmq.model.messages.call_context import INTERNAL, CallContext
+from seaweedmq.model.messages.calls import ListTopics
 from seaweedmq.model.messages.frames import SENT_PIECE_BYTES
 from seaweedmq.model.messages.publish import FrameAck, PublishAck, PublishFrames, PublishReply, PublishRequest
 from seaweedmq.rpc.channels import wire
@@ -34,7 +34,7 @@ from seaweedmq.rpc.messages.data import encode_publish_request
 from seaweedmq.rpc.server import serve
 from seaweedmq.rpc.v1 import channels_pb2
 from seaweedmq.runtime.signal import Signal
-from tests.rpc.fake_broker import OPEN, FakeBroker
+from tests.rpc.fake_broker import OPEN, TOPIC, FakeBroker
 
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)
@@ -213,25 +213,27 @@ async def test_a_stuck_conversation_holds_up_no_other(broker, fake):
         stuck.cancel()
 
 
-async def test_an_error_ends_its_own_conversation_only(broker, fake):
+async def test_a_conversation_that_fails_or_is_left_ends_alone(broker, fake):
+    async def failing() -> AsyncIterator[PublishRequest]:
+        yield OPEN
+        raise KeyError("mine")
+
     stay = asyncio.Event()
     other = broker.publish(say(1, [b"a"], stay))
     assert isinstance(await anext(other), PublishAck)
     with pytest.raises(NotFound, match="there is no segment 9999"):
         await replies_of(broker, MISSING, [b"x"])
     assert fake.open == 1
-    stay.set()
-    assert [reply async for reply in other] == []
-
-
-async def test_one_who_leaves_is_gone_at_the_broker(broker, fake):
-    leaving = broker.publish(say(1, [b"a"], asyncio.Event()))
-    staying = broker.publish(say(2, [b"a"], asyncio.Event()))
+    with pytest.raises(KeyError, match="mine"):
+        async for _ in broker.publish(failing()):
+            pass
+    await fake.until(lambda: fake.open == 1)
+    leaving = broker.publish(say(2, [b"a"], asyncio.Event()))
     await anext(leaving)
-    await anext(staying)
     await leaving.aclose()
     await fake.until(lambda: fake.open == 1)
-    await staying.aclose()
+    stay.set()
+    assert [reply async for reply in other] == []
 
 
 async def test_one_who_leaves_at_once_leaves_nothing_behind(broker, fake, server):
@@ -244,21 +246,6 @@ async def test_one_who_leaves_at_once_leaves_nothing_behind(broker, fake, server
             await asyncio.wait({hasty})
         await fake.until(lambda: fake.open == 0)
         await server.stop(60)
-
-
-async def test_an_error_of_what_is_said_is_raised_where_replies_are_read(broker, fake):
-    async def failing() -> AsyncIterator[PublishRequest]:
-        yield OPEN
-        raise KeyError("mine")
-
-    stay = asyncio.Event()
-    other = broker.publish(say(1, [b"a"], stay))
-    await anext(other)
-    with pytest.raises(KeyError, match="mine"):
-        async for _ in broker.publish(failing()):
-            pass
-    await fake.until(lambda: fake.open == 1)
-    await other.aclose()
 
 
 async def test_when_the_stream_breaks_all_conversations_end_and_later_ones_begin_anew(fake, dialer):
@@ -277,15 +264,6 @@ async def test_when_the_stream_breaks_all_conversations_end_and_later_ones_begin
                 assert len(await replies_of(broker, 1, [b"a"])) == 1, "some are on the next stream by now"
         finally:
             await again.stop(0)
-
-
-async def test_conversations_end_with_their_client(server):
-    dialer = GrpcDialer()
-    conversation = dialer.dial(server.address).publish(say(1, [b"a"], asyncio.Event()))
-    await anext(conversation)
-    await dialer.close()
-    with pytest.raises(Closed):
-        await anext(conversation)
 
 
 async def test_a_stream_that_carries_nothing_does_not_hold_up_the_end_of_its_server(fake, dialer):
@@ -307,6 +285,7 @@ async def test_conversations_count_as_streams(dialer, caplog):
             with pytest.raises(SeaweedMQError, match="this broker serves 3 streams, its limit"):
                 await replies_of(broker, 9, [b"a"])
         assert caplog.text.count("streams rejected: 1 since the last such line: this broker serves 3 streams") == 1
+        assert await broker.call(ListTopics()) == (TOPIC,), "calls continue"
         await conversations[0].aclose()
         await fake.until(lambda: fake.open == 2)
         assert len(await replies_of(broker, 9, [b"a"])) == 1
