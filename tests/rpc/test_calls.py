@@ -14,6 +14,7 @@ from seaweedmq.errors import (
     DeadlineExceeded,
     Fenced,
     InvalidArgument,
+    ResourceExhausted,
     StaleMetadata,
     Unavailable,
     Unsupported,
@@ -310,6 +311,21 @@ async def test_a_reply_over_the_clients_limit_names_the_client(server):
         async for _ in dialer.dial(server.address).subscribe(subscribe_request()):
             pass
     await dialer.close()
+
+
+async def test_streams_are_bounded_and_unary_calls_go_on(fake, broker):
+    streams = [broker.subscribe(subscribe_request()) for _ in range(8)]
+    for stream in streams:
+        await anext(stream)
+    with pytest.raises(ResourceExhausted, match="8 streams, its limit"):
+        await anext(broker.subscribe(subscribe_request()))
+    assert await broker.call(ListTopics()) == (TOPIC,)
+    for stream in streams:
+        await stream.aclose()
+    await until(lambda: fake.streams_open == 0)
+    again = broker.subscribe(subscribe_request())
+    await anext(again)
+    await again.aclose()
 
 
 async def test_a_call_that_takes_too_long_says_how_long(fake, server):
