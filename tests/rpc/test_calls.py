@@ -33,7 +33,7 @@ from seaweedmq.rpc.methods import METHODS
 from seaweedmq.rpc.server import serve
 from seaweedmq.rpc.v1 import admin_pb2, types_pb2
 from tests.rpc.any_value import some_value
-from tests.rpc.fake_broker import ANSWERS, ASSIGNMENT, CHUNK, NAME, OPEN, TOPIC, FakeBroker
+from tests.rpc.fake_broker import ASSIGNMENT, CHUNK, NAME, OPEN, TOPIC, FakeBroker, answer_to
 
 SUBSCRIBE = SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1)
 LOAD = BrokerLoad(broker="b-1", cpu_share=0.5, memory_bytes=1, buffered_bytes=0)
@@ -72,8 +72,7 @@ async def test_every_unary_call_reaches_the_broker_and_brings_its_answer(fake, b
     assert every == METHODS.keys()
     for kind in METHODS:
         request = some_value(kind)
-        answer = ANSWERS[kind](request) if callable(ANSWERS[kind]) else ANSWERS[kind]
-        assert await broker.call(request) == answer, kind
+        assert await broker.call(request) == answer_to(request), kind
         assert fake.calls.pop() == request
 
 
