@@ -38,21 +38,7 @@ class Quiet:
 
 
 def frame_bytes(first_sequence: int, count: int, size: int = 200) -> bytes:
-    header = FrameHeader(
-        encoding=1,
-        flags=0,
-        record_count=count,
-        payload_length=size - 144,
-        payload_checksum=0,
-        timestamp_min=0,
-        timestamp_max=0,
-        producer_id=7,
-        first_sequence=first_sequence,
-        producer_epoch=0,
-        slot_min=0,
-        slot_max=0,
-        histogram=(0,) * 16,
-    )
+    header = FrameHeader(1, 0, count, size - 144, 0, 0, 0, 7, first_sequence, 0, 0, 0, (0,) * 16)
     return encode_header(header) + bytes(size - 144)
 
 
