@@ -9,41 +9,11 @@ from typing import Any, TypeVar, get_args
 from seaweedmq.model.broker import BrokerLoad, ClusterStatus
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.messages import calls as c
+from seaweedmq.model.messages import groups as g
+from seaweedmq.model.messages import publish as p
+from seaweedmq.model.messages import replication as r
+from seaweedmq.model.messages import subscribe as s
 from seaweedmq.model.messages.call_context import INTERNAL, CallContext
-from seaweedmq.model.messages.groups import (
-    GroupAssignment,
-    GroupCommit,
-    GroupCommitted,
-    GroupLeave,
-    GroupReply,
-    GroupRequest,
-    Ownership,
-)
-from seaweedmq.model.messages.publish import (
-    FrameAck,
-    PublishAck,
-    PublishFrames,
-    PublishOpen,
-    PublishReady,
-    PublishReply,
-    PublishRequest,
-)
-from seaweedmq.model.messages.replication import (
-    FenceReply,
-    ReplicateFrames,
-    ReplicateHeld,
-    ReplicateReply,
-    ReplicateRequest,
-    SealedLog,
-)
-from seaweedmq.model.messages.subscribe import (
-    EARLIEST,
-    SubscribeFrames,
-    SubscribeOpen,
-    SubscribeReady,
-    SubscribeReply,
-    SubscribeRequest,
-)
 from seaweedmq.model.segment import ProducerSequence
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.rpc.server import serve
@@ -64,12 +34,12 @@ TOPIC = Topic(
     next_segment=1,
     created_us=1_700_000_000_000_000,
 )
-ASSIGNMENT = GroupAssignment(
-    generation=1, owned=(Ownership(segment=0, generation=1, start=EARLIEST, deliveries={}, crashes=0),), trust_s=3.0
+ASSIGNMENT = g.GroupAssignment(
+    generation=1, owned=(g.Ownership(segment=0, generation=1, start=s.EARLIEST, deliveries={}, crashes=0),), trust_s=3.0
 )
-OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=7, producer_epoch=0)
+OPEN = p.PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=7, producer_epoch=0)
 CHUNK = bytes(1024 * 1024)
-SEALED = SealedLog(
+SEALED = r.SealedLog(
     end_offset=2**40, sequences=(ProducerSequence(producer_id=2**64 - 1, producer_epoch=3, next_sequence=9),)
 )
 
@@ -78,7 +48,7 @@ ANSWERS: Mapping[type[c.Call[Any]], Any] = {
     c.ListTopics: (TOPIC,),
     c.GetClusterStatus: lambda call: replace(some_value(ClusterStatus), leader="b-1"),
     c.LogEnds: {0: 5, 3: 2**40},
-    c.Fence: lambda call: FenceReply(end_offset=None if call.ref.epoch == 1 else call.ref.epoch),
+    c.Fence: lambda call: r.FenceReply(end_offset=None if call.ref.epoch == 1 else call.ref.epoch),
 }
 """Answers that tests name; those to other calls are some value of their type."""
 
@@ -110,13 +80,13 @@ class FakeBroker:
         self.gate.set()
 
     async def publish(
-        self, requests: AsyncIterator[PublishRequest], context: CallContext = INTERNAL
-    ) -> AsyncIterator[PublishReply]:
+        self, requests: AsyncIterator[p.PublishRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[p.PublishReply]:
         self.streams_open += 1
         self.contexts.append(context)
         try:
             self.received.append(await anext(requests))
-            yield PublishReady(
+            yield p.PublishReady(
                 next_sequence=0, frame_bytes_max=1 << 24, in_flight_frames_max=16, in_flight_bytes_max=1 << 25
             )
             if self.error is not None:
@@ -124,51 +94,51 @@ class FakeBroker:
             sequence = 0
             await self.gate.wait()
             async for request in requests:
-                assert isinstance(request, PublishFrames)
+                assert isinstance(request, p.PublishFrames)
                 self.received.append(len(request.data))
-                yield PublishAck((FrameAck(sequence, 1, sequence),))
+                yield p.PublishAck((p.FrameAck(sequence, 1, sequence),))
                 sequence += 1
                 await self.gate.wait()
         finally:
             self.streams_open -= 1
 
     async def subscribe(
-        self, requests: AsyncIterator[SubscribeRequest], context: CallContext = INTERNAL
-    ) -> AsyncIterator[SubscribeReply]:
+        self, requests: AsyncIterator[s.SubscribeRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[s.SubscribeReply]:
         self.streams_open += 1
         self.contexts.append(context)
         try:
             request = await anext(requests)
-            assert isinstance(request, SubscribeOpen)
-            yield SubscribeReady(start_offset=0, high_watermark=0)
+            assert isinstance(request, s.SubscribeOpen)
+            yield s.SubscribeReady(start_offset=0, high_watermark=0)
             while request.credit_bytes:
-                yield SubscribeFrames(CHUNK)
+                yield s.SubscribeFrames(CHUNK)
                 self.sent += 1
             await asyncio.Event().wait()
         finally:
             self.streams_open -= 1
 
     async def replicate(
-        self, requests: AsyncIterator[ReplicateRequest], context: CallContext = INTERNAL
-    ) -> AsyncIterator[ReplicateReply]:
+        self, requests: AsyncIterator[r.ReplicateRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[r.ReplicateReply]:
         self.streams_open += 1
         self.contexts.append(context)
         try:
             self.received.append(await anext(requests))
-            yield ReplicateHeld(end_offset=0)
+            yield r.ReplicateHeld(end_offset=0)
             if self.error is not None:
                 raise self.error
             held = 0
             async for request in requests:
-                assert isinstance(request, ReplicateFrames)
+                assert isinstance(request, r.ReplicateFrames)
                 held += len(request.data)
-                yield ReplicateHeld(end_offset=held)
+                yield r.ReplicateHeld(end_offset=held)
         finally:
             self.streams_open -= 1
 
     async def join_group(
-        self, requests: AsyncIterator[GroupRequest], context: CallContext = INTERNAL
-    ) -> AsyncIterator[GroupReply]:
+        self, requests: AsyncIterator[g.GroupRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[g.GroupReply]:
         self.streams_open += 1
         self.contexts.append(context)
         try:
@@ -178,9 +148,9 @@ class FakeBroker:
                 raise self.error
             async for request in requests:
                 self.received.append(request)
-                if isinstance(request, GroupCommit):
-                    yield GroupCommitted(request.number, {9: "segment 9 belongs to another member"})
-                elif isinstance(request, GroupLeave):
+                if isinstance(request, g.GroupCommit):
+                    yield g.GroupCommitted(request.number, {9: "segment 9 belongs to another member"})
+                elif isinstance(request, g.GroupLeave):
                     return
         finally:
             self.streams_open -= 1
