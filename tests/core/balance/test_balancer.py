@@ -383,14 +383,6 @@ def test_young_neighbours_are_not_merged() -> None:
     assert [type(a) for a in world.step(2)] == [Merge]
 
 
-def test_fixed_topics_are_moved_but_never_split_nor_merged() -> None:
-    world = World(SETTINGS, 3)
-    world.add_topic("t/hot", Traffic(900 * MB, EVEN), segments=9, scaling=Scaling.FIXED, placement=[("b-000",)] * 9)
-    world.add_topic("t/idle", Traffic(0, EVEN), segments=4, scaling=Scaling.FIXED)
-    assert {type(a) for a in world.settle()} == {Move}
-    assert world.imbalance() <= 1.2
-
-
 @pytest.mark.parametrize("slot", [0, 1, 4095, 4096, 31_337, 65_535])
 def test_a_hot_key_is_narrowed_down_and_then_held(slot: int) -> None:
     world = World(SETTINGS, 4)

@@ -90,30 +90,30 @@ def test_merging_ends_and_no_table_grows_beyond_the_target_by_more_than_one(size
     assert not any(one and other for one, other in pairwise(small)), "no two small ones side by side"
 
 
+def due(tables: list[SegmentFile], target_bytes: int) -> list[TableMerge]:
+    """Return the merge to make on the side, or none."""
+    found = due_merge(tables, target_bytes)
+    return [] if found is None else [found]
+
+
 def test_on_the_side_a_few_small_tables_are_left_to_become_more() -> None:
-    assert due_merge(row(*[10] * (AUTO_TABLES_MIN - 1)), 1_000) is None
-    due = due_merge(row(*[10] * AUTO_TABLES_MIN), 1_000)
-    assert due is not None
-    assert story([due]) == [(0, 10 * AUTO_TABLES_MIN)]
+    assert due(row(*[10] * (AUTO_TABLES_MIN - 1)), 1_000) == []
+    assert story(due(row(*[10] * AUTO_TABLES_MIN), 1_000)) == [(0, 10 * AUTO_TABLES_MIN)]
 
 
 def test_on_the_side_a_large_table_is_not_written_again_for_some_small_ones() -> None:
     tables = row(100, *[10] * 8)
-    due = due_merge(tables, 1_000)
-    assert due is not None
-    assert story([due]) == [(10, 90)]
-    assert due_merge(merged(tables, due), 1_000) is None
-    due = due_merge(row(80, *[10] * 8), 1_000)
-    assert due is not None
-    assert story([due]) == [(0, 90)]
+    (merge,) = due(tables, 1_000)
+    assert story([merge]) == [(10, 90)]
+    assert due(merged(tables, merge), 1_000) == []
+    assert story(due(row(80, *[10] * 8), 1_000)) == [(0, 90)]
 
 
 def test_on_the_side_many_tables_are_merged_whatever_it_costs() -> None:
     sizes = [3**n for n in range(AUTO_TABLES_MAX)]
-    assert due_merge(row(*sizes[: AUTO_TABLES_MAX - 1]), 10**40) is None
-    due = due_merge(row(*sizes), 10**40)
-    assert due is not None
-    assert len(due.tables) == AUTO_TABLES_MAX
+    assert due(row(*sizes[: AUTO_TABLES_MAX - 1]), 10**40) == []
+    (merge,) = due(row(*sizes), 10**40)
+    assert len(merge.tables) == AUTO_TABLES_MAX
 
 
 def test_a_stream_of_small_tables_leaves_few_and_writes_each_record_a_few_times() -> None:
@@ -121,9 +121,9 @@ def test_a_stream_of_small_tables_leaves_few_and_writes_each_record_a_few_times(
     written, most = 0, 0
     for n in range(5_000):
         tables.append(table(n * 10, n * 10 + 10, size_bytes=10 + n % 7))
-        while (due := due_merge(tables, 20_000)) is not None:
-            written += due.size_bytes
-            tables = merged(tables, due)
+        while (merge := due_merge(tables, 20_000)) is not None:
+            written += merge.size_bytes
+            tables = merged(tables, merge)
         most = max(most, sum(t.size_bytes < 10_000 for t in tables))
     assert most < 40
     assert written < 8 * sum(t.size_bytes for t in tables)

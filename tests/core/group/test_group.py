@@ -144,13 +144,6 @@ def test_a_successor_begins_once_all_its_predecessors_are_finished() -> None:
     assert transcript.commits("a", 0, 10, 1) == ["a/1: #1 kept", "a/1: owns 2@3 from earliest"]
 
 
-def test_a_segment_sealed_where_the_group_is_already_is_finished() -> None:
-    transcript = shared_out(1, "a")
-    transcript.publishes(_0=10)
-    transcript.commits("a", 0, 10, 1)
-    assert transcript.succeeds({0: 10}, 1, 2) == ["a/1: owns 1@2 from earliest, 2@2 from earliest"]
-
-
 def test_an_empty_segment_needs_no_reader() -> None:
     transcript = Transcript(0, segment(0, end=0), segment(1, 0))
     transcript.opens("a")
@@ -166,14 +159,14 @@ def test_a_finished_segment_that_nobody_released_yet_holds_nobody_up() -> None:
     assert set(transcript.record.owners) == {1}
 
 
-def test_a_commit_beyond_the_end_is_refused_and_the_rest_is_kept() -> None:
+def test_a_commit_beyond_the_end_is_refused_and_a_segment_sealed_at_the_commit_is_finished() -> None:
     transcript = shared_out(1, "a")
     transcript.publishes(_0=10)
     assert transcript.commits("a", 0, 11, 1) == [
         "a/1: #1 kept; 0 refused: offset 11 lies beyond the end of segment 0, 10: commit only records that were read"
     ]
     assert transcript.commits("a", 0, 10, 1) == ["a/1: #1 kept"]
-    transcript.succeeds({0: 10}, 1)
+    assert transcript.succeeds({0: 10}, 1, 2) == ["a/1: owns 1@2 from earliest, 2@2 from earliest"]
     assert transcript.commits("a", 0, 12, 1)[0].startswith("a/1: #1 kept; 0 refused: offset 12 lies beyond")
 
 
@@ -195,13 +188,8 @@ def test_owners_lost_over_the_same_record_are_counted_until_somebody_gets_past_i
     assert transcript.record.crashes == {0: 2}, "nothing was dealt with"
     transcript.commits("a", 0, 1, 3)
     assert transcript.record.crashes == {}
-
-
-def test_who_dies_with_nothing_to_read_was_not_killed_by_a_record() -> None:
-    transcript = shared_out(1, "a")
-    transcript.publishes(_0=10)
-    transcript.commits("a", 0, 10, 1)
-    assert transcript.opens("a", incarnation=2)[1:] == ["a/2: owns 0@2 from offset 10"]
+    transcript.commits("a", 0, 10, 3)
+    assert transcript.opens("a", incarnation=4)[1:] == ["a/4: owns 0@4 from offset 10"], "it had nothing to read"
 
 
 def test_a_count_of_deliveries_that_includes_the_crashes_replaces_them() -> None:

@@ -129,18 +129,13 @@ def test_offsets_of_a_topic_that_is_read_are_not_deleted() -> None:
     assert Transcript().deletes_offsets(ORDERS) == ["admin: GROUP_ID_NOT_FOUND"]
 
 
-def test_a_consumer_whose_topics_can_not_be_read_may_be_reading_any() -> None:
-    transcript = pair(metadata=b"own")
-    transcript.commits("a", {ORDERS: 5})
-    assert transcript.deletes_offsets(ORDERS) == ["admin: GROUP_SUBSCRIBED_TO_TOPIC"]
-
-
-def test_of_a_group_that_is_no_consumer_offsets_are_deleted_only_when_it_is_empty() -> None:
-    transcript = pair(kind="connect")
-    transcript.commits("a", {ORDERS: 5})
-    assert transcript.deletes_offsets(ORDERS) == ["admin: NON_EMPTY_GROUP"]
-    transcript.leaves("a", "b")
-    assert transcript.deletes_offsets(ORDERS) == ["admin: done"]
+def test_while_members_are_in_it_a_group_whose_topics_can_not_be_read_keeps_its_offsets() -> None:
+    for how, answer in (({"metadata": b"own"}, "GROUP_SUBSCRIBED_TO_TOPIC"), ({"kind": "connect"}, "NON_EMPTY_GROUP")):
+        transcript = pair(**how)
+        transcript.commits("a", {ORDERS: 5})
+        assert transcript.deletes_offsets(ORDERS) == [f"admin: {answer}"]
+        transcript.leaves("a", "b")
+        assert transcript.deletes_offsets(ORDERS) == ["admin: done"]
 
 
 def test_a_group_is_deleted_with_its_offsets_once_nobody_is_in_it() -> None:
