@@ -61,6 +61,11 @@ def answer_to(request: c.Call[Any]) -> Any:
     return answer(request) if callable(answer) else answer
 
 
+async def stream_of(*requests: R) -> AsyncIterator[R]:
+    for request in requests:
+        yield request
+
+
 class FakeBroker:
     """A broker that acknowledges every publish message, and sends ``CHUNK`` to subscribers without end."""
 

@@ -254,17 +254,6 @@ def test_a_new_leader_gives_members_time_to_come_back_and_then_goes_on_without_t
     assert transcript.waits(2) == ["b/1: owns 0@2 from earliest, 1@1 from earliest"]
 
 
-def test_a_new_leader_knows_what_was_withdrawn() -> None:
-    transcript = shared_out(2, "a")
-    transcript.opens("b")
-    assert transcript.waits(1) == ["a/1: owns 0@1 from earliest"], "it has to let go of segment 1"
-    transcript.leader_dies()
-    assert transcript.opens("a", held={0: 1, 1: 1}) == ["a/1: owns 0@1 from earliest"]
-    assert transcript.opens("b") == ["b/1: owns nothing"]
-    transcript.waits(1)
-    assert transcript.releases("a", _1=1) == ["b/1: owns 1@3 from earliest"]
-
-
 # --- administration
 
 

@@ -286,20 +286,6 @@ def test_members_go_on_without_noticing_that_the_coordinator_failed() -> None:
     assert transcript.waits(9) == []
 
 
-def test_a_round_that_was_not_written_is_begun_anew() -> None:
-    transcript = pair()
-    transcript.enters("c")
-    transcript.joins("a")
-    transcript.joins("b")
-    transcript.syncs("b")
-    transcript.fails_over()
-    assert transcript.syncs("a", a="x") == ["a: ILLEGAL_GENERATION"]
-    assert transcript.joins("c") == ["c: UNKNOWN_MEMBER_ID"]
-    assert transcript.joins("b") == ["b: in 1 by range"]
-    assert transcript.joins("a") == []
-    assert transcript.joins("b") == ["a: in 2 by range, leads a b", "b: in 2 by range"]
-
-
 def test_a_static_member_is_known_to_the_next_coordinator() -> None:
     transcript = static_pair()
     transcript.joins("b", member="")
