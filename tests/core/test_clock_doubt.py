@@ -89,12 +89,15 @@ def test_a_clock_that_begins_at_1970_is_forgotten_once_it_was_right_for_the_doub
         )
 
 
-def test_a_clock_that_never_rests_costs_a_bounded_memory() -> None:
-    watch = WallWatch()
+def test_a_clock_that_never_rests_or_always_falls_costs_a_bounded_memory() -> None:
+    rising, falling = WallWatch(), WallWatch()
     for look in range(10_000):
-        watch.note(T0_US + 3 * look * US_PER_S, float(look))
-    assert sys.getsizeof(watch.__dict__["_since"]) < 100 * READINGS_MAX
-    assert watch.confirmed_us(9_999.0, CLOCK_DOUBT_S) > T0_US + 9_999 * US_PER_S
+        rising.note(T0_US + 3 * look * US_PER_S, float(look))
+        falling.note(T0_US - 3 * look * US_PER_S, float(look))
+    for watch, readings in ((rising, "_since"), (falling, "_until")):
+        assert sys.getsizeof(watch.__dict__[readings]) < 100 * READINGS_MAX
+    assert rising.confirmed_us(9_999.0, CLOCK_DOUBT_S) > T0_US + 9_999 * US_PER_S
+    assert falling.span_us(9_999.0)[1] >= T0_US - 3 * (9_999 - 3_600) * US_PER_S
 
 
 @given(wrong=steps, begins_s=st.sampled_from([0.0, 5e6]))
@@ -115,14 +118,6 @@ def test_the_span_holds_each_reading_of_the_last_hour_and_none_before(
         assert (latest_us - true_us) / US_PER_S >= max(last) - 1e-5
         assert (earliest_us - true_us + STEP_US) / US_PER_S >= min(older) - 1e-5
         assert (latest_us - true_us - STEP_US) / US_PER_S <= max(older) + 1e-5
-
-
-def test_a_clock_that_always_falls_costs_a_bounded_memory() -> None:
-    watch = WallWatch()
-    for look in range(10_000):
-        watch.note(T0_US - 3 * look * US_PER_S, float(look))
-    assert sys.getsizeof(watch.__dict__["_until"]) < 100 * READINGS_MAX
-    assert watch.span_us(9_999.0)[1] >= T0_US - 3 * (9_999 - 3_600) * US_PER_S
 
 
 def test_the_doubt_is_as_long_as_a_thing_is_kept_but_no_longer_than_an_hour() -> None:
