@@ -300,22 +300,22 @@ def test_fields_that_a_newer_version_adds_are_ignored_and_a_newer_format_is_not_
         read(json.dumps(fields | {"v": 2}).encode())
 
 
-def test_only_topics_that_have_partitions_say_so() -> None:
-    assert "partitions" not in json.loads(topic_to_json(GOLDEN_TOPIC))
-    fields = json.loads(topic_to_json(replace(GOLDEN_TOPIC, partitions=12)))
-    assert fields["partitions"] == 12
-    for partitions in (0, PARTITIONS_MAX + 1, "12"):
-        with pytest.raises(Corrupt, match="partitions"):
-            topic_from_json(json.dumps(fields | {"partitions": partitions}).encode())
-
-
-def test_only_topics_with_settings_by_name_have_any() -> None:
-    assert "configs" not in json.loads(topic_to_json(GOLDEN_TOPIC))
-    fields = json.loads(topic_to_json(replace(GOLDEN_TOPIC, configs=(("a.b", "1"), ("c", "ä")))))
-    assert fields["configs"] == {"a.b": "1", "c": "ä"}
-    for configs in ([["a", "1"]], {"a": 1}, {"": "1"}, "a=1"):
-        with pytest.raises(Corrupt, match="configs"):
-            topic_from_json(json.dumps(fields | {"configs": configs}).encode())
+@pytest.mark.parametrize(
+    ("field", "value", "written", "wrong"),
+    [
+        ("partitions", 12, 12, (0, PARTITIONS_MAX + 1, "12")),
+        ("configs", (("a.b", "1"), ("c", "ä")), {"a.b": "1", "c": "ä"}, ([["a", "1"]], {"a": 1}, {"": "1"}, "a=1")),
+    ],
+)
+def test_only_topics_that_have_partitions_or_settings_by_name_say_so(
+    field: str, value: Any, written: object, wrong: Sequence[object]
+) -> None:
+    assert field not in json.loads(topic_to_json(GOLDEN_TOPIC))
+    fields = json.loads(topic_to_json(replace(GOLDEN_TOPIC, **{field: value})))
+    assert fields[field] == written
+    for each in wrong:
+        with pytest.raises(Corrupt, match=field):
+            topic_from_json(json.dumps(fields | {field: each}).encode())
 
 
 def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> None:

@@ -345,7 +345,7 @@ def test_young_segments_are_neither_split_nor_merged() -> None:
     for rate_mb, segments, young_s, wait_s, action in ((1_000, 1, 1.9, 0.1, Split), (0, 2, 59, 2, Merge)):
         world = World(SETTINGS, 3)
         world.add_topic("t/0", Traffic(rate_mb * MB, EVEN), segments=segments)
-        assert world.step(young_s) == []
+        assert world.step(young_s) == [], action
         assert [type(a) for a in world.step(wait_s)] == [action]
 
 

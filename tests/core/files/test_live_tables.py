@@ -27,7 +27,7 @@ SIDE_BY_SIDE = spans((0, 10), (10, 20), (30, 40)) | spans((0, 15), segment=7)
 @pytest.mark.parametrize(
     ("lying", "counted", "missing"),
     [
-        (SIDE_BY_SIDE, SIDE_BY_SIDE, ()),  # whatever is between them
+        (SIDE_BY_SIDE, SIDE_BY_SIDE, ()),  # also with a gap between them
         (spans((0, 10), (10, 20), (20, 30), (0, 20)), spans((0, 20), (20, 30)), ()),  # the compacted one counts
         (spans((10, 20), (0, 20)), spans((0, 20)), ()),  # one that was replaced is gone, the other not yet
         (spans((0, 100), (40, 60)), spans((0, 100)), ()),

@@ -49,7 +49,7 @@ def rule(
         # without the lease and without followers it waits
         (At(10, 30, 30), {"stuck": True}, [ReportLeaseDoubt(), RetrySoon()]),
         (At(30, 30, 30), {"stuck": True}, []),
-        # without the lease: first an fsync whatever the durability, then one fence check
+        # without the lease: first an fsync for any durability, then one fence check
         (At(10, 10, 30), {}, [RequestFsync(), RetrySoon()]),
         (At(10, 20, 30), {}, [CheckFence(20), RetrySoon()]),
         (At(10, 20, 30), {"looking": True}, [RetrySoon()]),
