@@ -53,13 +53,10 @@ MISSING = 9_999
 
 
 @given(st.lists(SECTIONS, max_size=6))
-def test_what_is_written_is_read_back(sections):
-    assert read_envelope(write_envelope(sections)) == sections
-
-
-@given(st.lists(SECTIONS, max_size=6))
-def test_an_envelope_means_to_protobuf_what_it_means_here(sections):
-    envelope = channels_pb2.Envelope.FromString(write_envelope(sections))
+def test_what_is_written_is_read_back_and_means_the_same_to_protobuf(sections):
+    data = write_envelope(sections)
+    assert read_envelope(data) == sections
+    envelope = channels_pb2.Envelope.FromString(data)
     assert [s.message for s in envelope.sections if s.HasField("message")] == [
         s.data for s in sections if isinstance(s, Message)
     ]

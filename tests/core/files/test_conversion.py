@@ -35,19 +35,15 @@ def test_a_calm_broker_converts_at_once_what_waits_longest_first() -> None:
     assert due([], 5.0, CALM) is None
 
 
-def test_a_busy_one_leaves_it_for_as_long_as_it_may() -> None:
+def test_a_busy_one_leaves_it_for_as_long_and_leaves_as_much_as_it_may() -> None:
     backlog = [waiting(1, 10, since_s=5.0), waiting(2, 10, since_s=4.0)]
     assert due(backlog, 64.0, BUSY) is None
     assert due(backlog, 64.1, BUSY) == 2
     assert due(backlog[:1], 64.1, BUSY) is None
-
-
-def test_a_busy_one_leaves_as_much_as_it_may() -> None:
-    backlog = [waiting(1, 600, since_s=5.0), waiting(2, 400, since_s=6.0)]
-    assert due(backlog, 6.0, BUSY) is None
-    more = [*backlog, waiting(3, 1, since_s=6.0)]
-    assert due(more, 6.0, BUSY) == 1
-    assert due(more[1:], 6.0, BUSY) is None
+    much = [waiting(1, 600, since_s=5.0), waiting(2, 400, since_s=6.0), waiting(3, 1, since_s=6.0)]
+    assert due(much, 6.0, BUSY) == 1
+    assert due(much[:2], 6.0, BUSY) is None
+    assert due(much[1:], 6.0, BUSY) is None
 
 
 @given(

@@ -26,18 +26,15 @@ def partition(end: int | None) -> Segment:
 
 
 def test_a_removal_reaches_as_far_as_the_tables_that_go() -> None:
-    files = [table(0, 10), table(10, 20), table(20, 30), table(0, 5, segment=1), table(5, 9, segment=1)]
-    assert removed_by(files, [files[0], files[1], files[3]]) == {0: 20, 1: 5}
-    assert removed_by(files, []) == {}
-
-
-def test_records_that_another_table_holds_are_not_removed() -> None:
-    assert removed_by([table(0, 10), table(0, 20)], [table(0, 10)]) == {}
-    assert removed_by([table(0, 10), table(5, 10)], [table(0, 10)]) == {0: 5}, "one rewritten at a watermark stays"
-
-
-def test_a_log_file_goes_after_its_tables_were_made_and_removes_nothing() -> None:
-    assert removed_by([log(0), table(0, 10), log(10)], [log(0)]) == {}
+    others = [table(0, 5, segment=1), table(5, 9, segment=1)]
+    for going, staying, removed in (
+        ([table(0, 10), table(10, 20), others[0]], [table(20, 30), others[1]], {0: 20, 1: 5}),
+        ([], [table(0, 10)], {}),
+        ([table(0, 10)], [table(0, 20)], {}),  # another table holds the records
+        ([table(0, 10)], [table(5, 10)], {0: 5}),  # one rewritten at a watermark stays
+        ([log(0)], [table(0, 10), log(10)], {}),  # a log file goes after its tables were made
+    ):
+        assert removed_by([*going, *staying], going) == removed
 
 
 @pytest.mark.parametrize(

@@ -165,8 +165,10 @@ def after_all(changes: list[MetadataChange]) -> dict[int, Segment]:
     return {segment.id: segment for change in changes for segment in change.segments}
 
 
-@given(histories())
-def test_open_segments_partition_the_ring_and_the_lineage_has_two_sides(changes: list[MetadataChange]) -> None:
+@given(histories(), st.integers(0, 65_535))
+def test_open_segments_partition_the_ring_and_offsets_rise_along_the_lineage(
+    changes: list[MetadataChange], slot: int
+) -> None:
     for n in range(1, len(changes) + 1):
         assert covers_ring((s.slots for s in after_all(changes[:n]).values() if s.is_open), WHOLE_RING)
     segments = after_all(changes)
@@ -175,19 +177,15 @@ def test_open_segments_partition_the_ring_and_the_lineage_has_two_sides(changes:
         assert bool(segment.successors) != segment.is_open
         for other in segments.values():
             linked = other.id in segment.successors
-            assert linked == (segment.id in other.predecessors)
+            assert linked == (segment.id in other.predecessors), "predecessors and successors are two sides"
             assert not linked or segment.slots.overlaps(other.slots)
-
-
-@given(histories(), st.integers(0, 65_535))
-def test_offsets_rise_along_the_path_of_every_key(changes: list[MetadataChange], slot: int) -> None:
-    path = [s for _, s in sorted(after_all(changes).items()) if slot in s.slots]
+    path = [s for _, s in sorted(segments.items()) if slot in s.slots]
     for before, after in pairwise(path):
         assert before.end_offset is not None
         assert before.end_offset <= after.start_offset
         assert after.id in before.successors
     for segment in path:
-        ends = [after_all(changes)[p].end_offset for p in segment.predecessors]
+        ends = [segments[p].end_offset for p in segment.predecessors]
         assert segment.start_offset == max((e for e in ends if e is not None), default=0), "and leave no needless gap"
     assert path[-1].is_open
 

@@ -204,18 +204,6 @@ def test_what_the_limit_has_no_room_for_waits_on() -> None:
     assert transcript.commits() == "0@1 to 0 seen 0x2 seen 1x1 seen 2x1, 3@1 to 4"
 
 
-def test_delivery_waits_for_acknowledgements() -> None:
-    transcript = Transcript(unacked_max=3)
-    transcript.arrives("a b c d e")
-    assert transcript.takes() == "a0 b1 c2"
-    assert transcript.is_blocked
-    transcript.acks("b1")
-    assert transcript.takes() == "d3"
-    transcript.acks("a0 c2 d3")
-    assert transcript.takes() == "e4"
-    assert not transcript.is_blocked
-
-
 def test_what_is_held_in_bytes_is_bounded_too() -> None:
     transcript = Transcript(unacked_bytes_max=4 * BYTES_PER_ROW)
     for _ in range(4):
