@@ -144,13 +144,6 @@ def test_a_flipped_bit_of_the_version_is_damage_and_no_newer_format(start: int, 
         scan(bytes(damaged))
 
 
-def test_frames_before_the_damage_are_given_and_its_place_is_named() -> None:
-    damaged = bytearray(LOG)
-    damaged[STARTS[2] + 200] ^= 1
-    with pytest.raises(Corrupt, match=rf"damaged at byte {STARTS[2]}, offset 4"):
-        scan(bytes(damaged))
-
-
 def test_skipped_frames_are_jumped_over_and_not_read() -> None:
     log = PREAMBLE + make_frame(0, 1, size=100_000) + make_frame(1, 1)
     reads: list[tuple[int, int]] = []
@@ -160,48 +153,40 @@ def test_skipped_frames_are_jumped_over_and_not_read() -> None:
     assert sum(length for _, length in reads) < 2_000
 
 
-def test_zeros_at_the_end_are_a_torn_tail() -> None:
-    scanner, bases = scan(LOG + bytes(5_000))
-    assert bases == [0, 3, 4, 9]
+@pytest.mark.parametrize(
+    ("content", "whole"),
+    [
+        (LOG + bytes(5_000), [0, 3, 4, 9]),
+        (bytes(300), []),
+        (PREAMBLE + make_frame(0, 1)[:-10] + b"SWMF" + bytes(200), []),
+    ],
+    ids=["behind frames", "never on the disk", "of a frame whose value is a log"],
+)
+def test_zeros_at_the_end_are_a_torn_tail(content: bytes, whole: list[int]) -> None:
+    scanner, bases = scan(content)
+    assert bases == whole
     assert scanner.torn is not None
 
 
-def test_a_file_of_zeros_never_reached_the_disk() -> None:
-    scanner, bases = scan(bytes(300))
-    assert bases == []
-    assert scanner.torn is not None
-
-
-def test_a_gap_in_the_offsets_with_more_behind_it_is_damage() -> None:
-    with pytest.raises(Corrupt, match="offset 5, 3 was expected"):
-        scan(PREAMBLE + FRAMES[0] + make_frame(5, 1) + make_frame(6, 1))
-
-
-def test_a_frame_whose_value_is_a_log_is_a_torn_tail_nonetheless() -> None:
-    scanner, bases = scan(PREAMBLE + make_frame(0, 1)[:-10] + b"SWMF" + bytes(200))
-    assert bases == []
-    assert scanner.torn is not None
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (PREAMBLE + FRAMES[0] + make_frame(5, 1) + make_frame(6, 1), "offset 5, 3 was expected"),
+        (make_preamble(0, uid=6, topic=TopicName("another", "topic")) + FRAMES[0], "renamed or copied"),
+        (make_preamble(7) + make_frame(7, 1), "renamed or copied"),
+        (b"hello world, this is not a log" * 10, r"the\.log cannot be read"),
+    ],
+    ids=["gap", "another topic", "renamed", "text"],
+)
+def test_what_is_not_this_log_is_refused(content: bytes, said: str) -> None:
+    with pytest.raises(Corrupt, match=said):
+        scan(content)
 
 
 def test_a_log_of_an_earlier_topic_of_the_name_is_ignored() -> None:
     scanner, bases = scan(make_preamble(0, uid=6) + FRAMES[0])
     assert bases == []
     assert scanner.foreign
-
-
-def test_a_log_of_a_topic_of_another_name_is_refused() -> None:
-    with pytest.raises(Corrupt, match="renamed or copied"):
-        scan(make_preamble(0, uid=6, topic=TopicName("another", "topic")) + FRAMES[0])
-
-
-def test_a_renamed_log_is_refused() -> None:
-    with pytest.raises(Corrupt, match="renamed or copied"):
-        scan(make_preamble(7) + make_frame(7, 1))
-
-
-def test_a_text_file_is_refused() -> None:
-    with pytest.raises(Corrupt, match=r"the\.log cannot be read"):
-        scan(b"hello world, this is not a log" * 10)
 
 
 BIG = [make_frame(n, 1, size=size) for n, size in enumerate((3_000, 20_000, 5_000, 100, 9_000))]

@@ -28,12 +28,6 @@ from seaweedmq.storage.store.removed import record_removed
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 
-@pytest.fixture
-def orders(tmp_path: Path) -> TopicFiles:
-    """Return the files of an empty topic shop/orders with one segment."""
-    return TopicFiles(tmp_path)
-
-
 def planned(files: TopicFiles, **options: str) -> ParquetPlan:
     parsed = parse_options({"storage": str(files.root), "topic": str(files.name), **options})
     return planned_once(find(parsed.place, ends=True), parsed)

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,13 +28,6 @@ from tests.doubles.memory_store import MemorySegmentStore
 from tests.support.segments import NAME, logs_of, make_frame, make_topic, records_of, value_of, write_log
 
 TYPED = pa.schema([pa.field("id", pa.int64()), pa.field("price", pa.float64())])
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
-    made = FileSegmentStore(tmp_path)
-    yield made
-    await made.close()
 
 
 @pytest.fixture(autouse=True)

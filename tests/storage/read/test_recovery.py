@@ -1,9 +1,7 @@
 """Recovery of a segment from its files after its broker is lost."""
 
 import random
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -20,13 +18,6 @@ from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import convert_files
 from tests.doubles.memory_store import MemorySegmentStore
 from tests.support.segments import begin_log, make_frame, make_segment, make_topic, write_log
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
-    made = FileSegmentStore(tmp_path)
-    yield made
-    await made.close()
 
 
 def producer(next_sequence: int, *acks: tuple[int, int, int], producer_id: int = 1) -> ProducerState:

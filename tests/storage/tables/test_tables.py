@@ -4,7 +4,7 @@ import contextlib
 import errno
 import fcntl
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -36,13 +36,6 @@ from tests.support.segments import (
 )
 
 TYPED = pa.schema([pa.field("id", pa.int64()), pa.field("price", pa.float64())])
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
-    made = FileSegmentStore(tmp_path)
-    yield made
-    await made.close()
 
 
 def convert(
