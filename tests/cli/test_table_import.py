@@ -75,34 +75,6 @@ def written(path: Path, rows: pa.Table) -> str:
     return str(path)
 
 
-@pytest.mark.deep
-def test_every_row_of_parquet_csv_and_json_is_imported_with_or_without_a_key(target: Target, tmp_path: Path) -> None:
-    topics = [f"import/{kind}" for kind in ("parquet", "csv", "json")]
-    for topic in topics:
-        target.client.admin.create_topic(topic, segments=2)
-    (tmp_path / "parts").mkdir()
-    for number in range(2):
-        half = ROWS.slice(number * COUNT // 2, COUNT // 2)
-        written(tmp_path / "parts" / f"{number}.parquet", half)
-    rows_csv, rows_json = (written(tmp_path / f"rows.{kind}", ROWS) for kind in ("csv", "json"))
-    with_json, plain, with_key = target.imports(
-        (topics[0], str(tmp_path / "parts"), "--key", "name", "--output", "json"),
-        (topics[1], rows_csv, "--format", "csv"),
-        (topics[2], rows_json, "--format", "json", "--key", "id"),
-    )
-    assert [(done.status, done.stderr) for done in (with_json, plain, with_key)] == [(0, "")] * 3
-    assert json.loads(with_json.text) == {"topic": topics[0], "rows": COUNT}
-    assert plain.text == f"imported {COUNT:,} rows into import/csv\n"
-    assert with_key.text == f"imported {COUNT:,} rows into import/json\n"
-    tables = [target.table(topic) for topic in topics]
-    for table in tables:
-        assert table.select(ROWS.column_names).equals(ROWS)
-    keys = [table.column("_key").to_pylist() for table in tables]
-    assert keys[0] == [name.encode() for name in ROWS.column("name").to_pylist()]
-    assert keys[1] == [None] * COUNT
-    assert keys[2] == [b"%d" % number for number in range(FIRST, FIRST + COUNT)]
-
-
 def test_a_bad_file_is_one_error_and_nothing_of_it_is_published(target: Target, tmp_path: Path) -> None:
     typed, fresh, other = "import/typed", "import/fresh", "import/other"
     target.client.admin.create_topic(typed, schema=ROWS.schema)
@@ -181,12 +153,14 @@ def test_files_that_people_have_arrive_whole(target: Target, tmp_path: Path) -> 
     done = target.imports(
         (topics["odd"], str(tmp_path / "50*"), "--format", "csv"),
         (topics["semicolons"], str(tmp_path / "semicolons.csv"), "--format", "csv", "--separator", ";"),
-        (topics["folder"], str(tmp_path / "my sales"), "--key", "day"),
+        (topics["folder"], str(tmp_path / "my sales"), "--key", "day", "--output", "json"),
         (topics["folders"], *days),
         (topics["typed"], days[0]),
         (topics["pattern"], str(tmp_path / "rows [1].json"), "--format", "json"),
     )
     assert [(each.status, each.stderr) for each in done] == [(0, "")] * 6
+    assert done[0].text == f"imported 5 rows into {topics['odd']}\n"
+    assert json.loads(done[2].text) == {"topic": topics["folder"], "rows": 4}
     assert target.table(topics["odd"]).select(["id", "note"]).to_pylist() == [
         {"id": number, "note": note} for number, note in [*rows, (5, "five")]
     ]

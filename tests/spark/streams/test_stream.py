@@ -1,7 +1,6 @@
 """``spark.readStream.format("seaweedmq")`` for its users, on real Spark."""
 
 import json
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -143,26 +142,6 @@ def test_what_is_not_committed_for_sure_is_not_read_until_it_is(
     assert copy.rows == numbered(0, range(20))
 
 
-@pytest.mark.parametrize(
-    ("limit", "most", "batches"),
-    [
-        ({"maxRecordsPerTrigger": 30}, 30, 4),
-        ({"maxBytesPerTrigger": 1}, 1, 100),
-    ],
-)
-def test_limits_hold_every_batch_and_all_is_read_in_the_end(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path, limit: dict[str, int], most: int, batches: int
-) -> None:
-    count = 100 if most > 1 else 4
-    for start in range(0, count, 20):
-        orders.table(start, min(start + 20, count))
-    copy = Copy(spark, orders, checkpoint, **limit)
-    copy.run()
-    assert copy.rows == numbered(0, range(count))
-    assert max(map(len, copy.batches.values())) <= most
-    assert len(copy.batches) == min(batches, count)
-
-
 def test_progress_and_listener_tell_how_far_a_query_is_behind(
     spark: SparkSession, orders: TopicFiles, checkpoint: Path
 ) -> None:
@@ -188,48 +167,3 @@ def test_progress_and_listener_tell_how_far_a_query_is_behind(
     assert json.loads(progress[0].sources[0].endOffset)["segments"] == {"0": 60}
     assert "60 rows" in lines[0]
     assert lines[0].endswith(" 40 records behind")
-
-
-def refused(copy: Copy) -> str:
-    with pytest.raises(PySparkException) as caught:
-        copy.run()
-    return str(caught.value)
-
-
-def test_a_checkpoint_of_another_topic_is_named_as_such(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path
-) -> None:
-    orders.table(0, 20)
-    Copy(spark, orders, checkpoint).run()
-    others = TopicFiles(orders.root, name=type(orders.name)("shop", "returns"), uid=8)
-    others.table(0, 20)
-    assert "NotFound: the checkpoint is of topic shop/orders, not of shop/returns" in refused(
-        Copy(spark, others, checkpoint)
-    )
-    orders.uid = 9
-    orders.write_documents()
-    assert "NotFound: the checkpoint is of a topic that was deleted, perhaps shop/orders itself" in refused(
-        Copy(spark, orders, checkpoint)
-    )
-    shutil.rmtree(orders.root / "topics" / "shop" / "orders")
-    assert "NotFound: no topic shop/orders in" in refused(Copy(spark, orders, checkpoint))
-
-
-def test_records_that_went_before_they_were_read_are_an_error_unless_told_otherwise(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path
-) -> None:
-    orders.retention_s = 60.0
-    orders.write_documents()
-    orders.table(0, 20)
-    Copy(spark, orders, checkpoint).run()
-    orders.table(20, 40)
-    orders.table(40, 60)
-    for file in orders.files():
-        if file.base_offset < 40:
-            (orders.root / file.path).unlink()
-    message = refused(Copy(spark, orders, checkpoint))
-    assert "OutOfRange: shop/orders#0: offsets 20 to 40 were removed before they were read" in message
-    assert "failOnDataLoss" in message
-    copy = Copy(spark, orders, checkpoint, failOnDataLoss="false")
-    copy.run()
-    assert copy.rows == numbered(0, range(40, 60))
