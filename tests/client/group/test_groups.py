@@ -43,23 +43,6 @@ async def until(condition: Callable[[], bool], timeout_s: float = 5.0) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_what_was_acknowledged_is_not_delivered_to_the_next(client: Client, cluster: FakeCluster) -> None:
-    await client.admin.create_topic(TOPIC)
-    await publish(client, 0, 100)
-    async with member(client) as subscriber:
-        async for message in subscriber:
-            if number(message) == 60:
-                break
-            message.ack()
-    assert cluster.coordinator(GROUP, TOPIC).committed == {0: 60}
-    async with member(client, stop_at="latest") as subscriber:
-        got = []
-        async for message in subscriber:
-            message.ack()
-            got.append(number(message))
-    assert got == list(range(60, 100))
-
-
 async def test_batches(client: Client, cluster: FakeCluster) -> None:
     await client.admin.create_topic(TOPIC, segments=3)
     await publish(client, 0, 300)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seaweedmq.codec.frame import HEADER_BYTES, split_frames, stamp
+from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.paths import log_path
 from seaweedmq.codec.payload.batch import schema_to_bytes
 from seaweedmq.errors import Corrupt, DataLoss, OutOfRange, StorageFailed
@@ -22,7 +22,6 @@ from seaweedmq.storage.logs.log_index import LogIndex
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import convert_files
-from tests.codec.samples import Sample, sample, samples
 from tests.doubles.memory_converter import MemoryTableConverter
 from tests.doubles.memory_store import MemorySegmentStore
 from tests.support.segments import NAME, logs_of, make_frame, make_topic, records_of, value_of, write_log
@@ -112,24 +111,6 @@ async def test_plain_and_typed_records_of_one_segment(store: FileSegmentStore) -
     convert(store, [log], topic)
     await store.delete([log])
     assert await read(store, 0, 12, topic=topic) == before
-
-
-SECONDS = pa.schema([pa.field("at", pa.timestamp("s", "UTC")), pa.field("clock", pa.list_(pa.time32("s")))])
-OF_EVERY_TYPE = [
-    *(each for each in samples() if each.topic_schema is not None),
-    sample("seconds", [pa.array([0, None], SECONDS.types[0]), pa.array([[1], None], SECONDS.types[1])], 256, SECONDS),
-]
-
-
-@pytest.mark.parametrize("each", OF_EVERY_TYPE, ids=lambda each: each.name)
-async def test_every_type_of_column_survives_the_way_through_a_table(store: FileSegmentStore, each: Sample) -> None:
-    topic = make_topic(schema_to_bytes(each.topic_schema))
-    log = await write_log(store, 0, [stamp(each.frame_bytes[:HEADER_BYTES], 0) + each.frame_bytes[HEADER_BYTES:]])
-    count = each.batch.num_rows
-    before = await read(store, 0, count, topic=topic)
-    convert(store, [log], topic)
-    await store.delete([log])
-    assert repr(await read(store, 0, count, topic=topic)) == repr(before)  # nan is not equal to itself
 
 
 @given(seed=st.integers(0, 10**6))

@@ -28,7 +28,7 @@ def frame_of(batch: pa.RecordBatch, base: int) -> bytes:
     return stamp(frame[:HEADER_BYTES], base) + frame[HEADER_BYTES:]
 
 
-@pytest.mark.parametrize(("kind", "values"), CARRIED, ids=str)
+@pytest.mark.parametrize(("kind", "values"), [*CARRIED, (pa.list_(pa.time32("s")), [[1], None])], ids=str)
 async def test_a_table_gives_back_what_a_log_held(
     store: FileSegmentStore, kind: pa.DataType, values: list[object]
 ) -> None:
