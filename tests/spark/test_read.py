@@ -123,19 +123,6 @@ def test_a_typed_topic_has_its_own_columns(spark: SparkSession, tmp_path: Path) 
     assert offsets(frame.where(f"_timestamp >= timestamp_micros({NOON_US + 12 * STEP_US})")) == [12, 13, 14]
 
 
-def test_plain_parquet_needs_nothing_of_ours(spark: SparkSession, orders: TopicFiles) -> None:
-    orders.open_segments(2)
-    orders.table(0, 40, segment=0)
-    orders.table(40, 70, segment=0)
-    orders.table(0, 30, segment=1)
-    folder = orders.root / topic_dir(orders.name) / "table"
-    frame = spark.read.parquet(str(folder))
-    assert frame.columns == ["_segment", "_offset", "_timestamp", "_key", "_headers", "_value"]
-    found = frame.groupBy("_segment").agg({"_offset": "max"}).orderBy("_segment").collect()
-    assert [tuple(row) for row in found] == [(0, 69), (1, 29)]
-    assert frame.count() == 100
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT, document_path
 from seaweedmq.codec.state.documents import lineage_document, lineage_from_document, topic_document, topic_from_document
 from seaweedmq.core.files.snapshot import SnapshotPiece, plan_snapshot
 from seaweedmq.errors import Corrupt, DataLoss, InvalidArgument, NotFound, Unsupported
@@ -193,20 +193,6 @@ def test_read_from_documents_and_names(tmp_path: Path) -> None:
     assert snapshot.plan(0)[0].kind is FileKind.TABLE
     with pytest.raises(InvalidArgument, match="no segment 5: it has 0, 1"):
         snapshot.plan(5)
-
-
-def test_what_was_deleted_by_hand_is_left_out(tmp_path: Path) -> None:
-    orders = TopicFiles(tmp_path, partitions=2)
-    orders.table(0, 20, segment=0)
-    orders.log(0, 30, segment=1)
-    orders.seal(1, 30)
-    topic = replace(orders.topic, low_watermarks=(12, 30))
-    (tmp_path / document_path(orders.name, TOPIC_DOCUMENT)).write_bytes(topic_document(topic))
-    snapshot = read_snapshot(Place(tmp_path), orders.name)
-    assert snapshot.topic == topic
-    assert [(p.start_offset, p.end_offset) for p in snapshot.plan(0)] == [(12, 20)]
-    assert [(p.start_offset, p.end_offset) for p in snapshot.plan(0, 15, 17)] == [(15, 17)]
-    assert snapshot.plan(1) == ()
 
 
 def test_an_unknown_topic_names_those_that_exist(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -29,7 +28,6 @@ class Copy:
         self._options = options
         self.batches: dict[int, list[tuple[int, int]]] = {}
         """Segment and offset of each row, in the order of the tasks."""
-        self.fail_in: int | None = None
         self.before: Callable[[int], None] = lambda _: None
 
     def load(self) -> DataFrame:
@@ -42,8 +40,6 @@ class Copy:
     def _take(self, frame: DataFrame, batch: int) -> None:
         self.before(batch)
         self.batches[batch] = [(row.segment, row.offset) for row in frame.select("segment", "offset").collect()]
-        if batch == self.fail_in:
-            raise RuntimeError("the sink fails on request")
 
     def start(self, **trigger: Any) -> StreamingQuery:
         writer = self.load().writeStream.foreachBatch(self._take)
@@ -100,46 +96,6 @@ def test_a_copy_goes_on_from_its_checkpoint_through_splits_merges_and_compaction
     copy.run()
     assert copy.rows[100:] == [*numbered(1, range(90, 95)), *numbered(3, range(95, 99))]
     assert copy.offset(max(copy.batches)) == {"segments": {"3": 99}, "uid": 7, "v": 1}
-
-
-def test_a_batch_that_failed_is_repeated_as_it_was_after_its_files_were_converted(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path
-) -> None:
-    for start in (0, 25, 50):
-        orders.log(start, start + 25)
-    orders.seal(0, 75)
-    copy = Copy(spark, orders, checkpoint)
-    copy.fail_in = 0
-    query = copy.start(availableNow=True)
-    with pytest.raises(PySparkException, match="the sink fails on request"):
-        query.awaitTermination(TIMEOUT_S)
-    first = copy.batches.pop(0)
-
-    orders.convert()
-    for file in orders.files():
-        if file.path.endswith(".log"):
-            (orders.root / file.path).unlink()
-    orders.compact(0, 0, 75)
-    orders.split(0, 75)
-    orders.table(75, 80, segment=1)
-    copy.fail_in = None
-    copy.run()
-    assert copy.batches[0] == first == numbered(0, range(75))
-    assert copy.rows[75:] == numbered(1, range(75, 80))
-
-
-def test_what_is_not_committed_for_sure_is_not_read_until_it_is(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path
-) -> None:
-    copy = Copy(spark, orders, checkpoint)
-    orders.table(0, 20)
-    torn = orders.log(20, 40)
-    copy.run()
-    assert copy.rows == numbered(0, range(20))
-    torn.unlink()  # it was never acknowledged, and is discarded
-    orders.seal(0, 20)
-    copy.run()
-    assert copy.rows == numbered(0, range(20))
 
 
 def test_progress_and_listener_tell_how_far_a_query_is_behind(

@@ -141,12 +141,16 @@ def test_a_stream_begins_at_a_time(halves: TopicFiles) -> None:
 
 
 def test_a_batch_is_the_same_when_its_files_were_converted_compacted_and_the_segment_sealed(orders: TopicFiles) -> None:
-    orders.table(0, 20)
-    orders.table(20, 45)
+    logs = orders.log(0, 20), orders.log(20, 45)
+    assert reader_of(orders, startingOffsets="latest").initialOffset()["segments"] == {"0": 0}, "its end may be torn"
+    orders.seal(0, 45)
     reader = reader_of(orders)
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadMaxRows(30))
     before = reader.partitions(start, end)
+    orders.convert()
+    for log in logs:
+        log.unlink()
     orders.compact(0, 0, 45)
     orders.split(0, 45)
     orders.table(45, 50, segment=1)

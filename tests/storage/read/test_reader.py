@@ -83,16 +83,19 @@ async def test_a_frame_from_a_table_may_have_records_of_any_slot_of_the_topics_r
     assert (frame.header.slot_min, frame.header.slot_max) == (0, (partitions or 65_536) - 1)
 
 
-async def test_keys_headers_and_times_survive_the_way_through_a_table(store: FileSegmentStore) -> None:
-    log = await write_log(
-        store,
-        0,
-        [make_frame(0, 5, keys=True, headers=True, stamps=True), make_frame(5, 5), make_frame(10, 5, keys=True)],
-    )
-    before = await read(store, 0, 15)
-    convert(store, [log])
+@pytest.mark.parametrize("is_typed", [False, True])
+async def test_records_survive_the_way_through_a_table(store: FileSegmentStore, is_typed: bool) -> None:
+    topic = make_topic(schema_to_bytes(TYPED) if is_typed else None)
+    last = make_frame(5, 5, schema=TYPED) if is_typed else make_frame(5, 5)
+    frames = [make_frame(0, 5, keys=True, headers=True, stamps=True), last, make_frame(10, 5, keys=True)]
+    log = await write_log(store, 0, frames)
+    before = await read(store, 0, 15, topic=topic)
+    assert [r.get("id") for _, r in before] == [None] * 5 + (list(range(5, 10)) if is_typed else [None] * 5) + [
+        None
+    ] * 5
+    convert(store, [log], topic)
     await store.delete([log])
-    assert await read(store, 0, 15, chunk_bytes=100) == before
+    assert await read(store, 0, 15, chunk_bytes=100, topic=topic) == before
 
 
 async def test_absent_columns_stay_absent_after_a_table(store: FileSegmentStore) -> None:
@@ -101,16 +104,6 @@ async def test_absent_columns_stay_absent_after_a_table(store: FileSegmentStore)
     await store.delete([log])
     chunks = [c async for c in read_segment(store, make_topic(), 0, 0, 10, chunk_bytes=1_000)]
     assert [f.header.flags for c in chunks for f in split_frames(c.data)] == [0]
-
-
-async def test_plain_and_typed_records_of_one_segment(store: FileSegmentStore) -> None:
-    topic = make_topic(schema_to_bytes(TYPED))
-    log = await write_log(store, 0, [make_frame(0, 5), make_frame(5, 5, schema=TYPED), make_frame(10, 2)])
-    before = await read(store, 0, 12, topic=topic)
-    assert [r.get("id") for _, r in before] == [None] * 5 + list(range(5, 10)) + [None] * 2
-    convert(store, [log], topic)
-    await store.delete([log])
-    assert await read(store, 0, 12, topic=topic) == before
 
 
 @given(seed=st.integers(0, 10**6))

@@ -52,19 +52,15 @@ async def test_end_and_producers_come_from_the_frames(store: FileSegmentStore) -
     )
 
 
-async def test_what_came_before_the_last_file_is_in_its_preamble(store: FileSegmentStore) -> None:
+async def test_what_came_before_the_last_file_is_in_its_preamble_and_an_empty_one_is_enough(
+    store: FileSegmentStore,
+) -> None:
     early = ProducerState(producer_id=9, producer_epoch=0, next_sequence=50, recent=(FrameAck(40, 10, 90),))
-    await write_log(store, 100, [make_frame(100, 5, producer=9, first_sequence=50)], producers=[early])
+    await write_log(store, 100, [], producers=[early])
+    assert await recover_segment(store, make_topic(), make_segment()) == Recovered(end_offset=100, producers=(early,))
+    await write_log(store, 100, [make_frame(100, 5, producer=9, first_sequence=50)], writer="b-2", producers=[early])
     assert await recover_segment(store, make_topic(), make_segment()) == Recovered(
         end_offset=105, producers=(producer(55, (40, 10, 90), (50, 5, 100), producer_id=9),)
-    )
-
-
-async def test_an_empty_last_file_is_enough(store: FileSegmentStore) -> None:
-    early = ProducerState(producer_id=9, producer_epoch=0, next_sequence=50, recent=())
-    await write_log(store, 100, [], producers=[early])
-    assert await recover_segment(store, make_topic(), make_segment()) == Recovered(
-        end_offset=100, producers=(producer(50, producer_id=9),)
     )
 
 
