@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.errors import Corrupt
-from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.logs.log_index import Mark
 from seaweedmq.storage.logs.log_scan import LogScanner
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
-from tests.support.segments import NAME, T0, make_frame, make_preamble, make_topic
+from tests.core.files import segment_files
+from tests.support.segments import T0, make_frame, make_preamble, make_topic
 
 FRAMES = [make_frame(0, 3), make_frame(3, 1, size=700), make_frame(4, 5, keys=True), make_frame(9, 2)]
 PREAMBLE = make_preamble(0)
@@ -34,17 +34,7 @@ def scan(
 
     ``reads`` and ``marks`` get its reads, and the positions that it offers for later scans.
     """
-    file = SegmentFile(
-        topic=NAME,
-        segment=0,
-        kind=FileKind.LOG,
-        base_offset=0,
-        end_offset=None,
-        writer="b-1",
-        size_bytes=len(content),
-        path="the.log",
-        modified_us=0,
-    )
+    file = segment_files.log(0, size_bytes=len(content))
     scanner = LogScanner(make_topic(), file, skip_below=skip_below, read_bytes=read_bytes, begin=begin)
     bases = []
     while (wanted := scanner.wants()) is not None:
@@ -126,7 +116,7 @@ def test_a_flipped_bit_is_never_served(at: int, bit: int, read_bytes: int) -> No
     damaged[at] ^= 1 << bit
     bases: list[int] = []
     if at < STARTS[3]:  # valid frames follow
-        with pytest.raises(Corrupt, match=r"the\.log"):
+        with pytest.raises(Corrupt, match=r"log 0-b-1"):
             scan(bytes(damaged), read_bytes=read_bytes)
     else:  # in the last frame it resembles a torn tail: only the log's end tells them apart
         scanner, bases = scan(bytes(damaged), read_bytes=read_bytes)
@@ -140,7 +130,7 @@ def test_a_flipped_bit_is_never_served(at: int, bit: int, read_bytes: int) -> No
 def test_a_flipped_bit_of_the_version_is_damage_and_no_newer_format(start: int, bit: int) -> None:
     damaged = bytearray(LOG)
     damaged[start + 4] ^= 1 << bit
-    with pytest.raises(Corrupt, match=rf"the\.log is damaged at byte {start}, .*has format version"):
+    with pytest.raises(Corrupt, match=rf"log 0-b-1 is damaged at byte {start}, .*has format version"):
         scan(bytes(damaged))
 
 
@@ -174,7 +164,7 @@ def test_zeros_at_the_end_are_a_torn_tail(content: bytes, whole: list[int]) -> N
         (PREAMBLE + FRAMES[0] + make_frame(5, 1) + make_frame(6, 1), "offset 5, 3 was expected"),
         (make_preamble(0, uid=6, topic=TopicName("another", "topic")) + FRAMES[0], "renamed or copied"),
         (make_preamble(7) + make_frame(7, 1), "renamed or copied"),
-        (b"hello world, this is not a log" * 10, r"the\.log cannot be read"),
+        (b"hello world, this is not a log" * 10, r"log 0-b-1 cannot be read"),
     ],
     ids=["gap", "another topic", "renamed", "text"],
 )
@@ -231,7 +221,7 @@ def test_sectors_lost_of_a_block_that_was_written_before_are_a_torn_tail(sectors
 def test_a_flipped_bit_is_no_lost_block(at: int, bit: int, read_bytes: int) -> None:
     damaged = bytearray(BIG_LOG)
     damaged[at] ^= 1 << bit
-    with pytest.raises(Corrupt, match=r"the\.log"):
+    with pytest.raises(Corrupt, match=r"log 0-b-1"):
         scan(bytes(damaged), read_bytes=read_bytes)
 
 
