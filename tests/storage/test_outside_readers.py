@@ -1,7 +1,5 @@
 """Other programs read the written values, of any type, or the column is omitted by name."""
 
-import datetime
-import math
 import random
 import tempfile
 import warnings
@@ -24,7 +22,7 @@ from seaweedmq.errors import Unsupported
 from seaweedmq.storage.iceberg import export_iceberg
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.delta.updater import reconcile
-from tests.support.typed_rows import TypedFiles, drawn
+from tests.support.typed_rows import TypedFiles, drawn, plain
 
 pytestmark = pytest.mark.examples
 
@@ -88,21 +86,6 @@ KINDS = st.recursive(st.sampled_from(FLAT), nested, max_leaves=3)
 COLUMNS = st.dictionaries(
     st.sampled_from(["one", "two", "one.a", "Two words", "drei"]), KINDS, min_size=1, max_size=3
 ).filter(lambda columns: len({name.casefold() for name in columns}) == len(columns))
-
-
-def plain(value: Any) -> Any:
-    """Return a value without the differences of equivalent types."""
-    if isinstance(value, float) and math.isnan(value):
-        return "NaN"
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.astimezone(datetime.UTC)
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [plain(each) for each in value]
-    if isinstance(value, tuple):
-        return tuple(map(plain, value))
-    return value
 
 
 def as_pyiceberg_reads(value: Any, kind: pa.DataType) -> Any:
