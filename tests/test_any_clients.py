@@ -21,9 +21,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.kafka.wire import budget, deadlines
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, REQUESTS
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.calls import CreateTopic
 from seaweedmq.model.messages.publish import PublishAck, PublishFrames, PublishReady, PublishRequest
 from seaweedmq.model.topic import TopicSpec

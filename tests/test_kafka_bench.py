@@ -19,9 +19,9 @@ from benchmarks.kafka.wire import (
 )
 from benchmarks.neighbors.requests import OF_MANY, largest
 from seaweedmq.codec.kafka.batch import check_batch
-from seaweedmq.kafka.wire.frames import read_request
 from seaweedmq.kafka.wire.messages import FetchResponse, Line, ProduceRequest
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
+from tests.support.kafka_wire import read_request
 
 pytestmark = pytest.mark.deep
 

@@ -16,8 +16,8 @@ from benchmarks.processes import answer, cpu_s, run_worker
 from benchmarks.raw_stream import raw_stream
 from benchmarks.scale import Scale
 from seaweedmq.codec.kafka.group_records import partition_of_group
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, CreateTopicsRequest, OffsetCommitRequest
+from seaweedmq.model.kafka.codes import Code
 
 COMMITS_PER_S_MIN = 5_000.0
 P99_MS_MAX = 20.0

@@ -18,8 +18,8 @@ from benchmarks.kafka.wire import Talk
 from benchmarks.measure import Measure, compared, yardstick
 from benchmarks.processes import CORE, answer, cpu_s, run_worker
 from benchmarks.scale import Scale
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, JoinGroupRequest, SyncGroupRequest
+from seaweedmq.model.kafka.codes import Code
 
 MEMBERS, MEMBERS_QUICK = 1_000, 100
 STABLE_S_MAX = 3.0

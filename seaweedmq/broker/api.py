@@ -20,39 +20,8 @@ from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.errors import ProtocolViolation, Unavailable
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.messages import calls
 from seaweedmq.model.messages.call_context import INTERNAL, CallContext
-from seaweedmq.model.messages.calls import (
-    AdoptSchema,
-    AlterTopic,
-    AwaitTopics,
-    Call,
-    CreateTopic,
-    CreateTopics,
-    DeleteGroup,
-    DeleteTopic,
-    DescribeGroup,
-    DescribeTopic,
-    DrainBroker,
-    Fence,
-    GetClusterStatus,
-    ListGroups,
-    ListTopics,
-    LocalStats,
-    LogEnds,
-    MergeSegments,
-    MoveSegment,
-    NoteProgress,
-    RaiseLowWatermark,
-    Rebalance,
-    ReportEmptied,
-    ReportSuspicions,
-    ResetGroup,
-    Seal,
-    SealSegment,
-    SplitSegment,
-    TopicStats,
-    WriteOut,
-)
 from seaweedmq.model.messages.groups import GroupOpen, GroupReply, GroupRequest
 from seaweedmq.model.messages.publish import PublishReply, PublishRequest
 from seaweedmq.model.messages.replication import ReplicateReply, ReplicateRequest
@@ -69,27 +38,27 @@ async def _create(leader: Leader, spec: TopicSpec) -> TopicDescription:
     return made
 
 
-BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
-    CreateTopic: lambda leader, call: _create(leader, call.spec),
-    CreateTopics: lambda leader, call: leader.topics.create(call.specs),
-    AlterTopic: lambda leader, call: leader.topics.alter(call.name, call.change, call.topic_uid, call.revision),
-    DeleteTopic: lambda leader, call: leader.topics.delete(call.name, call.topic_uid),
-    RaiseLowWatermark: lambda leader, call: leader.record_deletion.raise_low_watermark(
+BY_LEADER: Mapping[type[calls.Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
+    calls.CreateTopic: lambda leader, call: _create(leader, call.spec),
+    calls.CreateTopics: lambda leader, call: leader.topics.create(call.specs),
+    calls.AlterTopic: lambda leader, call: leader.topics.alter(call.name, call.change, call.topic_uid, call.revision),
+    calls.DeleteTopic: lambda leader, call: leader.topics.delete(call.name, call.topic_uid),
+    calls.RaiseLowWatermark: lambda leader, call: leader.record_deletion.raise_low_watermark(
         call.name, call.before, call.topic_uid
     ),
-    AdoptSchema: lambda leader, call: leader.topics.adopt_schema(call.name, call.schema, call.topic_uid),
-    SplitSegment: lambda leader, call: leader.segment_admin.split(call.name, call.segment, call.at),
-    MergeSegments: lambda leader, call: leader.segment_admin.merge(call.name, call.first, call.second),
-    SealSegment: lambda leader, call: leader.segment_admin.seal(call.name, call.segment),
-    MoveSegment: lambda leader, call: leader.segment_admin.move(call.name, call.segment, call.brokers),
-    Rebalance: lambda leader, _: leader.balancing.rebalance(),
-    GetClusterStatus: leader_status,
-    ListGroups: lambda leader, _: leader.groups.summaries(),
-    DescribeGroup: lambda leader, call: leader.groups.describe(call.group),
-    ResetGroup: lambda leader, call: leader.groups.reset(call.group, call.name, call.start, call.force),
-    DeleteGroup: lambda leader, call: leader.groups.delete(call.group, call.force),
-    ReportSuspicions: lambda leader, suspicions: leader.suspect(suspicions),
-    ReportEmptied: lambda leader, emptied: leader.pruning.prune(emptied),
+    calls.AdoptSchema: lambda leader, call: leader.topics.adopt_schema(call.name, call.schema, call.topic_uid),
+    calls.SplitSegment: lambda leader, call: leader.segment_admin.split(call.name, call.segment, call.at),
+    calls.MergeSegments: lambda leader, call: leader.segment_admin.merge(call.name, call.first, call.second),
+    calls.SealSegment: lambda leader, call: leader.segment_admin.seal(call.name, call.segment),
+    calls.MoveSegment: lambda leader, call: leader.segment_admin.move(call.name, call.segment, call.brokers),
+    calls.Rebalance: lambda leader, _: leader.balancing.rebalance(),
+    calls.GetClusterStatus: leader_status,
+    calls.ListGroups: lambda leader, _: leader.groups.summaries(),
+    calls.DescribeGroup: lambda leader, call: leader.groups.describe(call.group),
+    calls.ResetGroup: lambda leader, call: leader.groups.reset(call.group, call.name, call.start, call.force),
+    calls.DeleteGroup: lambda leader, call: leader.groups.delete(call.group, call.force),
+    calls.ReportSuspicions: lambda leader, suspicions: leader.suspect(suspicions),
+    calls.ReportEmptied: lambda leader, emptied: leader.pruning.prune(emptied),
 }
 """Calls that the leader answers.
 
@@ -106,20 +75,20 @@ class Local:
     ) -> None:
         self.followers = followers
         """Function that returns the segments that this broker follows; it raises Unavailable before it has joined."""
-        self._answers: dict[type[Call[Any]], Callable[[Any], Awaitable[Any]]] = {
-            ListTopics: lambda _: descriptions.topics(),
-            DescribeTopic: lambda call: descriptions.describe(call.name, call.which, call.topic_uid),
-            AwaitTopics: lambda call: descriptions.changed(call.topics, call.patience_s),
-            TopicStats: lambda call: descriptions.stats(call.name),
-            LocalStats: lambda call: descriptions.local_stats(call.name, call.topic_uid),
-            LogEnds: lambda call: descriptions.log_ends(call.name, call.topic_uid, call.revision),
-            Seal: lambda call: owned.seal(call.ref),
-            NoteProgress: lambda progress: followers().progress(progress),
-            Fence: lambda call: followers().fence(call.ref),
-            WriteOut: lambda call: followers().write_out(call.ref, call.end_offset),
+        self._answers: dict[type[calls.Call[Any]], Callable[[Any], Awaitable[Any]]] = {
+            calls.ListTopics: lambda _: descriptions.topics(),
+            calls.DescribeTopic: lambda call: descriptions.describe(call.name, call.which, call.topic_uid),
+            calls.AwaitTopics: lambda call: descriptions.changed(call.topics, call.patience_s),
+            calls.TopicStats: lambda call: descriptions.stats(call.name),
+            calls.LocalStats: lambda call: descriptions.local_stats(call.name, call.topic_uid),
+            calls.LogEnds: lambda call: descriptions.log_ends(call.name, call.topic_uid, call.revision),
+            calls.Seal: lambda call: owned.seal(call.ref),
+            calls.NoteProgress: lambda progress: followers().progress(progress),
+            calls.Fence: lambda call: followers().fence(call.ref),
+            calls.WriteOut: lambda call: followers().write_out(call.ref, call.end_offset),
         }
 
-    async def call(self, request: Call[R]) -> R:
+    async def call(self, request: calls.Call[R]) -> R:
         """Return the answer of this broker."""
         answer: R = await self._answers[type(request)](request)
         return answer
@@ -143,13 +112,13 @@ class ForwardedApi:
         self._draining = draining
         self._kafka_groups = kafka_groups
 
-    async def call(self, request: Call[R], context: CallContext = INTERNAL) -> R:
+    async def call(self, request: calls.Call[R], context: CallContext = INTERNAL) -> R:
         """See ``ports.LeaderApi``."""
         self._check_admission()
         by_leader = BY_LEADER.get(type(request))
         if by_leader is not None:
             return await self._forward.call(request, by_leader)
-        if isinstance(request, DrainBroker):
+        if isinstance(request, calls.DrainBroker):
             drained: R = await self._drain(request.broker)
             return drained
         if isinstance(request, KAFKA_GROUP_CALLS):
@@ -180,7 +149,7 @@ class ForwardedApi:
             raise Unavailable(f"broker {broker} was replaced by {self._draining.broker_id} a moment ago: retry")
         await self._draining.drain()
 
-    async def _of_kafka(self, request: Call[Any]) -> Any:
+    async def _of_kafka(self, request: calls.Call[Any]) -> Any:
         return await self._kafka_groups.here(request)
 
 
@@ -207,9 +176,9 @@ class Api(ForwardedApi):
         self._subscribe = subscribe
         self._status = status
 
-    async def call(self, request: Call[R], context: CallContext = INTERNAL) -> R:
+    async def call(self, request: calls.Call[R], context: CallContext = INTERNAL) -> R:
         """See ``ports.LeaderApi``."""
-        if isinstance(request, GetClusterStatus):
+        if isinstance(request, calls.GetClusterStatus):
             self._check_admission()
             status: Any = await self._status.status(request)
             found: R = status
@@ -245,5 +214,5 @@ class Api(ForwardedApi):
     async def _drain(self, broker: str) -> Any:
         await self._draining.drain_named(broker)
 
-    async def _of_kafka(self, request: Call[Any]) -> Any:
+    async def _of_kafka(self, request: calls.Call[Any]) -> Any:
         return await self._kafka_groups.call(request)

@@ -32,7 +32,8 @@ from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.broker.serve.tail import Tails
 from seaweedmq.broker.upkeep.storage_space import SpaceGuard
 from seaweedmq.coordination.observed import ObservedMetaStore
-from seaweedmq.coordination.session import Session, Standby
+from seaweedmq.coordination.session import Session
+from seaweedmq.coordination.standby import LeaseStandby
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.provenance import provenance
 from seaweedmq.core.segment.producer_limits import ProducerPool
@@ -75,7 +76,7 @@ class Broker:
         dialer: Dialer,
         converter: TableConverter,
         endpoints: Endpoints,
-        standby: Standby | None = None,
+        standby: LeaseStandby | None = None,
     ) -> None:
         self.address = address = endpoints.address
         self._config = config
@@ -100,10 +101,7 @@ class Broker:
             self._dial, self._memory.relaying, config.replica_timeout_s, self._suspicions
         )
         self.stream_memory = StreamMemory(
-            self._memory.logs,
-            self._memory.intake,
-            COPIES * config.frame_bytes_max,
-            end_idle=self._end_idle_stream,
+            self._memory.logs, self._memory.intake, COPIES * config.frame_bytes_max, end_idle=self._end_idle_stream
         )
         self._owned = OwnedSegments(
             self._view, incarnation=lambda: self._membership.incarnation, context=self._segment_context

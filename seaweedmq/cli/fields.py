@@ -27,9 +27,6 @@ def moment(at_us: int) -> str:
     return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="seconds")
 
 
-# --- topics and segments --------------------------------------------------------------------------------------------
-
-
 def topic_fields(topic: Topic) -> Fields:
     """Return the fields of a topic's settings."""
     schema: pa.Schema | None = None if topic.schema is None else schema_from_bytes(topic.schema)
@@ -91,24 +88,18 @@ def topic_status(found: TopicDescription, decisions: Iterable[Decision]) -> str:
     return "; ".join(filter(None, findings)) or "ok"
 
 
-def _left_out(topic: Topic) -> Mapping[str, str]:
-    """Return the columns that readers of the topic's Delta table do not see, with reasons."""
-    return {} if topic.schema is None else left_out(schema_from_bytes(topic.schema))
-
-
 def description_fields(
     found: TopicDescription, stats: Iterable[SegmentStats] = (), decisions: Iterable[Decision] = ()
 ) -> Fields:
     """Return the fields of a topic and of all its segments."""
+    schema = found.topic.schema
+    hidden = {} if schema is None else left_out(schema_from_bytes(schema))
     return topic_fields(found.topic) | {
-        "left_out_of_delta": [f"{name} ({why})" for name, why in _left_out(found.topic).items()] or None,
+        "left_out_of_delta": [f"{name} ({why})" for name, why in hidden.items()] or None,
         "kafka": visibility.seen(found.topic, found.segments),
         "status": topic_status(found, decisions),
         "segments": segments_fields(found, stats),
     }
-
-
-# --- brokers and decisions ------------------------------------------------------------------------------------------
 
 
 def broker_fields(broker: BrokerStatus) -> Fields:
@@ -157,9 +148,6 @@ def cluster_fields(status: ClusterStatus) -> Fields:
         "brokers": [broker_fields(broker) for broker in status.brokers],
         "decisions": [decision_fields(decision) for decision in status.decisions],
     }
-
-
-# --- groups ---------------------------------------------------------------------------------------------------------
 
 
 def start_text(start: Start) -> str:

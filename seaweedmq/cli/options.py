@@ -18,25 +18,25 @@ from seaweedmq.model.topic import TopicName
 P = ParamSpec("P")
 DEFAULT_BOOTSTRAP = "127.0.0.1:17777"
 
+
+def option(*names: str, **declared: Any) -> Any:
+    """Declare an option whose help says its default itself, if it has one."""
+    return typer.Option(*names, show_default=False, **declared)
+
+
 BootstrapOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--bootstrap",
         metavar="HOST:PORT[,HOST:PORT]",
         help=f"Set the brokers to contact first; any will do (SEAWEEDMQ_BOOTSTRAP, else {DEFAULT_BOOTSTRAP}).",
-        show_default=False,
     ),
 ]
-OutputOption = Annotated[
-    Output | None, typer.Option("--output", "-o", help="Set the format of results (table).", show_default=False)
-]
+OutputOption = Annotated[Output | None, option("--output", "-o", help="Set the format of results (table).")]
 WatchOption = Annotated[bool, typer.Option("--watch", help="Refresh every second until Ctrl-C.")]
 TopicArgument = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="Name the topic.", show_default=False)]
 SeparatorOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CHARACTER", help="Set the separator of CSV columns, like ';' or tab (comma).", show_default=False
-    ),
+    str | None, option(metavar="CHARACTER", help="Set the separator of CSV columns, like ';' or tab (comma).")
 ]
 
 

@@ -118,6 +118,22 @@ def show_fields(fields: Row, output: Output) -> None:
             say(f"{name:<{width}}  {cell(value)}")
 
 
+def show_sections(fields: dict[str, Any], sections: Mapping[str, tuple[Sequence[str], str]], output: Output) -> None:
+    """Print one object whose fields in ``sections`` are rows: a line per field, then tables; or a JSON object.
+
+    ``sections`` has the columns of each table, and the text for no rows; without that text the table is left out.
+    """
+    if output is Output.JSON:
+        show_json(fields)
+        return
+    rows = {name: fields.pop(name) for name in sections}
+    show_fields(fields, output)
+    for name, (columns, empty) in sections.items():
+        if rows[name] or empty:
+            say("")
+            show_rows(rows[name], columns, output, empty=empty)
+
+
 def show_done(fields: Row, sentence: str, output: Output) -> None:
     """Print the result of a command: a sentence, or a JSON object."""
     if output is Output.JSON:

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 from seaweedmq.client.admin.admin import Admin
 from seaweedmq.client.admin.arguments import topic_name
-from seaweedmq.client.closing import Closing
+from seaweedmq.client.closing import Closing, ClosingContext
 from seaweedmq.client.cluster.cluster import Cluster, parse_bootstrap
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group.options import GroupOptions
@@ -29,12 +29,7 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment
 from seaweedmq.runtime.process.forking import leave_alone_in_children
 
-
-class _Closing(Protocol):
-    async def close(self) -> None: ...
-
-
-T = TypeVar("T", bound=_Closing)
+T = TypeVar("T", bound=ClosingContext)
 S = TypeVar("S", Subscriber, GroupSubscriber, RangeReader)
 U = TypeVar("U", Publisher, Subscriber, GroupSubscriber, RangeReader)
 _OPTIONS = frozenset(field.name for field in fields(ReadOptions))
@@ -73,17 +68,14 @@ class Opening(Generic[T]):
             await self._opened.close()
 
 
-class Client(Opener[Opening[Publisher], Opening[Subscriber], Opening[GroupSubscriber]]):
+class Client(Opener[Opening[Publisher], Opening[Subscriber], Opening[GroupSubscriber]], ClosingContext):
     """An asyncio client, made by ``seaweedmq.aio.connect``.
 
     Any number of tasks of one event loop may use it. ``admin`` is the administration of the cluster.
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        config: ClientConfig,
-        post: Callable[[Callable[[], None]], object] | None = None,
+        self, cluster: Cluster, config: ClientConfig, post: Callable[[Callable[[], None]], object] | None = None
     ) -> None:
         """Make a client of a connected cluster.
 
@@ -219,14 +211,6 @@ class Client(Opener[Opening[Publisher], Opening[Subscriber], Opening[GroupSubscr
                 f"client of {self._cluster.described()} was not closed{opened}: await its close(), or use async with"
             )
             warnings.warn(message, ResourceWarning, source=self, stacklevel=2)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def _check_open(self) -> None:
         if self._closing.has_begun:

@@ -1,8 +1,26 @@
-"""The shared task behind any number of concurrent ``close()`` calls."""
+"""Blocks that end with ``close()``, and the shared task behind any number of concurrent calls."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
+
+
+class ClosingContext(ABC):
+    """An asynchronous context manager that closes at the end of the block."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
 
 class Closing:

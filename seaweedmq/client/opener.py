@@ -34,12 +34,7 @@ class Opener(ABC, Generic[P, S, G]):
     ) -> P:
         """Open a publisher to one topic. In asyncio, ``await`` or ``async with`` opens it.
 
-        Args:
-            topic: The topic, ``namespace/name``.
-            linger_s: See :class:`ClientConfig`, also for the options below. Default: the client's value.
-            batch_bytes: See there.
-            buffer_bytes_max: See there.
-            delivery_timeout_s: See there.
+        The options are those of :class:`ClientConfig`. Default: the client's values.
 
         Raises:
             NotFound: If the topic does not exist.

@@ -35,11 +35,6 @@ def murmur2(key: bytes) -> int:
     return h ^ h >> 15
 
 
-def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition of one key."""
-    return (murmur2(key) & _POSITIVE) % partitions
-
-
 def partitions_of(keys: pa.Array, partitions: int) -> npt.NDArray[np.uint16]:
     """Return the partition of each binary or string key, else InvalidArgument; a null is the empty key."""
     found = np.empty(len(keys), np.uint16)

@@ -11,16 +11,8 @@ from typing import Any, TypeVar
 from xxhash import xxh3_64_hexdigest
 
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
+from seaweedmq.model import staged
 from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.staged import (
-    BatchProgress,
-    CompletedBatch,
-    FinishedSegment,
-    Manifest,
-    SegmentProgress,
-    StagedFile,
-    StagedSegment,
-)
 
 T = TypeVar("T")
 
@@ -29,7 +21,7 @@ _MARK = b"\n#"
 """Separator between the JSON, which is one line, and its checksum."""
 
 
-def manifest_to_bytes(manifest: Manifest) -> bytes:
+def manifest_to_bytes(manifest: staged.Manifest) -> bytes:
     """Return ``manifest.json``."""
     return _to_bytes(
         topic_uid=manifest.topic_uid,
@@ -42,16 +34,18 @@ def manifest_to_bytes(manifest: Manifest) -> bytes:
     )
 
 
-def manifest_from_bytes(data: bytes, path: str) -> Manifest:
+def manifest_from_bytes(data: bytes, path: str) -> staged.Manifest:
     """Return the manifest of ``manifest.json``; Corrupt, naming ``path``, or Unsupported for a later version."""
 
-    def read(fields: Mapping[str, Any]) -> Manifest:
-        return Manifest(
+    def read(fields: Mapping[str, Any]) -> staged.Manifest:
+        return staged.Manifest(
             topic_uid=_number(fields["topic_uid"]),
             batch=_number(fields["batch"]),
             producer_id=_number(fields["producer_id"]),
             ring=_range_of(fields["ring"]),
-            files=tuple(StagedFile(_text(n), _number(size), _number(count)) for n, size, count in fields["files"]),
+            files=tuple(
+                staged.StagedFile(_text(n), _number(size), _number(count)) for n, size, count in fields["files"]
+            ),
             roots=tuple(map(_place_of, fields["roots"])),
             checkpoint=str(fields.get("checkpoint", "")),
         )
@@ -59,7 +53,7 @@ def manifest_from_bytes(data: bytes, path: str) -> Manifest:
     return _from_bytes(data, path, read)
 
 
-def progress_to_bytes(progress: BatchProgress) -> bytes:
+def progress_to_bytes(progress: staged.BatchProgress) -> bytes:
     """Return ``progress.json``."""
     return _to_bytes(
         places=[_place(place) for place in progress.places],
@@ -68,18 +62,18 @@ def progress_to_bytes(progress: BatchProgress) -> bytes:
     )
 
 
-def progress_from_bytes(data: bytes, path: str) -> BatchProgress:
+def progress_from_bytes(data: bytes, path: str) -> staged.BatchProgress:
     """Return the progress of ``progress.json``; raises as :func:`manifest_from_bytes`."""
 
-    def read(fields: Mapping[str, Any]) -> BatchProgress:
-        return BatchProgress(
+    def read(fields: Mapping[str, Any]) -> staged.BatchProgress:
+        return staged.BatchProgress(
             places=tuple(map(_place_of, fields["places"])),
             finished={
-                _number(segment): FinishedSegment(_number(kept), tuple(map(_number, successors)))
+                _number(segment): staged.FinishedSegment(_number(kept), tuple(map(_number, successors)))
                 for segment, kept, successors in fields["finished"]
             },
             reached={
-                _number(segment): SegmentProgress(_number(sequence), _number(offset))
+                _number(segment): staged.SegmentProgress(_number(sequence), _number(offset))
                 for segment, sequence, offset in fields["reached"]
             },
         )
@@ -87,17 +81,17 @@ def progress_from_bytes(data: bytes, path: str) -> BatchProgress:
     return _from_bytes(data, path, read)
 
 
-def done_to_bytes(done: CompletedBatch) -> bytes:
+def done_to_bytes(done: staged.CompletedBatch) -> bytes:
     """Return ``done.json``."""
     noted = {"checkpoint": done.checkpoint} if done.checkpoint else {}
     return _to_bytes(batch=done.batch, ranges=[_range(slots) for slots in done.ranges], **noted)
 
 
-def done_from_bytes(data: bytes, path: str) -> CompletedBatch:
+def done_from_bytes(data: bytes, path: str) -> staged.CompletedBatch:
     """Return the completed batch of ``done.json``; raises as :func:`manifest_from_bytes`."""
 
-    def read(fields: Mapping[str, Any]) -> CompletedBatch:
-        return CompletedBatch(
+    def read(fields: Mapping[str, Any]) -> staged.CompletedBatch:
+        return staged.CompletedBatch(
             batch=_number(fields["batch"]),
             ranges=tuple(map(_range_of, fields["ranges"])),
             checkpoint=str(fields.get("checkpoint", "")),
@@ -133,13 +127,13 @@ def _range_of(value: Any) -> KeyRange:
     return KeyRange(_number(lo), _number(hi))
 
 
-def _place(place: StagedSegment) -> list[Any]:
+def _place(place: staged.StagedSegment) -> list[Any]:
     return [place.segment, *_range(place.slots), list(place.predecessors)]
 
 
-def _place_of(value: Any) -> StagedSegment:
+def _place_of(value: Any) -> staged.StagedSegment:
     segment, lo, hi, predecessors = value
-    return StagedSegment(_number(segment), _range_of((lo, hi)), tuple(map(_number, predecessors)))
+    return staged.StagedSegment(_number(segment), _range_of((lo, hi)), tuple(map(_number, predecessors)))
 
 
 def _number(value: Any) -> int:

@@ -8,21 +8,7 @@ from collections.abc import Sequence
 from seaweedmq.codec.state.keys import LEADER
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.waiting import until_deleted
-from seaweedmq.core.leadership import (
-    Action,
-    Ask,
-    Campaign,
-    Ended,
-    Event,
-    LockFree,
-    LockHeld,
-    LockHeldByOther,
-    Pause,
-    Stop,
-    StoreUnavailable,
-    Tick,
-    Watch,
-)
+from seaweedmq.core import leadership
 from seaweedmq.errors import Deposed, SeaweedMQError
 from seaweedmq.ports import Compare, Delete, MetaStore, Put
 
@@ -43,7 +29,7 @@ class Election:
         self._session = session
         self.broker_id = broker_id
         self._rng = rng
-        self._campaign = Campaign(session.ttl_s)
+        self._campaign = leadership.Campaign(session.ttl_s)
         self._held: int | None = None
         self._changed = asyncio.Event()
 
@@ -60,7 +46,7 @@ class Election:
         """Campaign until cancelled, or the session is lost. Call once."""
         loop = asyncio.get_running_loop()
         try:
-            while not isinstance(self._campaign.action, Stop):
+            while not isinstance(self._campaign.action, leadership.Stop):
                 event = await self._carry_out(self._campaign.action)
                 self._campaign.handle(event, loop.time())
                 self._set_held(self._campaign.revision)
@@ -117,56 +103,56 @@ class Election:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _carry_out(self, action: Action) -> Event:
+    async def _carry_out(self, action: leadership.Action) -> leadership.Event:
         """Carry the action out until it ends, or the session does."""
         doing = asyncio.create_task(self._outcome(action))
         ending = asyncio.create_task(self._session.lost.wait())
         try:
             await asyncio.wait((doing, ending), return_when=asyncio.FIRST_COMPLETED)
-            return Ended() if ending.done() else doing.result()
+            return leadership.Ended() if ending.done() else doing.result()
         finally:
             for task in (doing, ending):
                 task.cancel()
             await asyncio.gather(doing, ending, return_exceptions=True)
 
-    async def _outcome(self, action: Action) -> Event:
+    async def _outcome(self, action: leadership.Action) -> leadership.Event:
         try:
             match action:
-                case Ask():
+                case leadership.Ask():
                     return await self._ask()
-                case Watch(revision, until):
+                case leadership.Watch(revision, until):
                     async with asyncio.timeout_at(until):
                         await until_deleted(self._store, LEADER, revision)
-                    return LockFree()
-                case Pause(until):
+                    return leadership.LockFree()
+                case leadership.Pause(until):
                     await asyncio.sleep(until - asyncio.get_running_loop().time())
-                    return Tick()
-                case Stop():
+                    return leadership.Tick()
+                case leadership.Stop():
                     raise AssertionError("the campaign is over")
         except TimeoutError:
-            return Tick()
+            return leadership.Tick()
         except SeaweedMQError as error:  # LeaseEnded: the session ends the campaign
             _log.debug("leader lock: %s; retrying", error)
             low, high = PAUSE_TTLS
-            return StoreUnavailable(self._session.ttl_s * self._rng.uniform(low, high))
+            return leadership.StoreUnavailable(self._session.ttl_s * self._rng.uniform(low, high))
 
-    async def _ask(self) -> Event:
+    async def _ask(self) -> leadership.Event:
         if not self._session.lease:
-            return Ended()  # closed: a lock without a lease would never be freed
+            return leadership.Ended()  # closed: a lock without a lease would never be freed
         mine = Put(LEADER, self.broker_id.encode(), self._session.lease)
         created = await self._store.transact([Compare(LEADER, create_revision=0)], [mine])
         if created is not None:
-            return LockHeld(created)
+            return leadership.LockHeld(created)
         lock = await self._store.get(LEADER)
         if lock is None:
-            return LockFree()
+            return leadership.LockFree()
         if not lock.lease:  # a lock without a lease would never be freed
             await self._store.transact([Compare(LEADER, mod_revision=lock.mod_revision)], [Delete(LEADER)])
-            return LockFree()
+            return leadership.LockFree()
         # The lock may be this broker's own: an answer was lost, or this is the check after 2.5 x TTL.
         if lock.value == mine.value:
-            return LockHeld(lock.create_revision)
-        return LockHeldByOther(lock.mod_revision)
+            return leadership.LockHeld(lock.create_revision)
+        return leadership.LockHeldByOther(lock.mod_revision)
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:

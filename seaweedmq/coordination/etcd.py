@@ -176,8 +176,6 @@ class EtcdMetaStore:
         if self._closing:
             await asyncio.wait(self._closing, timeout=2 * self._timeout_s)
 
-    # --- the connection, one at a time ---
-
     def _connect(self) -> _Connection:
         if self._closed:
             raise Unavailable("the connection to etcd was closed: open a new one")

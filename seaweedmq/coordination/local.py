@@ -187,8 +187,7 @@ class LocalEtcd:
     async def _until_ready(self, ports: tuple[ReservedPort, ReservedPort]) -> str | None:
         """Return None once etcd serves; else kill it, and return how it failed."""
         process = self._process
-        if process is None:
-            raise AssertionError("etcd was not spawned")
+        assert process is not None, "etcd was not spawned"
         ended = asyncio.create_task(process.wait())
         serving = asyncio.create_task(_until_serving(ports[0].address))
         end: str | None = "was not waited for"

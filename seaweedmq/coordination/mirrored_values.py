@@ -5,15 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from seaweedmq.codec.state import keys
+from seaweedmq.codec.state import keys, metadata
 from seaweedmq.codec.state.cluster import identity_from_json
-from seaweedmq.codec.state.metadata import (
-    broker_from_json,
-    deletion_from_json,
-    low_watermarks_from_json,
-    segment_from_json,
-    topic_from_json,
-)
 from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.cluster import ClusterIdentity
@@ -82,10 +75,10 @@ def read_value(entry: Entry) -> Value:
 
 
 _DECODERS: Sequence[tuple[str, Callable[[bytes], Any], Callable[[Any], str]]] = (
-    (keys.SEGMENTS, segment_from_json, lambda segment: keys.segment_key(segment.topic, segment.id)),
-    (keys.TOPICS, topic_from_json, lambda topic: keys.topic_key(topic.name)),
-    (keys.LOW_WATERMARKS, low_watermarks_from_json, lambda low: keys.low_watermarks_key(low.name)),
-    (keys.DELETIONS, deletion_from_json, lambda deletion: keys.deletion_key(deletion.name)),
-    (keys.BROKERS, broker_from_json, lambda info: keys.broker_key(info.id)),
+    (keys.SEGMENTS, metadata.segment_from_json, lambda segment: keys.segment_key(segment.topic, segment.id)),
+    (keys.TOPICS, metadata.topic_from_json, lambda topic: keys.topic_key(topic.name)),
+    (keys.LOW_WATERMARKS, metadata.low_watermarks_from_json, lambda low: keys.low_watermarks_key(low.name)),
+    (keys.DELETIONS, metadata.deletion_from_json, lambda deletion: keys.deletion_key(deletion.name)),
+    (keys.BROKERS, metadata.broker_from_json, lambda info: keys.broker_key(info.id)),
 )
 """Prefix of the keys of a kind, decoder of its values, and the key that a value must have."""

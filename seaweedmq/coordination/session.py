@@ -4,13 +4,12 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from typing import Protocol
 
 from tenacity import AsyncRetrying
 
 from seaweedmq.codec.state.keys import KAFKA_ADDRESSES, address_key, broker_key, kafka_address_key, left_key
 from seaweedmq.codec.state.metadata import broker_to_json
-from seaweedmq.coordination.standby import GuardedLease
+from seaweedmq.coordination.standby import LeaseStandby
 from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.errors import AlreadyExists, LeaseEnded, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerInfo
@@ -31,13 +30,6 @@ DEPARTURE_TTL_S = 3600.0
 """Time that a departed broker is remembered, in seconds. Later, its segments wait as if it had died."""
 
 
-class Standby(Protocol):
-    """The renewal of a lease when the event loop does not renew it; see ``standby.LeaseStandby``."""
-
-    def guard(self, lease: GuardedLease) -> None:
-        """Renew this lease from now on when it is due, until its ``lease`` is 0."""
-
-
 class Session:
     """A lease that is renewed every half TTL until it is lost or closed. It can be opened once.
 
@@ -52,7 +44,7 @@ class Session:
         ttl_s: float,
         rng: random.Random,
         clock_s: Callable[[], float] = loop_s,
-        standby: Standby | None = None,
+        standby: LeaseStandby | None = None,
     ) -> None:
         """Create the session; ``rng`` is for the backoff's jitter, ``standby`` renews when the event loop does not."""
         self.lease = 0
@@ -93,8 +85,7 @@ class Session:
         Unavailable if the store is unreachable, or so slow that the lease ended meanwhile; and the store's rejection of
         the registration, such as ResourceExhausted for lack of space.
         """
-        if self.lease:
-            raise AssertionError("a session is opened once: make a new one")
+        assert not self.lease, "a session is opened once: make a new one"
         await self._attempts()(self._grant)
         self._keeping = asyncio.create_task(self._keep_alive(), name=f"lease of {info.id}")
         self._keeping.add_done_callback(self._on_keeping_ended)

@@ -225,7 +225,7 @@ class ClusterView:
         watch = self._store.watch(keys.ROOT, self.revision + 1)
         try:
             async for changes in watch:
-                if _concerns_cluster(changes):
+                if keys.CLUSTER in changes.deletes or any(entry.key == keys.CLUSTER for entry in changes.puts):
                     raise Unavailable("the identity of the cluster changed in etcd")
                 self._apply(changes)
         finally:
@@ -359,10 +359,6 @@ class ClusterView:
                 self.leader = None
         except Corrupt as error:
             _log.debug("foreign key deleted: %s", error)
-
-
-def _concerns_cluster(changes: Changes) -> bool:
-    return keys.CLUSTER in changes.deletes or any(entry.key == keys.CLUSTER for entry in changes.puts)
 
 
 def _take_out(segments: dict[TopicName, dict[int, Segment]], name: TopicName, segment: int) -> Segment | None:

@@ -75,14 +75,14 @@ def decide(etcd: EtcdState, storage: StorageState, *, new_id: str) -> Decision:
     marker, key = storage.marker, etcd.identity
     if marker is not None and marker.format != STORAGE_FORMAT:
         return Refuse(
-            f"storage {storage.uri} has format {marker.format}, this build reads {STORAGE_FORMAT}: run a newer build",
+            f"storage {storage.uri} has format {marker.format}, this build reads {STORAGE_FORMAT}: run a newer build"
         )
     if marker is None:
         if key is not None or (etcd.has_topics and not storage.has_topics):
             cluster = f"of cluster {key.cluster_id} " if key is not None else ""
             return Refuse(
                 f"storage {storage.uri} has no cluster.json, and etcd has a cluster: the storage {cluster}is not "
-                "mounted there, or --storage names another folder; mount it or correct --storage",
+                "mounted there, or --storage names another folder; mount it or correct --storage"
             )
         if storage.has_topics and not etcd.has_topics:
             return _lost(storage)
@@ -97,7 +97,7 @@ def decide(etcd: EtcdState, storage: StorageState, *, new_id: str) -> Decision:
     if key.cluster_id != marker.cluster_id:
         return Refuse(
             f"storage {storage.uri} belongs to cluster {marker.cluster_id}, and etcd to cluster {key.cluster_id}: "
-            "correct --storage or --etcd",
+            "correct --storage or --etcd"
         )
     if (key.generation, etcd.revision) < marker.position:
         return _behind(etcd, storage, marker)
@@ -107,7 +107,7 @@ def decide(etcd: EtcdState, storage: StorageState, *, new_id: str) -> Decision:
 def _lost(storage: StorageState) -> Refuse:
     return Refuse(
         f"etcd is empty, and storage {storage.uri} holds the topics of a cluster: etcd has lost its data, or --etcd "
-        f"names another one; correct --etcd, or rebuild etcd with `{_command(storage)}`",
+        f"names another one; correct --etcd, or rebuild etcd with `{_command(storage)}`"
     )
 
 
@@ -116,7 +116,7 @@ def _behind(etcd: EtcdState, storage: StorageState, marker: StorageMarker) -> Re
     return Refuse(
         f"etcd is at revision {etcd.revision} of generation {generation}, and storage {storage.uri} has seen revision "
         f"{marker.etcd_revision} of generation {marker.generation}: etcd was restored from an older backup; rebuild it "
-        f"with `{_command(storage)}`",
+        f"with `{_command(storage)}`"
     )
 
 

@@ -40,8 +40,6 @@ class Replay:
         self._finished: dict[int, FinishedSegment] = {}
         """Finished segments by id, in the order of their ends."""
 
-    # --- queries -------------------------------------------------------------------------------------------------
-
     @property
     def is_done(self) -> bool:
         """Whether every row is committed in some segment."""
@@ -80,8 +78,6 @@ class Replay:
         origins = ((p, self._finished[p]) for p in sorted(place.predecessors) if p in self._finished)
         return Feed(place.slots, tuple((p, end.kept) for p, end in origins if segment in end.successors))
 
-    # --- events --------------------------------------------------------------------------------------------------
-
     def know(self, places: Iterable[StagedSegment]) -> None:
         """Add segments of the lineage. A known segment never changes."""
         for place in places:
@@ -106,8 +102,6 @@ class Replay:
         for segment, end in finished.items():
             self.begin(segment)
             self.finish(segment, end.kept, end.successors)
-
-    # --- internals -----------------------------------------------------------------------------------------------
 
     def _is_open_to_more(self, segment: int, missing: set[int]) -> bool:
         """Whether a predecessor may still pass rows to the segment. Unknown segments are added to ``missing``."""

@@ -83,12 +83,7 @@ def delays_by_hour(of: pa.Table) -> pa.Table:
         [([], "count_all"), ("dep_delay", "count"), ("dep_delay", "mean")]
     )
     figures = grouped.rename_columns(
-        {
-            "time_hour": "hour",
-            "count_all": "flights",
-            "dep_delay_count": "departed",
-            "dep_delay_mean": "mean_delay",
-        }
+        {"time_hour": "hour", "count_all": "flights", "dep_delay_count": "departed", "dep_delay_mean": "mean_delay"}
     )
     joined = figures.join(weather(), ["origin", "hour"], join_type="left outer")
     return joined.select(DELAYS.names).sort_by([("hour", "ascending"), ("origin", "ascending")]).cast(DELAYS)

@@ -327,7 +327,8 @@ def _is_large(request: Request) -> bool:
 
 
 def _failed_buffers(request: Request, error: Exception) -> Sequence[Buffer]:
-    reply = error_reply(request, code_of(error, place=error_scope_of(request.api)), _words(error))
+    words = str(error) if isinstance(error, SeaweedMQError) else f"{type(error).__name__}: see the broker's log"
+    reply = error_reply(request, code_of(error, place=error_scope_of(request.api)), words)
     return reply_buffers(request.api, request.version, request.correlation_id, reply)
 
 
@@ -339,7 +340,3 @@ def _drop(awaitable: Awaitable[Reply]) -> None:
 
 def _wants_no_answer(request: Request) -> bool:
     return request.api == API.PRODUCE and request.body.acks == 0
-
-
-def _words(error: Exception) -> str:
-    return str(error) if isinstance(error, SeaweedMQError) else f"{type(error).__name__}: see the broker's log"

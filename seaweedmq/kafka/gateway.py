@@ -1,15 +1,14 @@
 """Assembly of the gateway: the listener and the table of request handlers."""
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Iterable
 
 from seaweedmq.kafka.server import KafkaServer, bind
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
-from seaweedmq.kafka.wire.messages import API, ApiVersionsResponse, Handler, Reply, Request
+from seaweedmq.kafka.wire.messages import API, ApiVersionsResponse, Handler, HandlerGroup, Reply, Request
 from seaweedmq.kafka.wire.versions import ADVERTISED, is_advertised
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.rpc.address import Address
 
 NAMED_FROM = 3
@@ -17,13 +16,6 @@ NAMED_FROM = 3
 _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?", re.ASCII)
 STOP_GRACE_S = 5.0
 """Seconds that requests already read have to be answered when the broker stops."""
-
-
-class HandlerGroup(Protocol):
-    """Handlers of some of the APIs."""
-
-    def handlers(self) -> Mapping[int, Handler]:
-        """Return the handlers by API key."""
 
 
 class Gateway:
@@ -97,4 +89,4 @@ def versions_reply(request: Request) -> Reply:
         for api, versions in ADVERTISED.items()
     ]
     code = Code.NONE if known else Code.UNSUPPORTED_VERSION
-    return ApiVersionsResponse(version=version, error_code=int(code), api_keys=keys, throttle_time_ms=0)
+    return ApiVersionsResponse(version=version, error_code=int(code), api_keys=keys)

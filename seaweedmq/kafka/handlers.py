@@ -17,7 +17,6 @@ from seaweedmq.kafka.data.partition_reader import PartitionReader
 from seaweedmq.kafka.data.produce import ProduceHandlers
 from seaweedmq.kafka.data.producer_ids import ProducerIds
 from seaweedmq.kafka.data.reencode import Reencoder
-from seaweedmq.kafka.gateway import HandlerGroup
 from seaweedmq.kafka.groups.classic import ClassicGroupHandlers
 from seaweedmq.kafka.groups.committed_offsets import CommittedOffsetsHandlers
 from seaweedmq.kafka.groups.coordinators import Coordinators
@@ -29,6 +28,7 @@ from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
 from seaweedmq.kafka.metadata.topic_creation import TopicCreator
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
 from seaweedmq.kafka.unsupported_apis import UnsupportedHandlers
+from seaweedmq.kafka.wire.messages import HandlerGroup
 from seaweedmq.shards.snapshots import AFTER_BYTES
 
 

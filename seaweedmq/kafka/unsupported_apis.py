@@ -3,56 +3,43 @@
 from typing import Any
 
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.messages import (
-    API,
     DescribeClientQuotasResponse,
     ElectLeadersResponse,
-    Handler,
+    HandlerGroup,
     ListPartitionReassignmentsResponse,
     Reply,
     Request,
 )
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.runtime.turns import Turn
 
 PREFERRED, UNCLEAN = 0, 1
 """Kinds of elections."""
 
 
-class UnsupportedHandlers:
+class UnsupportedHandlers(HandlerGroup):
     """Handlers of requests about permissions, quotas, elections, reassignments, and of members of KIP-848 groups."""
 
     def __init__(self, directory: TopicDirectory) -> None:
         self._directory = directory
 
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {
-            API.DESCRIBE_ACLS: self.no_permissions,
-            API.CREATE_ACLS: self.no_permissions,
-            API.DELETE_ACLS: self.no_permissions,
-            API.DESCRIBE_CLIENT_QUOTAS: self.no_quotas,
-            API.ELECT_LEADERS: self.elect_leaders,
-            API.LIST_PARTITION_REASSIGNMENTS: self.no_reassignments,
-            API.CONSUMER_GROUP_HEARTBEAT: self.no_new_groups,
-        }
-
-    async def no_permissions(self, _: Request) -> Reply:
+    async def describe_acls(self, _: Request) -> Reply:
         """Reject a request about ACLs with SECURITY_DISABLED: every client may do everything."""
         raise KafkaError(Code.SECURITY_DISABLED, "SeaweedMQ has no permissions: every client may do everything")
 
-    async def no_quotas(self, _: Request) -> Reply:
+    create_acls = delete_acls = describe_acls
+
+    async def describe_client_quotas(self, _: Request) -> Reply:
         """Return no quotas: no client is throttled."""
-        return DescribeClientQuotasResponse(throttle_time_ms=0, error_code=Code.NONE, error_message=None, entries=[])
+        return DescribeClientQuotasResponse(error_code=Code.NONE, error_message=None, entries=[])
 
-    async def no_reassignments(self, _: Request) -> Reply:
+    async def list_partition_reassignments(self, _: Request) -> Reply:
         """Return no reassignments: a segment moves in one step."""
-        return ListPartitionReassignmentsResponse(
-            throttle_time_ms=0, error_code=Code.NONE, error_message=None, topics=[]
-        )
+        return ListPartitionReassignmentsResponse(error_code=Code.NONE, error_message=None, topics=[])
 
-    async def no_new_groups(self, _: Request) -> Reply:
+    async def consumer_group_heartbeat(self, _: Request) -> Reply:
         """Reject a member of a KIP-848 group with UNSUPPORTED_VERSION.
 
         The API is advertised because librdkafka otherwise waits without end and without a message.
@@ -73,7 +60,7 @@ class UnsupportedHandlers:
             raise KafkaError(Code.INVALID_REQUEST, f"election type {body.election_type} is unknown: use 0 or 1")
         kind, turn = body.election_type, request.turn
         results = [await self._elected(asked, kind, turn) for asked in body.topic_partitions or ()]
-        return ElectLeadersResponse(throttle_time_ms=0, error_code=Code.NONE, replica_election_results=results)
+        return ElectLeadersResponse(error_code=Code.NONE, replica_election_results=results)
 
     async def _elected(self, asked: Any, kind: int, turn: Turn) -> Any:
         result = ElectLeadersResponse.ReplicaElectionResult

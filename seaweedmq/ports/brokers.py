@@ -73,11 +73,9 @@ class Dialer(Protocol):
             InvalidArgument: If ``address`` is not ``host:port``.
             Closed: If the dialer was closed.
         """
-        ...
 
     def renew(self, address: str) -> None:
         """Reconnect at the next call, since another broker has the address by now."""
 
     async def close(self) -> None:
         """Close all connections."""
-        ...

@@ -74,11 +74,9 @@ class MetaStore(Protocol):
 
     async def get(self, key: str) -> Entry | None:
         """Return a key's entry, None if the key does not exist."""
-        ...
 
     async def list(self, prefix: str) -> Snapshot:
         """Return all entries below a prefix at one revision."""
-        ...
 
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
         """Do all of ``then`` if all compares hold; return the new revision, or None if one does not hold."""
@@ -94,15 +92,12 @@ class MetaStore(Protocol):
 
     async def grant_lease(self, ttl_s: float) -> int:
         """Create a lease that lasts ``ttl_s`` seconds without renewal, and return its id."""
-        ...
 
     async def renew_lease(self, lease: int) -> float:
         """Renew a lease, and return the seconds that it now lasts; 0 if it has ended."""
 
     async def revoke_lease(self, lease: int) -> None:
         """End a lease, and delete its keys."""
-        ...
 
     async def close(self) -> None:
         """Close the connection."""
-        ...

@@ -17,22 +17,16 @@ class LogWriter(Protocol):
     @property
     def path(self) -> str:
         """Path of the file in the storage."""
-        ...
 
     @property
     def size_bytes(self) -> int:
         """Bytes appended so far, including the preamble."""
-        ...
 
     async def append(self, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
         """Write all chunks one after another; on return they survive the death of the process.
 
-        Args:
-            chunks: The bytes to write.
-            sync: Whether to fsync in the same step of a thread if possible.
-
-        Returns:
-            Whether the chunks were fsynced. If not, :meth:`sync` does it, or raises the reason of the failure.
+        ``sync`` asks to fsync them in the same step of a thread. Return whether they were; if not, :meth:`sync` does
+        it, or raises the reason of the failure.
         """
 
     async def sync(self) -> None:
@@ -40,7 +34,6 @@ class LogWriter(Protocol):
 
     async def close(self) -> None:
         """Close the file."""
-        ...
 
 
 class LogReader(Protocol):
@@ -51,7 +44,6 @@ class LogReader(Protocol):
 
     async def close(self) -> None:
         """Close the file."""
-        ...
 
 
 class BlockingInput(Protocol):
@@ -67,20 +59,16 @@ class BlockingInput(Protocol):
 
     def seek(self, position: int, whence: int = 0, /) -> int:
         """Move the position, as in ``io.IOBase``, and return it."""
-        ...
 
     def tell(self) -> int:
         """Return the position."""
-        ...
 
     def close(self) -> None:
         """Close the file."""
-        ...
 
     @property
     def closed(self) -> bool:
         """Whether the file is closed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +98,7 @@ class SegmentStore(Protocol):
         """
 
     async def verify_root(self) -> None:
-        """Return if the root holds the marker of the bound cluster, or no cluster is bound.
-
-        Raises:
-            StorageFailed: If the root holds no marker, or that of another cluster.
-        """
-        ...
+        """Raise StorageFailed unless the root holds the marker of the bound cluster, or no cluster is bound."""
 
     async def read_marker(self) -> StorageMarker | None:
         """Return ``cluster.json`` of the root; None if it has none. Needs no :meth:`bind`.
@@ -131,8 +114,7 @@ class SegmentStore(Protocol):
 
         Raises:
             StorageFailed: If the marker may or may not exist now.
-            Corrupt: If the root has a marker that cannot be read.
-            Unsupported: If the root has a marker of another format version.
+            Corrupt, Unsupported: As :meth:`read_marker`.
         """
 
     async def replace_marker(self, marker: StorageMarker) -> None:
@@ -140,8 +122,7 @@ class SegmentStore(Protocol):
 
         Raises:
             StorageFailed: If the root has none, or that of another cluster.
-            Corrupt: If the root has a marker that cannot be read.
-            Unsupported: If the root has a marker of another format version.
+            Corrupt, Unsupported: As :meth:`read_marker`.
         """
 
     async def has_topics(self) -> bool:
@@ -178,7 +159,6 @@ class SegmentStore(Protocol):
 
     async def open(self, file: SegmentFile) -> LogReader:
         """Open a file for reading."""
-        ...
 
     async def open_input(self, file: SegmentFile) -> BlockingInput:
         """Open a table, for a thread to read and then close, or raise NotFound if it was deleted."""
@@ -225,11 +205,7 @@ class SegmentStore(Protocol):
 
         Each is replaced atomically, but not both at once.
 
-        Args:
-            topic: The topic.
-            documents: Content by name.
-            is_durable: Whether the documents are durable on return. Otherwise a power loss may remove or tear them
-                until the next call.
+        Unless ``is_durable``, a power loss may remove or tear them until the next call.
         """
 
     async def list_topics(self) -> list[TopicName]:
@@ -285,12 +261,8 @@ class SegmentStore(Protocol):
         Nothing of them is deleted if the document belongs to another topic of that name. Retained links of tables that
         were deleted at least ``kept_s`` ago are also deleted.
 
-        Args:
-            topic: The topic.
-            uid: Its unique id.
-            kept_s: Time for which retained links stay.
-            now_us: Lower bound of the time by the caller's clock. Links stay unless both it and the storage's clock
-                show that they are old.
+        ``now_us`` is a lower bound of the time by the caller's clock. Links stay unless both it and the storage's clock
+        show that they are old.
 
         Raises:
             StorageFailed: If it cannot be done now, including if the topic has no document.

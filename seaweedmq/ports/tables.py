@@ -37,4 +37,3 @@ class TableConverter(Protocol):
 
     async def close(self) -> None:
         """Stop converting and release resources."""
-        ...

@@ -166,9 +166,7 @@ async def answer(
 
 
 async def _answer_one(
-    method: Unary[Any, Any] | None,
-    part: types_pb2.TogetherRequest.Part,
-    call: Callable[[Call[Any]], Awaitable[Any]],
+    method: Unary[Any, Any] | None, part: types_pb2.TogetherRequest.Part, call: Callable[[Call[Any]], Awaitable[Any]]
 ) -> types_pb2.TogetherReply.Part:
     try:
         if method is None:

@@ -16,7 +16,6 @@ class Readiness(Protocol):
     @property
     def is_ready(self) -> bool:
         """Whether the broker serves at present."""
-        ...
 
     @property
     def changed(self) -> Signal:

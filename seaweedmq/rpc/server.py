@@ -5,10 +5,7 @@ import itertools
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    asynccontextmanager,
-)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from math import inf
 from typing import Any, Final, TypeVar
@@ -23,7 +20,7 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION, Frames
 from seaweedmq.ports import BrokerApi
-from seaweedmq.rpc import call_batcher, status
+from seaweedmq.rpc import call_batcher, status, transport
 from seaweedmq.rpc.address import Address, check_free, parse_address, port_in_use
 from seaweedmq.rpc.channels.server import ChannelHandler, ChannelServer
 from seaweedmq.rpc.health import HealthProbe, Readiness
@@ -31,17 +28,6 @@ from seaweedmq.rpc.messages import cluster, data, groups
 from seaweedmq.rpc.messages.unary import Unary
 from seaweedmq.rpc.methods import METHODS, TOGETHER
 from seaweedmq.rpc.stream_admission import StreamAdmission, StreamMemory
-from seaweedmq.rpc.transport import (
-    AT_ONCE,
-    CLUSTER_SERVICE,
-    DATA_SERVICE,
-    FORWARDED_KEY,
-    GROUPS_SERVICE,
-    MESSAGE_SLACK_BYTES,
-    PROTOCOL_KEY,
-    SERVICES,
-    server_options,
-)
 from seaweedmq.rpc.v1 import cluster_pb2
 from seaweedmq.runtime.closing import closing
 
@@ -98,7 +84,7 @@ async def serve(
     address = parse_address(listen)
     await check_free(address)
     server = grpc.aio.server(
-        options=server_options(LARGE_MESSAGE_BYTES + MESSAGE_SLACK_BYTES, config.connections_max),
+        options=transport.server_options(LARGE_MESSAGE_BYTES + transport.MESSAGE_SLACK_BYTES, config.connections_max),
         maximum_concurrent_rpcs=config.streams_max + UNARY_CALLS_MAX,
     )
     handlers = _Handlers(api, StreamAdmission(config.streams_max, memory), protocol_version)
@@ -106,7 +92,7 @@ async def serve(
     probe = HealthProbe(readiness)
     health_pb2_grpc.add_HealthServicer_to_server(probe.servicer, server)
     await probe.start()
-    reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    reflection.enable_server_reflection((*transport.SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     try:
         port = server.add_insecure_port(str(address))
     except RuntimeError as error:
@@ -129,23 +115,23 @@ class _Handlers:
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register every service."""
         api = self._api
-        services: dict[str, dict[str, Any]] = {service: {} for service in SERVICES}
+        services: dict[str, dict[str, Any]] = {service: {} for service in transport.SERVICES}
         for method in METHODS.values():
             services[method.service][method.name] = grpc.unary_unary_rpc_method_handler(self._unary(method))
-        services[DATA_SERVICE]["Publish"] = self._channels(
+        services[transport.DATA_SERVICE]["Publish"] = self._channels(
             "Publish", api.publish, data.decode_publish_request, data.encode_publish_reply, self._admission.admit
         )
-        services[DATA_SERVICE]["Subscribe"] = grpc.stream_stream_rpc_method_handler(
+        services[transport.DATA_SERVICE]["Subscribe"] = grpc.stream_stream_rpc_method_handler(
             self._stream("Subscribe", api.subscribe),
             request_deserializer=data.decode_subscribe_request,
             response_serializer=data.encode_subscribe_reply,
         )
-        services[GROUPS_SERVICE]["Join"] = grpc.stream_stream_rpc_method_handler(
+        services[transport.GROUPS_SERVICE]["Join"] = grpc.stream_stream_rpc_method_handler(
             self._stream("Join", api.join_group, api.forwarded.join_group),
             request_deserializer=groups.decode_group_request,
             response_serializer=groups.encode_group_reply,
         )
-        services[CLUSTER_SERVICE]["Replicate"] = self._channels(
+        services[transport.CLUSTER_SERVICE]["Replicate"] = self._channels(
             "Replicate",
             api.replicate,
             cluster.decode_replicate_request,
@@ -155,11 +141,11 @@ class _Handlers:
         travelling = [METHODS[call] for call in TOGETHER]
         for service in {method.service for method in travelling}:
             methods = {method.name: method for method in travelling if method.service == service}
-            services[service][AT_ONCE] = grpc.unary_unary_rpc_method_handler(self._together(methods))
-        services[CLUSTER_SERVICE]["ReportLoad"] = grpc.stream_unary_rpc_method_handler(
+            services[service][transport.AT_ONCE] = grpc.unary_unary_rpc_method_handler(self._together(methods))
+        services[transport.CLUSTER_SERVICE]["ReportLoad"] = grpc.stream_unary_rpc_method_handler(
             self._report_load, request_deserializer=cluster.decode_load
         )
-        self._between_brokers = frozenset(services[CLUSTER_SERVICE]) - {AT_ONCE}
+        self._between_brokers = frozenset(services[transport.CLUSTER_SERVICE]) - {transport.AT_ONCE}
         server.add_generic_rpc_handlers(
             tuple(grpc.method_handlers_generic_handler(name, handlers) for name, handlers in services.items())
         )
@@ -177,7 +163,7 @@ class _Handlers:
     def _together(self, methods: Mapping[str, Unary[Any, Any]]) -> Callable[..., Awaitable[bytes]]:
         async def handle(request: bytes, rpc: Rpc) -> bytes:
             context = _context_of(rpc)
-            async with self._errors_as_status(AT_ONCE, rpc, context):
+            async with self._errors_as_status(transport.AT_ONCE, rpc, context):
                 api = self._api.forwarded if _is_forwarded(rpc) else self._api
                 return await call_batcher.answer(request, methods.get, partial(api.call, context=context))
             raise AssertionError("unreachable: a translated block returns or aborts")
@@ -272,7 +258,7 @@ class _Handlers:
 
     def _check_protocol(self, method: str, rpc: Rpc) -> None:
         ours = str(self._protocol_version)
-        theirs = next((v for key, v in rpc.invocation_metadata() or () if key == PROTOCOL_KEY), ours)
+        theirs = next((v for key, v in rpc.invocation_metadata() or () if key == transport.PROTOCOL_KEY), ours)
         if theirs == ours:
             return
         number = str(theirs)[:20]
@@ -293,4 +279,4 @@ def _context_of(rpc: Rpc) -> CallContext:
 
 
 def _is_forwarded(rpc: Rpc) -> bool:
-    return any(key == FORWARDED_KEY for key, _ in rpc.invocation_metadata() or ())
+    return any(key == transport.FORWARDED_KEY for key, _ in rpc.invocation_metadata() or ())

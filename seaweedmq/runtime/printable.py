@@ -4,9 +4,7 @@
 def printable(text: str, keep: str = "") -> str:
     """Return the text with every character escaped that prints nothing, moves the cursor or changes colors.
 
-    Args:
-        text: The text.
-        keep: Characters that are not escaped.
+    Characters of ``keep`` are not escaped.
     """
     if text.isprintable():
         return text

@@ -100,8 +100,6 @@ class Shard(Generic[M, E]):
         """Whether the shard answers requests."""
         return self.stage is Stage.ACTIVE
 
-    # --- requests -----------------------------------------------------------------------------------------------------
-
     def ask(self, event_of: Callable[[int], E], made_of: Callable[[Any], Any] = _itself) -> "asyncio.Future[Any]":
         """Handle a request and return a future of its reply, done already if no commit has to precede the reply.
 
@@ -182,8 +180,6 @@ class Shard(Generic[M, E]):
             except Exception as error:  # noqa: BLE001 - concerns this request only
                 answer.set_exception(error)
 
-    # --- time ---------------------------------------------------------------------------------------------------------
-
     def _set_timer(self) -> None:
         wake_at = self._state.wake_at
         if self._timer is not None:
@@ -195,8 +191,6 @@ class Shard(Generic[M, E]):
     def _time_passed(self) -> None:
         self._timer = None
         self._take(self._kind.tick)
-
-    # --- life cycle ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Load, then append records until the segment ends or an append fails."""

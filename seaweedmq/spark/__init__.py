@@ -56,9 +56,6 @@ def register(spark: SparkSession) -> None:
 
     Makes the session the active one of this thread, where Spark looks for formats. Call it in each thread of your own
     that reads or writes topics: a new thread has no active session.
-
-    Args:
-        spark: Session to configure.
     """
     context = spark.sparkContext
     chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")

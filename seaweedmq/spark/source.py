@@ -135,8 +135,7 @@ class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a partition, on an executor."""
-        if not isinstance(partition, Partition):
-            raise AssertionError(f"Spark returned {partition!r}, which is not a Partition")
+        assert isinstance(partition, Partition), f"Spark returned {partition!r}, which is not a Partition"
         scan = RangeScan(
             place=self._found.place,
             topic=self._found.snapshot.topic,

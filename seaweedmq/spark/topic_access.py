@@ -28,8 +28,7 @@ def find(location: TopicLocation, *, ends: bool) -> TopicSource:
     """
     place = None if location.storage is None else Place.parse(location.storage)
     if location.bootstrap is None:
-        if place is None:
-            raise AssertionError("a read has a storage, or brokers")
+        assert place is not None, "a read has a storage, or brokers"
         return TopicSource(place=place, snapshot=read_snapshot(place, location.topic))
     # Lazy import: file-only reads need no network.
     from seaweedmq.spark import live

@@ -14,17 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from seaweedmq.codec.paths import (
-    DELTA_LOG,
-    FENCE_PREFIX,
-    TOPICS,
-    log_dir,
-    logs_dir,
-    parse_segment_file,
-    table_dir,
-    table_prefix,
-    topic_dir,
-)
+from seaweedmq.codec import paths
 from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
@@ -180,11 +170,11 @@ class Place:
     def topics(self) -> list[TopicName]:
         """Return the topics that have a non-empty folder, ordered by name; deleted ones have hidden names."""
         found = []
-        for namespace in self.names(TOPICS):
-            for name in self.names(f"{TOPICS}/{namespace}"):
+        for namespace in self.names(paths.TOPICS):
+            for name in self.names(f"{paths.TOPICS}/{namespace}"):
                 with contextlib.suppress(InvalidArgument):
                     topic = TopicName(namespace, name)
-                    if self.names(topic_dir(topic)):
+                    if self.names(paths.topic_dir(topic)):
                         found.append(topic)
         return sorted(found)
 
@@ -196,11 +186,11 @@ class Place:
 
     def logs(self, topic: TopicName, segment: int) -> list[SegmentFile]:
         """List the log files of a segment; none if it has no folder."""
-        return self._scan(log_dir(topic, segment), None)
+        return self._scan(paths.log_dir(topic, segment), None)
 
     def tables(self, topic: TopicName, segments: Iterable[int]) -> list[SegmentFile]:
         """List the tables of some segments; tables of other segments cost only their name."""
-        return self._scan_steady(table_dir(topic), {table_prefix(segment) for segment in segments})
+        return self._scan_steady(paths.table_dir(topic), {paths.table_prefix(segment) for segment in segments})
 
     def segment_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
         """List the log and table files of a segment, unordered.
@@ -214,10 +204,10 @@ class Place:
     def topic_files(self, topic: TopicName) -> list[SegmentFile]:
         """List the files of all segments by the rules of ``segment_files``; each folder is listed once."""
         logs: list[SegmentFile] = []
-        with contextlib.suppress(FileNotFoundError), os.scandir(self.path(logs_dir(topic))) as folders:
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.path(paths.logs_dir(topic))) as folders:
             for folder in folders:
-                logs += self._scan(f"{logs_dir(topic)}/{folder.name}", None) if folder.is_dir() else []
-        return logs + self._scan_steady(table_dir(topic), None)
+                logs += self._scan(f"{paths.logs_dir(topic)}/{folder.name}", None) if folder.is_dir() else []
+        return logs + self._scan_steady(paths.table_dir(topic), None)
 
     def _scan_steady(self, folder: str, prefixes: Set[str] | None) -> list[SegmentFile]:
         """List files like ``_scan``, and repeat that if the folder changed meanwhile.
@@ -245,12 +235,12 @@ class Place:
             return []
         with entries:
             for entry in entries:
-                if entry.name.startswith((".", FENCE_PREFIX)) or entry.name == DELTA_LOG:
+                if entry.name.startswith((".", paths.FENCE_PREFIX)) or entry.name == paths.DELTA_LOG:
                     continue
                 if prefixes is not None and entry.name[0].isdigit() and _prefix(entry.name) not in prefixes:
                     continue  # a file of another segment
                 path = f"{folder}/{entry.name}"
-                if parse_segment_file(path) is None or not entry.is_file():
+                if paths.parse_segment_file(path) is None or not entry.is_file():
                     _report_foreign(self.path(path))
                     continue
                 with contextlib.suppress(FileNotFoundError):  # deleted since the listing
@@ -260,9 +250,8 @@ class Place:
 
 def segment_file(path: str, stat: os.stat_result) -> SegmentFile:
     """Return the log file or table of a path that ``codec.paths`` made, with its size and date."""
-    name = parse_segment_file(path)
-    if name is None:
-        raise AssertionError(f"{path} names neither a log file nor a table")
+    name = paths.parse_segment_file(path)
+    assert name is not None, f"{path} names neither a log file nor a table"
     return SegmentFile(
         topic=name.topic,
         segment=name.segment,

@@ -12,24 +12,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from seaweedmq.codec.paths import (
-    TOPIC_DOCUMENT,
-    TOPICS,
-    batch_dir,
-    document_path,
-    sink_dir,
-    sink_mark,
-    sink_marks_dir,
-    sink_of_mark,
-)
-from seaweedmq.codec.staged import (
-    done_from_bytes,
-    done_to_bytes,
-    manifest_from_bytes,
-    manifest_to_bytes,
-    progress_from_bytes,
-    progress_to_bytes,
-)
+from seaweedmq.codec import paths, staged
 from seaweedmq.codec.state.documents import topic_from_document
 from seaweedmq.errors import NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.messages.frames import Frames
@@ -51,7 +34,7 @@ REMOVALS_MAX = 10
 
 def topic_in_storage(place: Place, name: TopicName) -> Topic:
     """Read a topic from its ``topic.json``. Raises NotFound if the storage has no such topic."""
-    path = document_path(name, TOPIC_DOCUMENT)
+    path = paths.document_path(name, paths.TOPIC_DOCUMENT)
     try:
         return topic_from_document(place.read(path))
     except FileNotFoundError:
@@ -99,7 +82,7 @@ class StagedBatch:
         self._topic = topic
         self._sink = sink
         self.batch = batch
-        self._path = batch_dir(topic, sink, batch)
+        self._path = paths.batch_dir(topic, sink, batch)
         self.folder = place.path(self._path)
 
     @contextlib.contextmanager
@@ -122,13 +105,13 @@ class StagedBatch:
     def manifest(self) -> Manifest | None:
         """Return the batch's manifest; None before there is one."""
         data = self._read(MANIFEST)
-        return None if data is None else manifest_from_bytes(data, str(self.folder / MANIFEST))
+        return None if data is None else staged.manifest_from_bytes(data, str(self.folder / MANIFEST))
 
     def put_manifest(self, manifest: Manifest) -> Manifest:
         """Write the manifest durably unless the batch has one; return the batch's manifest."""
         with self._failing("write the manifest of"):
             try:
-                self._place.create(f"{self._path}/{MANIFEST}", manifest_to_bytes(manifest))
+                self._place.create(f"{self._path}/{MANIFEST}", staged.manifest_to_bytes(manifest))
             except FileExistsError:
                 self._place.sync_names(self.folder)
         stored = self.manifest()
@@ -138,12 +121,12 @@ class StagedBatch:
     def progress(self) -> BatchProgress:
         """Return the last recorded progress."""
         data = self._read(PROGRESS)
-        return BatchProgress() if data is None else progress_from_bytes(data, str(self.folder / PROGRESS))
+        return BatchProgress() if data is None else staged.progress_from_bytes(data, str(self.folder / PROGRESS))
 
     def note(self, progress: BatchProgress) -> None:
         """Replace the recorded progress durably."""
         with self._failing("record the progress of"):
-            self._place.replace(f"{self._path}/{PROGRESS}", progress_to_bytes(progress))
+            self._place.replace(f"{self._path}/{PROGRESS}", staged.progress_to_bytes(progress))
 
     def begun_us(self) -> int:
         """Return the time of the manifest by the storage's clock, in microseconds; 0 if that was set back since."""
@@ -182,7 +165,7 @@ class StagedSink:
         self._place = place
         self._topic = topic
         self._sink = sink
-        self._path = sink_dir(topic, sink)
+        self._path = paths.sink_dir(topic, sink)
         self._folder = place.path(self._path)
 
     def batch(self, number: int) -> StagedBatch:
@@ -191,8 +174,8 @@ class StagedSink:
 
     def bind_topic(self, topic_uid: int) -> None:
         """Bind the sink to this topic; raises NotFound if it wrote to an earlier one of the name, or it was deleted."""
-        folder = self._place.path(sink_marks_dir(self._topic))
-        mark = folder / sink_mark(self._sink, topic_uid)
+        folder = self._place.path(paths.sink_marks_dir(self._topic))
+        mark = folder / paths.sink_mark(self._sink, topic_uid)
         with failing("bind a sink in", folder):
             if mark.exists():
                 return
@@ -201,7 +184,7 @@ class StagedSink:
                     each.mkdir(exist_ok=True)
             except FileNotFoundError:
                 raise _missing(self._place, self._topic) from None
-            if any(sink_of_mark(other.name) == self._sink for other in folder.iterdir()):
+            if any(paths.sink_of_mark(other.name) == self._sink for other in folder.iterdir()):
                 raise NotFound(
                     f"topic {self._topic} was deleted and created again since this query began to write to it: restart "
                     "the query with another checkpoint to fill the new topic"
@@ -214,7 +197,7 @@ class StagedSink:
         path = self._folder / DONE
         with failing("read", path):
             try:
-                return done_from_bytes(self._place.read(f"{self._path}/{DONE}"), str(path))
+                return staged.done_from_bytes(self._place.read(f"{self._path}/{DONE}"), str(path))
             except FileNotFoundError:
                 return None
 
@@ -223,7 +206,7 @@ class StagedSink:
         before = self.done()
         with failing("mark a completed batch of", self._folder):
             if before is None or before.batch < done.batch:
-                self._place.replace(f"{self._path}/{DONE}", done_to_bytes(done))
+                self._place.replace(f"{self._path}/{DONE}", staged.done_to_bytes(done))
             for folder in self._folder.iterdir():
                 if folder.name.isdecimal() and int(folder.name) <= done.batch:
                     remove_tree(folder)
@@ -246,7 +229,7 @@ def remove_tree(folder: Path) -> None:
 
 def _missing(place: Place, topic: TopicName) -> SeaweedMQError:
     """Return the error of a topic without a folder; a storage without any topics is not mounted."""
-    if not place.path(TOPICS).is_dir():
+    if not place.path(paths.TOPICS).is_dir():
         return StorageFailed(
             f"storage {place} holds no topics, so it is not mounted or is another folder: mount it, then retry"
         )

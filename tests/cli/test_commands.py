@@ -189,23 +189,6 @@ def test_settings_by_name_are_kept_shown_changed_and_removed(cluster: Cluster) -
     assert "is not NAME=VALUE" in done.stderr
 
 
-def test_a_topic_tells_what_kafka_clients_see_of_it_and_why_not(cluster: Cluster) -> None:
-    def seen(topic: str, *options: str) -> str:
-        cluster.ok("topic", "create", topic, *options)
-        said: str = json.loads(cluster.ok("topic", "describe", topic, "--output", "json"))["kafka"]
-        return said
-
-    said = "written and read as parts, where brokers show the namespace kafka"
-    assert seen("kafka/parts", "--partitions", "2") == said
-    assert said in cluster.ok("topic", "describe", "kafka/parts")
-    assert seen("kafka/ring", "--scaling", "fixed").startswith("only read as ring")
-    assert "Alter it to --scaling fixed" in seen("kafka/auto")
-    cluster.ok("segment", "split", "kafka/ring", "0")
-    cut = json.loads(cluster.ok("topic", "describe", "kafka/ring", "--output", "json"))["kafka"]
-    assert cut.startswith("hidden: topic kafka/ring has no partitions")
-    assert "Read it with SeaweedMQ's own client" in cut
-
-
 def test_topics_from_creation_to_deletion(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text('{"id": "int64", "at": "timestamp[us, UTC]"}')
     options = ["--segments", "4", "--durability", "replicated", "--scaling", "fixed", "--retention", "7d"]
@@ -217,6 +200,7 @@ def test_topics_from_creation_to_deletion(cluster: Cluster, tmp_path: Path) -> N
     assert described["retention_s"] == 604_800
     assert described["retention_bytes"] == 1_000_000
     assert described["columns"] == ["id: int64", "at: timestamp[us, tz=UTC]"]
+    assert "but neither written nor read: it has columns" in described["kafka"]
     assert [s["slots"] for s in described["segments"]] == [[i << 14, (i + 1) << 14] for i in range(4)]
     assert {address for s in described["segments"] for address in s["brokers"]} <= set(cluster.addresses.split(","))
 

@@ -21,6 +21,7 @@ from seaweedmq.codec.imports.csv_rows import RowCutter
 from seaweedmq.codec.imports.csv_text import separator_of
 from seaweedmq.errors import InvalidArgument
 from tests.cli.pipes import piped
+from tests.cli.records import published as published_file
 
 pytestmark = pytest.mark.examples
 
@@ -42,12 +43,8 @@ def cut(text: bytes, cuts: Sequence[int] = ()) -> list[bytes]:
 
 
 def published(path: Path, text: bytes | str, schema: pa.Schema | None = None, separator: str | None = None) -> pa.Table:
-    """Return the rows of a file, as the command sends them."""
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with open_source(str(path)) as source:
-        types = check(InputFormat.CSV, source, schema, None, separator)
-        parts = list(tables(InputFormat.CSV, source, schema, None, separator, types))
-    return pa.concat_tables(parts) if parts else pa.table({})
+    return published_file(path, InputFormat.CSV, schema, separator)
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,6 @@
 """Files that pandas, polars, DuckDB and Python's modules write: equal values arrive, or the file is rejected."""
 
-import datetime
 import json
-import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seaweedmq.cli.records.reading import InputFormat, check, tables
-from seaweedmq.cli.records.source import open_source
+from seaweedmq.cli.records.reading import InputFormat
 from seaweedmq.errors import InvalidArgument
-from tests.support.typed_rows import drawn
+from tests.cli.records import published
+from tests.support.typed_rows import drawn, plain
 
 pytestmark = pytest.mark.examples
 
@@ -28,27 +26,6 @@ COUNT = 6
 EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 else 20
 """Number of files to write and read; in the profile "deep", its number of examples."""
 Write = Callable[[pa.Table, Path], None]
-
-
-def published(path: Path, kind: InputFormat, schema: pa.Schema | None = None) -> pa.Table:
-    """Return the rows of a file, as the command checks and sends them."""
-    with open_source(str(path)) as source:
-        types = check(kind, source, schema, None)
-        parts = list(tables(kind, source, schema, None, None, types))
-    return pa.concat_tables(parts) if parts else pa.table({})
-
-
-def plain(value: Any) -> Any:
-    """Return a value without the differences between types that hold the same value."""
-    if isinstance(value, float) and math.isnan(value):
-        return "NaN"
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.astimezone(datetime.UTC)
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    return value
 
 
 # --- Parquet and Arrow ----------------------------------------------------------------------------------------------

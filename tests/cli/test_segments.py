@@ -91,19 +91,6 @@ def test_bad_input_says_what_is_wrong_and_changes_nothing(cluster: Cluster) -> N
     assert list(opened(cluster, "hand/bad")) == [0, 1, 2, 3]
 
 
-def test_a_segment_that_is_sealed_or_one_slot_wide_is_refused_at_once(cluster: Cluster) -> None:
-    cluster.ok("topic", "create", "hand/narrow", "--scaling", "fixed")
-    cluster.ok("segment", "split", "hand/narrow", "0", "--at", "1")
-    for arguments in (["split", "hand/narrow", "1"], ["split", "hand/narrow", "1", "--at", "1"]):
-        done = cluster.run("segment", *arguments)
-        assert done.status == 1
-        assert "slot" in done.error
-    for arguments in (["split", "hand/narrow", "0"], ["seal", "hand/narrow", "0"], ["merge", "hand/narrow", "0", "2"]):
-        done = cluster.run("segment", *arguments)
-        assert done.status == 1
-        assert "sealed" in done.error
-
-
 def test_partitions_are_added_and_neither_split_nor_merged(cluster: Cluster) -> None:
     topic = "hand/_parts"
     assert cluster.ok("topic", "create", topic, "--partitions", "3") == f"created {topic} with 3 partitions\n"

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seaweedmq.runtime.process.free_ports import free_ports
 from tests.support.commands import run, running_cluster
+from tests.support.free_ports import free_ports
 
 pytestmark = pytest.mark.integration
 

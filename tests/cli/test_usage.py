@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from seaweedmq.cli import main
-from seaweedmq.runtime.process.free_ports import free_ports
 from tests.support.commands import Done, run
+from tests.support.free_ports import free_ports
 
 
 class Here:

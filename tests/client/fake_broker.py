@@ -1,7 +1,8 @@
 """A small in-memory cluster that keeps the broker's promises, and breaks the network's on command.
 
-It checks frames as a broker does (checksums, slots, limits, sequences by the real ``ProducerTable``), stores their
-bytes, and acknowledges at once by default. One ``FakeCluster`` is the shared state of its brokers.
+Topics and lineages are those of ``core.lineage``. It checks frames as a broker does (checksums, slots, limits,
+sequences by the real ``ProducerTable``), stores their bytes, and acknowledges at once by default. One ``FakeCluster``
+is the shared state of its brokers.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 from seaweedmq.broker.memory.budget import MemoryBudget
@@ -17,6 +19,7 @@ from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.codec.frame import Frame, FrameHeader, decode_header, split_frames, stamp
 from seaweedmq.codec.payload.batch import validate_payload
 from seaweedmq.codec.topic_schema import schema_from_bytes
+from seaweedmq.core.lineage.topology import SegmentEnd, altered, new_topic, succeed
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.errors import (
     AlreadyExists,
@@ -36,9 +39,9 @@ from seaweedmq.model.messages import publish as p
 from seaweedmq.model.messages import subscribe as s
 from seaweedmq.model.messages.call_context import INTERNAL, CallContext
 from seaweedmq.model.messages.frames import FrameHead, Frames
-from seaweedmq.model.ring import KeyRange, even_ranges
+from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicName, TopicSpec, topic_recreated
+from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec, topic_recreated
 from seaweedmq.ports import BrokerApi
 from tests.client.fake_coordinator import FakeCoordinator
 
@@ -186,41 +189,34 @@ class FakeCluster:
     def replace(self, topic: str, old: list[int], cuts: tuple[int, ...]) -> list[int]:
         name = TopicName.parse(topic)
         kept = self.segments[name]
-        record = self.topics[name]
-        lo = min(kept[s].meta.slots.lo for s in old)
-        hi = max(kept[s].meta.slots.hi for s in old)
-        edges = [lo, *cuts, hi]
-        ids = [record.next_segment + i for i in range(len(edges) - 1)]
-        self.topics[name] = replace(record, next_segment=record.next_segment + len(ids))
-        start = max(kept[s].end for s in old)
-        alive = sorted(set(self.brokers) - self.dead - self.frozen)
-        for at, number in enumerate(ids):
-            kept[number] = StoredSegment(
-                Segment(
-                    topic=name,
-                    id=number,
-                    slots=KeyRange(edges[at], edges[at + 1]),
-                    epoch=1,
-                    state=SegmentState.OPEN,
-                    replicas=(alive[number % len(alive)],),
-                    predecessors=tuple(old),
-                    start_offset=start,
-                ),
-                end=start,
-            )
-        for number in old:
-            stored = kept[number]
-            stored.meta = replace(
-                stored.meta,
-                state=SegmentState.SEALED,
-                successors=tuple(ids),
+        ends = [
+            SegmentEnd(
+                segment=stored.meta,
                 end_offset=stored.end,
+                epoch=stored.meta.epoch,
                 sequences=tuple(s.sequence for s in stored.producers.snapshot()),
             )
+            for stored in map(kept.__getitem__, old)
+        ]
+        edges = [ends[0].segment.slots.lo, *cuts, ends[-1].segment.slots.hi]
+        ranges = [KeyRange(lo, hi) for lo, hi in pairwise(edges)]
+        before = self.topics[name]
+        placement = self._placement(before.next_segment, len(ranges))
+        change = succeed(before, ends, ranges=ranges, placement=placement, now_us=1)
+        self.topics[name] = change.topic
+        for segment in change.segments:
+            if segment.is_open:
+                kept[segment.id] = StoredSegment(segment, end=segment.start_offset)
+            else:
+                kept[segment.id].meta = segment
         self.wake()
         for coordinator in self.coordinators.values():
             coordinator.metadata_changed()
-        return ids
+        return [segment.id for segment in change.segments if segment.is_open]
+
+    def _placement(self, first: int, count: int) -> list[tuple[str, ...]]:
+        alive = sorted(set(self.brokers) - self.dead - self.frozen)
+        return [(alive[number % len(alive)],) for number in range(first, first + count)]
 
     # --- what brokers share ------------------------------------------------------------------------------------------
 
@@ -248,34 +244,10 @@ class FakeCluster:
         if spec.name in self.topics:
             raise AlreadyExists(f"topic {spec.name} exists: choose another name")
         self._uid += 1
-        alive = sorted(set(self.brokers) - self.dead)
-        count = spec.partitions or spec.segments
-        topic = self.topics[spec.name] = Topic(
-            name=spec.name,
-            uid=self._uid,
-            replicas=spec.replicas,
-            durability=spec.durability or Durability.STORED,
-            scaling=spec.scaling,
-            schema=spec.schema,
-            retention_s=spec.retention_s,
-            retention_bytes=spec.retention_bytes,
-            next_segment=count,
-            created_us=1,
-            partitions=spec.partitions,
-        )
-        self.segments[spec.name] = {
-            n: StoredSegment(
-                Segment(
-                    topic=spec.name,
-                    id=n,
-                    slots=slots,
-                    epoch=1,
-                    state=SegmentState.OPEN,
-                    replicas=(alive[n % len(alive)],),
-                )
-            )
-            for n, slots in enumerate(even_ranges(topic.ring, count))
-        }
+        placement = self._placement(0, spec.first_segments)
+        made = new_topic(spec, uid=self._uid, now_us=1, placement=placement)
+        self.topics[spec.name] = made.topic
+        self.segments[spec.name] = {segment.id: StoredSegment(segment) for segment in made.segments}
         return self.describe(spec.name)
 
 
@@ -331,14 +303,7 @@ class FakeBroker:
                 raise AssertionError(f"{call}: no client of these tests asks for it")
 
     def _alter(self, name: TopicName, change: TopicChange) -> TopicDescription:
-        topic = self.cluster.describe(name).topic
-        self.cluster.topics[name] = replace(
-            topic,
-            durability=change.durability or topic.durability,
-            scaling=change.scaling or topic.scaling,
-            retention_s=topic.retention_s if change.retention_s is None else change.retention_s or None,
-            retention_bytes=topic.retention_bytes if change.retention_bytes is None else change.retention_bytes or None,
-        )
+        self.cluster.topics[name] = altered(self.cluster.describe(name).topic, change)
         return self.cluster.describe(name)
 
     def _delete(self, name: TopicName, topic_uid: int) -> None:

@@ -66,29 +66,29 @@ def plain_values(values: list[bytes | None]) -> pa.Array:
     return pa.array(values, pa.binary())
 
 
-WIDE_SCHEMA = pa.schema(
-    [
-        pa.field("flag", pa.bool_()),
-        pa.field("count", pa.int32(), nullable=False),
-        pa.field("ratio", pa.float64()),
-        pa.field("text", pa.string()),
-        pa.field("long_text", pa.large_string()),
-        pa.field("code", pa.binary(3)),
-        pa.field("price", pa.decimal128(10, 2)),
-        pa.field("day", pa.date32()),
-        pa.field("second", pa.timestamp("s")),
-        pa.field("clock", pa.time64("us")),
-    ]
-)
-NESTED_SCHEMA = pa.schema(
-    [
-        pa.field("list", pa.list_(pa.int64())),
-        pa.field("struct", pa.struct([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.string())])),
-        pa.field("map", pa.map_(pa.string(), pa.list_(pa.timestamp("s")))),
-        pa.field("pair", pa.list_(pa.float32(), 2)),
-        pa.field("big", pa.large_list(pa.struct([pa.field("x", pa.int8())]))),
-    ]
-)
+WIDE = [
+    ("flag", pa.bool_(), [True, None, False]),
+    ("count", pa.int32(), [1, 2, 3]),
+    ("ratio", pa.float64(), [0.5, None, float("nan")]),
+    ("text", pa.string(), ["a", None, "héllo"]),
+    ("long_text", pa.large_string(), ["a", None, "b" * 20]),
+    ("code", pa.binary(3), [b"abc", None, b"def"]),
+    ("price", pa.decimal128(10, 2), [Decimal("1.25"), None, Decimal("-7.00")]),
+    ("day", pa.date32(), [date(2024, 2, 29), None, date(1969, 1, 1)]),
+    ("second", pa.timestamp("s"), [1_600_000_000, None, -5]),
+    ("clock", pa.time64("us"), [1, None, 86_399_999_999]),
+]
+"""Name, type and values of columns of every flat type."""
+PAIR = pa.struct([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.string())])
+NESTED = [
+    ("list", pa.list_(pa.int64()), [[1, None], None, []]),
+    ("struct", PAIR, [{"a": 1, "b": None}, None, {"a": 2, "b": "x"}]),
+    ("map", pa.map_(pa.string(), pa.list_(pa.timestamp("s"))), [[("a", [1, None]), ("b", None)], None, []]),
+    ("pair", pa.list_(pa.float32(), 2), [[1.0, None], None, [2.0, 3.0]]),
+    ("big", pa.large_list(pa.struct([pa.field("x", pa.int8())])), [[{"x": 1}, None], None, []]),
+]
+WIDE_SCHEMA = pa.schema([pa.field(name, kind, nullable=name != "count") for name, kind, _ in WIDE])
+NESTED_SCHEMA = pa.schema([pa.field(name, kind) for name, kind, _ in NESTED])
 
 
 def samples() -> list[Sample]:
@@ -97,25 +97,7 @@ def samples() -> list[Sample]:
     keys = pa.array([b"k1", None, b"a longer key"], pa.binary())
     headers = pa.array([[("h", b"v"), ("g", None)], None, []], HEADERS)
     values = plain_values([b"value", None, b""])
-    wide = [
-        pa.array([True, None, False]),
-        pa.array([1, 2, 3], pa.int32()),
-        pa.array([0.5, None, float("nan")]),
-        pa.array(["a", None, "héllo"]),
-        pa.array(["a", None, "b" * 20], pa.large_string()),
-        pa.array([b"abc", None, b"def"], pa.binary(3)),
-        pa.array([Decimal("1.25"), None, Decimal("-7.00")], pa.decimal128(10, 2)),
-        pa.array([date(2024, 2, 29), None, date(1969, 1, 1)]),
-        pa.array([1_600_000_000, None, -5], pa.timestamp("s")),
-        pa.array([1, None, 86_399_999_999], pa.time64("us")),
-    ]
-    nested = [
-        pa.array([[1, None], None, []], NESTED_SCHEMA.field("list").type),
-        pa.array([{"a": 1, "b": None}, None, {"a": 2, "b": "x"}], NESTED_SCHEMA.field("struct").type),
-        pa.array([[("a", [1, None]), ("b", None)], None, []], NESTED_SCHEMA.field("map").type),
-        pa.array([[1.0, None], None, [2.0, 3.0]], NESTED_SCHEMA.field("pair").type),
-        pa.array([[{"x": 1}, None], None, []], NESTED_SCHEMA.field("big").type),
-    ]
+    wide, nested = ([pa.array(values, kind) for _, kind, values in columns] for columns in (WIDE, NESTED))
     return [
         sample("plain", [plain_values([b"x" * 100] * 50)], 0),
         sample("plain, all columns", [keys, times, headers, values], ALL_COLUMNS),

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.codec.murmur2 import murmur2, partition_of, partitions_of
+from seaweedmq.codec.murmur2 import murmur2, partitions_of
 from seaweedmq.errors import InvalidArgument
+from tests.support.kafka_wire import partition_of
 
 VECTORS = {
     b"21": -973932308,

@@ -36,13 +36,11 @@ def test_where_things_lie():
     )
 
 
-@given(TOPICS, SEGMENTS, OFFSETS, NAMES)
-def test_the_name_of_a_log_file_says_all_that_was_put_in(topic: TopicName, segment: int, base: int, writer: str):
+@given(TOPICS, SEGMENTS, OFFSETS, NAMES, st.integers(1, 10**6))
+def test_the_name_of_a_file_says_all_that_was_put_in(
+    topic: TopicName, segment: int, base: int, writer: str, count: int
+):
     assert parse_segment_file(log_path(topic, segment, base, writer)) == (topic, segment, "log", base, None, writer)
-
-
-@given(TOPICS, SEGMENTS, OFFSETS, st.integers(1, 10**6))
-def test_the_name_of_a_table_says_all_that_was_put_in(topic: TopicName, segment: int, base: int, count: int):
     path = table_path(topic, segment, base, base + count)
     assert parse_segment_file(path) == (topic, segment, "table", base, base + count, "")
 

@@ -15,7 +15,7 @@ from seaweedmq.codec.payload.batch import (
 )
 from seaweedmq.errors import InvalidArgument
 from tests.codec import golden
-from tests.codec.samples import NESTED_SCHEMA, TYPED, WIDE_SCHEMA, sample
+from tests.codec.samples import TYPED, sample
 
 CARRIED = [
     (pa.bool_(), [True, None]),
@@ -138,8 +138,3 @@ def test_bytes_that_are_no_schema_are_refused(data: bytes):
 
 def test_the_committed_schema_still_reads():
     assert schema_from_bytes(golden.read("typed.schema.hex")) == golden.PRICES
-
-
-def test_the_schemas_of_the_other_tests_are_allowed():
-    check_topic_schema(WIDE_SCHEMA)
-    check_topic_schema(NESTED_SCHEMA)

@@ -40,24 +40,33 @@ def longest_wrong_s(wrong: list[tuple[float, float, float]]) -> float:
 @given(wrong=steps, begins_s=st.sampled_from([0.0, 5e6]), doubt=st.sampled_from([60.0, 900.0, CLOCK_DOUBT_S]))
 @example(wrong=[(0.0, 8 * DAY_S, 900.0)], begins_s=0.0, doubt=CLOCK_DOUBT_S)
 @example(wrong=[(7_200.0, 8 * DAY_S, 900.0)], begins_s=0.0, doubt=CLOCK_DOUBT_S)
+@example(wrong=[(600.0, -DAY_S, 900.0), (1_200.0, 2 * DAY_S, 300.0)], begins_s=0.0, doubt=CLOCK_DOUBT_S)
 def test_a_clock_that_is_wrong_for_less_than_the_doubt_is_never_believed_while_it_is_ahead(
     wrong: list[tuple[float, float, float]], begins_s: float, doubt: float
 ) -> None:
-    watch = WallWatch()
+    """The span has each reading of the last hour, and none before."""
+    watch, aheads_s = WallWatch(), []
     is_short = longest_wrong_s(wrong) + LOOK_S < doubt
     right_since_s = 0.0
     for look in range(int(4 * CLOCK_DOUBT_S / LOOK_S)):
         now_s = look * LOOK_S
-        ahead = ahead_s(now_s, wrong)
+        aheads_s.append(ahead_s(now_s, wrong))
         true_us = T0_US + round(now_s * US_PER_S)
-        watch.note(true_us + round(ahead * US_PER_S), begins_s + now_s)
+        watch.note(true_us + round(aheads_s[-1] * US_PER_S), begins_s + now_s)
         told_us = watch.confirmed_us(begins_s + now_s, doubt)
         if is_short:
             assert told_us <= true_us + 1, "nothing is considered older than it is"
-        if ahead:
+        if aheads_s[-1]:
             right_since_s = now_s + LOOK_S
         if now_s - right_since_s >= doubt + LOOK_S:
             assert true_us - told_us <= STEP_US, "a clock that is right for the whole doubt is trusted"
+        earliest_us, latest_us = watch.span_us(begins_s + now_s)
+        last = aheads_s[-int(CLOCK_DOUBT_S / LOOK_S) :]
+        older = aheads_s[-int(CLOCK_DOUBT_S / LOOK_S) - 2 :]
+        assert (earliest_us - true_us) / US_PER_S <= min(last) + 1e-5
+        assert (latest_us - true_us) / US_PER_S >= max(last) - 1e-5
+        assert (earliest_us - true_us + STEP_US) / US_PER_S >= min(older) - 1e-5
+        assert (latest_us - true_us - STEP_US) / US_PER_S <= max(older) + 1e-5
 
 
 def test_a_process_that_has_just_begun_confirms_nothing() -> None:
@@ -89,40 +98,15 @@ def test_a_clock_that_begins_at_1970_is_forgotten_once_it_was_right_for_the_doub
         )
 
 
-def test_a_clock_that_never_rests_costs_a_bounded_memory() -> None:
-    watch = WallWatch()
+def test_a_clock_that_never_rests_or_always_falls_costs_a_bounded_memory() -> None:
+    rising, falling = WallWatch(), WallWatch()
     for look in range(10_000):
-        watch.note(T0_US + 3 * look * US_PER_S, float(look))
-    assert sys.getsizeof(watch.__dict__["_since"]) < 100 * READINGS_MAX
-    assert watch.confirmed_us(9_999.0, CLOCK_DOUBT_S) > T0_US + 9_999 * US_PER_S
-
-
-@given(wrong=steps, begins_s=st.sampled_from([0.0, 5e6]))
-@example(wrong=[(600.0, -DAY_S, 900.0), (1_200.0, 2 * DAY_S, 300.0)], begins_s=0.0)
-def test_the_span_holds_each_reading_of_the_last_hour_and_none_before(
-    wrong: list[tuple[float, float, float]], begins_s: float
-) -> None:
-    watch, aheads_s = WallWatch(), []
-    for look in range(int(3 * CLOCK_DOUBT_S / LOOK_S)):
-        now_s = look * LOOK_S
-        aheads_s.append(ahead_s(now_s, wrong))
-        true_us = T0_US + round(now_s * US_PER_S)
-        watch.note(true_us + round(aheads_s[-1] * US_PER_S), begins_s + now_s)
-        earliest_us, latest_us = watch.span_us(begins_s + now_s)
-        last = aheads_s[-int(CLOCK_DOUBT_S / LOOK_S) :]
-        older = aheads_s[-int(CLOCK_DOUBT_S / LOOK_S) - 2 :]
-        assert (earliest_us - true_us) / US_PER_S <= min(last) + 1e-5
-        assert (latest_us - true_us) / US_PER_S >= max(last) - 1e-5
-        assert (earliest_us - true_us + STEP_US) / US_PER_S >= min(older) - 1e-5
-        assert (latest_us - true_us - STEP_US) / US_PER_S <= max(older) + 1e-5
-
-
-def test_a_clock_that_always_falls_costs_a_bounded_memory() -> None:
-    watch = WallWatch()
-    for look in range(10_000):
-        watch.note(T0_US - 3 * look * US_PER_S, float(look))
-    assert sys.getsizeof(watch.__dict__["_until"]) < 100 * READINGS_MAX
-    assert watch.span_us(9_999.0)[1] >= T0_US - 3 * (9_999 - 3_600) * US_PER_S
+        rising.note(T0_US + 3 * look * US_PER_S, float(look))
+        falling.note(T0_US - 3 * look * US_PER_S, float(look))
+    for watch, readings in ((rising, "_since"), (falling, "_until")):
+        assert sys.getsizeof(watch.__dict__[readings]) < 100 * READINGS_MAX
+    assert rising.confirmed_us(9_999.0, CLOCK_DOUBT_S) > T0_US + 9_999 * US_PER_S
+    assert falling.span_us(9_999.0)[1] >= T0_US - 3 * (9_999 - 3_600) * US_PER_S
 
 
 def test_the_doubt_is_as_long_as_a_thing_is_kept_but_no_longer_than_an_hour() -> None:

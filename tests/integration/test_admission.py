@@ -16,8 +16,8 @@ from seaweedmq import ClientConfig, aio
 from seaweedmq.codec.paths import CLUSTER_DOCUMENT
 from seaweedmq.coordination import local
 from seaweedmq.errors import Unavailable
-from seaweedmq.runtime.process.free_ports import free_ports
 from tests.support.commands import COMMAND
+from tests.support.free_ports import free_ports
 
 pytestmark = pytest.mark.integration
 STATUS = health_pb2.HealthCheckResponse.ServingStatus

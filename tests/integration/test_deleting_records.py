@@ -8,12 +8,12 @@ import pytest
 import pytest_asyncio
 
 from seaweedmq import aio
-from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.errors import OutOfRange
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import read_snapshot
 from tests.faults.machines.cluster import Cluster
+from tests.support.kafka_wire import partition_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 

@@ -14,9 +14,9 @@ import pytest_asyncio
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.model.topic import Scaling
 from tests.faults.machines.cluster import Cluster
+from tests.support.kafka_wire import partition_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 

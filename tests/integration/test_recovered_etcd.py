@@ -19,9 +19,9 @@ from seaweedmq import aio
 from seaweedmq.aio import system_environment
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.errors import AlreadyExists, StaleMetadata, StorageFailed, Unavailable
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, REQUESTS
 from seaweedmq.model.id_ranges import NO_IDS
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.staged import StagedFile
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.spark.write.sink_options import parse_sink_options

@@ -9,7 +9,6 @@ from seaweedmq.codec.state.metadata import broker_from_json, broker_to_json
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.gateway import handlers_of
 from seaweedmq.kafka.handlers import Handlers
-from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.error_mapping import code_of
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, EncodedReply, Handler, Request
 from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
@@ -18,6 +17,7 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from seaweedmq.ports import Put
 from tests.broker.testbed import CONFIG, Host, Testbed
+from tests.support.kafka_wire import decode
 
 
 class ByteClient:

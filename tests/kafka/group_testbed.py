@@ -12,7 +12,6 @@ from seaweedmq.kafka.groups.group_admin import GroupAdmin
 from seaweedmq.kafka.groups.group_coordinator import GroupCoordinator
 from seaweedmq.kafka.metadata.nodes import Nodes
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
     API,
     JoinGroupRequest,
@@ -22,6 +21,7 @@ from seaweedmq.kafka.wire.messages import (
     SyncGroupRequest,
 )
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import TopicName
 from seaweedmq.shards.snapshots import AFTER_BYTES
 from tests.broker.testbed import CONFIG, PATIENCE_S, Host, Testbed

@@ -12,8 +12,8 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from seaweedmq.kafka.handlers import Handlers
 from seaweedmq.kafka.wire import messages
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, EncodedReply, Line, Request
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.broker.testbed import CONFIG, Host, Testbed
 from tests.kafka.differential.batches import batch as batch  # for those who produce

@@ -18,8 +18,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.model.config import KIB, BrokerConfig
+from seaweedmq.model.kafka.codes import Code
 from tests.support.whole_broker import whole_broker
 
 with warnings.catch_warnings():

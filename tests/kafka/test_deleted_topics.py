@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, OffsetFetchRequest
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.calls import DeleteTopic, MoveSegment
 from tests.broker.testbed import CONFIG, TTL_S, Host, Testbed, story
 from tests.doubles.memory_store import StorageOp

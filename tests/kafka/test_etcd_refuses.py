@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
+from seaweedmq.model.kafka.codes import Code
 from tests.broker.test_etcd_refuses import KINDS, refuse
 from tests.broker.testbed import Testbed, story
 from tests.kafka.byte_client import byte_client, byte_clients

@@ -19,10 +19,10 @@ from seaweedmq.kafka.data import fetch
 from seaweedmq.kafka.data.partition_reader import PartitionReader
 from seaweedmq.kafka.metadata.partition_lookup import LeaderHint, PartitionLookup
 from seaweedmq.kafka.wire import messages
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, Request
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.calls import DeleteTopic, RaiseLowWatermark
 from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.topic import Scaling, TopicName

@@ -15,10 +15,10 @@ from seaweedmq.codec.payload.batch import encode_frame
 from seaweedmq.core.kafka.groups.classic_events import CommitOffsets
 from seaweedmq.core.kafka.groups.shard_state import GroupShard
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.groups import ShardRecord
 from seaweedmq.model.messages.calls import CreateTopic, DeleteTopic, DrainBroker
 from seaweedmq.model.messages.publish import PublishFrames

@@ -9,13 +9,14 @@ import pytest
 
 from benchmarks.neighbors.requests import GROUP, OF_MANY, TOPIC
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.kafka.wire.frames import LENGTH_BYTES, read_request
+from seaweedmq.kafka.wire.frames import LENGTH_BYTES
 from seaweedmq.kafka.wire.messages import API, Line, Reply, Request
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.turns import Turn, Turns
 from tests.broker.testbed import Testbed, story
 from tests.kafka.byte_client import ByteClient, byte_clients
+from tests.support.kafka_wire import read_request
 
 CONTEXT = CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:1")
 ELEMENTS = 3_000

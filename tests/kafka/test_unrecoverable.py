@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from seaweedmq.kafka.wire import messages
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import TopicName
 from tests.broker.testbed import Testbed, story
 from tests.kafka.group_testbed import ASK_AGAIN, KAFKA, OFFSETS_TOPIC, Cluster, Member

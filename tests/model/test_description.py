@@ -2,23 +2,11 @@
 
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
+from tests.support.segments import make_topic
 
 
 def described(frame_bytes_max: int) -> TopicDescription:
-    topic = Topic(
-        name=TopicName("shop", "orders"),
-        uid=1,
-        replicas=1,
-        durability=Durability.REPLICATED,
-        scaling=Scaling.AUTO,
-        schema=None,
-        retention_s=None,
-        retention_bytes=None,
-        next_segment=1,
-        created_us=0,
-    )
-    return TopicDescription(topic=topic, segments=(), addresses={}, frame_bytes_max=frame_bytes_max)
+    return TopicDescription(topic=make_topic(), segments=(), addresses={}, frame_bytes_max=frame_bytes_max)
 
 
 def test_a_broker_that_reports_no_limit_of_frames_is_taken_to_have_the_default() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import StrEnum
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -68,12 +69,13 @@ def any_value(kind: Any, name: str = "") -> SearchStrategy[Any]:
     return st.sampled_from(kind)
 
 
-def some_value(kind: Any) -> Any:
-    """Return a value of a type, the same in every run."""
+@cache
+def some_value(kind: Any, name: str = "") -> Any:
+    """Return a value of a type, in a field of this name: the same in every run."""
     found = []
 
     @settings(max_examples=5, phases=[Phase.generate], deadline=None, derandomize=True, database=None)
-    @given(any_value(kind))
+    @given(any_value(kind, name))
     def take(value: Any) -> None:
         found.append(value)
 

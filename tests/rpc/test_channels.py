@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from seaweedmq.client.publish.publish_stream import in_pieces
 from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.errors import (
-    Closed,
     InvalidArgument,
     NotFound,
     ProtocolViolation,
@@ -54,13 +53,10 @@ MISSING = 9_999
 
 
 @given(st.lists(SECTIONS, max_size=6))
-def test_what_is_written_is_read_back(sections):
-    assert read_envelope(write_envelope(sections)) == sections
-
-
-@given(st.lists(SECTIONS, max_size=6))
-def test_an_envelope_means_to_protobuf_what_it_means_here(sections):
-    envelope = channels_pb2.Envelope.FromString(write_envelope(sections))
+def test_what_is_written_is_read_back_and_means_the_same_to_protobuf(sections):
+    data = write_envelope(sections)
+    assert read_envelope(data) == sections
+    envelope = channels_pb2.Envelope.FromString(data)
     assert [s.message for s in envelope.sections if s.HasField("message")] == [
         s.data for s in sections if isinstance(s, Message)
     ]
@@ -213,25 +209,27 @@ async def test_a_stuck_conversation_holds_up_no_other(broker, fake):
         stuck.cancel()
 
 
-async def test_an_error_ends_its_own_conversation_only(broker, fake):
+async def test_a_conversation_that_fails_or_is_left_ends_alone(broker, fake):
+    async def failing() -> AsyncIterator[PublishRequest]:
+        yield OPEN
+        raise KeyError("mine")
+
     stay = asyncio.Event()
     other = broker.publish(say(1, [b"a"], stay))
     assert isinstance(await anext(other), PublishAck)
     with pytest.raises(NotFound, match="there is no segment 9999"):
         await replies_of(broker, MISSING, [b"x"])
     assert fake.open == 1
-    stay.set()
-    assert [reply async for reply in other] == []
-
-
-async def test_one_who_leaves_is_gone_at_the_broker(broker, fake):
-    leaving = broker.publish(say(1, [b"a"], asyncio.Event()))
-    staying = broker.publish(say(2, [b"a"], asyncio.Event()))
+    with pytest.raises(KeyError, match="mine"):
+        async for _ in broker.publish(failing()):
+            pass
+    await fake.until(lambda: fake.open == 1)
+    leaving = broker.publish(say(2, [b"a"], asyncio.Event()))
     await anext(leaving)
-    await anext(staying)
     await leaving.aclose()
     await fake.until(lambda: fake.open == 1)
-    await staying.aclose()
+    stay.set()
+    assert [reply async for reply in other] == []
 
 
 async def test_one_who_leaves_at_once_leaves_nothing_behind(broker, fake, server):
@@ -244,21 +242,6 @@ async def test_one_who_leaves_at_once_leaves_nothing_behind(broker, fake, server
             await asyncio.wait({hasty})
         await fake.until(lambda: fake.open == 0)
         await server.stop(60)
-
-
-async def test_an_error_of_what_is_said_is_raised_where_replies_are_read(broker, fake):
-    async def failing() -> AsyncIterator[PublishRequest]:
-        yield OPEN
-        raise KeyError("mine")
-
-    stay = asyncio.Event()
-    other = broker.publish(say(1, [b"a"], stay))
-    await anext(other)
-    with pytest.raises(KeyError, match="mine"):
-        async for _ in broker.publish(failing()):
-            pass
-    await fake.until(lambda: fake.open == 1)
-    await other.aclose()
 
 
 async def test_when_the_stream_breaks_all_conversations_end_and_later_ones_begin_anew(fake, dialer):
@@ -277,15 +260,6 @@ async def test_when_the_stream_breaks_all_conversations_end_and_later_ones_begin
                 assert len(await replies_of(broker, 1, [b"a"])) == 1, "some are on the next stream by now"
         finally:
             await again.stop(0)
-
-
-async def test_conversations_end_with_their_client(server):
-    dialer = GrpcDialer()
-    conversation = dialer.dial(server.address).publish(say(1, [b"a"], asyncio.Event()))
-    await anext(conversation)
-    await dialer.close()
-    with pytest.raises(Closed):
-        await anext(conversation)
 
 
 async def test_a_stream_that_carries_nothing_does_not_hold_up_the_end_of_its_server(fake, dialer):

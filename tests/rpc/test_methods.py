@@ -1,5 +1,6 @@
 """Every request and reply crosses the wire unchanged."""
 
+from dataclasses import dataclass
 from typing import get_args
 
 import pytest
@@ -9,12 +10,14 @@ from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.messages import groups as g
 from seaweedmq.model.messages.calls import CreateTopic
+from seaweedmq.model.messages.publish import PublishOpen
 from seaweedmq.model.messages.replication import ReplicateHeld, ReplicateRequest
-from seaweedmq.model.messages.subscribe import Start, StartKind
+from seaweedmq.model.messages.subscribe import Start, StartKind, SubscribeCredit
 from seaweedmq.model.topic import TopicName, TopicSpec
-from seaweedmq.rpc.messages import cluster, groups
+from seaweedmq.rpc.messages import cluster, data, groups
+from seaweedmq.rpc.messages.converter import converter_of
 from seaweedmq.rpc.methods import METHODS
-from seaweedmq.rpc.v1 import admin_pb2, groups_pb2, types_pb2
+from seaweedmq.rpc.v1 import admin_pb2, data_pb2, groups_pb2, types_pb2
 from tests.rpc.any_value import any_value
 
 STREAMS = {
@@ -48,17 +51,45 @@ def test_messages_of_streams_cross_the_wire():
         check_round_trips(name, any_value(kind), encode, decode)
 
 
-def test_a_group_message_of_a_newer_protocol_is_unsupported():
-    newer = b"\x7a\x03abc"  # field 15
-    for decode, kind in [(groups.decode_group_request, "GroupRequest"), (groups.decode_group_reply, "GroupReply")]:
-        with pytest.raises(Unsupported, match=f"seaweedmq.v1.{kind} holds none of the kinds"):
-            decode(newer)
+NEWER_POLICY = admin_pb2.CreateTopicRequest(name="a/b", durability=types_pb2.Durability.ValueType(9))
+NEWER_START = data_pb2.SubscribeRequest(open=data_pb2.SubscribeOpen(topic="a/b", start=types_pb2.Start(kind=9)))
 
 
-def test_a_commit_below_zero_is_refused_before_it_is_sent():
-    position = g.Position(segment=0, generation=1, offset=-1, deliveries={})
-    with pytest.raises(InvalidArgument, match="GroupCommit was not sent"):
-        groups.encode_group_request(g.GroupCommit(1, (position,)))
+@pytest.mark.parametrize(
+    ("decode", "message", "says"),
+    [
+        (groups.decode_group_request, b"\x7a\x03abc", "seaweedmq.v1.GroupRequest holds none of the kinds"),  # field 15
+        (groups.decode_group_reply, b"\x7a\x03abc", "seaweedmq.v1.GroupReply holds none of the kinds"),
+        (cluster.decode_replicate_request, b"\x78\x05", "seaweedmq.v1.ReplicateRequest holds none of the kinds"),
+        (cluster.decode_replicate_request, b"", "seaweedmq.v1.ReplicateRequest holds none of the kinds"),
+        (METHODS[CreateTopic].decode_request, NEWER_POLICY.SerializeToString(), "durability 9"),
+        (data.decode_subscribe_request, NEWER_START.SerializeToString(), "start 9"),
+    ],
+)
+def test_messages_of_a_newer_protocol_are_unsupported(decode, message, says):
+    with pytest.raises(Unsupported, match=says):
+        decode(message)
+
+
+NAME = TopicName("a", "b")
+BELOW_ZERO = g.Position(segment=0, generation=1, offset=-1, deliveries={})
+
+
+@pytest.mark.parametrize(
+    ("encode", "value"),
+    [
+        (groups.encode_group_request, g.GroupCommit(1, (BELOW_ZERO,))),
+        (METHODS[CreateTopic].encode_request, CreateTopic(TopicSpec(name=NAME, retention_bytes=-1))),
+        (data.encode_subscribe_request, SubscribeCredit(-1)),
+        (
+            data.encode_publish_request,
+            PublishOpen(topic=NAME, segment=1 << 32, epoch=1, producer_id=0, producer_epoch=0),
+        ),
+    ],
+)
+def test_numbers_beyond_the_protocol_are_refused_before_they_are_sent(encode, value):
+    with pytest.raises(InvalidArgument, match=f"{type(value).__name__} was not sent"):
+        encode(value)
 
 
 def test_a_member_that_names_no_start_begins_with_the_oldest_record():
@@ -69,8 +100,8 @@ def test_a_member_that_names_no_start_begins_with_the_oldest_record():
 
 
 def test_a_request_with_nothing_but_a_name_gets_the_defaults():
-    data = admin_pb2.CreateTopicRequest(name="shop/orders").SerializeToString()
-    assert METHODS[CreateTopic].decode_request(data) == CreateTopic(TopicSpec(name=TopicName("shop", "orders")))
+    request = admin_pb2.CreateTopicRequest(name="shop/orders").SerializeToString()
+    assert METHODS[CreateTopic].decode_request(request) == CreateTopic(TopicSpec(name=TopicName("shop", "orders")))
 
 
 def test_bytes_that_are_no_message_are_the_callers_fault():
@@ -78,12 +109,46 @@ def test_bytes_that_are_no_message_are_the_callers_fault():
         METHODS[CreateTopic].decode_request(b"\xff\xff")
 
 
-def test_a_number_below_zero_is_refused_before_it_is_sent():
-    with pytest.raises(InvalidArgument, match="CreateTopic was not sent"):
-        METHODS[CreateTopic].encode_request(CreateTopic(TopicSpec(name=TopicName("a", "b"), retention_bytes=-1)))
+# --- converters follow the fields of values
 
 
-def test_a_policy_of_a_newer_protocol_is_unsupported():
-    data = admin_pb2.CreateTopicRequest(name="a/b", durability=types_pb2.Durability.ValueType(9)).SerializeToString()
-    with pytest.raises(Unsupported, match="durability 9"):
-        METHODS[CreateTopic].decode_request(data)
+@dataclass(frozen=True)
+class Range:
+    lo: int
+    hi: int = 7
+
+
+@dataclass(frozen=True)
+class Half:
+    lo: int
+
+
+@dataclass(frozen=True)
+class Wide:
+    lo: int
+    hi: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Named:
+    range: Range
+
+
+def test_a_value_without_a_field_of_its_own_lies_in_the_message_itself() -> None:
+    converter = converter_of(Named, types_pb2.KeyRange)
+    message = types_pb2.KeyRange(lo=1, hi=2)
+    assert converter.write(Named(Range(1, 2))) == message
+    assert converter.read(message) == Named(Range(1, 2))
+
+
+def test_a_zero_that_may_be_absent_is_read_as_the_default() -> None:
+    assert converter_of(Range, types_pb2.KeyRange).read(types_pb2.KeyRange(lo=0)) == Range(0, 7)
+
+
+def test_a_field_on_one_side_alone_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"KeyRange has fields without a value: \['hi'\]"):
+        converter_of(Half, types_pb2.KeyRange)
+    with pytest.raises(TypeError, match=r"KeyRange has no field for Wide\.step"):
+        converter_of(Wide, types_pb2.KeyRange)
+    assert converter_of(Wide, types_pb2.KeyRange, given=("step",)).read(types_pb2.KeyRange(hi=3), 1) == Wide(0, 3, 1)

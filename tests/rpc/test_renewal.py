@@ -9,8 +9,8 @@ from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc import transport
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
-from seaweedmq.runtime.process.free_ports import free_ports
 from tests.rpc.fake_broker import FakeBroker
+from tests.support.free_ports import free_ports
 
 NEVER_MS = 600_000
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from seaweedmq import errors
 from seaweedmq.model.messages.calls import DescribeTopic
 from seaweedmq.rpc import status
-from tests.rpc.fake_broker import NAME, OPEN
+from tests.rpc.fake_broker import NAME, OPEN, stream_of
 
 
 def cross(error: errors.SeaweedMQError) -> errors.SeaweedMQError:
@@ -23,12 +23,8 @@ async def test_every_kind_arrives_from_a_unary_call_and_from_a_stream(kind, fake
     fake.error = kind("topic shop/orders: Größe 17 \N{SNOWMAN}\nis over the limit: split it")
     with pytest.raises(errors.SeaweedMQError) as unary:
         await broker.call(DescribeTopic(NAME))
-
-    async def requests():
-        yield OPEN
-
     with pytest.raises(errors.SeaweedMQError) as stream:
-        async for _ in broker.publish(requests()):
+        async for _ in broker.publish(stream_of(OPEN)):
             pass
     for raised in (unary.value, stream.value):
         assert type(raised) is kind

@@ -1,5 +1,6 @@
-"""A program: a Spark cluster of two executors reads topics with both readers, runs the table jobs of the last one, and
-prints its findings as JSON."""
+"""A program: a Spark cluster of two executors reads topics with both readers and in a stream, and runs the table jobs of
+the last one. It prints its findings as JSON.
+"""
 
 import json
 import os
@@ -40,11 +41,17 @@ def main(storage: str, scratch: str, *topics: str) -> None:
         native = seaweedmq.spark.read(spark, storage=storage, topic=topic)
         source = spark.read.format("seaweedmq").options(storage=storage, topic=topic).load()
         reads.append({"native": summary(native), "source": summary(source), "columns": source.columns})
+    seaweedmq.spark.register(spark)
+    given = {"storage": storage, "topic": topics[0], "startingOffsets": "earliest", "minPartitions": "2"}
+    counts = spark.readStream.format("seaweedmq").options(**given).load().groupBy("segment").count()
+    copying = counts.writeStream.outputMode("complete").format("memory").queryName("streamed")
+    copying.option("checkpointLocation", f"{scratch}/checkpoint").trigger(availableNow=True).start().awaitTermination()
     rebuilt = jobs.rebuild(spark, storage=storage, topic=topics[-1])
     compacted = jobs.compact(spark, storage=storage, topic=topics[-1])
     verified = jobs.verify(spark, storage=storage, topic=topics[-1])
     found = {
         "reads": reads,
+        "streamed": sorted(list(row) for row in spark.table("streamed").collect()),
         "rebuilt": [table.path for table in rebuilt.made],
         "compacted": [compacted.tables_before, compacted.tables_after],
         "verified": [verified.is_sound, verified.tables, verified.records, verified.compared],

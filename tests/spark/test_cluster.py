@@ -46,6 +46,7 @@ def test_executors_that_have_the_storage_alone_read_by_both_faces_and_do_the_job
     assert plain_read["native"][:2] == [900, sum(range(500)) + sum(range(400))]
     assert typed_read["native"] == typed_read["source"]
     assert typed_read["native"][:2] == [200, sum(range(200))]
+    assert found["streamed"] == [[0, 500], [1, 300]], "the last log of an open segment may have a torn end"
     assert {"id", "price"} < set(typed_read["columns"])
     assert (found["problems"], found["rebuilt"]) == ([], [lost.path])
     assert found["compacted"] == [4, 1]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, StructField, StructType
 
-from seaweedmq.cli.records.reading import InputFormat, check, tables
-from seaweedmq.cli.records.source import open_source
+from seaweedmq.cli.records.reading import InputFormat
 from seaweedmq.errors import InvalidArgument
+from tests.cli.records import published
 
 pytestmark = [pytest.mark.integration, pytest.mark.deep, pytest.mark.examples, pytest.mark.timeout(1_800)]
 
@@ -52,13 +52,6 @@ WRITERS: dict[str, tuple[InputFormat, dict[str, str]]] = {
 }
 
 
-def published(path: Path, kind: InputFormat, schema: pa.Schema) -> pa.Table:
-    """Return the rows of a file, as the command checks and sends them."""
-    with open_source(str(path)) as source:
-        types = check(kind, source, schema, None)
-        return pa.concat_tables([schema.empty_table(), *tables(kind, source, schema, None, None, types)])
-
-
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ROWS)
 @pytest.mark.parametrize("name", WRITERS)
@@ -83,6 +76,7 @@ def test_what_spark_writes_is_read_equal(
     may_be_refused = is_csv and (not rows or any(mark in (row[0] or "") for row in rows for mark in '"\r\n'))
     with suppress(InvalidArgument) if may_be_refused else nullcontext():
         read = published(files[0], kind, schema)
+        assert not rows or read.schema == schema
         assert [comparable(row, is_csv=is_csv) for row in read.to_pylist()] == [
             comparable(dict(zip(schema.names, row, strict=False)), is_csv=is_csv) for row in given_rows
         ]

@@ -46,8 +46,12 @@ def remove_logs(files: TopicFiles, segment: int = 0) -> None:
             (files.root / file.path).unlink()
 
 
-def test_tables_and_logs_are_the_same_frame_as_the_sources(spark: SparkSession, orders: TopicFiles) -> None:
-    orders.open_segments(2)
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_tables_and_logs_are_the_same_frame_as_the_sources(spark: SparkSession, tmp_path: Path, is_typed: bool) -> None:
+    columns = [("carrier", pa.int16()), ("seats", pa.uint32()), ("timestamp", pa.int64()), ("a.b", pa.int8())]
+    orders = TopicFiles(tmp_path, schema=pa.schema(columns) if is_typed else None, partitions=2 if is_typed else None)
+    if not is_typed:
+        orders.open_segments(2)
     orders.table(0, 40, keep_log=True)
     orders.table(40, 60)
     orders.log(60, 75)
@@ -57,6 +61,9 @@ def test_tables_and_logs_are_the_same_frame_as_the_sources(spark: SparkSession, 
     assert rows(native) == rows(by_source(spark, orders))
     assert native.count() == 105
     assert native.select("offset").where("segment = 1 and offset > 20").count() == 9
+    if is_typed:
+        for frame in (native, by_source(spark, orders)):
+            assert frame.where("partition = 1").count() == 30
 
 
 def test_what_tables_hold_costs_no_python(spark: SparkSession, orders: TopicFiles) -> None:
@@ -107,18 +114,6 @@ def test_only_the_columns_asked_for_in_the_order_asked(spark: SparkSession, orde
         *("topic", "segment", "offset", "timestamp", "key", "value")
     ]
     assert read(spark, orders, columns="key,segment", startingTimestamp=NOON_US + 3 * STEP_US).count() == 22
-
-
-def test_topics_with_partitions_and_typed_ones(spark: SparkSession, tmp_path: Path) -> None:
-    schema = pa.schema([("carrier", pa.int16()), ("seats", pa.uint32()), ("timestamp", pa.int64()), ("a.b", pa.int8())])
-    flights = TopicFiles(tmp_path, schema=schema, partitions=2)
-    flights.table(0, 10, segment=1)
-    flights.log(10, 15, segment=1)
-    flights.log(0, 5, segment=0)
-    native = read(spark, flights)
-    assert native.dtypes == by_source(spark, flights).dtypes
-    assert rows(native) == rows(by_source(spark, flights))
-    assert native.where("partition = 1").count() == by_source(spark, flights).where("partition = 1").count() == 15
 
 
 def test_a_read_that_has_begun_ends_well_whatever_becomes_of_the_files(spark: SparkSession, orders: TopicFiles) -> None:

@@ -1,12 +1,15 @@
 """The options of the format, checked without Spark running."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.options import OPTIONS, SparkApi, TopicLocation, check_names, parse_options, parse_place
 from seaweedmq.spark.streams.stream_options import parse_stream_options
-from seaweedmq.storage.plan.window import EARLIEST, Offsets
+from seaweedmq.storage.plan.window import EARLIEST, Offsets, ReadWindow
+from tests.support.topic_files import NOON_US
 
 REQUIRED = {"storage": "/data", "topic": "shop/orders"}
 NOON_MS = 1_600_000_000_000
@@ -18,6 +21,27 @@ def starting(text: str) -> Offsets:
 
 def ending(text: str) -> Offsets:
     return parse_options({**REQUIRED, "endingOffsets": text}).window.ending
+
+
+def test_defaults_ask_for_everything() -> None:
+    options = parse_options(REQUIRED)
+    assert options.topic == TopicName("shop", "orders")
+    assert (options.window, options.shown.columns) == (ReadWindow(), None)
+
+
+def test_a_timestamp_is_iso_or_microseconds() -> None:
+    def start(text: str) -> int | None:
+        return parse_options({**REQUIRED, "STARTINGTIMESTAMP": text}).window.timestamps.lo
+
+    assert start("2020-09-13T12:26:40Z") == start("2020-09-13T14:26:40+02:00") == NOON_US
+    assert start(str(NOON_US)) == start("2020-09-13 12:26:40") == NOON_US
+    assert start("20200913") == int(datetime(2020, 9, 13, tzinfo=UTC).timestamp() * 1_000_000)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "1.5", "-1", '{"a": 1}', '{"0": -1}', '{"0": true}', "9" * 30])
+def test_offsets_that_are_none(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="startingOffsets"):
+        parse_options({**REQUIRED, "startingOffsets": text})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Options, columns and filters of a read, without Spark running."""
+"""Columns and filters of a read, without Spark running."""
 
 from datetime import UTC, datetime
 
@@ -7,38 +7,15 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, LessThanOrEqual
 
 from seaweedmq.codec.topic_schema import schema_to_bytes
-from seaweedmq.errors import InvalidArgument, Unsupported
-from seaweedmq.model.topic import TopicName
+from seaweedmq.errors import Unsupported
 from seaweedmq.spark.filters import narrowed
-from seaweedmq.spark.options import ColumnOptions, parse_options
+from seaweedmq.spark.options import ColumnOptions
 from seaweedmq.spark.topic_access import chosen_columns
 from seaweedmq.storage.plan.window import Interval, ReadWindow
 from tests.support.segments import make_topic
 from tests.support.topic_files import NOON_US
 
 NAMES = {"offset": "offset", "timestamp": "timestamp", "segment": "segment"}
-REQUIRED = {"storage": "/data", "topic": "shop/orders"}
-
-
-def test_defaults_ask_for_everything() -> None:
-    options = parse_options(REQUIRED)
-    assert options.topic == TopicName("shop", "orders")
-    assert (options.window, options.shown.columns) == (ReadWindow(), None)
-
-
-def test_a_timestamp_is_iso_or_microseconds() -> None:
-    def start(text: str) -> int | None:
-        return parse_options({**REQUIRED, "STARTINGTIMESTAMP": text}).window.timestamps.lo
-
-    assert start("2020-09-13T12:26:40Z") == start("2020-09-13T14:26:40+02:00") == NOON_US
-    assert start(str(NOON_US)) == start("2020-09-13 12:26:40") == NOON_US
-    assert start("20200913") == int(datetime(2020, 9, 13, tzinfo=UTC).timestamp() * 1_000_000)
-
-
-@pytest.mark.parametrize("text", ["", "{", "[1]", "1.5", "-1", '{"a": 1}', '{"0": -1}', '{"0": true}', "9" * 30])
-def test_offsets_that_are_none(text: str) -> None:
-    with pytest.raises(InvalidArgument, match="startingOffsets"):
-        parse_options({**REQUIRED, "startingOffsets": text})
 
 
 @pytest.mark.parametrize("kind", [pa.decimal256(60, 2), pa.time32("s"), pa.list_(pa.struct([("t", pa.time32("ms"))]))])

@@ -74,22 +74,23 @@ def test_batches_of_kafka_clients_are_read_beside_other_frames(spark: SparkSessi
 
 
 def test_damage_in_the_middle_is_an_error_with_file_and_position(spark: SparkSession, orders: TopicFiles) -> None:
-    log = orders.log(0, 30)
-    content = bytearray(log.read_bytes())
-    content[len(content) // 2] ^= 1
-    log.write_bytes(content)
-    with pytest.raises(PySparkException, match=rf"Corrupt: .*{log.name} is damaged at byte \d+"):
-        read(spark, orders).collect()
+    table = orders.root / orders.table(0, 5_000).path
+    log = orders.log(5_000, 5_030)
+    for path, said in ((log, r"is damaged at byte \d+"), (table, "is damaged")):
+        sound = path.read_bytes()
+        content = bytearray(sound)
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(PySparkException, match=rf"Corrupt: .*{path.name} {said}"):
+            read(spark, orders).collect()
+        path.write_bytes(sound)
 
 
-def test_a_damaged_table_is_an_error_with_its_name(spark: SparkSession, orders: TopicFiles) -> None:
-    made = orders.table(0, 5_000)
-    path = orders.root / made.path
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(PySparkException, match=rf"Corrupt: .*{path.name} is damaged"):
-        read(spark, orders).collect()
+def test_small_files_are_put_together(spark: SparkSession, orders: TopicFiles) -> None:
+    for start in range(0, 200, 10):
+        orders.log(start, start + 10)
+    assert read(spark, orders).rdd.getNumPartitions() == 2
+    assert offsets(read(spark, orders)) == list(range(200))
 
 
 def test_filters_give_the_same_rows_and_touch_fewer_files(spark: SparkSession, orders: TopicFiles) -> None:
@@ -120,40 +121,6 @@ def test_a_typed_topic_has_its_own_columns(spark: SparkSession, tmp_path: Path) 
     assert dict(frame.dtypes)["seats"] == "bigint"
     assert sorted((r.offset, r.carrier, r.seats, r.timestamp) for r in frame.collect()) == [(n,) * 4 for n in range(15)]
     assert offsets(frame.where(f"_timestamp >= timestamp_micros({NOON_US + 12 * STEP_US})")) == [12, 13, 14]
-
-
-def test_small_files_are_put_together(spark: SparkSession, orders: TopicFiles) -> None:
-    for start in range(0, 200, 10):
-        orders.log(start, start + 10)
-    assert read(spark, orders).rdd.getNumPartitions() == 2
-    assert offsets(read(spark, orders)) == list(range(200))
-
-
-def test_files_converted_and_deleted_after_planning_are_read_from_what_replaced_them(
-    spark: SparkSession, orders: TopicFiles
-) -> None:
-    for start in (0, 25, 50):
-        orders.log(start, start + 25)
-    frame = read(spark, orders)
-    frame.rdd.getNumPartitions()  # plans: from here on the names of the logs are fixed
-    orders.convert()
-    for file in orders.files():
-        if file.path.endswith(".log"):
-            (orders.root / file.path).unlink()
-    assert offsets(frame) == list(range(75))
-
-
-def test_plain_parquet_needs_nothing_of_ours(spark: SparkSession, orders: TopicFiles) -> None:
-    orders.open_segments(2)
-    orders.table(0, 40, segment=0)
-    orders.table(40, 70, segment=0)
-    orders.table(0, 30, segment=1)
-    folder = orders.root / topic_dir(orders.name) / "table"
-    frame = spark.read.parquet(str(folder))
-    assert frame.columns == ["_segment", "_offset", "_timestamp", "_key", "_headers", "_value"]
-    found = frame.groupBy("_segment").agg({"_offset": "max"}).orderBy("_segment").collect()
-    assert [tuple(row) for row in found] == [(0, 69), (1, 29)]
-    assert frame.count() == 100
 
 
 @pytest.mark.parametrize(

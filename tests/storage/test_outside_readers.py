@@ -1,7 +1,5 @@
 """Other programs read the written values, of any type, or the column is omitted by name."""
 
-import datetime
-import math
 import random
 import tempfile
 import warnings
@@ -24,7 +22,7 @@ from seaweedmq.errors import Unsupported
 from seaweedmq.storage.iceberg import export_iceberg
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.delta.updater import reconcile
-from tests.support.typed_rows import TypedFiles, drawn
+from tests.support.typed_rows import TypedFiles, drawn, plain
 
 pytestmark = pytest.mark.examples
 
@@ -34,8 +32,11 @@ EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 
 FLAT = [
     pa.bool_(),
     pa.int8(),
+    pa.int16(),
+    pa.int32(),
     pa.int64(),
     pa.uint8(),
+    pa.uint16(),
     pa.uint32(),
     pa.uint64(),
     pa.float16(),
@@ -47,12 +48,14 @@ FLAT = [
     pa.time64("ns"),
     pa.timestamp("s"),
     pa.timestamp("ms", "UTC"),
+    pa.timestamp("ms"),
     pa.timestamp("us"),
     pa.timestamp("us", "Europe/Berlin"),
     pa.timestamp("ns"),
     pa.timestamp("ns", "Asia/Tokyo"),
     pa.duration("ms"),
     pa.decimal32(7, 2),
+    pa.decimal64(12, 2),
     pa.decimal128(38, 10),
     pa.decimal256(60, 2),
     pa.binary(),
@@ -83,21 +86,6 @@ KINDS = st.recursive(st.sampled_from(FLAT), nested, max_leaves=3)
 COLUMNS = st.dictionaries(
     st.sampled_from(["one", "two", "one.a", "Two words", "drei"]), KINDS, min_size=1, max_size=3
 ).filter(lambda columns: len({name.casefold() for name in columns}) == len(columns))
-
-
-def plain(value: Any) -> Any:
-    """Return a value without the differences of equivalent types."""
-    if isinstance(value, float) and math.isnan(value):
-        return "NaN"
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.astimezone(datetime.UTC)
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [plain(each) for each in value]
-    if isinstance(value, tuple):
-        return tuple(map(plain, value))
-    return value
 
 
 def as_pyiceberg_reads(value: Any, kind: pa.DataType) -> Any:

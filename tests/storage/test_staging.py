@@ -28,7 +28,7 @@ from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import list_files, read_snapshot
 from seaweedmq.storage.staged_frames import StagedFrames
 from seaweedmq.storage.staged_sweep import sweep
-from seaweedmq.storage.staging import StagedSink
+from seaweedmq.storage.staging import StagedBatch, StagedSink
 from tests.support.topic_files import TopicFiles
 
 NAME = TopicName("shop", "orders")
@@ -37,10 +37,20 @@ NAME = TopicName("shop", "orders")
 def swept_later(root: Path) -> int:
     """Return the folders that a second sweep removed, more than an hour after the first one."""
     assert sweep(Place(root), NAME) == 0
-    at = time.time() - 3_700
-    for verdict in (root / "topics" / "shop" / "orders" / ".staged").glob(".due-*"):
-        os.utime(verdict, (at, at))
+    aged(3_700 / 86_400, *(root / "topics" / "shop" / "orders" / ".staged").glob(".due-*"))
     return sweep(Place(root), NAME)
+
+
+def staged(batch: StagedBatch, *frames: bytes) -> StagedFile:
+    with batch.staging("0") as file:
+        file.write(frames, 3 * len(frames))
+        return file.finish()
+
+
+def aged(days: float, *paths: Path) -> None:
+    at = time.time() - days * 86_400
+    for path in paths:
+        os.utime(path, (at, at))
 
 
 def frame(slot_min: int, slot_max: int, payload: bytes = b"8 bytes.") -> bytes:
@@ -66,11 +76,7 @@ def sink(tmp_path: Path) -> StagedSink:
 
 def test_the_first_manifest_of_a_batch_counts(sink: StagedSink) -> None:
     batch = sink.batch(3)
-    with batch.staging("0") as first:
-        first.write([frame(0, 5), frame(6, 9)], 6)
-        one = first.finish()
-    with batch.staging("0") as second:
-        two = second.finish()
+    one, two = staged(batch, frame(0, 5), frame(6, 9)), staged(batch)
     assert batch.manifest() is None
     assert batch.put_manifest(manifest(one)) == manifest(one)
     assert batch.put_manifest(manifest(two)) == manifest(one)
@@ -102,8 +108,7 @@ def test_a_topic_that_was_deleted_does_not_come_to_life_by_what_is_staged_for_it
 
 def test_what_was_noted_last_is_what_is_known(sink: StagedSink) -> None:
     batch = sink.batch(3)
-    with batch.staging("0") as file:
-        batch.put_manifest(manifest(file.finish()))
+    batch.put_manifest(manifest(staged(batch)))
     assert batch.progress() == BatchProgress()
     note = BatchProgress(
         places=(StagedSegment(1, WHOLE_RING, (0,)),),
@@ -118,8 +123,7 @@ def test_what_was_noted_last_is_what_is_known(sink: StagedSink) -> None:
 
 def test_a_batch_is_as_old_as_its_manifest_whatever_was_noted_since(sink: StagedSink) -> None:
     batch = sink.batch(3)
-    with batch.staging("0") as file:
-        batch.put_manifest(manifest(file.finish()))
+    batch.put_manifest(manifest(staged(batch)))
     at = int(time.time()) - 700
     os.utime(batch.folder / "manifest.json", (at, at))
     batch.note(BatchProgress(reached={0: SegmentProgress(5, 50)}))
@@ -131,8 +135,7 @@ def test_a_batch_is_as_old_as_its_manifest_whatever_was_noted_since(sink: Staged
 def test_a_batch_that_is_done_leaves_a_mark_and_nothing_else(sink: StagedSink) -> None:
     assert sink.done() is None
     for number in (2, 3):
-        with sink.batch(number).staging("0") as file:
-            file.finish()
+        staged(sink.batch(number))
     done = CompletedBatch(batch=3, ranges=(WHOLE_RING,))
     sink.finish(done)
     assert sink.done() == done
@@ -141,8 +144,7 @@ def test_a_batch_that_is_done_leaves_a_mark_and_nothing_else(sink: StagedSink) -
 
 def test_a_driver_that_comes_late_sets_no_mark_back(sink: StagedSink) -> None:
     for number in (3, 4):
-        with sink.batch(number).staging("0") as file:
-            file.finish()
+        staged(sink.batch(number))
     newer = CompletedBatch(batch=4, ranges=(WHOLE_RING,))
     sink.finish(newer)
     sink.finish(CompletedBatch(batch=3, ranges=()))
@@ -151,14 +153,12 @@ def test_a_driver_that_comes_late_sets_no_mark_back(sink: StagedSink) -> None:
 
 def test_damage_of_a_payload_is_not_passed_on(sink: StagedSink) -> None:
     batch = sink.batch(3)
-    with batch.staging("0") as file:
-        file.write([frame(0, 5), frame(6, 9)], 6)
-        staged = file.finish()
-    path = batch.folder / staged.name
+    written = staged(batch, frame(0, 5), frame(6, 9))
+    path = batch.folder / written.name
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    frames = StagedFrames(batch.folder, [staged])
+    frames = StagedFrames(batch.folder, [written])
     first, second = frames.headers()
     assert frames.payload(first) == b"8 bytes."
     with pytest.raises(Corrupt, match=r"\.frames is damaged after byte 152: restore it"):
@@ -170,11 +170,8 @@ def test_each_segment_reads_the_headers_of_its_own_frames_and_any_number_of_file
     sink: StagedSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = sink.batch(3)
-    files = []
-    for _ in range(staged_frames.OPEN_FILES_MAX + 3):
-        with batch.staging("0") as file:
-            file.write([frame(slot, slot) for slot in range(4)], 12)
-            files.append(file.finish())
+    slots = [frame(slot, slot) for slot in range(4)]
+    files = [staged(batch, *slots) for _ in range(staged_frames.OPEN_FILES_MAX + 3)]
     frames = StagedFrames(batch.folder, files)
     assert len(list(frames.headers(0, 1))) == len(files)
     looked: list[bytes] = []
@@ -211,8 +208,7 @@ def test_which_topic_a_sink_keeps_to_is_forgotten_long_after_the_sink_is_gone(tm
     StagedSink(Place(tmp_path), NAME, "q-3").bind_topic(7)
     marks = tmp_path / "topics" / "shop" / ".sinks" / "orders"
     for name, days in (("q-1-7", 31), ("q-2-7", 31), ("q-3-7", 29)):
-        at = time.time() - days * 86_400
-        os.utime(marks / name, (at, at))
+        aged(days, marks / name)
     swept_later(tmp_path)
     assert sorted(path.name for path in marks.iterdir()) == ["q-1-7", "q-3-7"]
     assert time.time() - (marks / "q-1-7").stat().st_mtime < 60
@@ -220,25 +216,22 @@ def test_which_topic_a_sink_keeps_to_is_forgotten_long_after_the_sink_is_gone(tm
 
 def test_damage_is_said_and_where_it_is(sink: StagedSink) -> None:
     batch = sink.batch(3)
-    with batch.staging("0") as file:
-        file.write([frame(0, 5)], 3)
-        staged = file.finish()
-    batch.put_manifest(manifest(staged))
-    for name in ("manifest.json", staged.name):
+    written = staged(batch, frame(0, 5))
+    batch.put_manifest(manifest(written))
+    for name in ("manifest.json", written.name):
         path = batch.folder / name
         whole = path.read_bytes()
         path.write_bytes(whole[:20])
         with pytest.raises(Corrupt, match=name.replace(".", r"\.")):
-            (batch.manifest(), list(StagedFrames(batch.folder, [staged]).headers()))
+            (batch.manifest(), list(StagedFrames(batch.folder, [written]).headers()))
         path.write_bytes(whole)
-    (batch.folder / staged.name).unlink()
+    (batch.folder / written.name).unlink()
     with pytest.raises(Corrupt, match="of the manifest is missing"):
-        list(StagedFrames(batch.folder, [staged]).headers())
+        list(StagedFrames(batch.folder, [written]).headers())
 
 
 def test_what_is_staged_is_no_part_of_the_topic(tmp_path: Path, sink: StagedSink) -> None:
-    with sink.batch(0).staging("0") as file:
-        file.finish()
+    staged(sink.batch(0))
     assert read_snapshot(Place(tmp_path), NAME).files == ()
     assert list_files(Place(tmp_path), NAME, [0]) == ()
 
@@ -246,12 +239,10 @@ def test_what_is_staged_is_no_part_of_the_topic(tmp_path: Path, sink: StagedSink
 def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_path: Path, sink: StagedSink) -> None:
     begun, given_up, young = sink.batch(1), sink.batch(2), sink.batch(3)
     for batch in (begun, given_up, young):
-        with batch.staging("0") as file:
-            file.finish()
+        staged(batch)
     begun.put_manifest(manifest(batch=1))
     long_ago = StagedSink(Place(tmp_path), NAME, "q-2")
-    with long_ago.batch(0).staging("0") as file:
-        file.finish()
+    staged(long_ago.batch(0))
     long_ago.finish(CompletedBatch(batch=0, ranges=()))
     for folder, days in (
         (begun.folder, 90),
@@ -259,9 +250,7 @@ def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_pa
         (young.folder, 0.5),
         (long_ago.batch(0).folder.parent, 31),
     ):
-        at = time.time() - days * 86_400
-        for path in (*folder.iterdir(), folder):
-            os.utime(path, (at, at))
+        aged(days, *folder.iterdir(), folder)
     assert swept_later(tmp_path) == 2
     assert sorted(path.name for path in begun.folder.parent.iterdir()) == [begun.folder.name, young.folder.name]
     assert not long_ago.batch(0).folder.parent.exists()
@@ -270,22 +259,18 @@ def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_pa
 def test_what_a_killed_writer_left_aside_goes_after_a_day_and_keeps_no_sink_alive(
     tmp_path: Path, sink: StagedSink
 ) -> None:
-    with sink.batch(0).staging("0") as file:
-        file.finish()
+    staged(sink.batch(0))
     sink.finish(CompletedBatch(batch=0, ranges=()))
     folder = sink.batch(0).folder.parent
     topic = folder.parent.parent
     for where in (folder, topic):
         (where / ".tmp-1-a-1").touch()
         (where / ".tmp-1-a-2").touch()
-        at = time.time() - 2 * 86_400
-        os.utime(where / ".tmp-1-a-1", (at, at))
+        aged(2, where / ".tmp-1-a-1")
     sweep(Place(tmp_path), NAME)
     assert sorted(path.name for path in folder.iterdir()) == [".tmp-1-a-2", "done.json"]
     assert sorted(path.name for path in topic.glob(".tmp-*")) == [".tmp-1-a-2"]
-    at = time.time() - 31 * 86_400
-    for path in (*folder.iterdir(), folder):
-        os.utime(path, (at, at))
+    aged(31, *folder.iterdir(), folder)
     assert swept_later(tmp_path) == 1
     assert not folder.exists()
 
@@ -293,8 +278,7 @@ def test_what_a_killed_writer_left_aside_goes_after_a_day_and_keeps_no_sink_aliv
 def test_a_clock_that_is_ahead_for_a_while_sweeps_nothing(
     tmp_path: Path, sink: StagedSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with sink.batch(0).staging("0") as file:
-        file.finish()
+    staged(sink.batch(0))
     sink.bind_topic(7)
     StagedSink(Place(tmp_path), NAME, "q-2").bind_topic(7)
     clock_s = time.time()
@@ -326,15 +310,11 @@ def test_a_clock_that_is_ahead_for_a_while_sweeps_nothing(
 def test_nobody_comes_back_for_what_was_to_be_written_once(tmp_path: Path, sink: StagedSink) -> None:
     killed, young = (StagedSink(Place(tmp_path), NAME, f"w-{number}").batch(0) for number in (1, 2))
     for batch, days in ((killed, 2.0), (young, 0.5)):
-        with batch.staging("0") as file:
-            batch.put_manifest(manifest(file.finish(), batch=0))
+        batch.put_manifest(manifest(staged(batch), batch=0))
         (batch.folder.parent / ".tmp-1").touch()
-        at = time.time() - days * 86_400
-        for path in (*batch.folder.iterdir(), batch.folder, batch.folder.parent / ".tmp-1", batch.folder.parent):
-            os.utime(path, (at, at))
+        aged(days, *batch.folder.iterdir(), batch.folder, batch.folder.parent / ".tmp-1", batch.folder.parent)
     assert swept_later(tmp_path) == 1
     assert (killed.folder.exists(), young.folder.exists()) == (False, True)
-    at = time.time() - 2 * 86_400
-    os.utime(killed.folder.parent, (at, at))
+    aged(2, killed.folder.parent)
     assert swept_later(tmp_path) == 1
     assert not killed.folder.parent.exists()

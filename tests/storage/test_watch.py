@@ -23,11 +23,6 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def orders(tmp_path: Path) -> TopicFiles:
-    return TopicFiles(tmp_path)
-
-
 def test_a_look_finds_what_is_new_and_nothing_else_is_made_anew(orders: TopicFiles) -> None:
     looks = TopicWatch(Place(orders.root), orders.name, Clock())
     first = looks.look()

@@ -95,8 +95,6 @@ class Listed(NamedTuple):
     segment: int
     base_offset: int
     end_offset: int
-    path: str
-    """Path below the root of its retained link, or of its own name."""
 
 
 def tables_of_version(files: TopicFiles, version: int) -> list[Listed]:
@@ -112,7 +110,7 @@ def tables_of_version(files: TopicFiles, version: int) -> list[Listed]:
         assert found is not None
         assert found.end_offset is not None
         assert (folder_of(files) / path).is_file(), path
-        tables.append(Listed(found.segment, found.base_offset, found.end_offset, f"{table_dir(files.name)}/{path}"))
+        tables.append(Listed(found.segment, found.base_offset, found.end_offset))
     return sorted(tables)
 
 

@@ -1,5 +1,7 @@
 """Tests of the group checker: it accepts redeliveries after a death, and rejects all others."""
 
+import pytest
+
 from tests.support.group_history import Delivered, GroupHistory, check_group
 from tests.support.history import Outcome, Sent
 
@@ -33,46 +35,31 @@ def rules(history: GroupHistory, *, complete: bool = True) -> set[str]:
     return {violation.rule for violation in check_group(history, complete=complete)}
 
 
-def test_members_that_take_over_from_each_other_are_silent() -> None:
-    assert rules(story(("a", 0), ("a", 1), ("b", 2), ("a", 3))) == set()
+AGAIN = (("a", 0), ("a", 1), ("b", 1), ("b", 2), ("b", 3))
+THRICE = (("a", 0), ("a", 1), ("b", 0), ("b", 1), ("c", 0), ("c", 1), ("c", 2), ("c", 3))
+WAKING = (("a", 0), ("a", 1), ("b", 1), ("b", 2), ("a", 2), ("b", 3))
 
 
-def test_what_a_dead_member_had_may_come_again() -> None:
-    assert rules(story(("a", 0), ("a", 1), ("b", 1), ("b", 2), ("b", 3), deaths={"a": 2})) == set()
-
-
-def test_what_a_living_member_had_comes_not_again() -> None:
-    assert rules(story(("a", 0), ("a", 1), ("b", 1), ("b", 2), ("b", 3))) == {"duplicated"}
-
-
-def test_what_comes_again_before_the_death_is_not_excused_by_it() -> None:
-    history = story(("a", 0), ("a", 1), ("b", 1), ("b", 2), ("b", 3), deaths={"a": 3})
-    assert rules(history) == {"duplicated"}
-
-
-def test_a_member_gets_nothing_twice() -> None:
-    assert rules(story(("a", 0), ("a", 0), ("a", 1), ("a", 2), ("a", 3))) == {"duplicated"}
-
-
-def test_two_living_members_have_not_one_key_at_a_time() -> None:
-    assert rules(story(("a", 0), ("b", 2), ("a", 1), ("b", 3))) == {"reordered"}
-
-
-def test_a_death_excuses_only_what_the_dead_one_had() -> None:
-    history = story(("a", 0), ("b", 1), ("c", 2), ("c", 1), ("c", 3), deaths={"b": 2})
-    assert rules(history) == {"reordered"}, "c itself went back"
-
-
-def test_the_second_of_two_deaths_is_judged_like_the_first() -> None:
-    again = (("a", 0), ("a", 1), ("b", 0), ("b", 1), ("c", 0), ("c", 1), ("c", 2), ("c", 3))
-    assert rules(story(*again, deaths={"a": 2, "b": 4})) == set()
-    assert rules(story(*again, deaths={"a": 2})) == {"duplicated"}
-
-
-def test_what_a_frozen_member_does_when_it_wakes_is_nobodys_fault() -> None:
-    again = (("a", 0), ("a", 1), ("b", 1), ("b", 2), ("a", 2), ("b", 3))
-    assert rules(story(*again, deaths={"a": 2})) == set()
-    assert rules(story(*again, deaths={"a": 5})) == {"duplicated"}
+@pytest.mark.parametrize(
+    ("what", "given", "deaths", "found"),
+    [
+        ("members that take over from each other", (("a", 0), ("a", 1), ("b", 2), ("a", 3)), {}, set()),
+        ("a dead member had it", AGAIN, {"a": 2}, set()),
+        ("a living member had it", AGAIN, {}, {"duplicated"}),
+        ("it came again before the death", AGAIN, {"a": 3}, {"duplicated"}),
+        ("a member gets one twice", (("a", 0), ("a", 0), ("a", 1), ("a", 2), ("a", 3)), {}, {"duplicated"}),
+        ("two living members at a time", (("a", 0), ("b", 2), ("a", 1), ("b", 3)), {}, {"reordered"}),
+        ("c itself goes back", (("a", 0), ("b", 1), ("c", 2), ("c", 1), ("c", 3)), {"b": 2}, {"reordered"}),
+        ("two deaths", THRICE, {"a": 2, "b": 4}, set()),
+        ("the second one lives", THRICE, {"a": 2}, {"duplicated"}),
+        ("a frozen member wakes up", WAKING, {"a": 2}, set()),
+        ("and was not dead when it got one", WAKING, {"a": 5}, {"duplicated"}),
+    ],
+)
+def test_only_what_a_dead_member_had_comes_again(
+    what: str, given: tuple[tuple[str, int], ...], deaths: dict[str, int], found: set[str]
+) -> None:
+    assert rules(story(*given, deaths=deaths)) == found, what
 
 
 def test_what_nobody_got_is_lost_once_the_group_has_read_everything() -> None:

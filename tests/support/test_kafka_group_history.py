@@ -27,31 +27,18 @@ def rules(committed: Sequence[Committed] = (), owners: Sequence[Assigned] = (), 
     return {v.rule for v in check_tenures(Tenures(list(committed), list(owners), list(got)))}
 
 
-def test_what_was_not_committed_comes_again_to_the_next_one() -> None:
+def test_nobody_begins_below_what_was_committed_for_sure() -> None:
     owners = [assigned("a", 1, 1), assigned("b", 50, 2)]
     got = [*given("a", 5, 0, 1, 2), *given("b", 60, 1, 2, 3)]
-    assert rules(commits(1), owners, got) == set()
-
-
-def test_nobody_begins_below_what_was_committed() -> None:
-    owners = [assigned("a", 1, 1), assigned("b", 50, 2)]
-    got = [*given("a", 5, 0, 1, 2), *given("b", 60, 1, 2, 3)]
+    assert rules(commits(1), owners, got) == set(), "what was not committed comes again"
     assert rules(commits(2), owners, got) == {"read below committed"}
-
-
-def test_a_commit_that_was_not_answered_yet_binds_nobody() -> None:
-    owners = [assigned("a", 1, 1), assigned("b", 50, 2)]
-    got = [*given("a", 5, 0, 1, 2), *given("b", 60, 1, 2, 3)]
-    assert rules(commits(2, took=45), owners, got) == set()
+    assert rules(commits(2, took=45), owners, got) == set(), "a commit that was not answered yet binds nobody"
 
 
 def test_what_is_committed_does_not_go_back() -> None:
     assert rules(commits(3, 5, 5, 9)) == set()
     assert rules(commits(3, 5, 4, 9)) == {"committed goes back"}
-
-
-def test_of_two_commits_at_once_either_may_be_the_last() -> None:
-    assert rules(commits(5, 4, took=15)) == set()
+    assert rules(commits(5, 4, took=15)) == set(), "of two commits at once either may be the last"
 
 
 def test_a_partition_has_one_owner_in_a_generation() -> None:

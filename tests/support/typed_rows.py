@@ -1,5 +1,7 @@
 """Random rows of any type that a topic may have, from a seed."""
 
+import datetime
+import math
 import random
 import string
 from dataclasses import dataclass, field
@@ -24,6 +26,19 @@ def drawn(kind: pa.DataType, count: int, rng: random.Random) -> pa.Array:
     if _t.is_float16(kind):
         return pa.array(np.array([rng.choice([1.5, -2.0, 0.0]) for _ in range(count)], np.float16))
     return pa.array([_value(kind, rng) for _ in range(count)], kind)
+
+
+def plain(value: Any) -> Any:
+    """Return a value without the differences between types that hold the same value."""
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.astimezone(datetime.UTC)
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value
 
 
 @dataclass

@@ -12,20 +12,8 @@ from collections.abc import AsyncIterator, Callable
 from seaweedmq.broker.groups.member_session import MemberSession
 from seaweedmq.broker.groups.store import GroupName, GroupStore
 from seaweedmq.broker.groups.watermarks import Watermarks
+from seaweedmq.core.group import events
 from seaweedmq.core.group.description import describe
-from seaweedmq.core.group.events import (
-    Committing,
-    Deleted,
-    Event,
-    Learned,
-    MemberLeft,
-    Opened,
-    Outcome,
-    Released,
-    StreamEnd,
-    StreamLost,
-    Tick,
-)
 from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.core.group.memory import GroupMemory, GroupSize
 from seaweedmq.errors import ProtocolViolation, SeaweedMQError, StaleMetadata, Unavailable, fresh
@@ -77,7 +65,7 @@ class Coordinator:
         self._size = GroupSize(memory, group.record, group.progress.committed)
         self._sessions: dict[int, MemberSession] = {}
         self._streams = 0
-        self._pending = Outcome()
+        self._pending = events.Outcome()
         self._waiting: list[asyncio.Future[None]] = []
         """Callers that wait until the pending outcome is written."""
         self._deletion_error: SeaweedMQError | None = None
@@ -106,14 +94,14 @@ class Coordinator:
         if error is not None and not isinstance(error, SeaweedMQError):
             raise error
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: events.Event) -> None:
         """Handle an event; its outcome is written, and its replies are sent, soon."""
         outcome = self.group.handle(event, asyncio.get_running_loop().time())
         self._size.changed(outcome)
         self._pending = self._pending.then(outcome)
         self._changed.fire()
 
-    async def apply(self, event: Event) -> None:
+    async def apply(self, event: events.Event) -> None:
         """Handle an event, and return once its outcome is written. Errors are those of ``GroupStore.write``."""
         settled = self._settled()
         self.handle(event)
@@ -136,8 +124,6 @@ class Coordinator:
         """Return the group's description for administration."""
         return describe(self.name.topic, self.group.record, self.group.progress, self.group.connected, high_watermarks)
 
-    # --- streams ------------------------------------------------------------------------------------------------------
-
     async def open(self, opening: GroupOpen) -> MemberSession:
         """Return a stream of a member, for :meth:`read` and then :meth:`close`.
 
@@ -153,7 +139,7 @@ class Coordinator:
         self._streams += 1
         session = self._sessions[self._streams] = MemberSession(self._streams, opening.member, opening.held)
         self.handle(
-            Opened(
+            events.Opened(
                 stream=session.stream,
                 member=opening.member,
                 incarnation=opening.incarnation,
@@ -175,11 +161,11 @@ class Coordinator:
                         await session.expect(request.number)
                         self._size.check_commit(request)
                         await self._query_ends(session.member, request)
-                        self.handle(Committing(session.stream, request, self._wall_us()))
+                        self.handle(events.Committing(session.stream, request, self._wall_us()))
                     case GroupReleased(segments):
-                        self.handle(Released(session.stream, segments))
+                        self.handle(events.Released(session.stream, segments))
                     case GroupLeave():
-                        self.handle(MemberLeft(session.stream))
+                        self.handle(events.MemberLeft(session.stream))
                         left = True  # the stream ends once that is written
                         return
                     case GroupOpen():
@@ -188,14 +174,14 @@ class Coordinator:
             end = error
         finally:
             if not left:
-                self.handle(StreamLost(session.stream))
+                self.handle(events.StreamLost(session.stream))
                 session.end(end)
 
     def close(self, session: MemberSession) -> None:
         """End a stream, on either side's behalf."""
         self._sessions.pop(session.stream, None)
         if not self.over:
-            self.handle(StreamLost(session.stream))
+            self.handle(events.StreamLost(session.stream))
 
     async def _query_ends(self, member: str, commit: GroupCommit) -> None:
         """Query the high watermarks of segments where the commit is ahead of the known ones.
@@ -206,7 +192,7 @@ class Coordinator:
             async with asyncio.timeout(self._config.rpc_timeout_s):
                 while ahead := self._ahead(commit):
                     marks = await self._watermarks.ask(self.name.topic, ahead)
-                    self.handle(Learned(marks))
+                    self.handle(events.Learned(marks))
                     if marks.keys() >= self._ahead(commit):
                         return
                     log.debug(
@@ -232,9 +218,7 @@ class Coordinator:
 
     async def _learn_ends(self) -> None:
         """Query the ends of segments whose member is about to lose them: unread records tell a crash from idleness."""
-        self.handle(Learned(await self._watermarks.ask(self.name.topic, self.group.owned)))
-
-    # --- time and writes ----------------------------------------------------------------------------------------------
+        self.handle(events.Learned(await self._watermarks.ask(self.name.topic, self.group.owned)))
 
     async def _keep_time(self) -> None:
         loop = asyncio.get_running_loop()
@@ -246,7 +230,7 @@ class Coordinator:
             except TimeoutError:
                 if self.group.loses_at is not None and self.group.loses_at <= loop.time():
                     await self._learn_ends()
-                self.handle(Tick())
+                self.handle(events.Tick())
 
     async def _write_loop(self) -> None:
         loop = asyncio.get_running_loop()
@@ -271,7 +255,7 @@ class Coordinator:
 
     async def _something_to_write(self) -> bool:
         """Wait for an outcome to write; return False if the group stays idle."""
-        while self._deletion_error is None and self._pending == Outcome() and not self._waiting:
+        while self._deletion_error is None and self._pending == events.Outcome() and not self._waiting:
             if self.over:
                 break
             try:
@@ -284,10 +268,10 @@ class Coordinator:
     async def _write_pending(self) -> None:
         if self._deletion_error is not None:
             await self._store.delete()
-            self.handle(Deleted(self._deletion_error))
+            self.handle(events.Deleted(self._deletion_error))
             pending = self._pending
         else:
-            pending, self._pending = self._pending, Outcome()
+            pending, self._pending = self._pending, events.Outcome()
             if pending.record is not None or pending.committed:
                 await self._store.write(pending.record, pending.committed)
             self._store.check_leading()
@@ -297,10 +281,10 @@ class Coordinator:
             session = self._sessions.get(reply.stream)
             if session is None:
                 continue
-            if isinstance(reply, StreamEnd):
+            if isinstance(reply, events.StreamEnd):
                 session.end(reply.error)
             elif unsent := session.say(reply.message):
-                self.handle(Released(session.stream, unsent))
+                self.handle(events.Released(session.stream, unsent))
 
     def _settled(self) -> "asyncio.Future[None]":
         """Return a future of the write of the present outcome; raise StaleMetadata if the coordinator is over."""

@@ -98,8 +98,6 @@ class Groups:
                 self._follow(name, coordinator)
             await self._view.wait_change(seen)
 
-    # --- members ------------------------------------------------------------------------------------------------------
-
     async def join(self, opening: GroupOpen, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
         """Serve a member's stream after its first message.
 
@@ -120,8 +118,6 @@ class Groups:
                     yield reply
         finally:
             coordinator.close(session)
-
-    # --- administration -----------------------------------------------------------------------------------------------
 
     async def summaries(self) -> tuple[GroupSummary, ...]:
         """Answer ``calls.ListGroups``."""
@@ -195,8 +191,6 @@ class Groups:
         for name in [n for n, record in self._known.items() if self._uid(n.topic) != record.topic_uid]:
             self._forget(name)  # deleted with its topic
         return self._known
-
-    # --- coordinators -------------------------------------------------------------------------------------------------
 
     async def _coordinator(self, name: GroupName, start: Start | None) -> Coordinator:
         """Return the coordinator of a group. With ``start``, create a missing group that begins there."""

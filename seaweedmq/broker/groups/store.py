@@ -90,7 +90,7 @@ class GroupStore:
         """
         self._revisions = {self._key: 0}
         puts = {self._offset_key(s): committed_to_json(value) for s, value in committed.items()}
-        await self._transact([Delete(self._prefix, prefix=True)])
+        await self._tried({}, [Delete(self._prefix, prefix=True)], ())
         for chunk in _chunks(puts):
             await self._write(chunk)
         topic = Compare(keys.topic_key(self._name.topic), mod_revision=topic_revision)
@@ -141,10 +141,7 @@ class GroupStore:
         self, new: Mapping[str, bytes | None], then: list[Put | Delete], compares: tuple[Compare, ...]
     ) -> int:
         """Retry the transaction until its outcome is known; return its revision."""
-        every = [
-            *compares,
-            *(Compare(key, mod_revision=self._revisions.get(key, 0)) for key in {*new, self._key}),
-        ]
+        every = [*compares, *(Compare(key, mod_revision=self._revisions.get(key, 0)) for key in {*new, self._key})]
         trying = retrying(backoff(self._rng, 0.05, 1.0), on=UNANSWERED, stop=after_s(WRITE_TIMEOUT_S))
         unclear = False
         async for attempt in trying:
@@ -178,9 +175,6 @@ class GroupStore:
                 self._revisions.pop(key, None)
             else:
                 self._revisions[key] = revision
-
-    async def _transact(self, then: list[Put | Delete]) -> None:
-        await self._tried({}, then, ())
 
     def _offset_key(self, segment: int) -> str:
         return keys.offset_key(self._name.topic, self._name.group, segment)

@@ -15,7 +15,7 @@ from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.topology import MetadataChange
 from seaweedmq.errors import Conflict, NotFound
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.model.topic import Topic, TopicName, topic_recreated
 from seaweedmq.ports import Compare, Delete, Put
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
@@ -36,11 +36,13 @@ class Metadata:
         elected = self.election.revision
         return elected is not None and self.view.revision >= elected
 
-    def topic(self, name: TopicName) -> Topic:
-        """Return a topic; raise NotFound if it does not exist."""
+    def topic(self, name: TopicName, uid: int = 0) -> Topic:
+        """Return a topic; raise NotFound if it does not exist, or has another uid than the given one."""
         topic = self.view.topics.get(name)
         if topic is None:
             raise NotFound(f"there is no topic {name}: see `seaweedmq topic list`")
+        if uid not in (0, topic.uid):
+            raise topic_recreated(name)
         return topic
 
     def open_segments(self) -> list[Segment]:

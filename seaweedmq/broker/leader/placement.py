@@ -75,8 +75,6 @@ class Placement:
         self._expected: dict[str, float] = {}
         """Cost of all unreported placements, by broker id."""
 
-    # --- state of the brokers -----------------------------------------------------------------------------------------
-
     def report(self, load: BrokerLoad) -> None:
         """Record a broker's report, if the broker is still registered."""
         if load.broker in self._view.brokers:
@@ -120,8 +118,6 @@ class Placement:
     def traffic(self, segment: Segment) -> SegmentLoad | None:
         """Return the last report of the segment's primary; None without traffic, or without a report."""
         return self._traffic.get(segment.primary, NO_TRAFFIC).segments.get(segment.key)
-
-    # --- placement ----------------------------------------------------------------------------------------------------
 
     @property
     def has_target(self) -> bool:

@@ -21,17 +21,8 @@ from seaweedmq.broker.recovery.groups import find_groups, living
 from seaweedmq.broker.recovery.plan import EtcdCondition, Plan, PlannedTopic
 from seaweedmq.broker.recovery.registrations import registrations, until_ended
 from seaweedmq.broker.recovery.topics import FoundTopic, KnownTopic, find_topic
-from seaweedmq.codec.state import keys
+from seaweedmq.codec.state import keys, metadata
 from seaweedmq.codec.state.cluster import identity_from_json
-from seaweedmq.codec.state.metadata import (
-    deletion_from_json,
-    low_watermarks_from_json,
-    low_watermarks_to_json,
-    segment_from_json,
-    segment_to_json,
-    topic_from_json,
-    topic_to_json,
-)
 from seaweedmq.core.identity import EtcdState, Refuse, StorageState, decide
 from seaweedmq.core.lineage.reconstruction import Reconstructed
 from seaweedmq.errors import Corrupt, InvalidArgument
@@ -167,10 +158,10 @@ async def _find_etcd(meta: MetaStore) -> _Found:
     for key, entry in entries.items():
         try:
             if key.startswith(keys.TOPICS):
-                topic = topic_from_json(entry.value)
+                topic = metadata.topic_from_json(entry.value)
                 found.topics[topic.name] = KnownTopic(topic=topic)
             elif key.startswith(keys.DELETIONS):
-                deletion = deletion_from_json(entry.value)
+                deletion = metadata.deletion_from_json(entry.value)
                 found.deletions[deletion.name] = deletion.uid
         except Corrupt as error:
             log.warning("etcd key ignored: %r is unreadable: %s", key, error)
@@ -185,9 +176,9 @@ def _with_segments(known: KnownTopic, entries: Mapping[str, Entry]) -> KnownTopi
     for key, entry in entries.items():
         try:
             if key.startswith(keys.segments_prefix(name)):
-                segments.append(segment_from_json(entry.value))
+                segments.append(metadata.segment_from_json(entry.value))
             elif key == keys.low_watermarks_key(name):
-                low = low_watermarks_from_json(entry.value)
+                low = metadata.low_watermarks_from_json(entry.value)
                 if low.uid == topic.uid:
                     topic = replace(topic, low_watermarks=low.offsets)
         except Corrupt as error:
@@ -275,12 +266,12 @@ def _wanted(topics: Sequence[Reconstructed]) -> dict[str, bytes]:
     wanted: dict[str, bytes] = {}
     for reconstructed in topics:
         topic = reconstructed.topic
-        wanted[keys.topic_key(topic.name)] = topic_to_json(topic)
+        wanted[keys.topic_key(topic.name)] = metadata.topic_to_json(topic)
         if topic.low_watermarks:
             marks = LowWatermarks(name=topic.name, uid=topic.uid, offsets=topic.low_watermarks)
-            wanted[keys.low_watermarks_key(topic.name)] = low_watermarks_to_json(marks)
+            wanted[keys.low_watermarks_key(topic.name)] = metadata.low_watermarks_to_json(marks)
         for segment in reconstructed.segments:
-            wanted[keys.segment_key(topic.name, segment.id)] = segment_to_json(segment)
+            wanted[keys.segment_key(topic.name, segment.id)] = metadata.segment_to_json(segment)
     return wanted
 
 

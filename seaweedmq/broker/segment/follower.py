@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import closing, suppress
 
+from seaweedmq import errors
 from seaweedmq.broker.memory.broker_memory import BrokerMemory
 from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.broker.segment.suspicions import Suspicions
@@ -15,29 +16,10 @@ from seaweedmq.core.lineage.provenance import provenance
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
-from seaweedmq.errors import (
-    Deposed,
-    Fenced,
-    InvalidArgument,
-    NotFound,
-    ProtocolViolation,
-    SeaweedMQError,
-    StorageFailed,
-    Unavailable,
-)
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.messages import replication
 from seaweedmq.model.messages.calls import NoteProgress
 from seaweedmq.model.messages.frames import FrameHead, Frames
-from seaweedmq.model.messages.replication import (
-    FenceReply,
-    ReplicateFrames,
-    ReplicateHeld,
-    ReplicateOpen,
-    ReplicateReply,
-    ReplicateRequest,
-    SealedLog,
-    SegmentRef,
-)
 from seaweedmq.model.segment import ReplicaKey, Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import Environment, SegmentStore
@@ -85,7 +67,9 @@ class FollowerService:
         """The same keys by topic name. A recreated topic briefly has keys of two topics."""
         self._closed = False
 
-    async def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
+    async def replicate(
+        self, requests: AsyncIterator[replication.ReplicateRequest]
+    ) -> AsyncIterator[replication.ReplicateReply]:
         """Follow one segment until the primary ends the stream or is fenced: see ``model.messages.replication``.
 
         Raises:
@@ -95,16 +79,16 @@ class FollowerService:
             InvalidArgument: If the caller is not the primary, or this broker is not a follower.
         """
         opening = await anext(requests, None)
-        if not isinstance(opening, ReplicateOpen):
-            raise ProtocolViolation("replicate stream does not begin with ReplicateOpen: send that first")
+        if not isinstance(opening, replication.ReplicateOpen):
+            raise errors.ProtocolViolation("replicate stream does not begin with ReplicateOpen: send that first")
         topic, segment = await self._assigned(opening)
         ref = opening.ref
         replica = self._begin(topic, segment, ref)
         try:
             with closing(Intake(self._intake)) as intake:
-                yield ReplicateHeld(end_offset=replica.end, message_bytes_max=intake.message_bytes_max)
+                yield replication.ReplicateHeld(end_offset=replica.end, message_bytes_max=intake.message_bytes_max)
                 async for request in requests:
-                    if isinstance(request, ReplicateFrames):
+                    if isinstance(request, replication.ReplicateFrames):
                         intake.check(request.data)
                         for frame in split_frames(request.data):
                             await self._make_room(replica, frame.header.frame_bytes)
@@ -112,8 +96,10 @@ class FollowerService:
                     elif isinstance(request, FrameHead):
                         await self._hold_large(replica, ref, request, requests, intake)
                     else:
-                        raise ProtocolViolation(f"{replica.name}: second ReplicateOpen in one stream: send frames")
-                    yield ReplicateHeld(end_offset=replica.end, message_bytes_max=intake.message_bytes_max)
+                        raise errors.ProtocolViolation(
+                            f"{replica.name}: second ReplicateOpen in one stream: send frames"
+                        )
+                    yield replication.ReplicateHeld(end_offset=replica.end, message_bytes_max=intake.message_bytes_max)
         finally:
             self._after_stream(replica, ref, opening.primary)
 
@@ -125,10 +111,10 @@ class FollowerService:
         ref = progress.ref
         replica = self.replicas.get(_key(ref))
         if replica is None:
-            raise NotFound(f"{ref}: broker holds no replica of this segment")
+            raise errors.NotFound(f"{ref}: broker holds no replica of this segment")
         self._budget.give(replica.on_progress(ref.epoch, progress.committed, progress.flushed))
 
-    async def fence(self, ref: SegmentRef) -> FenceReply:
+    async def fence(self, ref: replication.SegmentRef) -> replication.FenceReply:
         """Reject frames of epochs below ``ref.epoch`` from now on: see ``calls.Fence``.
 
         The reply's end offset is None if no replicate stream of the segment reached this broker.
@@ -144,14 +130,14 @@ class FollowerService:
             # under another broker id at the same address, may have dropped acknowledged frames.
             found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
             if self._closed or found is None or self._broker_id not in found[1].replicas[1:]:
-                raise NotFound(f"{ref}: broker {self._broker_id} is not a follower of this segment")
+                raise errors.NotFound(f"{ref}: broker {self._broker_id} is not a follower of this segment")
             if not found[1].is_open:  # the replica was dropped, and the caller is no longer the leader
-                raise Deposed(f"{ref}: segment is already sealed: reload the metadata")
+                raise errors.Deposed(f"{ref}: segment is already sealed: reload the metadata")
             self._new_replica(*found, epoch=ref.epoch - 1).fence(ref.epoch)
-            return FenceReply(end_offset=None)
-        return FenceReply(end_offset=replica.fence(ref.epoch))
+            return replication.FenceReply(end_offset=None)
+        return replication.FenceReply(end_offset=replica.fence(ref.epoch))
 
-    async def write_out(self, ref: SegmentRef, end_offset: int) -> SealedLog:
+    async def write_out(self, ref: replication.SegmentRef, end_offset: int) -> replication.SealedLog:
         """Write the frames of the fenced replica to a log file of this broker and fsync it.
 
         Repeated and concurrent calls share one attempt; after StorageFailed the next call makes another, after a pause.
@@ -160,16 +146,18 @@ class FollowerService:
         """
         replica, writing = self.replicas.get(_key(ref)), self._write_outs.get(_key(ref))
         if replica is None or writing is None:
-            raise NotFound(f"{ref}: broker holds no replica of this segment")
+            raise errors.NotFound(f"{ref}: broker holds no replica of this segment")
         if not replica.fenced or replica.epoch != ref.epoch:
-            raise InvalidArgument(f"{replica.name}: replica is not fenced with epoch {ref.epoch}: fence it first")
+            raise errors.InvalidArgument(
+                f"{replica.name}: replica is not fenced with epoch {ref.epoch}: fence it first"
+            )
         if end_offset != replica.end:
-            raise InvalidArgument(
+            raise errors.InvalidArgument(
                 f"{replica.name}: replica ends at offset {replica.end}, not {end_offset}: fence it again"
             )
         await writing.run()
         now = asyncio.get_running_loop().time()
-        return SealedLog(end_offset=replica.end, sequences=replica.sequences(now))
+        return replication.SealedLog(end_offset=replica.end, sequences=replica.sequences(now))
 
     def forget_sealed(self, names: Iterable[TopicName]) -> None:
         """Drop these topics' replicas whose segment is sealed, deleted, or no longer replicated to this broker."""
@@ -240,12 +228,12 @@ class FollowerService:
             if attempt == 1:
                 log.warning("write-out failed: %s: %s; retrying", replica.name, error)
 
-        trying = retrying(backoff(self._env.rng, 0.05, 1.0), on=StorageFailed, told=complain)
+        trying = retrying(backoff(self._env.rng, 0.05, 1.0), on=errors.StorageFailed, told=complain)
         async with limit:
-            with suppress(NotFound):  # the segment was sealed meanwhile
+            with suppress(errors.NotFound):  # the segment was sealed meanwhile
                 await trying(writing.run)
 
-    async def _assigned(self, opening: ReplicateOpen) -> tuple[Topic, Segment]:
+    async def _assigned(self, opening: replication.ReplicateOpen) -> tuple[Topic, Segment]:
         """Return the segment if the metadata names the caller its primary and this broker its follower."""
         ref = opening.ref
         try:
@@ -253,24 +241,26 @@ class FollowerService:
                 while (found := self._view.find(ref.topic, ref.topic_uid, ref.segment)) is None:
                     await self._view.wait_change(self._view.changes)
         except TimeoutError:
-            raise NotFound(f"{ref}: segment does not exist, or its topic was deleted") from None
+            raise errors.NotFound(f"{ref}: segment does not exist, or its topic was deleted") from None
         topic, segment = found
         if not segment.is_open or segment.epoch != ref.epoch:
-            raise Fenced(f"{ref}: epoch {ref.epoch} has ended, the segment is {segment.state}: stop replicating")
+            raise errors.Fenced(f"{ref}: epoch {ref.epoch} has ended, the segment is {segment.state}: stop replicating")
         if segment.primary != opening.primary or self._broker_id not in segment.replicas[1:]:
-            raise InvalidArgument(
+            raise errors.InvalidArgument(
                 f"{ref}: {opening.primary} cannot replicate to {self._broker_id}: the replicas of this segment are "
                 f"{', '.join(segment.replicas)}, primary first"
             )
         return topic, segment
 
-    def _begin(self, topic: Topic, segment: Segment, ref: SegmentRef) -> Replica:
+    def _begin(self, topic: Topic, segment: Segment, ref: replication.SegmentRef) -> Replica:
         known = self.replicas.get(_key(ref))
         if known is not None:
             known.check_epoch(ref.epoch)
-            raise ProtocolViolation(f"{known.name}: second replicate stream of the primary: a stream is never resumed")
+            raise errors.ProtocolViolation(
+                f"{known.name}: second replicate stream of the primary: a stream is never resumed"
+            )
         if self._closed:
-            raise NotFound(f"{segment}: broker {self._broker_id} left the cluster")
+            raise errors.NotFound(f"{segment}: broker {self._broker_id} left the cluster")
         return self._new_replica(topic, segment, epoch=ref.epoch)
 
     def _new_replica(self, topic: Topic, segment: Segment, *, epoch: int) -> Replica:
@@ -297,9 +287,9 @@ class FollowerService:
     async def _hold_large(
         self,
         replica: Replica,
-        ref: SegmentRef,
+        ref: replication.SegmentRef,
         head: FrameHead,
-        requests: AsyncIterator[ReplicateRequest],
+        requests: AsyncIterator[replication.ReplicateRequest],
         intake: Intake,
     ) -> None:
         size = intake.header(head).frame_bytes
@@ -317,15 +307,15 @@ class FollowerService:
         await self._budget.take(size_bytes + ENTRY_OVERHEAD_BYTES)
         try:
             self._check_following(replica)
-        except Unavailable:
+        except errors.Unavailable:
             self._budget.give(size_bytes + ENTRY_OVERHEAD_BYTES)
             raise
 
     def _check_following(self, replica: Replica) -> None:
         if self._closed:
-            raise Unavailable(f"{replica.name}: broker {self._broker_id} left the cluster and stopped following")
+            raise errors.Unavailable(f"{replica.name}: broker {self._broker_id} left the cluster and stopped following")
 
-    def _hold(self, replica: Replica, ref: SegmentRef, frame: Frame) -> None:
+    def _hold(self, replica: Replica, ref: replication.SegmentRef, frame: Frame) -> None:
         """Append a frame whose memory has been taken."""
         header = frame.header
         entry = LogEntry(
@@ -334,11 +324,11 @@ class FollowerService:
         now = asyncio.get_running_loop().time()
         try:
             replica.append(ref.epoch, header.producer_id, header.producer_epoch, header.first_sequence, entry, now)
-        except SeaweedMQError:
+        except errors.SeaweedMQError:
             self._budget.give(entry.memory_bytes)
             raise
 
-    def _after_stream(self, replica: Replica, ref: SegmentRef, primary: str) -> None:
+    def _after_stream(self, replica: Replica, ref: replication.SegmentRef, primary: str) -> None:
         """Report the lost stream to the leader, since the primary may have failed."""
         found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
         if self._closed or replica.fenced or found is None or not found[1].is_open:
@@ -347,9 +337,9 @@ class FollowerService:
         self._suspicions.tell(ref, primary, reason)
 
 
-def _key(ref: SegmentRef) -> ReplicaKey:
+def _key(ref: replication.SegmentRef) -> ReplicaKey:
     return ReplicaKey(ref.topic_uid, ref.segment)
 
 
-def _frames_of(request: ReplicateRequest | None) -> Frames | None:
-    return request.data if isinstance(request, ReplicateFrames) else None
+def _frames_of(request: replication.ReplicateRequest | None) -> Frames | None:
+    return request.data if isinstance(request, replication.ReplicateFrames) else None

@@ -12,14 +12,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Protocol
 
 from seaweedmq.broker.segment.log_file import LogFileCreator, OpenFile
-from seaweedmq.core.segment.segment_log import LogEntry
+from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.segment import ProducerState, Segment
+from seaweedmq.model.segment import Segment
 from seaweedmq.ports import Environment, SegmentStore
 from seaweedmq.runtime.retrying import backoff
 
@@ -42,33 +41,6 @@ CLOSE_TIMEOUT_S = 5.0
 the cluster."""
 
 
-class HeldLog(Protocol):
-    """The read-only part of the segment's log, which only the caller changes: see ``core.segment.segment_log``."""
-
-    @property
-    def written(self) -> int:
-        """The end offset of the written frames."""
-        ...
-
-    @property
-    def flushed(self) -> int:
-        """The end offset of the flushed frames."""
-        ...
-
-    @property
-    def cache_start(self) -> int:
-        """The lowest offset in memory."""
-        ...
-
-    def written_entries(self, offset: int) -> list[LogEntry]:
-        """Return the written entries from ``offset`` on."""
-        ...
-
-    def producers_below(self, offset: int) -> tuple[ProducerState, ...]:
-        """Return the producer states as of ``offset``."""
-        ...
-
-
 class SegmentFiles:
     """The log files of one open segment. The caller reports to the log what is written and what is ``flushed``.
 
@@ -79,7 +51,7 @@ class SegmentFiles:
     def __init__(
         self,
         segment: Segment,
-        segment_log: HeldLog,
+        segment_log: SegmentLog,
         *,
         store: SegmentStore,
         log_files: LogFileCreator,

@@ -23,12 +23,7 @@ class KafkaGroupRouter:
     """A router of group calls to their coordinators, which include this broker."""
 
     def __init__(
-        self,
-        view: ClusterView,
-        namespace: str,
-        *,
-        dial: Callable[[str], BrokerApi],
-        broker_id: Callable[[], str],
+        self, view: ClusterView, namespace: str, *, dial: Callable[[str], BrokerApi], broker_id: Callable[[], str]
     ) -> None:
         self.answer: Callable[[Call[Any]], Awaitable[Any]] | None = None
         """The gateway's handler of calls about the groups coordinated by this broker; None without a gateway."""

@@ -129,6 +129,4 @@ class Lookup:
         return StaleMetadata(f"segment {segment} is served by {where}, not by this one: refresh the metadata")
 
 
-@lru_cache(maxsize=SCHEMAS_MAX)
-def _decoded(schema: bytes) -> pa.Schema:
-    return schema_from_bytes(schema)
+_decoded = lru_cache(maxsize=SCHEMAS_MAX)(schema_from_bytes)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 import uvloop
 
+from seaweedmq.cli.options import option
 from seaweedmq.cli.servers.config_file import read_config
 from seaweedmq.cli.servers.kafka import check_kafka
 from seaweedmq.cli.servers.process import LogLevel, die_with_parent, log_to_stderr, tune, until_signal
@@ -20,45 +21,29 @@ def broker(
     ],
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Set the address to listen on.")] = "127.0.0.1:17777",
     advertise: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Set the address that clients and brokers dial (as --listen).", show_default=False
-        ),
+        str | None, option(metavar="HOST:PORT", help="Set the address that clients and brokers dial (as --listen).")
     ] = None,
     lease_ttl: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S", min=1, help="Set the seconds after which a silent broker is removed (5).", show_default=False
-        ),
+        float | None, option(metavar="S", min=1, help="Set the seconds after which a silent broker is removed (5).")
     ] = None,
     etcd_timeout: Annotated[
         float, typer.Option(metavar="S", min=1, help="Set the seconds to wait for etcd at the start.")
     ] = 30,
     config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Read settings from a TOML file.", exists=True, dir_okay=False, show_default=False
-        ),
+        Path | None, option(metavar="FILE", help="Read settings from a TOML file.", exists=True, dir_okay=False)
     ] = None,
     kafka_listen: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="HOST:PORT",
             help='Listen for Kafka clients on this address (none). Needs the package\'s extra "kafka".',
-            show_default=False,
         ),
     ] = None,
     kafka_advertise: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Set the address that Kafka clients dial (as --kafka-listen).", show_default=False
-        ),
+        str | None, option(metavar="HOST:PORT", help="Set the address that Kafka clients dial (as --kafka-listen).")
     ] = None,
     kafka_namespace: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Show Kafka clients the topics NAME/TOPIC as TOPIC (kafka).", show_default=False
-        ),
+        str | None, option(metavar="NAME", help="Show Kafka clients the topics NAME/TOPIC as TOPIC (kafka).")
     ] = None,
     log_level: Annotated[
         LogLevel,

@@ -7,8 +7,8 @@ import typer
 
 from seaweedmq.cli.fields import broker_fields, cluster_fields, decision_fields
 from seaweedmq.cli.live import watch
-from seaweedmq.cli.options import Common, WatchOption, common_options, output_option
-from seaweedmq.cli.output import Output, fail, note, say, show_done, show_fields, show_json, show_rows
+from seaweedmq.cli.options import Common, WatchOption, common_options, option, output_option
+from seaweedmq.cli.output import Output, fail, note, say, show_done, show_fields, show_json, show_rows, show_sections
 from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.config import BrokerConfig
 
@@ -46,18 +46,8 @@ def status(common: Common, watching: WatchOption = False) -> None:
         with common.connect() as client:
             watch.cluster(client.admin, common.output)
         return
-    found = _status(common)
-    fields = cluster_fields(found)
-    if common.output is Output.JSON:
-        show_json(fields)
-        return
-    rows, decisions = fields.pop("brokers"), fields.pop("decisions")
-    show_fields(fields, common.output)
-    say("")
-    show_rows(rows, COLUMNS, common.output)
-    if decisions:
-        say("")
-        show_rows(decisions, DECISION_COLUMNS, common.output)
+    fields = cluster_fields(_status(common))
+    show_sections(fields, {"brokers": (COLUMNS, "none"), "decisions": (DECISION_COLUMNS, "")}, common.output)
 
 
 @app.command()
@@ -102,14 +92,9 @@ def rebalance(common: Common) -> None:
 @output_option
 def recover(
     common: Common,
-    storage: Annotated[
-        str,
-        typer.Option(metavar="URI", help="Set the storage of the cluster: a path or file:///path.", show_default=False),
-    ],
-    etcd: Annotated[
-        str, typer.Option(metavar="HOST:PORT[,...]", help="Set the etcd endpoints of the cluster.", show_default=False)
-    ],
-    apply: Annotated[bool, typer.Option("--apply", help="Carry the plan out (no).", show_default=False)] = False,
+    storage: Annotated[str, option(metavar="URI", help="Set the storage of the cluster: a path or file:///path.")],
+    etcd: Annotated[str, option(metavar="HOST:PORT[,...]", help="Set the etcd endpoints of the cluster.")],
+    apply: Annotated[bool, option("--apply", help="Carry the plan out (no).")] = False,
     lease_ttl: Annotated[
         float,
         typer.Option(

@@ -1,13 +1,13 @@
 """Commands `seaweedmq group ...`: list, describe, reset and delete groups of both kinds."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
 from seaweedmq.cli.fields import group_fields, kafka_group_fields, kafka_summary_fields, summary_fields
-from seaweedmq.cli.options import Common, TopicArgument, checked_topic, common_options, parse_start
-from seaweedmq.cli.output import Output, note, say, show_done, show_fields, show_json, show_rows
+from seaweedmq.cli.options import Common, TopicArgument, checked_topic, common_options, option, parse_start
+from seaweedmq.cli.output import Output, note, say, show_done, show_fields, show_json, show_rows, show_sections
 from seaweedmq.client.blocking.client import Client
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
 from seaweedmq.model.kafka.group_admin import GroupKind
@@ -23,10 +23,7 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Name the gr
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Proceed even if the group has members (no); not for Kafka groups.")
 ]
-KindOption = Annotated[
-    GroupKind | None,
-    typer.Option(help="Choose between two groups of that name (native).", show_default=False),
-]
+KindOption = Annotated[GroupKind | None, option(help="Choose between two groups of that name (native).")]
 
 LIST_COLUMNS = ["group", "kind", "topic", "members", "generation", "state"]
 MEMBER_COLUMNS = ["member", "client", "connected", "segments"]
@@ -66,20 +63,15 @@ def describe(common: Common, group: GroupArgument, kind: KindOption = None) -> N
             return
         topics = fields.pop("topics")
         show_fields(fields, common.output)
+        members, segments = (MEMBER_COLUMNS, "no members"), (SEGMENT_COLUMNS, "no segments to read")
         for topic in topics:
-            _show_topic(topic)
+            say("")
+            show_sections(topic, {"members": members, "segments": segments}, common.output)
 
     def kafka(client: Client) -> None:
         fields = kafka_group_fields(client.admin.describe_kafka_group(group))
-        if common.output is Output.JSON:
-            show_json(fields)
-            return
-        members, offsets = fields.pop("members"), fields.pop("offsets")
-        show_fields(fields, common.output)
-        say("")
-        show_rows(members, KAFKA_MEMBER_COLUMNS, Output.TABLE, empty="no members")
-        say("")
-        show_rows(offsets, KAFKA_OFFSET_COLUMNS, Output.TABLE, empty="no offsets")
+        members, offsets = (KAFKA_MEMBER_COLUMNS, "no members"), (KAFKA_OFFSET_COLUMNS, "no offsets")
+        show_sections(fields, {"members": members, "offsets": offsets}, common.output)
 
     _of_kind(common, group, kind, native, kafka)
 
@@ -92,10 +84,9 @@ def reset(
     topic: TopicArgument,
     to: Annotated[
         str,
-        typer.Option(
+        option(
             metavar="earliest|latest|offset:N|time:ISO8601",
             help="Set the next offset to read; times without zone are UTC.",
-            show_default=False,
         ),
     ],
     force: ForceOption = False,
@@ -155,13 +146,3 @@ def _may_be_native(group: str) -> bool:
     except InvalidArgument:
         return False
     return True
-
-
-def _show_topic(fields: dict[str, Any]) -> None:
-    members, segments = fields.pop("members"), fields.pop("segments")
-    say("")
-    show_fields(fields, Output.TABLE)
-    say("")
-    show_rows(members, MEMBER_COLUMNS, Output.TABLE, empty="no members")
-    say("")
-    show_rows(segments, SEGMENT_COLUMNS, Output.TABLE, empty="no segments to read")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import typer
 
 import seaweedmq
-from seaweedmq.cli.options import Common, SeparatorOption, TopicArgument, checked_topic, common_options
+from seaweedmq.cli.options import Common, SeparatorOption, TopicArgument, checked_topic, common_options, option
 from seaweedmq.cli.output import Bar, progress, show_done
 from seaweedmq.cli.records.reading import InputFormat, check, check_table, tables
 from seaweedmq.cli.records.source import Source, open_source
@@ -37,9 +37,7 @@ def publish(
             "--format", help="Set the format of the input; lines is one record per line, the others name columns."
         ),
     ] = InputFormat.LINES,
-    key: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Use this field or column as the key.", show_default=False)
-    ] = None,
+    key: Annotated[str | None, option(metavar="FIELD", help="Use this field or column as the key.")] = None,
     separator: SeparatorOption = None,
 ) -> None:
     """Publish records and wait until all are acknowledged.

@@ -6,7 +6,7 @@ import typer
 
 from seaweedmq.cli.fields import segments_fields
 from seaweedmq.cli.live.watch import read_stats
-from seaweedmq.cli.options import Common, TopicArgument, checked_topic, common_options
+from seaweedmq.cli.options import Common, TopicArgument, checked_topic, common_options, option
 from seaweedmq.cli.output import show_done, show_rows
 from seaweedmq.model.description import TopicDescription
 
@@ -46,10 +46,7 @@ def split(
     topic: TopicArgument,
     segment: SegmentArgument,
     at: Annotated[
-        int | None,
-        typer.Option(
-            metavar="SLOT", help="Set the first slot of the upper part (where the load halves).", show_default=False
-        ),
+        int | None, option(metavar="SLOT", help="Set the first slot of the upper part (where the load halves).")
     ] = None,
 ) -> None:
     """Split a segment in two."""

@@ -9,15 +9,7 @@ from typing import Annotated, NoReturn
 import pyarrow as pa
 import typer
 
-from seaweedmq.cli.options import (
-    Common,
-    OnMissing,
-    OnMissingOption,
-    TopicArgument,
-    checked_topic,
-    common_options,
-    parse_start,
-)
+from seaweedmq.cli import options
 from seaweedmq.cli.output import progress, write
 from seaweedmq.cli.records import json_out
 
@@ -29,16 +21,14 @@ class PrintFormat(StrEnum):
     RAW = "raw"
 
 
-@common_options
+@options.common_options
 def subscribe(
-    common: Common,
-    topic: TopicArgument,
+    common: options.Common,
+    topic: options.TopicArgument,
     group: Annotated[
         str | None,
-        typer.Option(
-            metavar="GROUP",
-            help="Share the topic with the other members of this group, and resume where it stopped.",
-            show_default=False,
+        options.option(
+            metavar="GROUP", help="Share the topic with the other members of this group, and resume where it stopped."
         ),
     ] = None,
     start: Annotated[
@@ -48,7 +38,7 @@ def subscribe(
             help="Set the first offset to read (of a group: only at its creation); times without zone are UTC.",
         ),
     ] = "earliest",
-    limit: Annotated[int | None, typer.Option(min=1, help="Stop after N records.", show_default=False)] = None,
+    limit: Annotated[int | None, options.option(min=1, help="Stop after N records.")] = None,
     format_: Annotated[
         PrintFormat,
         typer.Option(
@@ -60,15 +50,15 @@ def subscribe(
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for new records instead of stopping at the last (no).")
     ] = False,
-    on_missing: OnMissingOption = OnMissing.FAIL,
+    on_missing: options.OnMissingOption = options.OnMissing.FAIL,
 ) -> None:
     """Print the records of a topic: the existing ones or, with --follow, also new ones as they come.
 
     A member of a group acknowledges the printed records, and commits them when it ends in any way.
     """
-    begin = parse_start(start)
+    begin = options.parse_start(start)
     text_of = _raw if format_ is PrintFormat.RAW else json_out.lines
-    name = checked_topic(topic)
+    name = options.checked_topic(topic)
     if group is not None:
         signal.signal(signal.SIGTERM, _leave)
     with common.connect() as client:

@@ -15,6 +15,7 @@ from seaweedmq.cli.options import (
     TopicArgument,
     checked_topic,
     common_options,
+    option,
     output_option,
     size_bytes,
 )
@@ -52,11 +53,10 @@ def _local_storage() -> str:
 
 StorageOption = Annotated[
     str,
-    typer.Option(
+    option(
         metavar="URI",
         envvar="SEAWEEDMQ_STORAGE",
         help=f"Set the root of the storage that the brokers use (SEAWEEDMQ_STORAGE, else {LOCAL_STORAGE} of `up`).",
-        show_default=False,
         default_factory=_local_storage,
     ),
 ]
@@ -180,12 +180,8 @@ def import_(
     format_: Annotated[
         str, typer.Option("--format", metavar="parquet|csv|json", help="Set the format of the files.")
     ] = "parquet",
-    key: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Use this column as the key.", show_default=False)
-    ] = None,
-    timestamp: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Use this column as the timestamp.", show_default=False)
-    ] = None,
+    key: Annotated[str | None, option(metavar="COLUMN", help="Use this column as the key.")] = None,
+    timestamp: Annotated[str | None, option(metavar="COLUMN", help="Use this column as the timestamp.")] = None,
     separator: SeparatorOption = None,
     master: MasterOption = "local[*]",
 ) -> None:
@@ -219,9 +215,7 @@ def import_(
 def export(
     common: Common,
     topic: TopicArgument,
-    iceberg: Annotated[
-        str, typer.Option(metavar="CATALOG", help="Name the catalog to register them in.", show_default=False)
-    ],
+    iceberg: Annotated[str, option(metavar="CATALOG", help="Name the catalog to register them in.")],
     storage: StorageOption,
     on_missing: OnMissingOption = OnMissing.FAIL,
 ) -> None:

@@ -1,7 +1,7 @@
 """Commands `seaweedmq topic ...`: create, list, describe, alter, delete, delete-records."""
 
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -15,10 +15,11 @@ from seaweedmq.cli.options import (
     checked_topic,
     common_options,
     duration_s,
+    option,
     records_per_s,
     size_bytes,
 )
-from seaweedmq.cli.output import Output, say, show_done, show_fields, show_json, show_rows
+from seaweedmq.cli.output import Output, say, show_done, show_fields, show_json, show_rows, show_sections
 from seaweedmq.cli.records.schema import read_schema
 from seaweedmq.model.topic import Durability, Scaling
 from seaweedmq.model.topic_settings import AUTO_COMPACT
@@ -26,52 +27,39 @@ from seaweedmq.model.topic_settings import AUTO_COMPACT
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
 DurabilityOption = Annotated[
-    Durability | None,
-    typer.Option(
-        help="Set when a record is acknowledged (stored with one replica, replicated with more).", show_default=False
-    ),
+    Durability | None, option(help="Set when a record is acknowledged (stored with one replica, replicated with more).")
 ]
-ScalingOption = Annotated[
-    Scaling | None, typer.Option(help="Let the cluster split and merge segments (auto).", show_default=False)
-]
+ScalingOption = Annotated[Scaling | None, option(help="Let the cluster split and merge segments (auto).")]
 RetentionOption = Annotated[
-    str | None,
-    typer.Option(metavar="DURATION", help="Keep records this long, like 7d; none: no limit.", show_default=False),
+    str | None, option(metavar="DURATION", help="Keep records this long, like 7d; none: no limit.")
 ]
 RetentionBytesOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE", help="Keep this many bytes of a topic, like 10GiB; none: no limit.", show_default=False
-    ),
+    str | None, option(metavar="SIZE", help="Keep this many bytes of a topic, like 10GiB; none: no limit.")
 ]
 TargetBytesOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         metavar="SIZE",
         help="Set the target bytes per second of a segment, like 16MiB; twice as much is split. none: the cluster's "
         "setting.",
-        show_default=False,
     ),
 ]
 TargetRecordsOption = Annotated[
-    str | None,
-    typer.Option(metavar="N", help="Set the target records per second of a segment, likewise.", show_default=False),
+    str | None, option(metavar="N", help="Set the target records per second of a segment, likewise.")
 ]
 ConfigOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--config",
         metavar="NAME=VALUE",
         help="Set a Kafka setting by name, like segment.ms=60000; NAME= removes it. May be repeated.",
-        show_default=False,
     ),
 ]
 AutoCompactOption = Annotated[
     bool | None,
-    typer.Option(
+    option(
         "--auto-compact/--no-auto-compact",
         help="Let brokers merge small Parquet files into larger ones in the background (no).",
-        show_default=False,
     ),
 ]
 SEGMENT_COLUMNS = [
@@ -97,8 +85,7 @@ def create(
     ],
     segments: Annotated[int, typer.Option(min=1, help="Set the initial number of key ranges.")] = 1,
     partitions: Annotated[
-        int | None,
-        typer.Option(min=1, help="Set the number of Kafka partitions, instead of key ranges.", show_default=False),
+        int | None, option(min=1, help="Set the number of Kafka partitions, instead of key ranges.")
     ] = None,
     replicas: Annotated[
         int, typer.Option(min=1, help="Set the number of brokers that hold each record until it is in a file.")
@@ -107,10 +94,7 @@ def create(
     scaling: ScalingOption = None,
     schema: Annotated[
         Path | None,
-        typer.Option(
-            help='Read the columns from a Parquet or Arrow file, or JSON like {"id": "int64", "name": "string"}.',
-            show_default=False,
-        ),
+        option(help='Read the columns from a Parquet or Arrow file, or JSON like {"id": "int64", "name": "string"}.'),
     ] = None,
     retention: RetentionOption = None,
     retention_bytes: RetentionBytesOption = None,
@@ -122,7 +106,7 @@ def create(
     """Create a topic, or several with the same settings."""
     names = [checked_topic(topic) for topic in topics]
     arrow_schema = read_schema(schema) if schema else None
-    limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
+    limits = _limits(retention, retention_bytes, target_bytes, target_records)
     configs = changed_configs({}, with_auto_compact(config, auto_compact))
     with common.connect() as client:
         made = client.admin.create_topics(
@@ -133,11 +117,8 @@ def create(
             durability=durability,
             scaling=scaling,
             schema=arrow_schema,
-            retention=limits.retention_s or None,
-            retention_bytes=limits.retention_bytes or None,
-            target_bytes_per_s=limits.target_bytes_per_s or None,
-            target_records_per_s=limits.target_records_per_s or None,
             configs=configs,
+            **{name: limit or None for name, limit in limits.items()},
         )
     if common.output is Output.JSON:
         fields = [description_fields(description) for description in made]
@@ -169,13 +150,7 @@ def describe(common: Common, topic: TopicArgument, watching: WatchOption = False
             return
         found, stats, decisions = watch.read_topic(client.admin, name)
     fields = description_fields(found, stats, decisions)
-    if common.output is Output.JSON:
-        show_json(fields)
-        return
-    segments = fields.pop("segments")
-    show_fields(fields, common.output)
-    say("")
-    show_rows(segments, SEGMENT_COLUMNS, common.output)
+    show_sections(fields, {"segments": (SEGMENT_COLUMNS, "none")}, common.output)
 
 
 @app.command()
@@ -189,10 +164,7 @@ def alter(
     retention_bytes: RetentionBytesOption = None,
     target_bytes: TargetBytesOption = None,
     target_records: TargetRecordsOption = None,
-    partitions: Annotated[
-        int | None,
-        typer.Option(min=1, help="Set the number of partitions; it can only grow.", show_default=False),
-    ] = None,
+    partitions: Annotated[int | None, option(min=1, help="Set the number of partitions; it can only grow.")] = None,
     auto_compact: AutoCompactOption = None,
     config: ConfigOption = None,
 ) -> None:
@@ -205,22 +177,14 @@ def alter(
             "--target-records, --partitions, --auto-compact or --config"
         )
     name = checked_topic(topic)
-    limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
+    limits = _limits(retention, retention_bytes, target_bytes, target_records)
     changed_configs({}, changes)  # rejects a malformed NAME=VALUE before a connection is opened
     with common.connect() as client:
         configs = None
         if changes:
             configs = changed_configs(dict(client.admin.describe_topic(name).topic.configs), changes)
         changed = client.admin.alter_topic(
-            name,
-            durability=durability,
-            scaling=scaling,
-            retention=limits.retention_s,
-            retention_bytes=limits.retention_bytes,
-            target_bytes_per_s=limits.target_bytes_per_s,
-            target_records_per_s=limits.target_records_per_s,
-            partitions=partitions,
-            configs=configs,
+            name, durability=durability, scaling=scaling, partitions=partitions, configs=configs, **limits
         )
     show_fields(topic_fields(changed.topic), common.output)
 
@@ -240,13 +204,8 @@ def delete(common: Common, topic: TopicArgument) -> None:
 def delete_records(
     common: Common,
     topic: TopicArgument,
-    partition: Annotated[int, typer.Option(min=0, help="Set the number of the partition.", show_default=False)],
-    before: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="OFFSET", help="Set the first offset to keep, at most the end.", show_default=False
-        ),
-    ],
+    partition: Annotated[int, option(min=0, help="Set the number of the partition.")],
+    before: Annotated[int, option(min=0, metavar="OFFSET", help="Set the first offset to keep, at most the end.")],
 ) -> None:
     """Delete the records of a partition before an offset.
 
@@ -265,22 +224,13 @@ def with_auto_compact(config: list[str] | None, auto_compact: bool | None) -> li
     return [*(config or ()), *own[auto_compact]]
 
 
-class _Limits(NamedTuple):
-    """The limits that the user named: None is not named, and 0 removes the limit or the topic's own target."""
-
-    retention_s: float | None
-    retention_bytes: int | None
-    target_bytes_per_s: int | None
-    target_records_per_s: float | None
-
-    @classmethod
-    def read(
-        cls, retention: str | None, retention_bytes: str | None, target_bytes: str | None, target_records: str | None
-    ) -> "_Limits":
-        """Parse the limits; raises typer.BadParameter."""
-        return cls(
-            None if retention is None else duration_s(retention),
-            None if retention_bytes is None else size_bytes(retention_bytes),
-            None if target_bytes is None else size_bytes(target_bytes),
-            None if target_records is None else records_per_s(target_records),
-        )
+def _limits(
+    retention: str | None, retention_bytes: str | None, target_bytes: str | None, target_records: str | None
+) -> dict[str, Any]:
+    """Return the limits as arguments of the admin API; None: not named, 0: removed. Raises typer.BadParameter."""
+    return {
+        "retention": None if retention is None else duration_s(retention),
+        "retention_bytes": None if retention_bytes is None else size_bytes(retention_bytes),
+        "target_bytes_per_s": None if target_bytes is None else size_bytes(target_bytes),
+        "target_records_per_s": None if target_records is None else records_per_s(target_records),
+    }

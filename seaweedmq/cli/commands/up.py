@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from seaweedmq.cli.options import option
 from seaweedmq.cli.output import note, say
 from seaweedmq.cli.servers.config_file import read_config
 from seaweedmq.cli.servers.kafka import check_packages
@@ -23,26 +24,16 @@ def up(
     ] = 17777,
     kafka_port: Annotated[
         int | None,
-        typer.Option(
+        option(
             min=0,
             max=65_000,
             help="Set the first broker's port for Kafka clients; others follow. 0: any free ports (none).",
-            show_default=False,
         ),
     ] = None,
-    etcd: Annotated[
-        str | None,
-        typer.Option(metavar="ENDPOINTS", help="Use a running etcd instead of starting one.", show_default=False),
-    ] = None,
+    etcd: Annotated[str | None, option(metavar="ENDPOINTS", help="Use a running etcd instead of starting one.")] = None,
     config: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Read the brokers' settings from a TOML file.",
-            exists=True,
-            dir_okay=False,
-            show_default=False,
-        ),
+        option(metavar="FILE", help="Read the brokers' settings from a TOML file.", exists=True, dir_okay=False),
     ] = None,
     log_level: Annotated[
         LogLevel,

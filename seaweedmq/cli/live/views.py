@@ -28,9 +28,6 @@ KIND_STYLES: Mapping[str, str] = {
 FULL_CPU_SHARE = 0.9
 
 
-# --- the cluster ----------------------------------------------------------------------------------------------------
-
-
 def cluster_view(status: ClusterStatus, now_us: int) -> RenderableType:
     """Return the view of the brokers with their load, and of the leader's last decisions."""
     lacking, broken = status.under_replicated_segments, status.unrecoverable_segments
@@ -67,15 +64,8 @@ def _brokers(brokers: Sequence[BrokerStatus]) -> Table:
     return table
 
 
-# --- one topic ------------------------------------------------------------------------------------------------------
-
-
 def topic_view(
-    found: TopicDescription,
-    stats: Iterable[SegmentStats],
-    decisions: Sequence[Decision],
-    now_us: int,
-    width: int,
+    found: TopicDescription, stats: Iterable[SegmentStats], decisions: Sequence[Decision], now_us: int, width: int
 ) -> RenderableType:
     """Return the view of a topic: its ring as a bar of ``width`` cells with a legend, rates, and decisions about it."""
     rates = {s.segment: s for s in stats}
@@ -174,9 +164,6 @@ def _settings(topic: Topic) -> str:
         targets.append(f"{topic.target_records_per_s:,.0f} records/s")
     aim = f", {' and '.join(targets)} per segment" if targets else ""
     return f"{topic.durability.value}, {_count(topic.replicas, 'replica')}, scaling {topic.scaling.value}{aim}"
-
-
-# --- both -----------------------------------------------------------------------------------------------------------
 
 
 def _decisions(decisions: Sequence[Decision], now_us: int) -> RenderableType:

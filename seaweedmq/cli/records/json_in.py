@@ -87,9 +87,6 @@ def _parse_line(line: bytes, number: int) -> Row:
     return row
 
 
-# --- plain topics, in -----------------------------------------------------------------------------------------------
-
-
 def _plain_table(rows: list[Row], numbers: Sequence[int]) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     present = set().union(*rows)
@@ -185,9 +182,6 @@ def _header_item(item: Any, number: int) -> tuple[str, bytes | None]:
         case [str() as name, value, *encoding] if len(encoding) <= 1:
             return name, _bytes(value, encoding[0] if encoding else None, f"header {name!r}", number)
     raise InvalidArgument(f'line {number}: header {item!r:.100} is not [name, value] or [name, value, "base64"]')
-
-
-# --- topics with a schema, in ---------------------------------------------------------------------------------------
 
 
 def _typed_records(rows: list[Row], schema: pa.Schema, numbers: Sequence[int]) -> pa.Table:

@@ -22,12 +22,7 @@ class GroupAdmin:
     async def describe_group(self, group: str) -> GroupDescription:
         """Return the members, owners, committed offsets and lag in records of a group.
 
-        Args:
-            group: The group's name.
-
-        Raises:
-            NotFound: If the group does not exist.
-            InvalidArgument: If the name is invalid.
+        Raises InvalidArgument if the name is invalid.
         """
         check_name("group name", group)
         return await self._cluster.call(f"describe group {group}", calls.DescribeGroup(group))
@@ -35,14 +30,10 @@ class GroupAdmin:
     async def group_lag_seconds(self, group: str) -> dict[str, dict[int, float]]:
         """Return the lag of a group in seconds. Reads one record of every segment that lags.
 
-        Args:
-            group: The group's name.
-
         Returns:
             Topic -> segment -> age in seconds of the first record above the committed offset; 0 if there is none.
 
         Raises:
-            NotFound: If the group does not exist.
             Unavailable: If a segment could not be read within ``admin_timeout_s``.
         """
         return await lag_seconds(self._cluster, await self.describe_group(group))
@@ -58,11 +49,8 @@ class GroupAdmin:
             to: ``"earliest"``, ``"latest"``, an offset or a datetime, like ``start`` of a subscriber.
             force: Whether to reset while the group has members; they continue from the new position.
 
-        Returns:
-            The group.
-
         Raises:
-            NotFound: If the group does not exist or never read the topic.
+            NotFound: If the group never read the topic.
             InvalidArgument: If the group has members and ``force`` is false.
         """
         name, start = topic_name(topic), start_of(to)
@@ -70,15 +58,9 @@ class GroupAdmin:
         return await self._cluster.call(f"reset group {group}", calls.ResetGroup(group, name, start, bool(force)))
 
     async def delete_group(self, group: str, force: bool = False) -> None:
-        """Delete a group and all its offsets.
+        """Delete a group and all its offsets; with ``force`` also one with members, whose membership ends.
 
-        Args:
-            group: The group's name.
-            force: Whether to delete while the group has members; their membership ends.
-
-        Raises:
-            NotFound: If the group does not exist.
-            InvalidArgument: If the group has members and ``force`` is false.
+        Raises InvalidArgument if the group has members and ``force`` is false.
         """
         check_name("group name", group)
         await self._cluster.call(f"delete group {group}", calls.DeleteGroup(group, bool(force)))
@@ -88,14 +70,7 @@ class GroupAdmin:
         return await self._cluster.call("list Kafka groups", calls.ListKafkaGroups())
 
     async def describe_kafka_group(self, group: str) -> KafkaGroupDescription:
-        """Return the members, their partitions, committed offsets and lag in records of a Kafka group.
-
-        Args:
-            group: The group's id.
-
-        Raises:
-            NotFound: If the group does not exist.
-        """
+        """Return the members, their partitions, committed offsets and lag in records of a Kafka group."""
         return await self._cluster.call(f"describe Kafka group {group!r}", calls.DescribeKafkaGroup(group))
 
     async def reset_kafka_group(self, group: str, topic: str | TopicName, to: StartAt) -> KafkaGroupDescription:
@@ -106,11 +81,7 @@ class GroupAdmin:
             topic: The topic, ``namespace/name``.
             to: ``"earliest"``, ``"latest"``, an offset for every partition, or a datetime.
 
-        Returns:
-            The group.
-
         Raises:
-            NotFound: If the group or topic does not exist.
             InvalidArgument: If the group has members. Stop them first.
         """
         name, start = topic_name(topic), start_of(to)
@@ -119,11 +90,6 @@ class GroupAdmin:
     async def delete_kafka_group(self, group: str) -> None:
         """Delete a Kafka group and all its offsets.
 
-        Args:
-            group: The group's id.
-
-        Raises:
-            NotFound: If the group does not exist.
-            InvalidArgument: If the group has members. Stop them first.
+        Raises InvalidArgument if the group has members. Stop them first.
         """
         await self._cluster.call(f"delete Kafka group {group!r}", calls.DeleteKafkaGroup(group))

@@ -12,18 +12,8 @@ from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import NotFound, OutOfRange, Unavailable
 from seaweedmq.model.description import SegmentSelection, TopicDescription
+from seaweedmq.model.messages import subscribe
 from seaweedmq.model.messages.groups import GroupDescription, GroupTopic, SegmentLag
-from seaweedmq.model.messages.subscribe import (
-    EARLIEST,
-    Start,
-    StartKind,
-    SubscribeEnd,
-    SubscribeFrames,
-    SubscribeOpen,
-    SubscribeReady,
-    SubscribeReply,
-    SubscribeRequest,
-)
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import deadline
 
@@ -63,8 +53,8 @@ async def lag_seconds(cluster: Cluster, group: GroupDescription) -> Lags:
 
 
 async def _lag_s(cluster: Cluster, topic: GroupTopic, lag: SegmentLag, slots: asyncio.Semaphore) -> float:
-    start = topic.start if lag.committed is None else Start(StartKind.OFFSET, lag.committed)
-    begins_later = start.kind is StartKind.OFFSET and start.value >= lag.end_offset
+    start = topic.start if lag.committed is None else subscribe.Start(subscribe.StartKind.OFFSET, lag.committed)
+    begins_later = start.kind is subscribe.StartKind.OFFSET and start.value >= lag.end_offset
     if lag.lag_records == 0 or begins_later:
         return 0.0
     async with slots:
@@ -72,7 +62,7 @@ async def _lag_s(cluster: Cluster, topic: GroupTopic, lag: SegmentLag, slots: as
     return 0.0 if timestamp_us is None else max(0.0, (cluster.env.wall_us() - timestamp_us) / 1e6)
 
 
-async def _first_timestamp_us(cluster: Cluster, name: TopicName, segment: int, start: Start) -> int | None:
+async def _first_timestamp_us(cluster: Cluster, name: TopicName, segment: int, start: subscribe.Start) -> int | None:
     """Return the timestamp of the first record from ``start`` on; None if there is none, or no segment any longer."""
     which = SegmentSelection(open=False, sealed_above=None, ids=(segment,))
     async for attempt in retrying(cluster.config, cluster.env.rng, deadline(cluster.config.admin_timeout_s)):
@@ -80,18 +70,18 @@ async def _first_timestamp_us(cluster: Cluster, name: TopicName, segment: int, s
             try:
                 return await _read(cluster, await cluster.describe(name, which), segment, start)
             except OutOfRange:  # retention removed the next record
-                return await _read(cluster, await cluster.describe(name, which), segment, EARLIEST)
+                return await _read(cluster, await cluster.describe(name, which), segment, subscribe.EARLIEST)
             except NotFound:
                 return None
     raise AssertionError("retrying ended without a result")
 
 
-async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: Start) -> int | None:
+async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: subscribe.Start) -> int | None:
     segment = topic.segment(number)
     if segment is None:
         raise NotFound(f"segment {number} of {topic.topic.name} does not exist: retention removed it")
     address = cluster.address_of(topic, segment)
-    opening = SubscribeOpen(
+    opening = subscribe.SubscribeOpen(
         topic=topic.topic.name,
         segment=number,
         start=start,
@@ -104,24 +94,24 @@ async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: S
         return await _read_first(talk.replies, topic)
 
 
-async def _read_first(replies: AsyncIterator[SubscribeReply], topic: TopicDescription) -> int | None:
+async def _read_first(replies: AsyncIterator[subscribe.SubscribeReply], topic: TopicDescription) -> int | None:
     begin = 0
     assembler = FrameAssembler()
     async for reply in replies:
         match assembler.add(reply):
-            case SubscribeReady(start_offset=begin, high_watermark=end):
+            case subscribe.SubscribeReady(start_offset=begin, high_watermark=end):
                 if begin >= end:
                     return None
-            case SubscribeFrames(data):
+            case subscribe.SubscribeFrames(data):
                 for frame in split_frames(data):
                     if frame.header.end_offset > begin:
                         return _timestamp_us(frame, begin, topic)
-            case SubscribeEnd():
+            case subscribe.SubscribeEnd():
                 return None
     raise Unavailable(f"a broker ended the stream from {topic.topic.name} before the first record: retry")
 
 
-async def _only(opening: SubscribeOpen) -> AsyncIterator[SubscribeRequest]:
+async def _only(opening: subscribe.SubscribeOpen) -> AsyncIterator[subscribe.SubscribeRequest]:
     """Yield one request, then keep the stream open until the reader closes it."""
     yield opening
     await asyncio.Event().wait()

@@ -19,16 +19,9 @@ class SegmentAdmin:
     async def split_segment(self, topic: str | TopicName, segment: int, at: int | None = None) -> TopicDescription:
         """Split a segment in two.
 
-        Args:
-            topic: The topic, ``namespace/name``.
-            segment: The segment's id.
-            at: The first slot of the upper half. Default: the slot that halves the load.
-
-        Returns:
-            The topic with all its segments.
+        ``at`` is the first slot of the upper half. Default: the slot that halves the load.
 
         Raises:
-            NotFound: If the topic or segment does not exist.
             InvalidArgument: If ``at`` leaves one side empty, or the segment is one slot wide.
             StaleMetadata: If the segment is sealed. Split its successors.
         """
@@ -38,16 +31,7 @@ class SegmentAdmin:
     async def merge_segments(self, topic: str | TopicName, first: int, second: int) -> TopicDescription:
         """Merge two segments with adjacent key ranges into one.
 
-        Args:
-            topic: The topic, ``namespace/name``.
-            first: The id of one segment.
-            second: The id of the other.
-
-        Returns:
-            The topic with all its segments.
-
         Raises:
-            NotFound: If the topic or a segment does not exist.
             InvalidArgument: If the ranges are not adjacent.
             StaleMetadata: If a segment is sealed.
         """
@@ -58,15 +42,7 @@ class SegmentAdmin:
     async def seal_segment(self, topic: str | TopicName, segment: int) -> TopicDescription:
         """Seal a segment and open a successor with the same range, on brokers chosen by load.
 
-        Args:
-            topic: The topic, ``namespace/name``.
-            segment: The segment's id.
-
-        Returns:
-            The topic with all its segments.
-
         Raises:
-            NotFound: If the topic or segment does not exist.
             StaleMetadata: If the segment is sealed already.
         """
         name = topic_name(topic)
@@ -81,11 +57,7 @@ class SegmentAdmin:
             brokers: The ids or ``host:port`` of the brokers, primary first. If the topic has more replicas, the
                 cluster chooses the others by load.
 
-        Returns:
-            The topic with all its segments.
-
         Raises:
-            NotFound: If the topic, the segment or a broker does not exist.
             InvalidArgument: If no broker is named, more than the topic has replicas, one twice, or one that is being
                 drained.
             StaleMetadata: If the segment is sealed.

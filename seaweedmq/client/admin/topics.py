@@ -11,15 +11,7 @@ from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.messages import calls
-from seaweedmq.model.topic import (
-    TOPICS_AT_ONCE_MAX,
-    Durability,
-    Scaling,
-    Topic,
-    TopicChange,
-    TopicName,
-    TopicSpec,
-)
+from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX, Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.model.topic_settings import configs_of
 
 
@@ -63,9 +55,6 @@ class TopicAdmin:
                 chooses. Each partition is one segment, which is never split or merged.
             configs: Kafka topic configurations by name, such as ``{"segment.ms": "60000"}``. Any name is stored;
                 ``seaweedmq.model.topic_settings`` lists the ones that have an effect.
-
-        Returns:
-            The topic with all its segments.
 
         Raises:
             AlreadyExists: If the name is taken.
@@ -152,26 +141,14 @@ class TopicAdmin:
     ) -> TopicDescription:
         """Change the settings of a topic.
 
-        None leaves a setting unchanged. 0 removes a retention limit or a target of the topic.
+        Arguments are those of :meth:`create_topic`. None leaves a setting unchanged, and 0 removes a retention limit or
+        a target of the topic. ``configs`` are all Kafka topic configurations; omitted ones are removed.
 
-        Args:
-            name: The topic, ``namespace/name``.
-            durability: ``"replicated"`` or ``"stored"``.
-            scaling: ``"auto"`` or ``"fixed"``.
-            retention: The age at which records are removed, in seconds or as a timedelta.
-            retention_bytes: The size in bytes beyond which the oldest records are removed.
-            target_bytes_per_s: The load of one segment, in bytes per second.
-            target_records_per_s: The same in records per second.
-            partitions: The new number of partitions, up to 4,096; it can only grow. Stored records stay in their
-                partition, and later records of a key may go to another one, as with Kafka. Publishers and subscribers
-                notice new partitions within ``metadata_max_age_s``.
-            configs: All Kafka topic configurations by name; omitted ones are removed. See :meth:`create_topic`.
-
-        Returns:
-            The topic with all its segments.
+        The number of partitions can only grow. Stored records stay in their partition, and later records of a key may
+        go to another one, as with Kafka. Publishers and subscribers notice new partitions within
+        ``metadata_max_age_s``.
 
         Raises:
-            NotFound: If the topic does not exist.
             InvalidArgument: If a number is invalid, the topic cannot have partitions, or it has more already.
         """
         topic = topic_name(name)
@@ -190,14 +167,7 @@ class TopicAdmin:
         return await self._cluster.whole(altered)
 
     async def delete_topic(self, name: str | TopicName) -> None:
-        """Delete a topic and all its data.
-
-        Args:
-            name: The topic, ``namespace/name``.
-
-        Raises:
-            NotFound: If the topic does not exist.
-        """
+        """Delete a topic and all its data."""
         topic = topic_name(name)
         uid = await self._uid(topic)
         await self._cluster.call(f"delete topic {topic}", calls.DeleteTopic(topic, uid))
@@ -215,7 +185,6 @@ class TopicAdmin:
             Partition -> first offset that is left. It is higher than asked if more was deleted before.
 
         Raises:
-            NotFound: If the topic does not exist.
             InvalidArgument: If the topic has no such partition, or no partitions.
             OutOfRange: If an offset is above the high watermark. Nothing is deleted then.
         """
@@ -233,24 +202,10 @@ class TopicAdmin:
         return await self._cluster.call("list topics", calls.ListTopics())
 
     async def describe_topic(self, name: str | TopicName) -> TopicDescription:
-        """Return a topic with all its segments.
-
-        Args:
-            name: The topic, ``namespace/name``.
-
-        Raises:
-            NotFound: If the topic does not exist.
-        """
+        """Return a topic with all its segments."""
         return await self._cluster.describe(topic_name(name))
 
     async def topic_stats(self, name: str | TopicName) -> tuple[SegmentStats, ...]:
-        """Return the high watermark and the rates of every open segment.
-
-        Args:
-            name: The topic, ``namespace/name``.
-
-        Raises:
-            NotFound: If the topic does not exist.
-        """
+        """Return the high watermark and the rates of every open segment."""
         topic = topic_name(name)
         return await self._cluster.call(f"read the statistics of {topic}", calls.TopicStats(topic))

@@ -8,7 +8,8 @@ from seaweedmq.client.blocking.derive import blocking
 class Admin:
     """Administration of a cluster, through any broker.
 
-    Every method raises ``Unavailable`` if no broker answers within ``admin_timeout_s``.
+    Every method raises ``Unavailable`` if no broker answers within ``admin_timeout_s``, and those for a topic, segment
+    or group ``NotFound`` if it does not exist. Topics are named ``namespace/name``; their changes return all segments.
     """
 
     def __init__(self, core: aio.Admin, background: Background) -> None:

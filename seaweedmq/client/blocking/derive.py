@@ -20,7 +20,6 @@ class BlockingContext(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close."""
-        ...
 
     def __enter__(self) -> Self:
         return self

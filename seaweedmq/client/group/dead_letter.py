@@ -124,11 +124,7 @@ class DeadLetters:
     """A publisher to the dead-letter topic, which is created for the first dead letter."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        config: ClientConfig,
-        name: TopicName,
-        source: Callable[[], Awaitable[TopicDescription]],
+        self, cluster: Cluster, config: ClientConfig, name: TopicName, source: Callable[[], Awaitable[TopicDescription]]
     ) -> None:
         """Make a publisher that opens on first use; ``source`` describes the topic that the group reads."""
         self._cluster = cluster

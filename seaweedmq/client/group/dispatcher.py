@@ -42,14 +42,9 @@ class Dispatcher:
     ) -> None:
         """Make a dispatcher without segments.
 
-        Args:
-            what: The group, for messages.
-            bounds: The limits of the group's records.
-            assignment_lease: The lease on the assignment.
-            clock: Returns steady seconds.
-            give_up: Handles a record that goes to the dead-letter topic. Called under the lock, from any thread.
-            auto_ack: Whether the request for the next records acknowledges the previous ones.
-            columns: The columns of batches; None for all.
+        ``clock`` returns steady seconds. ``give_up`` handles a record that goes to the dead-letter topic; it is called
+        under the lock, from any thread. With ``auto_ack`` the request for the next records acknowledges the previous
+        ones. ``columns`` are those of batches; None for all.
         """
         self._what = what
         self._assignment_lease = assignment_lease
@@ -70,8 +65,6 @@ class Dispatcher:
         self._taken: tuple[GroupOrigin, int, int] | None = None
         """The records that ``auto_ack`` acknowledges at the next request: origin, first offset, number."""
         self._warned = False
-
-    # --- waiting for records ----------------------------------------------------------------------------------------
 
     @property
     def is_halted(self) -> bool:
@@ -126,8 +119,6 @@ class Dispatcher:
             unacked.records_max,
             unacked.bytes_max,
         )
-
-    # --- taking records ---------------------------------------------------------------------------------------------
 
     def messages(self) -> Iterator[Message]:
         """Yield messages, some thousand at most."""
@@ -233,8 +224,6 @@ class Dispatcher:
         while self._dispatch.given_up:
             self._give_up(self._dispatch.given_up.popleft())
 
-    # --- outcomes of records ----------------------------------------------------------------------------------------
-
     def on_acked(self) -> None:
         """Handle an acknowledgement in a watched segment. Any thread may call it."""
         self.attention.notify()
@@ -280,8 +269,6 @@ class Dispatcher:
         self.news.notify()
         self.attention.notify()
 
-    # --- changes ----------------------------------------------------------------------------------------------------
-
     def pause(self) -> None:
         """Stop delivery."""
         self._is_paused = True
@@ -305,8 +292,6 @@ class Dispatcher:
         """Silence the notices: there are no waiters, and the loop may be closed soon."""
         self.news.mute()
         self.attention.mute()
-
-    # --- for readers ------------------------------------------------------------------------------------------------
 
     def assigned(self, segment: int) -> AssignedSegment | None:
         """Return an assigned segment; None if it is not assigned."""
@@ -335,8 +320,6 @@ class Dispatcher:
         """Whether every held segment among ``segments`` is finished."""
         with self._lock:
             return all(a.is_finished for a in self._dispatch.assigned.values() if a.segment in segments)
-
-    # --- for the membership: the loop's thread only -----------------------------------------------------------------
 
     @property
     def held(self) -> Mapping[int, int]:
@@ -392,6 +375,5 @@ class Dispatcher:
 
 
 def _rows_of(run: NewRows[FetchedRows, Message]) -> FetchedRows:
-    if run.span.rows is None:
-        raise AssertionError("rows that were not delivered are missing")
+    assert run.span.rows is not None, "rows that were not delivered are missing"
     return run.span.rows.slice(run.at, run.count)

@@ -114,8 +114,6 @@ class MemberReader(TopicReader):
             topic_uid=topic_uid,
         )
 
-    # --- for the membership -----------------------------------------------------------------------------------------
-
     def start_reading(self, assigned: AssignedSegment) -> None:
         """Begin to read a segment."""
         self._helpers.spawn(self._read(assigned, assigned.start), f"opening of segment {assigned.segment}")
@@ -138,8 +136,6 @@ class MemberReader(TopicReader):
             self._error = error
             self._membership.end()
         self._news.set()
-
-    # --- inside -----------------------------------------------------------------------------------------------------
 
     async def _read(self, assigned: AssignedSegment, start: Start) -> None:
         segment = await self._segment(assigned.segment)

@@ -15,15 +15,7 @@ from seaweedmq.client.group.assignment_lease import AssignmentLease
 from seaweedmq.client.retry import retrying
 from seaweedmq.core.member.commits import CommitQueue
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, StaleMetadata, Unavailable, fresh
-from seaweedmq.model.messages.groups import (
-    GroupAssignment,
-    GroupCommitted,
-    GroupLeave,
-    GroupOpen,
-    GroupReleased,
-    GroupReply,
-    GroupRequest,
-)
+from seaweedmq.model.messages import groups
 from seaweedmq.runtime.retrying import is_retryable
 
 STEADY_S = 1.0
@@ -36,13 +28,11 @@ class MemberStreamOwner(Protocol):
     def held(self) -> Mapping[int, int]:
         """Return segment -> generation, of segments that are read or whose last commit is open."""
 
-    def on_assignment(self, assignment: GroupAssignment) -> None:
+    def on_assignment(self, assignment: groups.GroupAssignment) -> None:
         """Handle an assignment."""
-        ...
 
-    def on_committed(self, committed: GroupCommitted) -> None:
+    def on_committed(self, committed: groups.GroupCommitted) -> None:
         """Handle the reply to a commit."""
-        ...
 
     def on_failed(self, error: SeaweedMQError) -> None:
         """Handle the end of the membership: fenced, or the coordinator was unreachable for too long."""
@@ -54,7 +44,7 @@ class MemberStream:
     def __init__(
         self,
         cluster: Cluster,
-        opening: GroupOpen,
+        opening: groups.GroupOpen,
         owner: MemberStreamOwner,
         commits: CommitQueue,
         assignment_lease: AssignmentLease,
@@ -69,7 +59,7 @@ class MemberStream:
         self._leaving = False
         self._work = asyncio.Event()
         self._answered = asyncio.Event()
-        self._talk: BrokerStream[GroupReply] | None = None
+        self._talk: BrokerStream[groups.GroupReply] | None = None
         self._reached_at = 0.0
         self._failed: SeaweedMQError | None = None
 
@@ -155,7 +145,7 @@ class MemberStream:
             ) as self._talk:
                 async for reply in self._talk.replies:
                     joined = True
-                    if isinstance(reply, GroupAssignment):
+                    if isinstance(reply, groups.GroupAssignment):
                         self._owner.on_assignment(reply)
                         if beating is None:  # Only now: lost segments are withdrawn first.
                             self._assignment_lease.opened(opened_at, reply)
@@ -188,7 +178,7 @@ class MemberStream:
         if self._talk is not None:
             self._talk.expect(self._cluster.config.stall_timeout_s if self._commits.is_under_way else None)
 
-    async def _requests(self, work: asyncio.Event) -> AsyncIterator[GroupRequest]:
+    async def _requests(self, work: asyncio.Event) -> AsyncIterator[groups.GroupRequest]:
         yield replace(self._opening, held=dict(self._owner.held()))
         while work is self._work:
             await work.wait()
@@ -199,9 +189,9 @@ class MemberStream:
                 self._expect_answer()
             if self._released:
                 released, self._released = self._released, {}
-                yield GroupReleased(released)
+                yield groups.GroupReleased(released)
             if self._leaving and self._commits.is_empty:
-                yield GroupLeave()
+                yield groups.GroupLeave()
                 return
 
 

@@ -23,11 +23,9 @@ class GroupMembershipOwner(Protocol):
 
     def start_reading(self, assigned: AssignedSegment) -> None:
         """Begin to read a segment."""
-        ...
 
     def stop_reading(self, assigned: AssignedSegment) -> None:
         """Stop reading a segment."""
-        ...
 
     def begun_at(self, segment: int) -> int | None:
         """Return the offset at which reading of a segment began; None if unknown, or if it is not read."""
@@ -87,8 +85,7 @@ class GroupMembership:
 
     async def commit(self, timeout_s: float) -> None:
         """Commit acknowledged offsets, and return when they are stored; raises as ``MemberStream.committed``."""
-        if self._stream is None:
-            raise AssertionError("join() must be called first")
+        assert self._stream is not None, "join() must be called first"
         self._commit_at = 0.0
         self._commit_and_release()
         await self._stream.committed(timeout_s)
@@ -113,8 +110,6 @@ class GroupMembership:
         """End reading and committing."""
         self._carry_out(self._dispatcher.end())
 
-    # --- for the stream ---------------------------------------------------------------------------------------------
-
     def held(self) -> Mapping[int, int]:
         """Return segment -> generation, of segments that are read or whose last commit is open."""
         return self._dispatcher.held
@@ -137,8 +132,6 @@ class GroupMembership:
             self._joined.set_exception(fresh(error))
         self.end()
         self._owner.fail(error)
-
-    # --- inside -----------------------------------------------------------------------------------------------------
 
     def _commit_and_release(self) -> None:
         if self._stream is None or self._dispatcher.is_over:

@@ -63,6 +63,5 @@ def messages_at(rows: FetchedRows, offsets: list[int]) -> list[Message]:
 def row_of(message: Message) -> FetchedRows:
     """Return a record as it arrived. Requires that it was delivered and is not acknowledged."""
     rows: FetchedRows | None = message.origin.span.rows
-    if rows is None:
-        raise AssertionError("a record that is not acknowledged has no rows")
+    assert rows is not None, "a record that is not acknowledged has no rows"
     return rows.slice(message.offset - rows.first_offset, 1)

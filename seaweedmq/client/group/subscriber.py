@@ -46,8 +46,6 @@ class GroupSubscriber(MemberReader):
             self._dead_letters = DeadLetters(cluster, config, name, partial(self.description, False))
         self._handling: HandlerRunner | None = None
 
-    # --- public methods --------------------------------------------------------------------------------------------
-
     def ack(self, delivered: Message | pa.RecordBatch | pa.Table) -> None:
         """Acknowledge a message, or all rows of a batch. Any thread may call it. Without a group this does nothing.
 
@@ -160,8 +158,6 @@ class GroupSubscriber(MemberReader):
         """End iteration; the caller still needs :meth:`close`. Any thread may call it."""
         self._loop.call_soon_threadsafe(self._end)
 
-    # --- taking ----------------------------------------------------------------------------------------------------
-
     @property
     def has_rows(self) -> bool:
         """Whether ``pop_messages`` or ``pop_batch`` may be called."""
@@ -213,8 +209,6 @@ class GroupSubscriber(MemberReader):
             async with asyncio.timeout_at(until if until < NEVER else None):
                 await self._news.wait()
 
-    # --- dead letters, and the end ---------------------------------------------------------------------------------
-
     def _give_up(self, given_up: DeadRecord[Message]) -> None:
         letter = letter_of(given_up, self.group)
         self._loop.call_soon_threadsafe(self._send_letter_soon, given_up.record, letter)
@@ -224,8 +218,7 @@ class GroupSubscriber(MemberReader):
             self._helpers.spawn(self._send_letter(message, letter), "dead letter")
 
     async def _send_letter(self, message: Message, letter: DeadLetter) -> None:
-        if self._dead_letters is None:
-            raise AssertionError("dead letters require max_deliveries")
+        assert self._dead_letters is not None, "dead letters require max_deliveries"
         await self._dead_letters.keep(letter)
         self._dispatcher.dead_letter_stored(message)
 

@@ -47,13 +47,8 @@ _NO_BATCH = Batch(-1, 0, 0.0, lambda _: None)
 class RecordBuffer:
     """The open batch and the waiting work of one publisher.
 
-    Args:
-        unsettled: The work that the loop has taken.
-        failures: The failures to be reported by flushes.
-        post: Schedules a function in the loop, from any thread.
-        clock: Returns the loop's time in seconds.
-        wall_us: Returns microseconds since 1970.
-        config: The limits.
+    ``unsettled`` is the work that the loop has taken, and ``failures`` are those to be reported by flushes. ``post``
+    schedules a function in the loop, from any thread; ``clock`` returns the loop's time in seconds.
     """
 
     def __init__(

@@ -79,12 +79,7 @@ class RecordFuture(Future[Receipt]):
     def exception(self, timeout: float | None = None) -> SeaweedMQError | None:
         """Wait for the outcome like :meth:`result`. Return the failure, or None if the record was acknowledged.
 
-        Args:
-            timeout: The longest wait in seconds. Default: unlimited.
-
-        Raises:
-            TimeoutError: If there is no outcome within ``timeout``.
-            InvalidArgument: As :meth:`result`.
+        Raises TimeoutError and InvalidArgument as :meth:`result`.
         """
         self._wait(timeout)
         return self._promise.error(self._position)
@@ -145,21 +140,13 @@ class TableFuture(Future[TableReceipt]):
         return False
 
     def result(self, timeout: float | None = None) -> TableReceipt:
-        """Wait for the outcome and return the receipt. Raises as :meth:`RecordFuture.result`.
-
-        Args:
-            timeout: The longest wait in seconds. Default: unlimited.
-        """
+        """Wait for the outcome and return the receipt. Raises as :meth:`RecordFuture.result`."""
         if self.exception(timeout) is not None:
             raise self._told()
         return super().result()
 
     def exception(self, timeout: float | None = None) -> SeaweedMQError | None:
-        """Wait for the outcome like :meth:`result`. Return the failure, or None if every row was acknowledged.
-
-        Args:
-            timeout: The longest wait in seconds. Default: unlimited.
-        """
+        """Wait for the outcome like :meth:`result`. Return the failure, or None if every row was acknowledged."""
         if not self.done():
             _check_thread(self._loop_thread, timeout)
         return None if super().exception(timeout) is None else self._told()
@@ -188,8 +175,7 @@ class TableFuture(Future[TableReceipt]):
         return None if self._error is None or self._reported else fresh(self._error)
 
     def _told(self) -> SeaweedMQError:
-        if self._error is None:
-            raise AssertionError("a table failed without an error")
+        assert self._error is not None, "a table failed without an error"
         self._reported = True
         return fresh(self._error)
 

@@ -80,8 +80,6 @@ class Outbox:
         """Segments whose window was handed over, with their successors. None gets a window again: it would number
         from 0, and the segment's frames of the first window would pass for those of the second."""
 
-    # --- queries ---------------------------------------------------------------------------------------------------
-
     @property
     def segments(self) -> Iterable[int]:
         """The segments with a window."""
@@ -123,8 +121,6 @@ class Outbox:
         """Return the last errors of the windows, as a suffix for an error message."""
         errors = [str(window.last_error) for window in self._windows.values() if window.last_error is not None]
         return f"; last: {'; '.join(errors[:3])}" if errors else ""
-
-    # --- events ----------------------------------------------------------------------------------------------------
 
     def begin(self, ring: KeyRange, segments: Iterable[Segment]) -> list[Action]:
         """Set the topic's ring and segments; Unavailable if the open segments do not cover the ring."""
@@ -207,8 +203,6 @@ class Outbox:
         """Fail all frames with ``error``."""
         return [failed for window in self._windows.values() for failed in window.give_up(error)]
 
-    # --- inside ----------------------------------------------------------------------------------------------------
-
     def _queue(self, rows: Rows) -> list[Action]:
         actions: list[Action] = []
         routes = self._current_routes()
@@ -274,6 +268,5 @@ class Outbox:
         return SendLimits(self._frame_bytes_max, min(self.rows_bytes, self._bytes_max))
 
     def _current_routes(self) -> Routes:
-        if self._routes is None:
-            raise AssertionError("begin() must be called first")
+        assert self._routes is not None, "begin() must be called first"
         return self._routes

@@ -64,8 +64,6 @@ class BatchPromise:
         self._told: dict[int, list[Any]] = {}
         self._callbacks: list[tuple[int, Future[Receipt], Callable[[Any], object]]] = []
 
-    # --- for the publisher -----------------------------------------------------------------------------------------
-
     def begin(self, count: int) -> None:
         """Set the number of rows that wait for an outcome: the batch is complete."""
         self.count = self.pending = count
@@ -129,8 +127,6 @@ class BatchPromise:
                 return None
             return self._error_of_first((self._offsets <= _FAILED) & ~self._reported)
 
-    # --- for the futures of its rows -------------------------------------------------------------------------------
-
     def is_settled(self, position: int) -> bool:
         """Whether the row has an outcome."""
         offsets = self._offsets
@@ -180,8 +176,6 @@ class BatchPromise:
                 self._callbacks.append((position, future, callback))
                 return
         callback(future)
-
-    # --- inside ----------------------------------------------------------------------------------------------------
 
     def _state(self, position: int) -> int:
         """Return the offset of a row, or one of the negative marks."""

@@ -9,16 +9,8 @@ from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.codec.frame import HEADER_BYTES, split_payload
 from seaweedmq.errors import ConnectionRefused, SeaweedMQError, Unavailable
 from seaweedmq.model.config import KIB
+from seaweedmq.model.messages import publish
 from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES, SENT_PIECE_BYTES, FrameHead, Frames
-from seaweedmq.model.messages.publish import (
-    PublishAck,
-    PublishFrames,
-    PublishOpen,
-    PublishReady,
-    PublishReply,
-    PublishRequest,
-    PublishSealed,
-)
 from seaweedmq.model.segment import Segment
 from seaweedmq.rpc.messages.frames import pack_frames
 
@@ -49,13 +41,13 @@ class FrameSource(Protocol):
     def out(self) -> int:
         """The number of frames in flight."""
 
-    def opened(self, ready: PublishReady, message_bytes: int) -> None:
+    def opened(self, ready: publish.PublishReady, message_bytes: int) -> None:
         """Handle the broker's first reply; several frames in a message have at most ``message_bytes`` together."""
 
     async def take(self) -> Sequence[Frames]:
         """Return the frames of the next message; none if none may be sent before :meth:`PublishStream.wake`."""
 
-    async def acked(self, ack: PublishAck) -> bool:
+    async def acked(self, ack: publish.PublishAck) -> bool:
         """Handle acknowledgements. Return whether the source is done, which ends the stream."""
 
 
@@ -70,7 +62,7 @@ class PublishStream:
         self._source = source
         self._message_bytes_max = LARGE_MESSAGE_BYTES
         self._work = asyncio.Event()
-        self._talk: BrokerStream[PublishReply] | None = None
+        self._talk: BrokerStream[publish.PublishReply] | None = None
         self._is_over = False
 
     def wake(self) -> None:
@@ -82,18 +74,18 @@ class PublishStream:
         if self._talk is not None:
             self._talk.end(error)
 
-    async def run(self) -> PublishSealed | None:
+    async def run(self) -> publish.PublishSealed | None:
         """Send frames and handle replies until the segment is sealed, or the source is done, which returns None."""
         try:
             async with broker_stream(
                 self._cluster, self._address, lambda api: api.publish(self._requests()), str(self._segment)
             ) as self._talk:
                 async for reply in self._talk.replies:
-                    if isinstance(reply, PublishAck):
+                    if isinstance(reply, publish.PublishAck):
                         if await self._source.acked(reply):
                             return None
                         self._expect_ack(self._source.out > 0)
-                    elif isinstance(reply, PublishReady):
+                    elif isinstance(reply, publish.PublishReady):
                         self._expect_ack(False)
                         self._message_bytes_max = reply.message_bytes_max
                         self._source.opened(reply, min(MESSAGE_BYTES, reply.message_bytes_max))
@@ -104,7 +96,7 @@ class PublishStream:
             self._is_over = True
         raise Unavailable(f"broker {self._address} ended the stream to {self._segment}: retry")
 
-    async def _requests(self) -> AsyncIterator[PublishRequest]:
+    async def _requests(self) -> AsyncIterator[publish.PublishRequest]:
         yield publish_open(self._segment, self._topic_uid, self._source.producer, self._source.first_sequence)
         try:
             while not self._is_over:
@@ -119,7 +111,7 @@ class PublishStream:
                     for request in in_pieces(frames[0]):
                         yield request
                 else:
-                    yield PublishFrames(frames[0] if len(frames) == 1 else pack_frames(frames))
+                    yield publish.PublishFrames(frames[0] if len(frames) == 1 else pack_frames(frames))
         except SeaweedMQError as error:
             self.end(error)
 
@@ -128,10 +120,12 @@ class PublishStream:
             self._talk.expect(self._cluster.config.stall_timeout_s if is_expected else None)
 
 
-def publish_open(segment: Segment, topic_uid: int, producer: tuple[int, int], first_sequence: int) -> PublishOpen:
+def publish_open(
+    segment: Segment, topic_uid: int, producer: tuple[int, int], first_sequence: int
+) -> publish.PublishOpen:
     """Make the first message of a stream."""
     producer_id, producer_epoch = producer
-    return PublishOpen(
+    return publish.PublishOpen(
         topic=segment.topic,
         segment=segment.id,
         epoch=segment.epoch,
@@ -142,11 +136,11 @@ def publish_open(segment: Segment, topic_uid: int, producer: tuple[int, int], fi
     )
 
 
-def in_pieces(frame: Frames) -> Iterator[PublishRequest]:
+def in_pieces(frame: Frames) -> Iterator[publish.PublishRequest]:
     """Yield the messages of a frame that is too large for one."""
     yield FrameHead(bytes(frame[:HEADER_BYTES]))
     for piece in split_payload(memoryview(frame)[HEADER_BYTES:], SENT_PIECE_BYTES):
-        yield PublishFrames(piece)
+        yield publish.PublishFrames(piece)
 
 
 def retry_pause_s(error: SeaweedMQError, failures: int, pauses: Callable[[int], float]) -> float:

@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
-from types import TracebackType
-from typing import Self
 
 import pyarrow as pa
 
 from seaweedmq.client.background_tasks import BackgroundTasks
-from seaweedmq.client.closing import Closing
+from seaweedmq.client.closing import Closing, ClosingContext
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
@@ -37,7 +35,7 @@ OVERDUE_CHECK_S = 0.5
 """Interval at which overdue frames that cannot leave their window yet are checked again."""
 
 
-class Publisher:
+class Publisher(ClosingContext):
     """A publisher to one topic. Any number of tasks of one event loop may use it.
 
     Records of one key keep the order of the calls. A record is stored once, however often its frame is sent. With
@@ -110,8 +108,6 @@ class Publisher:
         self._tasks.spawn(self._pump(), "publisher pump")
         if description.topic.partitions is not None:
             self._view.refresh_periodically(self._config.metadata_max_age_s)
-
-    # --- public methods --------------------------------------------------------------------------------------------
 
     async def send(
         self,
@@ -198,14 +194,6 @@ class Publisher:
             if self._closing.is_reported:  # Until then the client holds it, to report a failure when it is closed.
                 self._on_close(self)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     async def _close(self, timeout_s: float) -> None:
         closed = Closed(f"the publisher of {self._topic} is closed: open another")
         self.buffer.close(closed)
@@ -220,8 +208,6 @@ class Publisher:
                 self._deadline.cancel()
             self._view.close()
             self._fail_everything(Closed(f"the publisher of {self._topic} was closed before this was acknowledged"))
-
-    # --- for the synchronous API -----------------------------------------------------------------------------------
 
     async def prepare(self, table: pa.Table | pa.RecordBatch, key: str | None, timestamp: str | None) -> TableJob:
         """Convert a table to the topic's columns. Arguments as in :meth:`send_table`."""
@@ -239,8 +225,6 @@ class Publisher:
         batches, flags = fit(table, self._outbox.schema, key, timestamp)
         promise = TableFuture(sum(b.num_rows for b in batches), get_ident())
         return TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
-
-    # --- inside ----------------------------------------------------------------------------------------------------
 
     def _on_task_failed(self, name: str, error: BaseException) -> None:
         # A bug: nothing more would be delivered, so every waiter gets the error.

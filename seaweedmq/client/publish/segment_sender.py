@@ -13,14 +13,7 @@ from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.publish.outbox import Action, Outbox
 from seaweedmq.client.publish.publish_stream import UPDATE_SILENCE_S, PublishStream, retry_pause_s
 from seaweedmq.client.retry import pauses
-from seaweedmq.errors import (
-    DeadlineExceeded,
-    InvalidArgument,
-    NotFound,
-    SeaweedMQError,
-    StaleMetadata,
-    Unavailable,
-)
+from seaweedmq.errors import DeadlineExceeded, InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.messages.publish import PublishAck, PublishReady, PublishSealed
@@ -211,12 +204,9 @@ class SegmentSender:
         finally:
             self._stream = None
             self._awaits_lost_broker = False
-        if sealed is None:
-            raise AssertionError("only a sealed segment ends the stream of a window")
+        assert sealed is not None, "only a sealed segment ends the stream of a window"
         self._lost_s = None
         return sealed
-
-    # --- for the stream ---------------------------------------------------------------------------------------------
 
     @property
     def producer(self) -> tuple[int, int]:

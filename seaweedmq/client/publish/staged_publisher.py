@@ -40,15 +40,8 @@ async def one_thread() -> AsyncIterator[Offload]:
 class StagedPublisher:
     """A publisher of one staged batch. Used once.
 
-    Args:
-        cluster: The cluster.
-        topic: The topic.
-        manifest: The batch.
-        progress: The recorded progress.
-        frames: The staged frames. Reading them blocks.
-        note: Records progress durably. Blocking.
-        search: Given if another process may have begun so long ago that brokers dropped the producer state.
-        offload: Runs blocking calls.
+    ``frames`` and ``note``, which records progress durably, block. ``search`` is given if another process may have
+    begun so long ago that brokers dropped the producer state.
     """
 
     def __init__(
@@ -131,8 +124,6 @@ class StagedPublisher:
             raise Corrupt(f"the successors {successors} of {self._topic}#{segment} do not cover its slots: {left[0]}")
         self._replay.finish(segment, end.kept, successors)
         await self._put_note(must=bool(successors))
-
-    # --- metadata and progress -------------------------------------------------------------------------------------
 
     def _asked_for(self) -> list[int]:
         return sorted(self._tasks.values())

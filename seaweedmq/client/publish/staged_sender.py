@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from functools import partial
 from typing import Any
 
+from seaweedmq import errors
 from seaweedmq.client.cluster.broker_stream import broker_stream
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
@@ -21,15 +22,6 @@ from seaweedmq.client.publish.publish_stream import PublishStream, publish_open,
 from seaweedmq.client.publish.staged_rows import StagedMessage, StagedRows
 from seaweedmq.client.retry import pauses
 from seaweedmq.core.publish.in_flight import InFlight
-from seaweedmq.errors import (
-    DeadlineExceeded,
-    NotFound,
-    OutOfRange,
-    ProtocolViolation,
-    SeaweedMQError,
-    StaleMetadata,
-    Unavailable,
-)
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.messages.publish import PublishAck, PublishReady, PublishRequest, PublishSealed
@@ -51,15 +43,7 @@ Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
 class StagedSender:
     """A sender of a batch's rows to one segment. Used once.
 
-    Args:
-        cluster: The cluster.
-        view: The topic.
-        segment: The segment's id.
-        rows: The rows of the batch. Reading them blocks.
-        reached: The recorded progress.
-        search: As of ``StagedPublisher``.
-        offload: Runs blocking calls.
-        on_progress: Called with the progress after acknowledgements.
+    Reading ``rows`` blocks. ``on_progress`` is called with the progress after acknowledgements.
     """
 
     def __init__(
@@ -102,13 +86,13 @@ class StagedSender:
             before = self._reached
             try:
                 return await self._session(refresh)
-            except SeaweedMQError as error:
+            except errors.SeaweedMQError as error:
                 if not is_retryable(error):
                     raise
                 if self._reached != before:
                     moved_s, failures = loop.time(), 0
                 if loop.time() - moved_s > self._cluster.config.delivery_timeout_s:
-                    raise DeadlineExceeded(
+                    raise errors.DeadlineExceeded(
                         f"batch {self._manifest.batch}: {self._name} acknowledged nothing for "
                         f"{self._cluster.config.delivery_timeout_s:g} s: start again once the cluster is healthy, and "
                         f"the batch continues; last: {error}"
@@ -122,7 +106,7 @@ class StagedSender:
         description = await self._view.description(refresh, (self._segment,))
         segment = description.segment(self._segment)
         if segment is None:
-            raise OutOfRange(
+            raise errors.OutOfRange(
                 f"{self._name} was sealed long ago and is pruned: which rows of batch {self._manifest.batch} "
                 f"it has, from row {self._reached.sequence} of its {self._total} on, is unknown"
             )
@@ -135,9 +119,9 @@ class StagedSender:
         self._stream = PublishStream(self._cluster, address, segment, self._manifest.topic_uid, self)
         try:
             sealed = await self._stream.run()
-        except NotFound as error:
+        except errors.NotFound as error:
             # The description had the segment just now: the next one shows whether the topic was deleted.
-            raise StaleMetadata(str(error)) from error
+            raise errors.StaleMetadata(str(error)) from error
         return FinishedSegment(self._total, ()) if sealed is None else self._sealed(sealed)
 
     async def _query(self, segment: Segment, description: TopicDescription) -> None:
@@ -158,7 +142,7 @@ class StagedSender:
                     known, is_new_epoch = reply.next_sequence, is_new_epoch or reply.is_new_epoch
                     answered.set()
         if known is None:
-            raise Unavailable(f"broker {address} ended the stream to {segment}: retry")
+            raise errors.Unavailable(f"broker {address} ended the stream to {segment}: retry")
         if known >= QUERY_SEQUENCE and not is_new_epoch and self._search is not None:
             found = await self._offload(partial(self._search, segment, self._reached))
             self._reached = SegmentProgress(max(found, self._reached.sequence), self._reached.offset)
@@ -169,7 +153,7 @@ class StagedSender:
         if sealed.next_sequence == self._total:
             return FinishedSegment(self._total, ())
         if not sealed.successors:
-            raise Unavailable(f"{self._name} is sealed, and its successors are not known yet: retry")
+            raise errors.Unavailable(f"{self._name} is sealed, and its successors are not known yet: retry")
         return FinishedSegment(sealed.next_sequence, sealed.successors)
 
     def _check(self, next_sequence: int) -> None:
@@ -189,12 +173,10 @@ class StagedSender:
             )
             self._reached = SegmentProgress(next_sequence, self._reached.offset)
         if next_sequence > self._total:
-            raise ProtocolViolation(
+            raise errors.ProtocolViolation(
                 f"{self._name} has rows up to {next_sequence} of batch {self._manifest.batch}, which has "
                 f"{self._total} for it: another process publishes with the same producer id"
             )
-
-    # --- for the stream ---------------------------------------------------------------------------------------------
 
     @property
     def producer(self) -> tuple[int, int]:
@@ -214,7 +196,7 @@ class StagedSender:
     def opened(self, ready: PublishReady, message_bytes: int) -> None:
         """Handle an open stream; Unavailable if the segment's next sequence is that of a query."""
         if ready.next_sequence >= QUERY_SEQUENCE:
-            raise Unavailable(f"{self._name} still answers an interrupted query: retry")
+            raise errors.Unavailable(f"{self._name} still answers an interrupted query: retry")
         self._check(ready.next_sequence)
         self._sending.in_flight.opened(ready)
         self._sending.messages = self._rows.messages(self._segment, ready, message_bytes)

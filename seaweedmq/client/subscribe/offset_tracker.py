@@ -36,8 +36,7 @@ class OffsetTracker:
     @property
     def end_offset(self) -> int:
         """The offset after the last delivered one. Requires ``ended``."""
-        if self._next_offset is None:
-            raise AssertionError(f"{self.segment} has not begun")
+        assert self._next_offset is not None, f"{self.segment} has not begun"
         return self._next_offset if self._stop_offset is None else min(self._next_offset, self._stop_offset)
 
     @property

@@ -88,8 +88,7 @@ class RangeReader(TopicReader):
     def pop_batch(self) -> pa.RecordBatch:
         """Return the fetched batch. Requires ``has_rows``."""
         rows, self._rows = self._rows, None
-        if rows is None:
-            raise AssertionError("fetch() must be called first")
+        assert rows is not None, "fetch() must be called first"
         return record_batch_of(rows, self._columns)
 
     def _check_begin(self, reader: SegmentReader) -> None:

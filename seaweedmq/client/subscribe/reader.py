@@ -22,17 +22,7 @@ from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import NotFound, OutOfRange, SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.messages.subscribe import (
-    LATEST,
-    Start,
-    SubscribeCredit,
-    SubscribeFrames,
-    SubscribeOpen,
-    SubscribeReady,
-    SubscribeReply,
-    SubscribeRequest,
-    SubscribeSkipped,
-)
+from seaweedmq.model.messages import subscribe
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import is_retryable
@@ -44,11 +34,9 @@ class ReaderOwner(Protocol):
     @property
     def schema(self) -> pa.Schema | None:
         """The topic's latest known schema; None for a plain topic."""
-        ...
 
     async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription:
         """Return the topic with the given segments, refreshed or cached."""
-        ...
 
     def share_bytes(self) -> int:
         """Return a reader's share of the buffer in bytes."""
@@ -77,7 +65,7 @@ class SegmentReader:
         cluster: Cluster,
         topic: TopicName,
         segment: Segment,
-        start: Start,
+        start: subscribe.Start,
         stop_offset: int | None,
     ) -> None:
         self._owner = owner
@@ -191,16 +179,16 @@ class SegmentReader:
 
         The broker's rejection is raised if it is not, and Unavailable if the broker does not report the end.
         """
-        async with self._conversation(address, self._requests(LATEST, topic_uid, asyncio.Event())) as talk:
+        async with self._conversation(address, self._requests(subscribe.LATEST, topic_uid, asyncio.Event())) as talk:
             first = await anext(talk.replies, None)
-        if not isinstance(first, SubscribeReady):
+        if not isinstance(first, subscribe.SubscribeReady):
             raise Unavailable(f"broker {address} did not report the end of {self.segment}: retry")
         if not self._cursor.begin_beyond(first.start_offset):
             raise refusal
 
     def _conversation(
-        self, address: str, requests: AsyncIterator[SubscribeRequest]
-    ) -> AbstractAsyncContextManager[BrokerStream[SubscribeReply]]:
+        self, address: str, requests: AsyncIterator[subscribe.SubscribeRequest]
+    ) -> AbstractAsyncContextManager[BrokerStream[subscribe.SubscribeReply]]:
         return broker_stream(self._cluster, address, lambda api: api.subscribe(requests), str(self.segment))
 
     async def _stream(self, address: str, topic_uid: int) -> None:
@@ -217,14 +205,14 @@ class SegmentReader:
                     reply = assembler.add(received)
                     if reply is None:
                         continue
-                    if isinstance(reply, SubscribeFrames):
+                    if isinstance(reply, subscribe.SubscribeFrames):
                         self._receive(reply)
                         self._got_frames = True
-                    elif isinstance(reply, SubscribeReady):
+                    elif isinstance(reply, subscribe.SubscribeReady):
                         ready = True
                         talk.expect(None)
                         cursor.ready(reply.start_offset)
-                    elif isinstance(reply, SubscribeSkipped):
+                    elif isinstance(reply, subscribe.SubscribeSkipped):
                         missing = cursor.skipped(reply.start_offset, reply.end_offset)
                         if missing:
                             self._owner.on_skipped(self.segment, missing)
@@ -237,7 +225,7 @@ class SegmentReader:
                 self._reached_at = loop.time()
         raise Unavailable(f"broker {address} ended the stream from {self.segment}: retry")
 
-    def _receive(self, reply: SubscribeFrames) -> None:
+    def _receive(self, reply: subscribe.SubscribeFrames) -> None:
         """Take in frames; StaleMetadata if the topic adopted a schema meanwhile.
 
         The next session queries it outside of this stream, so that its broker is not blamed for a missing answer.
@@ -264,9 +252,9 @@ class SegmentReader:
         self._cursor.passed(header.end_offset)
 
     async def _requests(
-        self, start: Start, topic_uid: int, give_credit: asyncio.Event
-    ) -> AsyncIterator[SubscribeRequest]:
-        yield SubscribeOpen(
+        self, start: subscribe.Start, topic_uid: int, give_credit: asyncio.Event
+    ) -> AsyncIterator[subscribe.SubscribeRequest]:
+        yield subscribe.SubscribeOpen(
             topic=self._topic,
             segment=self.segment.id,
             start=start,
@@ -280,4 +268,4 @@ class SegmentReader:
             give_credit.clear()
             more = self._credit.more(self._owner.share_bytes())
             if more:
-                yield SubscribeCredit(more)
+                yield subscribe.SubscribeCredit(more)

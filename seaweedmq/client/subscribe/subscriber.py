@@ -80,8 +80,6 @@ class Subscriber(TopicReader):
     def nack(self, delivered: Message | pa.RecordBatch | pa.Table, delay: float | timedelta = 0.0) -> None:
         """Do nothing: without a group there is no redelivery."""
 
-    # --- for the synchronous API -----------------------------------------------------------------------------------
-
     @property
     def has_rows(self) -> bool:
         """Whether ``pop_messages`` or ``pop_batch`` may be called."""
@@ -113,8 +111,7 @@ class Subscriber(TopicReader):
         return record_batch_of(rows, self._columns)
 
     def _pop_rows(self) -> FetchedRows:
-        if not self._rows:
-            raise AssertionError("fetch() must be called first")
+        assert self._rows, "fetch() must be called first"
         return self._rows.popleft()
 
     async def _take(self) -> FetchedRows | None:
@@ -142,8 +139,6 @@ class Subscriber(TopicReader):
             arrived = arrived if len(arrived) <= self._left else arrived.slice(0, self._left)
             self._left -= len(arrived)
         return arrived
-
-    # --- inside ----------------------------------------------------------------------------------------------------
 
     async def _next(self) -> FetchedRows | None:
         while not self._ended:

@@ -5,11 +5,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from seaweedmq.client.closing import ClosingContext
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
@@ -48,7 +48,7 @@ class SkippedRecords(NamedTuple):
     end_offset: int
 
 
-class TopicReader:
+class TopicReader(ClosingContext):
     """A reader of segments of one topic. One task takes from it at a time.
 
     Subclasses choose the segments: they start readers, and continue after those that ended.
@@ -103,8 +103,6 @@ class TopicReader:
         """Return the kind and topic, for messages."""
         return f"subscriber of {self._topic}"
 
-    # --- public methods --------------------------------------------------------------------------------------------
-
     def __aiter__(self) -> Iteration[Message]:
         """Iterate over messages, until ``limit``, ``stop_at``, ``timeout`` or :meth:`close` ends it.
 
@@ -154,16 +152,6 @@ class TopicReader:
         await self._stop_readers()
         self._on_close(self)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    # --- for the synchronous API -----------------------------------------------------------------------------------
-
     @property
     def has_rows(self) -> bool:
         """Whether ``pop_messages`` or ``pop_batch`` may be called."""
@@ -184,8 +172,6 @@ class TopicReader:
         """Return the rest of the messages, or the next batch; None if all rows have to wait. Requires ``has_rows``."""
         raise NotImplementedError
 
-    # --- for readers -----------------------------------------------------------------------------------------------
-
     async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription:
         """Return the topic with the given segments, refreshed or cached."""
         return await self._view.description(refresh, ids)
@@ -205,8 +191,6 @@ class TopicReader:
         """Log and store a gap of lost records."""
         log.warning("records skipped: %s: offsets [%d, %d) are missing", segment, offsets.start, offsets.stop)
         self.skipped.append(SkippedRecords(segment.id, offsets.start, offsets.stop))
-
-    # --- for subclasses --------------------------------------------------------------------------------------------
 
     def _on_description(self, description: TopicDescription) -> None:
         schema = description.topic.schema

@@ -11,12 +11,7 @@ from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import COLUMN_FLAGS, ENCODING_KAFKA, RECORDS_MAX, Frame, FrameHeader, encode_header
 from seaweedmq.codec.kafka.batch_errors import BatchErrorCode, InvalidBatch, RecordError
-from seaweedmq.codec.kafka.columns import (
-    UNSOUND,
-    US_PER_MS,
-    not_sound,
-    unpacked_records,
-)
+from seaweedmq.codec.kafka.columns import UNSOUND, US_PER_MS, not_sound, unpacked_records
 from seaweedmq.codec.kafka.compression import check_readable
 from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, check_crc, read_header
 from seaweedmq.codec.kafka.header import with_append_time as _with_append_time
@@ -158,8 +153,7 @@ def _check_header(header: BatchHeader, has_append_time: bool) -> None:
         raise InvalidBatch(BatchErrorCode.INVALID_TXN_STATE, "a batch of a transaction, but no transaction is open")
     if header.has_append_time and not has_append_time:
         raise InvalidBatch(
-            BatchErrorCode.INVALID_TIMESTAMP,
-            "a batch is marked with the broker's time: send the time of its creation",
+            BatchErrorCode.INVALID_TIMESTAMP, "a batch is marked with the broker's time: send the time of its creation"
         )
     if not 1 <= header.record_count <= RECORDS_MAX or header.last_offset_delta != header.record_count - 1:
         raise _invalid(

@@ -75,9 +75,6 @@ _REMEMBERED_LENGTH_MAX: Final = 249
 """Longest cached name; longer ones are rare, and the cache stays within some megabytes."""
 
 
-# --- writing --------------------------------------------------------------------------------------------------------
-
-
 def encode_record(record: ShardRecord) -> tuple[bytes, bytes | None]:
     """Return key and value; a value of None is a tombstone."""
     if isinstance(record, OffsetRecord):
@@ -147,9 +144,6 @@ def _string(text: str | None) -> bytes:
         return b"\xff\xff"
     data = text.encode()
     return _INT16.pack(len(data)) + data
-
-
-# --- reading --------------------------------------------------------------------------------------------------------
 
 
 def decode_record(key: bytes, value: bytes | None) -> ShardRecord | None:

@@ -65,7 +65,7 @@ class Encoding:
 
 ENCODINGS: Final[dict[int, Encoding]] = {
     ENCODING_ARROW: Encoding("Arrow IPC", arrow.validate, arrow.decode, arrow.clip),
-    ENCODING_KAFKA: Encoding("Kafka batch", optional.validate_kafka, optional.decode_kafka, optional.clip_kafka),
+    ENCODING_KAFKA: Encoding("Kafka batch", *(optional.of_kafka(name) for name in ("validate", "decode", "clip"))),
 }
 """Encodings by the number in the frame's header."""
 
@@ -87,19 +87,8 @@ def encode_frame(
 ) -> Frames:
     """Return a frame of a batch that has exactly the columns of ``payload_schema(flags, ...)``.
 
-    Args:
-        batch: Records of the frame.
-        flags: Optional columns and schema version, as in the header.
-        producer_id: Id of the producer.
-        producer_epoch: Epoch of the producer.
-        first_sequence: Producer's sequence of the first record.
-        timestamp_min: Exact lowest timestamp in microseconds.
-        timestamp_max: Exact highest timestamp in microseconds; equal to the lowest without such a column.
-        slot_min: Lowest key slot, inclusive.
-        slot_max: Highest key slot, inclusive.
-        histogram: 16 counts as of ``slots.histogram_of``; all zero if not counted.
-        base_offset: Offset of the first record; 0 if a broker is going to stamp the frame.
-        join: Function that joins header and payload, so that the sender can place the frame in its own buffer.
+    The other arguments are fields of ``FrameHeader``. ``base_offset`` is 0 if a broker is going to stamp the frame.
+    ``join`` joins header and payload, so that the sender can place the frame in its own buffer.
 
     Raises:
         InvalidArgument: If there are no records, more than ``RECORDS_MAX``, or 4 GiB or more of payload.

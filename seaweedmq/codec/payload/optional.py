@@ -1,28 +1,19 @@
 """Encodings whose libraries may not be installed; they are imported at the first frame of the encoding."""
 
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
-import pyarrow as pa
-
-from seaweedmq.codec.frame import Frame, FrameHeader
 from seaweedmq.errors import Unsupported
-from seaweedmq.model.messages.frames import Frames
 
 
-def validate_kafka(header: FrameHeader, payload: Frames, topic_schema: pa.Schema | None) -> None:
-    """Validate a payload, see ``batch.Encoding``; raises Unsupported without the libraries."""
-    _kafka().validate(header, payload, topic_schema)
+def of_kafka(name: str) -> Callable[..., Any]:
+    """Return a function of the Kafka encoding, see ``batch.Encoding``; it raises Unsupported without the libraries."""
 
+    def call(*arguments: Any) -> Any:
+        return getattr(_kafka(), name)(*arguments)
 
-def decode_kafka(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:
-    """Decode a payload, see ``batch.Encoding``; raises Unsupported without the libraries."""
-    return _kafka().decode(frame, topic_schema)
-
-
-def clip_kafka(frame: Frame, batch: pa.RecordBatch, skipped: int) -> bytes:
-    """Return a frame without its first records, see ``batch.Encoding``; raises Unsupported without the libraries."""
-    clipped: bytes = _kafka().clip(frame, batch, skipped)
-    return clipped
+    return call
 
 
 def _kafka() -> ModuleType:

@@ -132,67 +132,58 @@ def parse_left_key(key: str) -> str:
 
 def parse_topic_key(key: str) -> TopicName:
     """Return the topic name of a topic key; raises Corrupt for any other key."""
-    return _two_parts(key, TOPICS, "topic")
+    return _topic_name(key, *_parts(key, TOPICS, "topic", 2))
 
 
 def parse_low_watermarks_key(key: str) -> TopicName:
     """Return the topic name of a key of low watermarks; raises Corrupt for any other key."""
-    return _two_parts(key, LOW_WATERMARKS, "low watermarks")
+    return _topic_name(key, *_parts(key, LOW_WATERMARKS, "low watermarks", 2))
 
 
 def parse_deletion_key(key: str) -> TopicName:
     """Return the name of the deleted topic of a deletion key; raises Corrupt for any other key."""
-    return _two_parts(key, DELETIONS, "deletion")
+    return _topic_name(key, *_parts(key, DELETIONS, "deletion", 2))
 
 
 def parse_segment_key(key: str) -> SegmentId:
     """Return the topic name and segment id of a segment key; raises Corrupt for any other key."""
-    parts = _after(key, SEGMENTS, "segment").split("/")
-    if len(parts) != 3:
-        raise _not(key, "segment")
-    digits = parts[2]
-    if len(digits) != SEGMENT_DIGITS or not (digits.isascii() and digits.isdigit()):
-        raise _not(key, "segment")
-    return SegmentId(_topic_name(key, parts[0], parts[1]), int(digits))
+    namespace, name, digits = _parts(key, SEGMENTS, "segment", 3)
+    number = _segment(key, digits, "segment")
+    return SegmentId(_topic_name(key, namespace, name), number)
 
 
 def parse_group_key(key: str) -> tuple[TopicName, str]:
     """Return the topic name and group of a group key; raises Corrupt for any other key."""
-    parts = _after(key, GROUPS, "group").split("/")
-    if len(parts) != 3 or not parts[2]:
-        raise _not(key, "group")
-    return _topic_name(key, parts[0], parts[1]), parts[2]
+    namespace, name, group = _parts(key, GROUPS, "group", 3)
+    return _topic_name(key, namespace, name), group
 
 
 def parse_offset_key(key: str) -> tuple[TopicName, str, int]:
     """Return the topic name, group and segment id of an offset key; raises Corrupt for any other key."""
-    parts = _after(key, OFFSETS, "offset").split("/")
-    if len(parts) != 4 or not parts[2]:
-        raise _not(key, "offset")
-    digits = parts[3]
-    if len(digits) != SEGMENT_DIGITS or not (digits.isascii() and digits.isdigit()):
-        raise _not(key, "offset")
-    return _topic_name(key, parts[0], parts[1]), parts[2], int(digits)
+    namespace, name, group, digits = _parts(key, OFFSETS, "offset", 4)
+    number = _segment(key, digits, "offset")
+    return _topic_name(key, namespace, name), group, number
 
 
-def _two_parts(key: str, prefix: str, kind: str) -> TopicName:
-    parts = _after(key, prefix, kind).split("/")
-    if len(parts) != 2:
+def _parts(key: str, prefix: str, kind: str, count: int) -> list[str]:
+    """Return the parts of a key behind its prefix: those of a topic's name, and others, which are not empty."""
+    parts = key.removeprefix(prefix).split("/")
+    if not key.startswith(prefix) or len(parts) != count or not all(parts[2:]):
         raise _not(key, kind)
-    return _topic_name(key, parts[0], parts[1])
+    return parts
 
 
 def _one_part(key: str, prefix: str, kind: str) -> str:
-    part = _after(key, prefix, kind)
-    if not part or "/" in part:
+    part = key.removeprefix(prefix)
+    if not key.startswith(prefix) or not part or "/" in part:
         raise _not(key, kind)
     return part
 
 
-def _after(key: str, prefix: str, kind: str) -> str:
-    if not key.startswith(prefix):
+def _segment(key: str, digits: str, kind: str) -> int:
+    if len(digits) != SEGMENT_DIGITS or not (digits.isascii() and digits.isdigit()):
         raise _not(key, kind)
-    return key[len(prefix) :]
+    return int(digits)
 
 
 def _topic_name(key: str, namespace: str, name: str) -> TopicName:

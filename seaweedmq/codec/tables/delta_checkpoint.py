@@ -13,16 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seaweedmq.codec.arrays import array_of, binary_of
-from seaweedmq.codec.tables.delta import (
-    Add,
-    LogMetadata,
-    Remove,
-    add_of,
-    features_of,
-    metadata_of,
-    protocol_of,
-    remove_of,
-)
+from seaweedmq.codec.tables import delta
 from seaweedmq.errors import Corrupt
 
 _STRINGS = pa.map_(pa.string(), pa.string())
@@ -31,55 +22,33 @@ _TEXT, _LONG = pa.string(), pa.int64()
 
 
 _ADD = pa.struct(
-    [
-        pa.field("path", _TEXT),
-        pa.field("partitionValues", _STRINGS),
-        pa.field("size", _LONG),
-        pa.field("modificationTime", _LONG),
-        pa.field("dataChange", pa.bool_()),
-        pa.field("stats", _TEXT),
-    ]
+    {"path": _TEXT, "partitionValues": _STRINGS, "size": _LONG, "modificationTime": _LONG}
+    | {"dataChange": pa.bool_(), "stats": _TEXT}
 )
 _REMOVE = pa.struct(
-    [
-        pa.field("path", _TEXT),
-        pa.field("deletionTimestamp", _LONG),
-        pa.field("dataChange", pa.bool_()),
-        pa.field("extendedFileMetadata", pa.bool_()),
-        pa.field("partitionValues", _STRINGS),
-        pa.field("size", _LONG),
-    ]
+    {"path": _TEXT, "deletionTimestamp": _LONG, "dataChange": pa.bool_(), "extendedFileMetadata": pa.bool_()}
+    | {"partitionValues": _STRINGS, "size": _LONG}
 )
+_FORMAT = pa.struct({"provider": _TEXT, "options": _STRINGS})
 _METADATA = pa.struct(
-    [
-        pa.field("id", _TEXT),
-        pa.field("name", _TEXT),
-        pa.field("format", pa.struct([pa.field("provider", _TEXT), pa.field("options", _STRINGS)])),
-        pa.field("schemaString", _TEXT),
-        pa.field("partitionColumns", pa.list_(_TEXT)),
-        pa.field("createdTime", _LONG),
-        pa.field("configuration", _STRINGS),
-    ]
+    {"id": _TEXT, "name": _TEXT, "format": _FORMAT, "schemaString": _TEXT, "partitionColumns": pa.list_(_TEXT)}
+    | {"createdTime": _LONG, "configuration": _STRINGS}
 )
 _PROTOCOL = pa.struct(
-    [
-        pa.field("minReaderVersion", pa.int32()),
-        pa.field("minWriterVersion", pa.int32()),
-        pa.field("readerFeatures", pa.list_(_TEXT)),
-        pa.field("writerFeatures", pa.list_(_TEXT)),
-    ]
+    {"minReaderVersion": pa.int32(), "minWriterVersion": pa.int32()}
+    | {"readerFeatures": pa.list_(_TEXT), "writerFeatures": pa.list_(_TEXT)}
 )
-_TXN = pa.struct([pa.field("appId", _TEXT), pa.field("version", _LONG), pa.field("lastUpdated", _LONG)])
+_TXN = pa.struct({"appId": _TEXT, "version": _LONG, "lastUpdated": _LONG})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """The state of a Delta table at a version."""
 
-    metadata: LogMetadata
+    metadata: delta.LogMetadata
     features: frozenset[str]
-    adds: Sequence[Add]
-    removes: Sequence[Remove]
+    adds: Sequence[delta.Add]
+    removes: Sequence[delta.Remove]
     """Removals recent enough for readers of older versions to need their files."""
 
 
@@ -87,7 +56,7 @@ def checkpoint_table(checkpoint: Checkpoint) -> pa.Table:
     """Return the table with a row per action."""
     adds, removes = checkpoint.adds, checkpoint.removes
     blocks = [
-        ("protocol", _protocol(protocol_of(checkpoint.features))),
+        ("protocol", _protocol(delta.protocol_of(checkpoint.features))),
         ("metaData", _metadata(checkpoint.metadata)),
         (
             "remove",
@@ -135,13 +104,12 @@ def _protocol(action: Mapping[str, Any]) -> pa.Array:
     )
 
 
-def _metadata(metadata: LogMetadata) -> pa.Array:
-    format_kind = _METADATA.field("format").type
+def _metadata(metadata: delta.LogMetadata) -> pa.Array:
     return _structs(
         _METADATA,
         _texts([metadata.id]),
         _texts([metadata.name]),
-        _structs(format_kind, _texts(["parquet"]), _maps([{}])),
+        _structs(_FORMAT, _texts(["parquet"]), _maps([{}])),
         _texts([metadata.schema]),
         _list([]),
         _longs([metadata.created_ms]),
@@ -190,10 +158,10 @@ def checkpoint_of(table: pa.Table, name: str) -> Checkpoint:
         if len(protocols) != 1 or len(metadata) != 1:
             raise ValueError(f"{len(protocols)} protocols and {len(metadata)} metaData actions in it")
         return Checkpoint(
-            metadata=metadata_of(metadata[0]),
-            features=features_of(protocols[0], name),
-            adds=[add_of(a) for a in _of(table, "add")],
-            removes=[remove_of(a) for a in _of(table, "remove")],
+            metadata=delta.metadata_of(metadata[0]),
+            features=delta.features_of(protocols[0], name),
+            adds=[delta.add_of(a) for a in _of(table, "add")],
+            removes=[delta.remove_of(a) for a in _of(table, "remove")],
         )
     except (KeyError, TypeError, ValueError) as e:
         raise Corrupt(f"{name} is damaged, or not a checkpoint of SeaweedMQ ({e})") from e

@@ -1,7 +1,5 @@
 """Merges of adjacent segments with little load."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from seaweedmq.core.balance.actions import Merge
@@ -52,7 +50,8 @@ def _merge(plan: Plan, lower: int) -> None:
     merged_replicas = [plan.replicas_of(lower), plan.replicas_of(upper)]
     for row, replicas in zip((lower, upper), merged_replicas, strict=True):
         plan.add(replicas, -float(plan.weight[row]))
-    replicas = plan.cheapest(plan.wanted(lower), _cheaper(plan, merged_replicas))
+    cheaper = min(merged_replicas, key=lambda replicas: (plan.costs[replicas[0]], replicas))
+    replicas = plan.cheapest(plan.wanted(lower), cheaper)
     plan.add(replicas, float(plan.weight[lower] + plan.weight[upper]))
     numbers = int(cluster.id[lower]), int(cluster.id[upper])
     together = bytes_per_s_in_words(float(loads.bytes_per_s[lower] + loads.bytes_per_s[upper]))
@@ -60,7 +59,3 @@ def _merge(plan: Plan, lower: int) -> None:
     reason = f"segments {numbers[0]} and {numbers[1]} carry {together} together, well below the target of {target}"
     plan.taken[upper] = True
     plan.begin(lower, Merge(cluster.topics[cluster.topic[lower]], numbers, cluster.ids(replicas), reason))
-
-
-def _cheaper(plan: Plan, merged_replicas: Sequence[list[int]]) -> list[int]:
-    return min(merged_replicas, key=lambda replicas: (plan.costs[replicas[0]], replicas))

@@ -174,7 +174,8 @@ def due_merge(files: Iterable[SegmentFile], target_bytes: int = AUTO_TARGET_BYTE
             if len(taken) >= AUTO_TABLES_MIN:
                 return TableMerge(tables=tuple(taken))
         if len(run) >= AUTO_TABLES_MAX:
-            taken = [t for t, sum_bytes in zip(run, _sums(run), strict=True) if sum_bytes <= target_bytes]
+            sums = accumulate(t.size_bytes for t in run)
+            taken = [t for t, sum_bytes in zip(run, sums, strict=True) if sum_bytes <= target_bytes]
             return TableMerge(tables=tuple(taken[:AUTO_TABLES_MAX]))
     return None
 
@@ -202,8 +203,7 @@ def _runs(
     tables = _tables(files)
     gone = {table.path for table in superseded(tables)}
     ordered = sorted((t for t in tables if t.path not in gone), key=lambda t: t.base_offset)
-    if len({t.segment for t in ordered}) > 1:
-        raise AssertionError("the tables belong to several segments: pass those of one segment")
+    assert len({t.segment for t in ordered}) <= 1, "the tables belong to several segments: pass those of one segment"
     overlapping = {t.path for pair in pairwise(ordered) if pair[1].base_offset < _end(pair[0]) for t in pair}
     small = [table for table in ordered if table.size_bytes < small_bytes and table.path not in overlapping]
     kinds = {table.path: kind_of(table) for table in small}
@@ -233,11 +233,6 @@ def _even(run: Sequence[SegmentFile], parts: int) -> list[list[SegmentFile]]:
 
 def _tables(files: Iterable[SegmentFile]) -> list[SegmentFile]:
     return [f for f in files if f.kind is FileKind.TABLE]
-
-
-def _sums(tables: Iterable[SegmentFile]) -> Iterable[int]:
-    """Return the running sum of the sizes."""
-    return accumulate(t.size_bytes for t in tables)
 
 
 def _size(tables: Iterable[SegmentFile]) -> int:

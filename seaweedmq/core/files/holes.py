@@ -12,7 +12,7 @@ from seaweedmq.core.files.cover import uncovered
 from seaweedmq.errors import DataLoss
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.model.topic import Topic
 
 
 def first_needed(topic: Topic, segment: Segment, files: Iterable[SegmentFile], removed_below: int) -> int:
@@ -79,10 +79,6 @@ def loss_text(topic: Topic, segment: int, start: int, end: int) -> str:
         "its retention removes only the first records of a segment" if topic.expires else "the topic has no retention"
     )
     return (
-        f"{_name(topic.name, segment)}: records of offsets [{start}, {end}) are missing: no file holds them, "
+        f"{topic.name}#{segment}: records of offsets [{start}, {end}) are missing: no file holds them, "
         f"{retention}, and no low watermark is above them"
     )
-
-
-def _name(topic: TopicName, segment: int) -> str:
-    return f"{topic}#{segment}"

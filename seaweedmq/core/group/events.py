@@ -42,9 +42,6 @@ class GroupLimits:
         return max(self.revoke_timeout_s, self.detection_s + self.trust_s)
 
 
-# --- events ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
     """A stream that a member opened, see ``GroupOpen``."""
@@ -128,8 +125,6 @@ class Deleted:
 
 
 Event: TypeAlias = Opened | StreamLost | MemberLeft | Released | Committing | Changed | Learned | Tick | Reset | Deleted
-
-# --- outcomes -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

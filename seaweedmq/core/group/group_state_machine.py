@@ -31,24 +31,8 @@ withdrawn ownership never returns in the same generation. A committed offset fal
 
 from collections.abc import Mapping
 
+from seaweedmq.core.group import events
 from seaweedmq.core.group.assignor import assign
-from seaweedmq.core.group.events import (
-    Changed,
-    Committing,
-    Deleted,
-    Event,
-    GroupLimits,
-    Learned,
-    MemberLeft,
-    Opened,
-    Outcome,
-    Released,
-    Reply,
-    Reset,
-    StreamEnd,
-    StreamLost,
-    Tick,
-)
 from seaweedmq.core.group.group_progress import GroupProgress
 from seaweedmq.core.group.rejections import fenced, reject_commit, too_many_members
 from seaweedmq.errors import SeaweedMQError, StaleMetadata
@@ -66,7 +50,7 @@ class GroupStateMachine:
     """The state of one group and topic, ahead of the persisted state by the outcomes in progress."""
 
     def __init__(
-        self, record: GroupRecord, committed: Mapping[int, CommittedOffset], limits: GroupLimits, now: float
+        self, record: GroupRecord, committed: Mapping[int, CommittedOffset], limits: events.GroupLimits, now: float
     ) -> None:
         self.progress = GroupProgress(record.start, record.horizon, committed)
         self._limits = limits
@@ -88,7 +72,7 @@ class GroupStateMachine:
         self._assign_at: float | None = now + limits.rebalance_delay_s
         self._dirty = False
         self._committed: dict[int, CommittedOffset | None] = {}
-        self._replies: list[Reply | StreamEnd] = []
+        self._replies: list[events.Reply | events.StreamEnd] = []
 
     @property
     def record(self) -> GroupRecord:
@@ -128,28 +112,28 @@ class GroupStateMachine:
         """The time of the next ``Tick``, in steady seconds; None: no timer is set."""
         return min((t for t in (self.loses_at, self._assign_at) if t is not None), default=None)
 
-    def handle(self, event: Event, now: float) -> Outcome:
+    def handle(self, event: events.Event, now: float) -> events.Outcome:
         """Handle one event and return its outcome; ``now`` is in seconds on a steady clock."""
         match event:
-            case Opened():
+            case events.Opened():
                 self._open(event, now)
-            case StreamLost(stream):
+            case events.StreamLost(stream):
                 self._disconnect(stream, now)
-            case MemberLeft(stream):
+            case events.MemberLeft(stream):
                 self._leave(stream, now)
-            case Released(stream, segments):
+            case events.Released(stream, segments):
                 self._release(stream, segments, now)
-            case Committing(stream):
+            case events.Committing(stream):
                 self._commit(stream, event, now)
-            case Changed():
+            case events.Changed():
                 self._change(event, now)
-            case Learned(ends):
+            case events.Learned(ends):
                 self.progress.learn_ends(ends)
-            case Tick():
+            case events.Tick():
                 self._expire(now)
-            case Reset():
+            case events.Reset():
                 self._reset(event, now)
-            case Deleted(error):
+            case events.Deleted(error):
                 for member in list(self._streams):
                     self._dismiss(member, error)
         if self._assign_at is not None and self._assign_at <= now:
@@ -158,20 +142,18 @@ class GroupStateMachine:
             self._send_assignments()
         return self._collect()
 
-    # --- members ------------------------------------------------------------------------------------------------------
-
-    def _open(self, event: Opened, now: float) -> None:
+    def _open(self, event: events.Opened, now: float) -> None:
         member = event.member
         known = self._members.get(member)
         if known is None:
             if len(self._members) >= self._limits.members_max:
-                self._replies.append(StreamEnd(event.stream, too_many_members(self._limits.members_max)))
+                self._replies.append(events.StreamEnd(event.stream, too_many_members(self._limits.members_max)))
                 return
             self._members[member] = MemberRecord(incarnation=event.incarnation, client=event.client)
             self._dirty = True
             self._assign_later(now)
         elif event.incarnation in known.former:
-            self._replies.append(StreamEnd(event.stream, fenced(member)))
+            self._replies.append(events.StreamEnd(event.stream, fenced(member)))
             return
         elif event.incarnation != known.incarnation:
             self._dismiss(member, fenced(member))
@@ -196,7 +178,7 @@ class GroupStateMachine:
     def _leave(self, stream: int, now: float) -> None:
         member = self._detach_stream(stream)
         if member is not None:
-            self._replies.append(StreamEnd(stream, None))
+            self._replies.append(events.StreamEnd(stream, None))
             self._forget(member, now)
             for segment in self._owned(member):
                 self._free(segment, now)
@@ -221,15 +203,13 @@ class GroupStateMachine:
         stream = self._streams.get(member)
         if stream is not None:
             self._detach_stream(stream)
-            self._replies.append(StreamEnd(stream, error))
+            self._replies.append(events.StreamEnd(stream, error))
 
     def _forget(self, member: str, now: float) -> None:
         self._disconnected.pop(member, None)
         del self._members[member]
         self._dirty = True
         self._assign_later(now)
-
-    # --- ownerships ---------------------------------------------------------------------------------------------------
 
     def _owned(self, member: str) -> dict[int, SegmentOwner]:
         return {s: owner for s, owner in self._owners.items() if owner.member == member}
@@ -287,9 +267,7 @@ class GroupStateMachine:
         for segment in free:
             self._owners[segment] = SegmentOwner(target[segment], self._generation)
 
-    # --- commits, resets, metadata ------------------------------------------------------------------------------------
-
-    def _commit(self, stream: int, event: Committing, now: float) -> None:
+    def _commit(self, stream: int, event: events.Committing, now: float) -> None:
         member = self._member_by_stream.get(stream)
         if member is None:
             return  # the stream has already ended
@@ -301,7 +279,7 @@ class GroupStateMachine:
                 refused[segment] = why
             else:
                 self._keep(position, event.at_us, now)
-        self._replies.append(Reply(stream, GroupCommitted(event.commit.number, refused)))
+        self._replies.append(events.Reply(stream, GroupCommitted(event.commit.number, refused)))
 
     def _keep(self, position: Position, at_us: int, now: float) -> None:
         segment, offset = position.segment, position.offset
@@ -318,7 +296,7 @@ class GroupStateMachine:
         if self.progress.finished(segment):
             self._assign_now(now)
 
-    def _change(self, event: Changed, now: float) -> None:
+    def _change(self, event: events.Changed, now: float) -> None:
         for segment in self.progress.learn(event.segments, event.next_segment):
             self._committed[segment] = None
         for segment in [s for s in self._owners if s not in event.segments and s < event.next_segment]:
@@ -327,7 +305,7 @@ class GroupStateMachine:
             del self._crashes[segment]
         self._assign_now(now)
 
-    def _reset(self, event: Reset, now: float) -> None:
+    def _reset(self, event: events.Reset, now: float) -> None:
         self._committed.update(dict.fromkeys(self.progress.committed))
         self.progress.start, self.progress.horizon = event.start, event.horizon
         self.progress.committed = {
@@ -342,8 +320,6 @@ class GroupStateMachine:
             self._revoke(segment, now, void=True)
         self._assign_now(now)
 
-    # --- replies ------------------------------------------------------------------------------------------------------
-
     def _send_assignments(self) -> None:
         """Send each member its assignment if it differs from the last one sent."""
         owned: dict[str, list[tuple[int, int]]] = {member: [] for member in self._streams}
@@ -357,7 +333,7 @@ class GroupStateMachine:
                 assignment = GroupAssignment(
                     generation=self._generation, owned=ownerships, trust_s=self._limits.trust_s
                 )
-                self._replies.append(Reply(self._streams[member], assignment))
+                self._replies.append(events.Reply(self._streams[member], assignment))
 
     def _ownership(self, segment: int, generation: int) -> Ownership:
         committed = self.progress.committed.get(segment)
@@ -369,8 +345,8 @@ class GroupStateMachine:
             crashes=self._crashes.get(segment, 0),
         )
 
-    def _collect(self) -> Outcome:
-        outcome = Outcome(
+    def _collect(self) -> events.Outcome:
+        outcome = events.Outcome(
             record=self.record if self._dirty else None, committed=self._committed, replies=tuple(self._replies)
         )
         self._dirty, self._committed, self._replies = False, {}, []

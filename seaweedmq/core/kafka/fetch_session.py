@@ -128,7 +128,7 @@ class FetchSessions:
         """Resolve a request to all requested partitions, also those of its session (0: none).
 
         Epoch 0 opens a session, -1 closes it. The caller must not change ``wanted`` afterwards. ``by_id``: the request
-        names topics by their ids. Raises SessionRefused if the session does not exist, expects another epoch, or names
+        names topics by their ids. Raises SessionRejected if the session does not exist, expects another epoch, or names
         topics in the other way.
         """
         if epoch in (FINAL_EPOCH, FIRST_EPOCH):

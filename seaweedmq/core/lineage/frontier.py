@@ -33,7 +33,6 @@ class BatchLimit(Protocol):
     @property
     def budget(self) -> int:
         """The limit of the whole batch."""
-        ...
 
     def reach(self, segment: int, start: int, end: int, budget: int) -> tuple[int, int]:
         """Return the offset that ``budget`` reaches in a segment from ``start`` on, at most ``end``, and the cost.
@@ -41,7 +40,6 @@ class BatchLimit(Protocol):
         The offset advances by at least one record at any cost: a record larger than every budget must be read some
         time.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

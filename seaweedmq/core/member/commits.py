@@ -30,8 +30,7 @@ class CommitQueue:
         segment = position.segment
         known = self._wanted.get(segment) or self._under_way.get(segment) or self._kept.get(segment)
         if known is not None and known.generation == position.generation:
-            if known.offset > position.offset:
-                raise AssertionError(f"{position} is behind {known}")
+            assert known.offset <= position.offset, f"{position} is behind {known}"
             if known == position:
                 return
         self._wanted[segment] = position

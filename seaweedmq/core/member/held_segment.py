@@ -20,12 +20,10 @@ class AckSource(Protocol):
     @property
     def assigned(self) -> "HeldSegment[Any, Any]":
         """The segment that holds the record."""
-        ...
 
     @property
     def span(self) -> RowSpan[Any]:
         """The span with the record's state."""
-        ...
 
 
 class Record(Protocol):
@@ -34,17 +32,14 @@ class Record(Protocol):
     @property
     def origin(self) -> AckSource:
         """Segment and span of the record."""
-        ...
 
     @property
     def offset(self) -> int:
         """Offset of the record in its segment."""
-        ...
 
     @property
     def key(self) -> bytes | None:
         """Key of the record, None if it has none."""
-        ...
 
 
 class HeldSegment(Generic[R, M]):
@@ -76,8 +71,6 @@ class HeldSegment(Generic[R, M]):
         if self._crashes:
             self.ledger.refused[first_offset] = self.ledger.refused.get(first_offset, 0) + self._crashes
             self._crashes = 0
-
-    # --- reading ----------------------------------------------------------------------------------------------------
 
     @property
     def has_begun(self) -> bool:
@@ -116,8 +109,6 @@ class HeldSegment(Generic[R, M]):
             return None
         deliveries = self.ledger.deliveries(DELIVERIES_KEPT_MAX)
         return Position(segment=self.segment, generation=self.generation, offset=offset, deliveries=deliveries)
-
-    # --- waiting records --------------------------------------------------------------------------------------------
 
     def bring_back(self, record: M, due_s: float) -> None:
         """Queue a record for redelivery at ``due_s``; later ones of its key wait for it."""

@@ -108,12 +108,9 @@ class RecordDispatch(Generic[R, M]):
         self._held_back: dict[int, HeldSegment[R, M]] = {}
         """Segments, by id, where a record waits, or a key is held, or did before. Without revoked ones."""
 
-    # --- segments ---------------------------------------------------------------------------------------------------
-
     def assign(self, given: Ownership) -> HeldSegment[R, M]:
         """Hold a segment to read. Requires that no other generation of it is held."""
-        if given.segment in self.assigned:
-            raise AssertionError(f"segment {given.segment} is already held")
+        assert given.segment not in self.assigned, f"segment {given.segment} is already held"
         assigned = self.assigned[given.segment] = HeldSegment[R, M](given, self.one_at_a_time)
         return assigned
 
@@ -143,8 +140,6 @@ class RecordDispatch(Generic[R, M]):
         self._arrived = assigned, span
         return span
 
-    # --- limits -----------------------------------------------------------------------------------------------------
-
     @property
     def wants_rows(self) -> bool:
         """Whether :meth:`arrive` may be called."""
@@ -168,8 +163,6 @@ class RecordDispatch(Generic[R, M]):
         if self.left == 0:
             return NEVER
         return min((assigned.order.due_s() for assigned in self._held_back.values()), default=NEVER)
-
-    # --- delivery ---------------------------------------------------------------------------------------------------
 
     def take_due(self, now: float) -> None:
         """Deliver waiting records that are due. Requires that nothing is ready, or that handlers take records."""
@@ -272,8 +265,6 @@ class RecordDispatch(Generic[R, M]):
                 return record
         return None
 
-    # --- outcomes ---------------------------------------------------------------------------------------------------
-
     def ack(self, segment: int, offsets: Offsets) -> HeldSegment[R, M] | None:
         """Acknowledge delivered rows, and return their segment; None if it is no longer held."""
         assigned = self.assigned.get(segment)
@@ -330,8 +321,6 @@ class RecordDispatch(Generic[R, M]):
     def close(self) -> None:
         """Close the subscription: records rejected from now on are not redelivered here."""
         self.is_closed = True
-
-    # --- internals --------------------------------------------------------------------------------------------------
 
     def _bring_back(self, record: M, refusal: _Refusal) -> None:
         assigned = record.origin.assigned

@@ -82,8 +82,6 @@ class SendWindow:
         """The number of frames in flight."""
         return len(self._in_flight)
 
-    # --- events of the queue ---------------------------------------------------------------------------------------
-
     def add(self, frame: OutgoingFrame) -> None:
         """Queue a frame, whose first sequence is ``next_sequence``."""
         if frame.first_sequence != self.next_sequence:
@@ -116,8 +114,6 @@ class SendWindow:
         """Fail all frames: no stream can be opened."""
         self.last_error = error
         return _failed(self._take_all(), error)
-
-    # --- events of the stream --------------------------------------------------------------------------------------
 
     def opened(self, ready: PublishReady) -> list[FrameRerouted]:
         """Handle an open stream, on which all unacknowledged frames are sent again; return those to be routed again.
@@ -192,8 +188,6 @@ class SendWindow:
         self._one_by_one = True
         return []
 
-    # --- the end of the segment ------------------------------------------------------------------------------------
-
     def sealed_unasked(self, segment: Segment) -> PublishSealed | None:
         """Return the reply that a broker would send, if the segment is sealed and holds nothing of the queue."""
         if segment.is_open or self._may_be_stored:
@@ -228,8 +222,6 @@ class SendWindow:
             "have been stored: publish them again only if a second copy does no harm"
         )
         return [*_failed(self._take_all(), error), *unsent]
-
-    # --- inside ----------------------------------------------------------------------------------------------------
 
     def _loss(self, answer: PublishReady | PublishSealed) -> Corrupt | None:
         """Return an error if the segment lost acknowledged records."""

@@ -18,31 +18,9 @@ and no leader is available to replace the segment.
 """
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
-
-class Positions(Protocol):
-    """The offsets that the stages of durability of a segment log have reached, see ``segment_log``."""
-
-    @property
-    def written(self) -> int:
-        """Offset below which every frame is in the log file."""
-        ...
-
-    @property
-    def flushed(self) -> int:
-        """Offset below which an fsync covers every frame."""
-        ...
-
-    @property
-    def committed(self) -> int:
-        """The high watermark."""
-        ...
-
-    @property
-    def committable(self) -> int:
-        """Offset below which every frame satisfies the topic's durability."""
-        ...
+from seaweedmq.core.segment.segment_log import SegmentLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +56,7 @@ CommitAction: TypeAlias = RaiseHighWatermark | RequestFsync | CheckFence | Repor
 
 
 def commit_rule(
-    log: Positions, *, lease_alive: bool, stuck: bool, follower_lost: bool, looking: bool
+    log: SegmentLog, *, lease_alive: bool, stuck: bool, follower_lost: bool, looking: bool
 ) -> list[CommitAction]:
     """Return the actions to perform after progress of the log.
 

@@ -56,8 +56,6 @@ class ProducerEntry:
                 "another instance took over its identity, stop this one"
             )
 
-    # --- Kafka producers ----------------------------------------------------------------------------------------------
-
     def find_kafka_repeat(self, producer_id: int, producer_epoch: int, sequence: int, count: int) -> FrameAck | None:
         """Find a repeated frame as ``ProducerTable.find_repeat``, by Kafka's rules; needs ``check_epoch`` first."""
         if self.epoch < producer_epoch:

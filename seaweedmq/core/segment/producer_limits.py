@@ -49,7 +49,6 @@ class SettledDropper(Protocol):
 
     def drop_settled(self, now: float) -> int:
         """Drop the producers that can no longer repeat anything, and return their number."""
-        ...
 
 
 class ProducerPool:

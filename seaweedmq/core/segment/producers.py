@@ -55,8 +55,6 @@ class ProducerTable:
     def __len__(self) -> int:
         return len(self._producers)
 
-    # --- primary ------------------------------------------------------------------------------------------------------
-
     def is_new_epoch(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether this epoch is new and an earlier one has frames here; ask before :meth:`open` begins it."""
         known = self._producers.get(producer_id)
@@ -149,8 +147,6 @@ class ProducerTable:
         if not known.streams:
             self._note_idle(producer_id, now)
 
-    # --- Kafka producers in a successor segment -----------------------------------------------------------------------
-
     def __contains__(self, producer_id: object) -> bool:
         return producer_id in self._producers
 
@@ -174,8 +170,6 @@ class ProducerTable:
         if known is not None and known.epoch == producer_epoch and _is_kafkas(producer_id, known):
             known.put_before(older, self._limits.frames)
 
-    # --- followers and readers of a log -------------------------------------------------------------------------------
-
     def follow(self, producer_id: int, producer_epoch: int, ack: FrameAck, now: float = 0.0) -> None:
         """Remember a frame that a primary accepted, without checks.
 
@@ -194,8 +188,6 @@ class ProducerTable:
         self._append(producer_id, known, ack)
         if not known.streams:
             self._note_idle(producer_id, now)
-
-    # --- queries ------------------------------------------------------------------------------------------------------
 
     def state(self, producer_id: int) -> ProducerState | None:
         """Return the state of the producer, None if it is unknown."""
@@ -236,8 +228,6 @@ class ProducerTable:
             self._pool = None
         self._producers.clear()
         self._idle.clear()
-
-    # --- internals ----------------------------------------------------------------------------------------------------
 
     def _append(self, producer_id: int, known: ProducerEntry, ack: FrameAck) -> None:
         known.frames.append(known.next_sequence, ack.base_offset)

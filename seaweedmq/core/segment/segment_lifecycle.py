@@ -11,13 +11,13 @@ from typing import TypeAlias
 
 from seaweedmq.core.segment.commit_rule import (
     CheckFence,
-    Positions,
     RaiseHighWatermark,
     ReportLeaseDoubt,
     RequestFsync,
     RetrySoon,
     commit_rule,
 )
+from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.errors import Fenced, SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.segment import Segment
 
@@ -66,14 +66,8 @@ STAGES: Mapping[SegmentStage, Mapping[Event, SegmentStage]] = {
         Event.SEAL: SegmentStage.SEALING,
         Event.CLOSE: SegmentStage.CLOSED,
     },
-    SegmentStage.DRAINING: {
-        Event.SEAL: SegmentStage.SEALING,
-        Event.CLOSE: SegmentStage.CLOSED,
-    },
-    SegmentStage.FENCED: {
-        Event.FOLLOWER_LOST: SegmentStage.FENCED,
-        Event.CLOSE: SegmentStage.CLOSED,
-    },
+    SegmentStage.DRAINING: {Event.SEAL: SegmentStage.SEALING, Event.CLOSE: SegmentStage.CLOSED},
+    SegmentStage.FENCED: {Event.FOLLOWER_LOST: SegmentStage.FENCED, Event.CLOSE: SegmentStage.CLOSED},
     SegmentStage.SEALING: {
         Event.FOLLOWER_LOST: SegmentStage.SEALING,
         Event.SEAL: SegmentStage.SEALING,
@@ -86,10 +80,7 @@ STAGES: Mapping[SegmentStage, Mapping[Event, SegmentStage]] = {
         Event.ALL_FLUSHED: SegmentStage.SEALED,
         Event.CLOSE: SegmentStage.CLOSED,
     },
-    SegmentStage.CLOSED: {
-        Event.FOLLOWER_LOST: SegmentStage.CLOSED,
-        Event.CLOSE: SegmentStage.CLOSED,
-    },
+    SegmentStage.CLOSED: {Event.FOLLOWER_LOST: SegmentStage.CLOSED, Event.CLOSE: SegmentStage.CLOSED},
 }
 """Next stage for each stage and event; an absent pair cannot occur."""
 
@@ -134,7 +125,7 @@ Action: TypeAlias = (
 class SegmentLifecycle:
     """The state machine of one open segment. It reads the segment's log and never changes it."""
 
-    def __init__(self, segment: Segment, log: Positions) -> None:
+    def __init__(self, segment: Segment, log: SegmentLog) -> None:
         self.stage = SegmentStage.SERVING
         self.refusal: SeaweedMQError | None = None
         """Reason why the segment accepts no records, None while it does."""
@@ -146,8 +137,6 @@ class SegmentLifecycle:
         """Reason why the segment cannot commit without the lease, None if it can."""
         self._checked_up_to: int | None = None
         """Offset that the running fence check is for, None if none runs."""
-
-    # --- serving ------------------------------------------------------------------------------------------------------
 
     def progressed(self, *, lease_alive: bool) -> Sequence[Action]:
         """Return the actions after a write, an fsync, a fence check or a ``RetrySoon``."""
@@ -202,8 +191,6 @@ class SegmentLifecycle:
         """Record that the storage does not answer. The fence check continues."""
         return self._fail(error) if self.stage in COMMITTING else ()
 
-    # --- the end ------------------------------------------------------------------------------------------------------
-
     def drain(self, why: SeaweedMQError) -> Sequence[Action]:
         """Accept nothing more, and commit what is there."""
         self._move(Event.DRAIN)
@@ -230,8 +217,6 @@ class SegmentLifecycle:
         self._move(Event.CLOSE)
         self.refusal = why
         return (Halt(),)
-
-    # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _move(self, event: Event) -> None:
         following = STAGES[self.stage].get(event)

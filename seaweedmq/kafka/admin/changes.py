@@ -104,11 +104,7 @@ class TopicChanges:
         Concurrent changes through other brokers are not lost: the leader rejects a change of an old revision, and this
         method makes it again from the new one.
 
-        Args:
-            topic: Topic as this broker's view has it.
-            change: Makes the change from the current topic.
-            timeout_s: Seconds for all attempts.
-            context: Client that requests the change.
+        ``topic`` is as this broker's view has it; ``change`` makes the change from the current one.
 
         Raises:
             DeadlineExceeded: If the change is not done in time; it may still happen.

@@ -12,19 +12,18 @@ from seaweedmq.errors import SeaweedMQError, unraised
 from seaweedmq.kafka.admin.changes import TopicChanges, by_key, for_each
 from seaweedmq.kafka.admin.topics import admin_code
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.messages import (
-    API,
     AlterConfigsResponse,
     DescribeConfigsResponse,
-    Handler,
+    HandlerGroup,
     IncrementalAlterConfigsResponse,
     ListConfigResourcesResponse,
     Reply,
     Request,
 )
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import Topic, TopicChange
 
 ALTERED_WITHIN_S = 30.0
@@ -42,7 +41,7 @@ class ResourceKind(IntEnum):
     GROUP = 32
 
 
-class ConfigHandlers:
+class ConfigHandlers(HandlerGroup):
     """Handlers of requests about configs. An error of one resource does not affect the others."""
 
     def __init__(
@@ -60,20 +59,11 @@ class ConfigHandlers:
         self._broker_id = broker_id
         self._fetch_bytes_max = fetch_bytes_max
 
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {
-            API.DESCRIBE_CONFIGS: self.describe_configs,
-            API.ALTER_CONFIGS: self.alter_configs,
-            API.INCREMENTAL_ALTER_CONFIGS: self.incremental_alter_configs,
-            API.LIST_CONFIG_RESOURCES: self.list_config_resources,
-        }
-
     async def describe_configs(self, request: Request) -> Reply:
         """Return the named configs of each resource, or all."""
         await self._directory.nodes.ready()
         results = [await self._result(resource, request) for resource in request.body.resources]
-        return DescribeConfigsResponse(throttle_time_ms=0, results=results)
+        return DescribeConfigsResponse(results=results)
 
     async def _result(self, resource: Any, request: Request) -> Any:
         configs: Sequence[Described] = ()
@@ -185,7 +175,7 @@ class ConfigHandlers:
 
         resources = await by_key(request.body.resources, _key, request.turn)
         responses = await for_each(resources.values(), altered, request.turn)
-        return response(throttle_time_ms=0, responses=responses)
+        return response(responses=responses)
 
     def _topic_to_alter(self, resource: Any) -> Topic:
         kind, name = resource.resource_type, resource.resource_name
@@ -214,7 +204,6 @@ class ConfigHandlers:
         if ResourceKind.BROKER in wanted:
             found += [(ResourceKind.BROKER, str(node.id)) for node in self._directory.nodes.live()]
         return ListConfigResourcesResponse(
-            throttle_time_ms=0,
             error_code=Code.NONE,
             config_resources=[
                 ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)

@@ -7,16 +7,15 @@ from typing import Any
 
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, code_of
 from seaweedmq.kafka.wire.messages import (
-    API,
     DescribeLogDirsResponse,
     DescribeProducersResponse,
-    Handler,
+    HandlerGroup,
     Reply,
     Request,
 )
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.producer import KAFKA_SEQUENCES, is_kafka_producer
 from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import TopicName
@@ -29,7 +28,7 @@ LISTED_WITHIN_S = 30.0
 NOT_KNOWN = -1
 
 
-class InventoryHandlers:
+class InventoryHandlers(HandlerGroup):
     """Handlers of requests about partitions of which this broker is a replica, or the leader."""
 
     def __init__(
@@ -48,12 +47,6 @@ class InventoryHandlers:
         self._store = store
         self._broker_id = broker_id
         self._producers = producers
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {API.DESCRIBE_LOG_DIRS: self.describe_log_dirs, API.DESCRIBE_PRODUCERS: self.describe_producers}
-
-    # --- files --------------------------------------------------------------------------------------------------------
 
     async def describe_log_dirs(self, request: Request) -> Reply:
         """Return the bytes of the files of each partition of which this broker is a replica.
@@ -74,7 +67,6 @@ class InventoryHandlers:
         except (SeaweedMQError, TimeoutError) as failure:
             error = code_of(failure, place=ErrorScope.ADMIN)
         return DescribeLogDirsResponse(
-            throttle_time_ms=0,
             error_code=Code.NONE,
             results=[
                 DescribeLogDirsResponse.DescribeLogDirsResult(
@@ -90,11 +82,9 @@ class InventoryHandlers:
             async with turns:
                 return _sizes(topic, partitions, await self._sizes(topic))
 
-        here = [(topic, self._replicated(topic, wanted[topic.name])) for topic in self._shown(wanted)]
+        shown = (topic for topic in self._directory.topics() if topic.name in wanted)
+        here = [(topic, self._replicated(topic, wanted[topic.name])) for topic in shown]
         return await asyncio.gather(*(held(topic, partitions) for topic, partitions in here if partitions))
-
-    def _shown(self, wanted: Mapping[str, set[int]]) -> list[PartitionedTopic]:
-        return [topic for topic in self._directory.topics() if topic.name in wanted]
 
     def _replicated(self, topic: PartitionedTopic, partitions: set[int]) -> list[int]:
         """Return the partitions of which this broker is a replica."""
@@ -111,8 +101,6 @@ class InventoryHandlers:
                 sizes[segments[file.segment].slots.lo] += file.size_bytes
         return sizes
 
-    # --- producers ----------------------------------------------------------------------------------------------------
-
     async def describe_producers(self, request: Request) -> Reply:
         """Return the remembered producers of partitions that this broker leads."""
         result, topics = DescribeProducersResponse.TopicResponse, []
@@ -122,7 +110,7 @@ class InventoryHandlers:
                 partitions.append(self._active(topic.name, number))
                 await request.turn.pause()
             topics.append(result(name=topic.name, partitions=partitions))
-        return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
+        return DescribeProducersResponse(topics=topics)
 
     def _active(self, name: str, partition: int) -> Any:
         result = DescribeProducersResponse.TopicResponse.PartitionResponse

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from seaweedmq.core.kafka.config_values import ConfigMisnamed, InvalidConfig
@@ -13,18 +12,17 @@ from seaweedmq.errors import InvalidArgument, SeaweedMQError, unraised
 from seaweedmq.kafka.admin.changes import TopicChanges, by_key, for_each, patience_s
 from seaweedmq.kafka.metadata.topic_creation import default_replicas, staying_brokers
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import (
-    API,
     CreatePartitionsResponse,
     CreateTopicsResponse,
     DeleteTopicsResponse,
-    Handler,
+    HandlerGroup,
     Reply,
     Request,
 )
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import PARTITIONS_MAX, Topic, TopicSpec
 from seaweedmq.runtime.turns import Turn
 
@@ -35,12 +33,6 @@ NAMED_BY_ID_FROM = 6
 
 _Mention: TypeAlias = tuple[str | None, bytes | None]
 """A topic in a DeleteTopics request: its name, or its id of 16 bytes; both or neither are rejected."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    partitions: int
-    replicas: int
 
 
 def admin_code(error: SeaweedMQError) -> int:
@@ -60,23 +52,13 @@ def admin_code(error: SeaweedMQError) -> int:
             return code_of(error, place=ErrorScope.ADMIN)
 
 
-class TopicHandlers:
+class TopicHandlers(HandlerGroup):
     """Handlers of CreateTopics, DeleteTopics and CreatePartitions. An error of one topic does not affect the others."""
 
     def __init__(self, directory: TopicDirectory, changes: TopicChanges, config: BrokerConfig) -> None:
         self._directory = directory
         self._changes = changes
         self._config = config
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {
-            API.CREATE_TOPICS: self.create_topics,
-            API.DELETE_TOPICS: self.delete_topics,
-            API.CREATE_PARTITIONS: self.create_partitions,
-        }
-
-    # --- creation -----------------------------------------------------------------------------------------------------
 
     async def create_topics(self, request: Request) -> Reply:
         """Create topics; with ``validate_only``, only check the request."""
@@ -99,21 +81,22 @@ class TopicHandlers:
         for name, outcome in outcomes.items():
             results.append(await self._created(name, outcome, request.turn))
             await request.turn.pause()
-        return CreateTopicsResponse(throttle_time_ms=0, topics=results)
+        return CreateTopicsResponse(topics=results)
 
     def _spec(self, topic: Any) -> TopicSpec:
         name = self._directory.new_name(topic.name)
         if name in self._directory.view.topics:
             raise KafkaError(Code.TOPIC_ALREADY_EXISTS, f"topic {topic.name} (SeaweedMQ's {name}) exists already")
-        shape = self._shape(topic)
+        partitions, replicas = self._shape(topic)
         twice = sorted(config for config, times in Counter(c.name for c in topic.configs).items() if times > 1)
         if twice:
             raise InvalidConfig(f"config {twice[0]} of topic {topic.name} is named twice: name it once")
         given = {config.name: config.value for config in topic.configs}
-        configs = parse_configs(given, replicas=shape.replicas)
-        return spec_of(name, partitions=shape.partitions, replicas=shape.replicas, configs=configs)
+        configs = parse_configs(given, replicas=replicas)
+        return spec_of(name, partitions=partitions, replicas=replicas, configs=configs)
 
-    def _shape(self, topic: Any) -> _Shape:
+    def _shape(self, topic: Any) -> tuple[int, int]:
+        """Return the checked numbers of partitions and replicas of a topic to create."""
         if topic.assignments:
             if (topic.num_partitions, topic.replication_factor) != (DEFAULT, DEFAULT):
                 raise KafkaError(
@@ -135,7 +118,7 @@ class TopicHandlers:
             default_replicas(self._directory.view) if replicas == DEFAULT else replicas,
         )
 
-    def _checked(self, name: str, partitions: int, replicas: int) -> _Shape:
+    def _checked(self, name: str, partitions: int, replicas: int) -> tuple[int, int]:
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise KafkaError(
                 Code.INVALID_PARTITIONS,
@@ -149,7 +132,7 @@ class TopicHandlers:
                 f"topic {name} cannot have {replicas} replicas on {brokers} brokers: give 1 to "
                 f"{min(brokers, REPLICAS_MAX)}, or -1 for {default_replicas(self._directory.view)}",
             )
-        return _Shape(partitions, replicas)
+        return partitions, replicas
 
     async def _created(self, name: str, outcome: TopicSpec | Topic | SeaweedMQError, turn: Turn) -> Any:
         result = CreateTopicsResponse.CreatableTopicResult
@@ -202,8 +185,6 @@ class TopicHandlers:
             )
         return counts.pop()
 
-    # --- deletion -----------------------------------------------------------------------------------------------------
-
     async def delete_topics(self, request: Request) -> Reply:
         """Delete topics with all their records."""
         body = request.body
@@ -214,7 +195,7 @@ class TopicHandlers:
             asked = ((name, None) for name in body.topic_names)
         found = await self._to_delete(asked, request.turn)
         responses = await for_each(found.items(), lambda item: self._delete(*item, request), request.turn)
-        return DeleteTopicsResponse(throttle_time_ms=0, responses=responses)
+        return DeleteTopicsResponse(responses=responses)
 
     async def _delete(self, mention: _Mention, found: PartitionedTopic | KafkaError, request: Request) -> Any:
         name, topic_id = mention
@@ -261,8 +242,6 @@ class TopicHandlers:
             await turn.pause()
         return found
 
-    # --- partitions ---------------------------------------------------------------------------------------------------
-
     async def create_partitions(self, request: Request) -> Reply:
         """Add partitions to topics; with ``validate_only``, only check the request."""
         body = request.body
@@ -285,7 +264,7 @@ class TopicHandlers:
 
         topics = await by_key(body.topics, _name, request.turn)
         results = await for_each(topics.values(), grown, request.turn)
-        return CreatePartitionsResponse(throttle_time_ms=0, results=results)
+        return CreatePartitionsResponse(results=results)
 
     async def _grow(self, asked: Any, request: Request) -> None:
         found = self._directory.find(asked.name)

@@ -7,9 +7,9 @@ from seaweedmq.errors import OutOfRange, SeaweedMQError, unraised
 from seaweedmq.kafka.admin.changes import TopicChanges, for_each, patience_s
 from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
-from seaweedmq.kafka.wire.messages import API, DeleteRecordsResponse, Handler, Reply, Request
+from seaweedmq.kafka.wire.messages import DeleteRecordsResponse, HandlerGroup, Reply, Request
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.runtime.turns import Turn
 
 ALL = -1
@@ -17,16 +17,12 @@ ALL = -1
 NO_OFFSET = -1
 
 
-class DeleteRecordsHandlers:
+class DeleteRecordsHandlers(HandlerGroup):
     """Handler of DeleteRecords for partitions led by this broker; the cluster's leader stores the low watermarks."""
 
     def __init__(self, partitions: PartitionLookup, changes: TopicChanges) -> None:
         self._partitions = partitions
         self._changes = changes
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {API.DELETE_RECORDS: self.delete_records}
 
     async def delete_records(self, request: Request) -> Reply:
         """Delete the records below an offset in each named partition."""
@@ -37,7 +33,7 @@ class DeleteRecordsHandlers:
                 named.setdefault(topic.name, {})[each.partition_index] = each.offset
                 await turn.pause()
         topics = await for_each(named.items(), lambda topic: self._topic(*topic, request), turn)
-        return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
+        return DeleteRecordsResponse(topics=topics)
 
     async def _topic(self, name: str, before: Mapping[int, int], request: Request) -> Any:
         outcomes: dict[int, int | SeaweedMQError] = {}

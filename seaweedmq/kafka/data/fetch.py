@@ -24,11 +24,11 @@ from seaweedmq.kafka.data.fetch_memory import REPLY_BYTES_MAX, FetchMemory, Repl
 from seaweedmq.kafka.data.partition_reader import Batches, PartitionReader
 from seaweedmq.kafka.metadata.partition_lookup import LeaderHint, PartitionLookup, endpoints, key_of
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, code_of
-from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
+from seaweedmq.kafka.wire.messages import HandlerGroup, Reply, Request
 from seaweedmq.kafka.wire.replies.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
 from seaweedmq.kafka.wire.replies.freeing import free
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.runtime.log_once import RejectionLog
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.turns import Turn
@@ -97,7 +97,7 @@ class Fetched:
                 self.readable_bytes = max(self.readable_bytes, bytes_max)
 
 
-class FetchHandlers:
+class FetchHandlers(HandlerGroup):
     """Handler of Fetch."""
 
     def __init__(
@@ -108,10 +108,6 @@ class FetchHandlers:
         self._memory = memory
         self._sessions = FetchSessions(lambda: rng.getrandbits(31))
         self._rejections = RejectionLog(log, "partitions of Kafka fetches")
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {API.FETCH: self.fetch}
 
     async def fetch(self, request: Request) -> Reply:
         """Wait for records, then read them once.

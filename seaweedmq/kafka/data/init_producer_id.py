@@ -2,9 +2,9 @@
 
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.data.producer_ids import ProducerIds
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
-from seaweedmq.kafka.wire.messages import API, Handler, InitProducerIdResponse, Reply, Request
+from seaweedmq.kafka.wire.messages import HandlerGroup, InitProducerIdResponse, Reply, Request
+from seaweedmq.model.kafka.codes import Code
 
 FIRST_EPOCH = 0
 
@@ -12,15 +12,11 @@ NO_PRODUCER = (-1, -1)
 """Id and epoch in a request of a producer that has none yet."""
 
 
-class InitProducerIdHandlers:
+class InitProducerIdHandlers(HandlerGroup):
     """Handler of InitProducerId. A producer that repeats the request, as after an error, gets another id."""
 
     def __init__(self, ids: ProducerIds) -> None:
         self._ids = ids
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {API.INIT_PRODUCER_ID: self.init_producer_id}
 
     async def init_producer_id(self, request: Request) -> Reply:
         """Return a new producer id with epoch 0.
@@ -46,6 +42,4 @@ class InitProducerIdHandlers:
             # Java's producer repeats the request after this code. It fails after REQUEST_TIMED_OUT, and after other
             # codes it looks for the coordinator of a transaction that it does not have.
             raise KafkaError(Code.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
-        return InitProducerIdResponse(
-            throttle_time_ms=0, error_code=Code.NONE, producer_id=producer_id, producer_epoch=FIRST_EPOCH
-        )
+        return InitProducerIdResponse(error_code=Code.NONE, producer_id=producer_id, producer_epoch=FIRST_EPOCH)

@@ -8,16 +8,15 @@ from seaweedmq.broker.local import LocalPartition
 from seaweedmq.core.kafka.epochs import NO_EPOCH, NO_OFFSET, end_of_epoch, epoch_of
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, unraised
 from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError, code_of
 from seaweedmq.kafka.wire.messages import (
-    API,
-    Handler,
+    HandlerGroup,
     ListOffsetsResponse,
     OffsetForLeaderEpochResponse,
     Reply,
     Request,
 )
+from seaweedmq.model.kafka.codes import Code
 
 LATEST, EARLIEST, HIGHEST_TIME, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 KNOWN_FROM = {LATEST: 0, EARLIEST: 0, HIGHEST_TIME: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
@@ -28,15 +27,11 @@ TIMEOUT_S = 30.0
 US_PER_MS = 1000
 
 
-class ListOffsetsHandlers:
+class ListOffsetsHandlers(HandlerGroup):
     """Handlers of ListOffsets and OffsetForLeaderEpoch."""
 
     def __init__(self, partitions: PartitionLookup) -> None:
         self._partitions = partitions
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {API.LIST_OFFSETS: self.list_offsets, API.OFFSET_FOR_LEADER_EPOCH: self.leader_epochs}
 
     async def list_offsets(self, request: Request) -> Reply:
         """Return the offset of a time or of a special timestamp in each requested partition."""
@@ -59,9 +54,9 @@ class ListOffsetsHandlers:
                 await request.turn.pause()
             if listed:
                 topics.append(make(name=t.name, partitions=list(listed.values())))
-        return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
+        return ListOffsetsResponse(topics=topics)
 
-    async def leader_epochs(self, request: Request) -> Reply:
+    async def offset_for_leader_epoch(self, request: Request) -> Reply:
         """Return the end offsets of leader epochs, by which a consumer detects a truncated log."""
         make = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
         topics = []
@@ -71,7 +66,7 @@ class ListOffsetsHandlers:
                 partitions.append(self._epoch_end(t.topic, part))
                 await request.turn.pause()
             topics.append(make(topic=t.topic, partitions=partitions))
-        return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
+        return OffsetForLeaderEpochResponse(topics=topics)
 
     async def _listed(self, name: str, part: Any, deadline: float, version: int, times: int) -> Any:
         make = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse

@@ -21,20 +21,14 @@ from seaweedmq.codec.kafka.compression import NONE
 from seaweedmq.codec.kafka.header import BatchHeader, read_header
 from seaweedmq.codec.kafka.records import HEADERS_OF_RECORD_MAX, TooManyHeaders
 from seaweedmq.core.kafka.rejected_sequences import RejectedSequences
-from seaweedmq.errors import (
-    DeadlineExceeded,
-    OutOfOrderSequence,
-    SeaweedMQError,
-    Unavailable,
-    fresh,
-)
+from seaweedmq.errors import DeadlineExceeded, OutOfOrderSequence, SeaweedMQError, Unavailable, fresh
 from seaweedmq.kafka.metadata.partition_lookup import LeaderHint, PartitionLookup, endpoints, key_of
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
-from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
+from seaweedmq.kafka.wire.messages import HandlerGroup, Reply, Request
 from seaweedmq.kafka.wire.replies.produce_reply import ProducedPartition, ProducedTopic, produce_reply
 from seaweedmq.model.config import MIB
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.topic_settings import TimestampType, TopicSettings
@@ -108,7 +102,7 @@ class _Sequence(NamedTuple):
         return cls((connection, topic, partition, header.producer_id), header.producer_epoch, header.base_sequence)
 
 
-class ProduceHandlers:
+class ProduceHandlers(HandlerGroup):
     """Handler of Produce."""
 
     def __init__(self, runtime: BrokerRuntime, partitions: PartitionLookup) -> None:
@@ -116,10 +110,6 @@ class ProduceHandlers:
         self._partitions = partitions
         self._rejected = RejectedSequences()
         self._unpacking = OneAtATime()
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {API.PRODUCE: self.produce}
 
     async def produce(self, request: Request) -> Awaitable[Reply]:
         """Append all batches of a request; the returned awaitable waits until all of them are committed.
@@ -166,12 +156,7 @@ class ProduceHandlers:
             topic = self._partitions.topic(key)
             async with asyncio.timeout_at(deadline):
                 appended = await self._append_to(
-                    topic,
-                    part.index,
-                    records,
-                    header,
-                    needs_all=request.body.acks == ACKS_ALL,
-                    may_begin=not is_behind,
+                    topic, part.index, records, header, needs_all=request.body.acks == ACKS_ALL, may_begin=not is_behind
                 )
             if sequence is not None:
                 self._rejected.forget(sequence.who)

@@ -9,8 +9,8 @@ from weakref import WeakValueDictionary
 from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.kafka.build import batches_of
 from seaweedmq.codec.payload.batch import decode_frame, full_batch
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
+from seaweedmq.model.kafka.codes import Code
 
 BATCH_BYTES_MAX = 256 * 1024
 LARGE_BYTES = 1024 * 1024

@@ -3,35 +3,13 @@
 import asyncio
 from typing import Any
 
-from seaweedmq.core.kafka.groups.classic_events import (
-    DeleteGroupReply,
-    Heartbeat,
-    Join,
-    JoinReply,
-    Leave,
-    LeaveReply,
-    Leaving,
-    RemoveGroup,
-    Sync,
-    SyncReply,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
 from seaweedmq.errors import SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.groups.coordinators import Coordinators
-from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
-from seaweedmq.kafka.wire.messages import (
-    API,
-    DeleteGroupsResponse,
-    DescribeGroupsResponse,
-    Handler,
-    JoinGroupResponse,
-    LeaveGroupResponse,
-    ListGroupsResponse,
-    Reply,
-    Request,
-    SyncGroupResponse,
-)
 from seaweedmq.kafka.wire.replies.group_replies import heartbeat_reply
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.groups import GroupState, ListedGroup
 from seaweedmq.ports import Environment
 
@@ -49,35 +27,21 @@ GROUP_OPERATIONS = frozenset({3, 6, 8, 10, 11})
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: there are no permissions."""
 
 
-class ClassicGroupHandlers:
+class ClassicGroupHandlers(messages.HandlerGroup):
     """Handlers of the requests of classic groups."""
 
     def __init__(self, coordinators: Coordinators, env: Environment) -> None:
         self._coordinators = coordinators
         self._env = env
 
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {
-            API.JOIN_GROUP: self.join,
-            API.SYNC_GROUP: self.sync,
-            API.HEARTBEAT: self.heartbeat,
-            API.LEAVE_GROUP: self.leave,
-            API.DESCRIBE_GROUPS: self.describe,
-            API.LIST_GROUPS: self.list,
-            API.DELETE_GROUPS: self.delete,
-        }
-
-    # --- members ------------------------------------------------------------------------------------------------------
-
-    async def join(self, request: Request) -> Reply:
+    async def join_group(self, request: messages.Request) -> messages.Reply:
         """Handle JoinGroup; wait until the rebalance completes, as long as the coordinator's timers allow."""
         body = request.body
         _check_texts(body)
         client_id = request.context.client_id[:CLIENT_ID_LENGTH_MAX]
         named = body.rebalance_timeout_ms if request.version >= REBALANCE_TIMEOUT_FROM else -1
         answer = self._coordinators.shard_of(_named(body.group_id)).ask(
-            lambda token: Join(
+            lambda token: events.Join(
                 token=token,
                 group=body.group_id,
                 member=body.member_id,
@@ -96,8 +60,8 @@ class ClassicGroupHandlers:
         )
         request.settle()
         reply = await answer
-        assert isinstance(reply, JoinReply)
-        return JoinGroupResponse(
+        assert isinstance(reply, events.JoinReply)
+        return messages.JoinGroupResponse(
             error_code=reply.error,
             generation_id=reply.generation,
             protocol_type=reply.protocol_type,
@@ -106,14 +70,14 @@ class ClassicGroupHandlers:
             skip_assignment=reply.skip_assignment,
             member_id=reply.member,
             members=[
-                JoinGroupResponse.JoinGroupResponseMember(
+                messages.JoinGroupResponse.JoinGroupResponseMember(
                     member_id=member.id, group_instance_id=member.instance, metadata=member.metadata
                 )
                 for member in reply.members
             ],
         )
 
-    async def sync(self, request: Request) -> Reply:
+    async def sync_group(self, request: messages.Request) -> messages.Reply:
         """Handle SyncGroup; wait for that of the group's leader, as long as the coordinator's timers allow."""
         body = request.body
         if request.version >= PROTOCOL_NAMED_FROM and None in (body.protocol_type, body.protocol_name):
@@ -122,7 +86,7 @@ class ClassicGroupHandlers:
                 f"SyncGroup of {body.group_id} names no protocol: give type and name from JoinGroup's reply",
             )
         answer = self._coordinators.shard_of(_named(body.group_id)).ask(
-            lambda token: Sync(
+            lambda token: events.Sync(
                 token=token,
                 group=body.group_id,
                 member=body.member_id,
@@ -135,19 +99,19 @@ class ClassicGroupHandlers:
         )
         request.settle()
         reply = await answer
-        assert isinstance(reply, SyncReply)
-        return SyncGroupResponse(
+        assert isinstance(reply, events.SyncReply)
+        return messages.SyncGroupResponse(
             error_code=reply.error,
             protocol_type=reply.protocol_type,
             protocol_name=reply.protocol,
             assignment=reply.assignment,
         )
 
-    def heartbeat(self, request: Request) -> "asyncio.Future[Reply]":
+    def heartbeat(self, request: messages.Request) -> "asyncio.Future[messages.Reply]":
         """Handle Heartbeat; the future is usually done on return."""
         body, version = request.body, request.version
         return self._coordinators.shard_of(_named(body.group_id)).ask(
-            lambda token: Heartbeat(
+            lambda token: events.Heartbeat(
                 token=token,
                 group=body.group_id,
                 member=body.member_id,
@@ -157,53 +121,53 @@ class ClassicGroupHandlers:
             lambda reply: heartbeat_reply(version, reply.error),
         )
 
-    async def leave(self, request: Request) -> Reply:
+    async def leave_group(self, request: messages.Request) -> messages.Reply:
         """Handle LeaveGroup; many members leave in parts, with pauses for other tasks."""
         body = request.body
         shard = self._coordinators.shard_of(_named(body.group_id))
 
-        async def left(leaving: tuple[Leaving, ...]) -> LeaveReply:
-            reply = await shard.ask(lambda token: Leave(token=token, group=body.group_id, members=leaving))
-            assert isinstance(reply, LeaveReply)
+        async def left(leaving: tuple[events.Leaving, ...]) -> events.LeaveReply:
+            reply = await shard.ask(lambda token: events.Leave(token=token, group=body.group_id, members=leaving))
+            assert isinstance(reply, events.LeaveReply)
             return reply
 
         if request.version < MANY_LEAVE_FROM:
-            reply = await left((Leaving(body.member_id),))
+            reply = await left((events.Leaving(body.member_id),))
             of_one = next((error for _, error in reply.members), reply.error)
-            return LeaveGroupResponse(error_code=reply.error or of_one)
+            return messages.LeaveGroupResponse(error_code=reply.error or of_one)
         members = []
         for first in range(0, max(len(body.members), 1), LEAVING_AT_ONCE):
             some = body.members[first : first + LEAVING_AT_ONCE]
-            reply = await left(tuple(Leaving(one.member_id, one.group_instance_id, one.reason or "") for one in some))
+            reply = await left(
+                tuple(events.Leaving(one.member_id, one.group_instance_id, one.reason or "") for one in some)
+            )
             if reply.error:
-                return LeaveGroupResponse(error_code=reply.error, members=[])
+                return messages.LeaveGroupResponse(error_code=reply.error, members=[])
             members += [
-                LeaveGroupResponse.MemberResponse(
+                messages.LeaveGroupResponse.MemberResponse(
                     member_id=who.member, group_instance_id=who.instance, error_code=error
                 )
                 for who, error in reply.members
             ]
             await request.turn.pause()
-        return LeaveGroupResponse(error_code=0, members=members)
+        return messages.LeaveGroupResponse(error_code=0, members=members)
 
     def _new_member(self, prefix: str) -> str:
         """Return a unique member id: the prefix and 128 random bits in the form of a UUID."""
         digits = f"{self._env.rng.getrandbits(128):032x}"
         return "-".join((prefix, digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
-    # --- administration -----------------------------------------------------------------------------------------------
-
-    async def describe(self, request: Request) -> Reply:
+    async def describe_groups(self, request: messages.Request) -> messages.Reply:
         """Handle DescribeGroups; each group has its own error, since other brokers may coordinate some."""
         operations = set(GROUP_OPERATIONS) if request.body.include_authorized_operations else None
         groups = []
         for group in request.body.groups:
             groups.append(await self._described(group, operations, request.version))
             await request.turn.pause()
-        return DescribeGroupsResponse(groups=groups)
+        return messages.DescribeGroupsResponse(groups=groups)
 
-    async def _described(self, group: str, operations: set[int] | None, version: int) -> Reply:
-        make = DescribeGroupsResponse.DescribedGroup
+    async def _described(self, group: str, operations: set[int] | None, version: int) -> messages.Reply:
+        make = messages.DescribeGroupsResponse.DescribedGroup
         try:
             found = await self._coordinators.shard_of(group).look(lambda state: state.describe(group))
         except SeaweedMQError as error:
@@ -222,7 +186,7 @@ class ClassicGroupHandlers:
             protocol_type=found.protocol_type,
             protocol_data=found.protocol,
             members=[
-                DescribeGroupsResponse.DescribedGroup.DescribedGroupMember(
+                messages.DescribeGroupsResponse.DescribedGroup.DescribedGroupMember(
                     member_id=member.id,
                     group_instance_id=member.instance,
                     client_id=member.client_id,
@@ -235,7 +199,7 @@ class ClassicGroupHandlers:
             authorized_operations=operations,
         )
 
-    async def list(self, request: Request) -> Reply:
+    async def list_groups(self, request: messages.Request) -> messages.Reply:
         """Handle ListGroups with the groups that this broker coordinates; clients query every broker."""
         states = {state.lower() for state in request.body.states_filter or ()}
         types = {kind.lower() for kind in request.body.types_filter or ()}
@@ -249,7 +213,7 @@ class ClassicGroupHandlers:
         listed = []
         for group in groups:
             if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types):
-                made = ListGroupsResponse.ListedGroup(
+                made = messages.ListGroupsResponse.ListedGroup(
                     group_id=group.group,
                     protocol_type=group.protocol_type,
                     group_state=group.state.value,
@@ -257,23 +221,23 @@ class ClassicGroupHandlers:
                 )
                 listed.append(made)
             await request.turn.pause()
-        return ListGroupsResponse(groups=listed)
+        return messages.ListGroupsResponse(groups=listed)
 
-    async def delete(self, request: Request) -> Reply:
+    async def delete_groups(self, request: messages.Request) -> messages.Reply:
         """Handle DeleteGroups; each group has its own error."""
-        make, results = DeleteGroupsResponse.DeletableGroupResult, dict[str, Any]()
+        make, results = messages.DeleteGroupsResponse.DeletableGroupResult, dict[str, Any]()
         for group in request.body.groups_names:
             if group not in results:
                 results[group] = make(group_id=group, error_code=await self._deleted(group))
             await request.turn.pause()
-        return DeleteGroupsResponse(results=list(results.values()))
+        return messages.DeleteGroupsResponse(results=list(results.values()))
 
     async def _deleted(self, group: str) -> int:
         try:
-            reply = await self._coordinators.shard_of(group).ask(lambda token: RemoveGroup(token, group))
+            reply = await self._coordinators.shard_of(group).ask(lambda token: events.RemoveGroup(token, group))
         except SeaweedMQError as error:
             return code_of(error, place=ErrorScope.COORDINATOR)
-        assert isinstance(reply, DeleteGroupReply)
+        assert isinstance(reply, events.DeleteGroupReply)
         return reply.error
 
 

@@ -5,27 +5,20 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from seaweedmq.core.kafka.groups.classic_events import (
-    CommitOffsets,
-    CommitReply,
-    DeleteOffsets,
-    DeleteOffsetsReply,
-    OffsetToCommit,
-    Partition,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
-from seaweedmq.kafka.wire.messages import API, Handler, OffsetDeleteResponse, OffsetFetchResponse, Reply, Request
+from seaweedmq.kafka.wire.messages import HandlerGroup, OffsetDeleteResponse, OffsetFetchResponse, Reply, Request
 from seaweedmq.kafka.wire.replies.group_replies import TopicErrors, commit_reply
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.groups import OffsetValue
 from seaweedmq.runtime.turns import Turn, at_once, in_turns
 
 MANY_GROUPS_FROM, NAMED_ERRORS_FROM = 8, 9
 NOT_SETTLED_IN, NOT_SETTLED_FROM = 7, 9
-"""Versions of OffsetFetch, see ``CommittedOffsetsHandlers.fetch``."""
+"""Versions of OffsetFetch, see ``CommittedOffsetsHandlers.offset_fetch``."""
 NO_OFFSET = -1
 RETRY_OFFSET = -1_000
 """Committed offset in a reply for a partition that is not settled. librdkafka uses the offset in spite of the error if
@@ -41,20 +34,14 @@ TopicOffsets: TypeAlias = tuple[str, Sequence[tuple[int, OffsetValue | None]]]
 """A topic, with the number and the committed offset of each partition."""
 
 
-class CommittedOffsetsHandlers:
+class CommittedOffsetsHandlers(HandlerGroup):
     """Handlers of requests about committed offsets, also of the group without a name: very old consumers use it."""
 
     def __init__(self, coordinators: Coordinators, directory: TopicDirectory) -> None:
         self._coordinators = coordinators
         self._directory = directory
 
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {API.OFFSET_COMMIT: self.commit, API.OFFSET_FETCH: self.fetch, API.OFFSET_DELETE: self.delete}
-
-    # --- commit -------------------------------------------------------------------------------------------------------
-
-    def commit(self, request: Request) -> Awaitable[Reply]:
+    def offset_commit(self, request: Request) -> Awaitable[Reply]:
         """Handle OffsetCommit of existing partitions; many are committed in parts, with pauses for other tasks."""
         topics, version = request.body.topics, request.version
         if sum(len(topic.partitions) + 1 for topic in topics) > AT_ONCE:
@@ -85,7 +72,7 @@ class CommittedOffsetsHandlers:
             for topic, n in zip(topics, counts, strict=True)
         ]
         offsets = tuple(
-            OffsetToCommit(
+            events.OffsetToCommit(
                 topic=topic.name,
                 partition=each.partition_index,
                 offset=each.committed_offset,
@@ -98,15 +85,15 @@ class CommittedOffsetsHandlers:
             if 0 <= each.partition_index < count
         )
 
-        def said_of(reply: CommitReply) -> Any:
+        def said_of(reply: events.CommitReply) -> Any:
             return reply_of(_with_errors(topics, counts, reply.errors))
 
         if not offsets:
             answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            answer.set_result(said_of(CommitReply(token=0, errors=())))
+            answer.set_result(said_of(events.CommitReply(token=0, errors=())))
             return answer
         return shard.ask(
-            lambda token: CommitOffsets(
+            lambda token: events.CommitOffsets(
                 token=token,
                 group=body.group_id,
                 member=body.member_id,
@@ -126,9 +113,7 @@ class CommittedOffsetsHandlers:
         except KafkaError:
             return 0
 
-    # --- fetch --------------------------------------------------------------------------------------------------------
-
-    async def fetch(self, request: Request) -> Reply:
+    async def offset_fetch(self, request: Request) -> Reply:
         """Handle OffsetFetch of one or many groups; all offsets are stable, since there are no transactions.
 
         While the coordinator is at another broker or loads, no offset is stable. In the versions that librdkafka
@@ -168,7 +153,7 @@ class CommittedOffsetsHandlers:
 
     async def _committed(self, group: str, topics: Sequence[Any] | None, turn: Turn) -> list[TopicOffsets]:
         """Return the offsets of the named topics, or of all topics with offsets if ``topics`` is None."""
-        asked: list[Partition] | None = None if topics is None else []
+        asked: list[events.Partition] | None = None if topics is None else []
         for each in topics or ():
             assert asked is not None
             for number in each.partition_indexes:
@@ -197,8 +182,10 @@ class CommittedOffsetsHandlers:
             offsets.append((name, of_topic))
         return offsets
 
-    async def _seen(self, group: str, asked: Sequence[Partition] | None, turn: Turn) -> Mapping[Partition, OffsetValue]:
-        shard, found = self._coordinators.shard_of(group), dict[Partition, OffsetValue]()
+    async def _seen(
+        self, group: str, asked: Sequence[events.Partition] | None, turn: Turn
+    ) -> Mapping[events.Partition, OffsetValue]:
+        shard, found = self._coordinators.shard_of(group), dict[events.Partition, OffsetValue]()
         if asked is None:
             found = dict(await shard.look(lambda state: state.offsets(group, None)))
         else:
@@ -208,9 +195,7 @@ class CommittedOffsetsHandlers:
                 await turn.pause()
         return await self._coordinators.topic_ids.without_deleted(found)
 
-    # --- delete -------------------------------------------------------------------------------------------------------
-
-    async def delete(self, request: Request) -> Reply:
+    async def offset_delete(self, request: Request) -> Reply:
         """Handle OffsetDelete; raise KafkaError INVALID_GROUP_ID if the group id is empty."""
         body = request.body
         if not body.group_id:
@@ -241,8 +226,10 @@ class CommittedOffsetsHandlers:
             for each in topic.partitions
             if 0 <= each.partition_index < count
         )
-        reply = await self._coordinators.shard_of(group).ask(lambda token: DeleteOffsets(token, group, partitions))
-        assert isinstance(reply, DeleteOffsetsReply)
+        reply = await self._coordinators.shard_of(group).ask(
+            lambda token: events.DeleteOffsets(token, group, partitions)
+        )
+        assert isinstance(reply, events.DeleteOffsetsReply)
         return reply.error, [] if reply.error else _with_errors(topics, counts, reply.errors)
 
 

@@ -86,8 +86,6 @@ class Coordinators:
             if self._running:
                 await asyncio.wait(set(self._running))
 
-    # --- groups -------------------------------------------------------------------------------------------------------
-
     def shard_of(self, group: str) -> GroupCoordinator:
         """Return the coordinator of a group, or raise StaleMetadata if another broker has it.
 
@@ -184,8 +182,6 @@ class Coordinators:
             await self._cluster.api.call(CreateTopic(spec))
         except AlreadyExists:
             log.debug("topic exists: another broker created %s at the same time", self.topic_name)
-
-    # --- metadata -----------------------------------------------------------------------------------------------------
 
     def _follow(self) -> None:
         deleted = self._deleted()

@@ -5,27 +5,23 @@ from typing import Any
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.metadata.nodes import NO_NODE, Nodes
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
-from seaweedmq.kafka.wire.messages import API, FindCoordinatorResponse, Handler, Reply, Request
+from seaweedmq.kafka.wire.messages import FindCoordinatorResponse, HandlerGroup, Reply, Request
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.nodes import Node
 
 OF_GROUPS, OF_TRANSACTIONS = 0, 1
 MANY_KEYS_FROM = 4
 
 
-class FindCoordinatorHandlers:
+class FindCoordinatorHandlers(HandlerGroup):
     """Handler of FindCoordinator; every broker answers for every group."""
 
     def __init__(self, coordinators: Coordinators, nodes: Nodes) -> None:
         self._coordinators = coordinators
         self._nodes = nodes
 
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {API.FIND_COORDINATOR: self.find}
-
-    async def find(self, request: Request) -> Reply:
+    async def find_coordinator(self, request: Request) -> Reply:
         """Return the coordinator of one key, or of many; each key has its own error."""
         body = request.body
         if request.version < MANY_KEYS_FROM:

@@ -6,33 +6,20 @@ from typing import Any, Final
 
 from seaweedmq.broker.ports import ClusterAccess, PartitionAccess
 from seaweedmq.codec.kafka.assignment import assigned_partitions
-from seaweedmq.core.kafka.groups.classic_events import (
-    CommitOffsets,
-    CommitReply,
-    DeleteGroupReply,
-    OffsetToCommit,
-    Partition,
-    RemoveGroup,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.kafka.groups.coordinators import Coordinators
 from seaweedmq.kafka.groups.group_coordinator import GroupCoordinator
 from seaweedmq.kafka.wire.error_mapping import KafkaError
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.group_admin import (
     KafkaGroupDescription,
     KafkaGroupMember,
     KafkaGroupOffset,
     KafkaGroupSummary,
 )
-from seaweedmq.model.kafka.groups import DescribedGroup, GroupError, GroupState, OffsetValue
-from seaweedmq.model.messages.calls import (
-    Call,
-    DeleteKafkaGroup,
-    DescribeKafkaGroup,
-    ListKafkaGroups,
-    ResetKafkaGroup,
-    TopicStats,
-)
+from seaweedmq.model.kafka.groups import DescribedGroup, GroupState, OffsetValue
+from seaweedmq.model.messages import calls
 from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
@@ -49,14 +36,14 @@ class GroupAdmin:
         self._partitions = partitions
         self._cluster = cluster
         self._coordinators = coordinators
-        self._answers: dict[type[Call[Any]], Callable[[Any], Awaitable[Any]]] = {
-            ListKafkaGroups: lambda _: self._list(),
-            DescribeKafkaGroup: lambda call: self._describe(call.group),
-            ResetKafkaGroup: lambda call: self._reset(call.group, call.name, call.start),
-            DeleteKafkaGroup: lambda call: self._delete(call.group),
+        self._answers: dict[type[calls.Call[Any]], Callable[[Any], Awaitable[Any]]] = {
+            calls.ListKafkaGroups: lambda _: self._list(),
+            calls.DescribeKafkaGroup: lambda call: self._describe(call.group),
+            calls.ResetKafkaGroup: lambda call: self._reset(call.group, call.name, call.start),
+            calls.DeleteKafkaGroup: lambda call: self._delete(call.group),
         }
 
-    async def __call__(self, request: Call[Any]) -> Any:
+    async def __call__(self, request: calls.Call[Any]) -> Any:
         """Handle a call; raise Unavailable while the shard of its group is loading."""
         try:
             return await self._answers[type(request)](request)
@@ -123,22 +110,23 @@ class GroupAdmin:
         starts = await self._starts(name, start)
         topic_id = self._coordinators.topic_ids.known(name.name)
         offsets = tuple(
-            OffsetToCommit(topic=name.name, partition=n, offset=at, topic_id=topic_id) for n, at in starts.items()
+            events.OffsetToCommit(topic=name.name, partition=n, offset=at, topic_id=topic_id)
+            for n, at in starts.items()
         )
-        reply = await shard.ask(lambda token: CommitOffsets(token=token, group=group, offsets=offsets))
-        assert isinstance(reply, CommitReply)
+        reply = await shard.ask(lambda token: events.CommitOffsets(token=token, group=group, offsets=offsets))
+        assert isinstance(reply, events.CommitReply)
         for error in reply.errors:
-            if error is not GroupError.NONE:
+            if error is not Code.NONE:
                 raise InvalidArgument(f"group {group!r} cannot be reset now: {error.name}")
         return await self._describe(group)
 
     async def _delete(self, group: str) -> None:
-        reply = await self._coordinators.shard_of(group).ask(lambda token: RemoveGroup(token, group))
-        assert isinstance(reply, DeleteGroupReply)
+        reply = await self._coordinators.shard_of(group).ask(lambda token: events.RemoveGroup(token, group))
+        assert isinstance(reply, events.DeleteGroupReply)
         match reply.error:
-            case GroupError.NONE:
+            case Code.NONE:
                 return
-            case GroupError.NON_EMPTY_GROUP:
+            case Code.NON_EMPTY_GROUP:
                 found, _ = await self._found(self._coordinators.shard_of(group), group)
                 raise _has_members(group, len(found.members), "delete")
             case _:
@@ -146,13 +134,11 @@ class GroupAdmin:
 
     async def _found(
         self, shard: GroupCoordinator, group: str
-    ) -> tuple[DescribedGroup, Mapping[Partition, OffsetValue]]:
+    ) -> tuple[DescribedGroup, Mapping[events.Partition, OffsetValue]]:
         found, offsets = await shard.look(lambda state: (state.describe(group), state.offsets(group)))
         if found.state is GroupState.DEAD:
             raise _unknown(group)
         return found, await self._coordinators.topic_ids.without_deleted(offsets)
-
-    # --- offsets of partitions ----------------------------------------------------------------------------------------
 
     def _name_of(self, topic: str) -> str:
         return f"{self._coordinators.topic_name.namespace}/{topic}"
@@ -162,9 +148,9 @@ class GroupAdmin:
         lineages = self._partitions.lineages(name)
         return dict(enumerate(lineages[slot] for slot in sorted(lineages)))
 
-    async def _known_ends(self, topics: set[str]) -> dict[Partition, int]:
+    async def _known_ends(self, topics: set[str]) -> dict[events.Partition, int]:
         """Return the high watermarks that are available now."""
-        ends: dict[Partition, int] = {}
+        ends: dict[events.Partition, int] = {}
         for topic in sorted(topics):
             try:
                 found = await self._ends(TopicName(self._coordinators.topic_name.namespace, topic))
@@ -175,7 +161,7 @@ class GroupAdmin:
 
     async def _ends(self, name: TopicName) -> dict[int, int]:
         """Return the high watermarks of the partitions of a topic, by number."""
-        high = {stats.segment: stats.high_watermark for stats in await self._cluster.api.call(TopicStats(name))}
+        high = {stats.segment: stats.high_watermark for stats in await self._cluster.api.call(calls.TopicStats(name))}
         return {
             number: high[lineage[-1].id] for number, lineage in self._lineages(name).items() if lineage[-1].id in high
         }

@@ -12,8 +12,8 @@ from seaweedmq.core.kafka.groups.shard_state import GroupShard
 from seaweedmq.core.kafka.groups.state_memory import StateMemory
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.metadata.topic_ids import TopicIds
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.groups import OffsetRecord
 from seaweedmq.ports import Environment
 from seaweedmq.runtime.retrying import backoff, retrying

@@ -14,17 +14,16 @@ from seaweedmq.kafka.metadata.nodes import NO_NODE, Nodes
 from seaweedmq.kafka.metadata.reachability import is_reachable
 from seaweedmq.kafka.metadata.topic_creation import TopicCreator
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, PartitionInfo, TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import (
-    API,
     DescribeClusterResponse,
     DescribeTopicPartitionsResponse,
-    Handler,
+    HandlerGroup,
     MetadataResponse,
     Reply,
     Request,
 )
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.group_admin import INTERNAL_TOPICS
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.turns import Turn
@@ -46,7 +45,7 @@ NAMES_A_STEP = 1_000
 """Names that are sorted in one step of the event loop: about 0.3 ms."""
 
 
-class MetadataHandlers:
+class MetadataHandlers(HandlerGroup):
     """Handlers of Metadata, DescribeCluster and DescribeTopicPartitions."""
 
     def __init__(self, cluster: ClusterAccess, directory: TopicDirectory, creator: TopicCreator) -> None:
@@ -54,14 +53,6 @@ class MetadataHandlers:
         self._directory = directory
         self._nodes: Nodes = directory.nodes
         self._creator = creator
-
-    def handlers(self) -> dict[int, Handler]:
-        """Return the handlers by API key."""
-        return {
-            API.METADATA: self.metadata,
-            API.DESCRIBE_CLUSTER: self.describe_cluster,
-            API.DESCRIBE_TOPIC_PARTITIONS: self.describe_topic_partitions,
-        }
 
     async def metadata(self, request: Request) -> Reply:
         """Return the brokers and the requested topics, or all; create unknown topics if the request allows it.
@@ -77,7 +68,6 @@ class MetadataHandlers:
             topics = await self._asked_for(request, body)
         wants_operations = request.version <= CLUSTER_OPERATIONS_UP_TO and body.include_cluster_authorized_operations
         return MetadataResponse(
-            throttle_time_ms=0,
             brokers=[
                 MetadataResponse.MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=None)
                 for node in self._nodes.shown()
@@ -169,7 +159,6 @@ class MetadataHandlers:
             )
         await self._nodes.ready()
         return DescribeClusterResponse(
-            throttle_time_ms=0,
             error_code=Code.NONE,
             error_message=None,
             endpoint_type=BROKERS,
@@ -217,7 +206,7 @@ class MetadataHandlers:
             if end < count:
                 cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=end)
                 break
-        return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=cursor)
+        return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
 
     def _count(self, name: str) -> int:
         try:

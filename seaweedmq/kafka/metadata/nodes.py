@@ -174,15 +174,13 @@ class Nodes:
         while len(self._last_addresses) > NODES_MAX:
             del self._last_addresses[next(iter(self._last_addresses))]
 
-    def _live_addresses(self) -> set[str]:
-        return {broker.kafka_address for broker in self._view.brokers.values() if broker.kafka_address}
-
     def _unnumbered(self) -> list[str]:
         """Return the addresses without a number."""
         return sorted(self._wanted_addresses() - self._table.ids.keys())
 
     def _wanted_addresses(self) -> set[str]:
-        return self._live_addresses() | ({self._own_address} if self._own_address else set())
+        addresses = {broker.kafka_address for broker in self._view.brokers.values()} | {self._own_address}
+        return addresses - {""}
 
     async def _assign_numbers(self) -> None:
         entry = await self._meta.get(KAFKA_NODES)

@@ -9,9 +9,9 @@ from seaweedmq.core.kafka.epochs import NO_EPOCH
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID
 from seaweedmq.errors import Corrupt, SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic, TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.fields import Endpoint
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.nodes import Node
 
 

@@ -9,10 +9,10 @@ from seaweedmq.core.kafka.creation_quota import MINUTE_S, CreationQuota
 from seaweedmq.errors import AlreadyExists, InvalidArgument, SeaweedMQError, unraised
 from seaweedmq.kafka.admin.changes import TopicChanges
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.kafka.wire.messages import Request
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.group_admin import INTERNAL_TOPICS
 from seaweedmq.model.topic import TopicName, TopicSpec
 

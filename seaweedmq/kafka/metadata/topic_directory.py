@@ -13,8 +13,8 @@ from seaweedmq.core.kafka.epochs import NO_EPOCH
 from seaweedmq.core.kafka.topic_ids import topic_id_of, uid_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.kafka.metadata.nodes import NO_NODE, Nodes
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName

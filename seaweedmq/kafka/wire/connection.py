@@ -42,8 +42,6 @@ class Connection(asyncio.BufferedProtocol):
         self._replies = ReplyQueue(share, self._flushed)
         self._reader = RequestReader(listening, share, self._line, self._replies, self._deadlines)
 
-    # --- callbacks of the socket --------------------------------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register with the listener; close at once if it rejects the connection."""
         self._transport = self._replies.transport = cast(asyncio.Transport, transport)
@@ -100,8 +98,6 @@ class Connection(asyncio.BufferedProtocol):
             self._listening.closed(self)
             receiver.lost()
 
-    # --- callbacks of the memory accounts -----------------------------------------------------------------------------
-
     def granted(self) -> None:
         """Implement ``ShareOwner``."""
         self._reader.granted()
@@ -134,8 +130,6 @@ class Connection(asyncio.BufferedProtocol):
         )
         return True
 
-    # --- callbacks of the parts ---------------------------------------------------------------------------------------
-
     def _flushed(self) -> None:
         self._deadlines.note_activity()
         if self._is_drained:
@@ -164,8 +158,6 @@ class Connection(asyncio.BufferedProtocol):
                 case Due.IDLE:
                     log.debug("Kafka connection closed: %s: %s", self.context.peer, reason)
                     self._close()
-
-    # --- the end ------------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
         """Stop reading, answer the requests already read, then close."""

@@ -15,7 +15,6 @@ from uuid import UUID  # noqa: TID251 - the type, not a source of randomness
 
 from seaweedmq.kafka.wire.message_cursor import ELEMENTS_A_STEP, ELEMENTS_MAX, Malformed, MessageCursor, TooManyElements
 from seaweedmq.model.config import INT32_MAX
-from seaweedmq.runtime.turns import at_once
 
 ELEMENTS_SHORT = 100
 """Maximum elements of a message that is decoded at once."""
@@ -46,11 +45,6 @@ _UNPACKED = _Reader(lambda cursor: None)
 """The placeholder reader of consecutive numbers, which are unpacked together."""
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-
-
-def decode(message: Any, version: int, data: memoryview) -> Any:
-    """Decode a message at once, as :func:`decoding` does in steps."""
-    return at_once(decoding(message, version, data))[0]
 
 
 def decode_few(message: Any, version: int, data: memoryview) -> tuple[Any, int] | None:

@@ -3,28 +3,9 @@
 from collections.abc import Mapping
 from enum import Enum
 
+from seaweedmq import errors
 from seaweedmq.codec.kafka.batch_errors import InvalidBatch
-from seaweedmq.errors import (
-    AlreadyExists,
-    Corrupt,
-    DataLoss,
-    DeadlineExceeded,
-    Deposed,
-    DuplicateSequence,
-    Fenced,
-    InvalidArgument,
-    NotFound,
-    OutOfOrderSequence,
-    OutOfRange,
-    ProtocolViolation,
-    ResourceExhausted,
-    SeaweedMQError,
-    StaleMetadata,
-    StorageFailed,
-    Unavailable,
-    Unsupported,
-)
-from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.model.kafka.codes import Code
 
 
 class ErrorScope(Enum):
@@ -44,7 +25,7 @@ class ErrorScope(Enum):
     """Requests to the cluster's leader, which create, change or delete."""
 
 
-class KafkaError(SeaweedMQError):
+class KafkaError(errors.SeaweedMQError):
     """An error with a Kafka error code, of a request or a part of it."""
 
     def __init__(self, code: int, message: str = "") -> None:
@@ -58,29 +39,32 @@ _ELSEWHERE = {
     ErrorScope.ADMIN: Code.NOT_CONTROLLER,
 }
 _CODES: Mapping[type[BaseException], tuple[Code, Mapping[ErrorScope, Code]]] = {
-    StaleMetadata: (Code.NOT_LEADER_OR_FOLLOWER, _ELSEWHERE),
-    Deposed: (Code.NOT_LEADER_OR_FOLLOWER, _ELSEWHERE),
-    Unavailable: (Code.NOT_LEADER_OR_FOLLOWER, {**_ELSEWHERE, ErrorScope.COORDINATOR: Code.COORDINATOR_NOT_AVAILABLE}),
-    NotFound: (Code.UNKNOWN_TOPIC_OR_PARTITION, {ErrorScope.COORDINATOR: Code.GROUP_ID_NOT_FOUND}),
-    AlreadyExists: (Code.TOPIC_ALREADY_EXISTS, {}),
-    OutOfRange: (Code.OFFSET_OUT_OF_RANGE, {}),
+    errors.StaleMetadata: (Code.NOT_LEADER_OR_FOLLOWER, _ELSEWHERE),
+    errors.Deposed: (Code.NOT_LEADER_OR_FOLLOWER, _ELSEWHERE),
+    errors.Unavailable: (
+        Code.NOT_LEADER_OR_FOLLOWER,
+        {**_ELSEWHERE, ErrorScope.COORDINATOR: Code.COORDINATOR_NOT_AVAILABLE},
+    ),
+    errors.NotFound: (Code.UNKNOWN_TOPIC_OR_PARTITION, {ErrorScope.COORDINATOR: Code.GROUP_ID_NOT_FOUND}),
+    errors.AlreadyExists: (Code.TOPIC_ALREADY_EXISTS, {}),
+    errors.OutOfRange: (Code.OFFSET_OUT_OF_RANGE, {}),
     # Java's consumer raises CORRUPT_MESSAGE to its caller, with the offset; it retries KAFKA_STORAGE_ERROR silently.
-    DataLoss: (Code.CORRUPT_MESSAGE, {}),
-    Corrupt: (Code.KAFKA_STORAGE_ERROR, {ErrorScope.FETCH: Code.CORRUPT_MESSAGE}),
-    StorageFailed: (Code.KAFKA_STORAGE_ERROR, {}),
-    DeadlineExceeded: (Code.REQUEST_TIMED_OUT, {}),
+    errors.DataLoss: (Code.CORRUPT_MESSAGE, {}),
+    errors.Corrupt: (Code.KAFKA_STORAGE_ERROR, {ErrorScope.FETCH: Code.CORRUPT_MESSAGE}),
+    errors.StorageFailed: (Code.KAFKA_STORAGE_ERROR, {}),
+    errors.DeadlineExceeded: (Code.REQUEST_TIMED_OUT, {}),
     TimeoutError: (Code.REQUEST_TIMED_OUT, {}),
     # A producer would resend after REQUEST_TIMED_OUT, silently until its delivery timeout.
-    ResourceExhausted: (
+    errors.ResourceExhausted: (
         Code.REQUEST_TIMED_OUT,
         {ErrorScope.PRODUCE: Code.POLICY_VIOLATION, ErrorScope.ADMIN: Code.POLICY_VIOLATION},
     ),
-    InvalidArgument: (Code.INVALID_REQUEST, {}),
-    ProtocolViolation: (Code.INVALID_REQUEST, {}),
-    OutOfOrderSequence: (Code.INVALID_REQUEST, {ErrorScope.PRODUCE: Code.OUT_OF_ORDER_SEQUENCE_NUMBER}),
-    DuplicateSequence: (Code.INVALID_REQUEST, {ErrorScope.PRODUCE: Code.DUPLICATE_SEQUENCE_NUMBER}),
-    Fenced: (Code.INVALID_PRODUCER_EPOCH, {}),
-    Unsupported: (Code.UNSUPPORTED_VERSION, {}),
+    errors.InvalidArgument: (Code.INVALID_REQUEST, {}),
+    errors.ProtocolViolation: (Code.INVALID_REQUEST, {}),
+    errors.OutOfOrderSequence: (Code.INVALID_REQUEST, {ErrorScope.PRODUCE: Code.OUT_OF_ORDER_SEQUENCE_NUMBER}),
+    errors.DuplicateSequence: (Code.INVALID_REQUEST, {ErrorScope.PRODUCE: Code.DUPLICATE_SEQUENCE_NUMBER}),
+    errors.Fenced: (Code.INVALID_PRODUCER_EPOCH, {}),
+    errors.Unsupported: (Code.UNSUPPORTED_VERSION, {}),
 }
 """The code of an error and its subclasses, and the codes in scopes that differ."""
 

@@ -6,7 +6,7 @@ fields in the header: a client reads them before it knows the broker's versions.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from seaweedmq.kafka.wire.message_cursor import ELEMENTS_MAX, Malformed
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Line, Reply, Request, nothing
 from seaweedmq.kafka.wire.versions import is_advertised, name_of
 from seaweedmq.model.messages.call_context import CallContext
-from seaweedmq.runtime.turns import Turn, at_once, endless_turn
+from seaweedmq.runtime.turns import Turn, endless_turn
 
 _REQUEST_HEAD = struct.Struct(">hhih")
 _REPLY_HEAD = struct.Struct(">ii")
@@ -50,11 +50,6 @@ def elements_max(api: int) -> int:
     return _ELEMENTS_MAX.get(api, ADMIN_ELEMENTS_MAX)
 
 
-def read_request(data: memoryview, *, context: CallContext, connection: int, line: Line) -> Request:
-    """Read a request at once, as :func:`reading` does in steps."""
-    return at_once(reading(data, context=context, connection=connection, line=line))
-
-
 def reading(
     data: memoryview,
     *,
@@ -69,13 +64,8 @@ def reading(
     An ApiVersions request in an unknown version has body None: its layout is unknown, and the reply names the known
     versions.
 
-    Args:
-        data: Request without its length.
-        context: Client of the connection; the request has it with its own client id.
-        connection: Id of the connection.
-        line: Requests of the connection.
-        settle: Callback of the request that releases its memory.
-        turn: Turn that the request's handler continues; None: one that never ends.
+    ``context`` is the connection's client; the request has it with its own client id. ``settle`` releases the request's
+    memory. The request's handler continues ``turn``; None: one that never ends.
 
     Raises:
         Malformed: If the bytes are not a request.
@@ -128,15 +118,11 @@ def writing(api: int, version: int, correlation_id: int, reply: Any) -> Steps[Se
     """Encode a reply with many elements in steps, as :func:`reply_buffers` does at once."""
     version = _reply_version(api, version)
     parts: list[Buffer] = []
-    for part in _encoding(reply, version):
+    reply.API_VERSION = version
+    for part in encoding(reply, version):
         parts.append(part)
         yield
     return _with_head(api, version, correlation_id, [b"".join(parts)])
-
-
-def _encoding(reply: Any, version: int) -> Iterator[Buffer]:
-    reply.API_VERSION = version
-    return encoding(reply, version)
 
 
 def _reply_version(api: int, version: int) -> int:

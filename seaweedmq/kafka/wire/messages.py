@@ -11,88 +11,9 @@ from enum import IntEnum
 from typing import Any, TypeAlias
 from uuid import UUID as UUID  # noqa: TID251 - the type, not a source of randomness
 
-from kafka.protocol.admin import (
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-    CreateAclsRequest,
-    CreateAclsResponse,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DescribeAclsRequest,
-    DescribeAclsResponse,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-    ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
-from kafka.protocol.consumer import (
-    FetchRequest,
-    FetchResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
-from kafka.protocol.metadata import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
-from kafka.protocol.producer import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
+from kafka.protocol import admin, consumer, metadata, producer
 
-from seaweedmq.kafka.wire.schemas import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from seaweedmq.kafka.wire import schemas
 from seaweedmq.model.messages.call_context import CallContext
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.turns import Turn, endless_turn
@@ -234,44 +155,29 @@ Handler: TypeAlias = Callable[[Request], Awaitable[Reply]]
 """A handler of the requests of one API. That of ``API.PRODUCE`` returns an awaitable of the reply once all batches are
 appended: see ``kafka.dispatch``."""
 
-_MESSAGES: Mapping[int, tuple[Any, Any]] = {
-    API.PRODUCE: (ProduceRequest, ProduceResponse),
-    API.FETCH: (FetchRequest, FetchResponse),
-    API.LIST_OFFSETS: (ListOffsetsRequest, ListOffsetsResponse),
-    API.METADATA: (MetadataRequest, MetadataResponse),
-    API.OFFSET_COMMIT: (OffsetCommitRequest, OffsetCommitResponse),
-    API.OFFSET_FETCH: (OffsetFetchRequest, OffsetFetchResponse),
-    API.FIND_COORDINATOR: (FindCoordinatorRequest, FindCoordinatorResponse),
-    API.JOIN_GROUP: (JoinGroupRequest, JoinGroupResponse),
-    API.HEARTBEAT: (HeartbeatRequest, HeartbeatResponse),
-    API.LEAVE_GROUP: (LeaveGroupRequest, LeaveGroupResponse),
-    API.SYNC_GROUP: (SyncGroupRequest, SyncGroupResponse),
-    API.DESCRIBE_GROUPS: (DescribeGroupsRequest, DescribeGroupsResponse),
-    API.LIST_GROUPS: (ListGroupsRequest, ListGroupsResponse),
-    API.API_VERSIONS: (ApiVersionsRequest, ApiVersionsResponse),
-    API.CREATE_TOPICS: (CreateTopicsRequest, CreateTopicsResponse),
-    API.DELETE_TOPICS: (DeleteTopicsRequest, DeleteTopicsResponse),
-    API.DELETE_RECORDS: (DeleteRecordsRequest, DeleteRecordsResponse),
-    API.INIT_PRODUCER_ID: (InitProducerIdRequest, InitProducerIdResponse),
-    API.OFFSET_FOR_LEADER_EPOCH: (OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
-    API.DESCRIBE_ACLS: (DescribeAclsRequest, DescribeAclsResponse),
-    API.CREATE_ACLS: (CreateAclsRequest, CreateAclsResponse),
-    API.DELETE_ACLS: (DeleteAclsRequest, DeleteAclsResponse),
-    API.DESCRIBE_CONFIGS: (DescribeConfigsRequest, DescribeConfigsResponse),
-    API.ALTER_CONFIGS: (AlterConfigsRequest, AlterConfigsResponse),
-    API.DESCRIBE_LOG_DIRS: (DescribeLogDirsRequest, DescribeLogDirsResponse),
-    API.CREATE_PARTITIONS: (CreatePartitionsRequest, CreatePartitionsResponse),
-    API.DELETE_GROUPS: (DeleteGroupsRequest, DeleteGroupsResponse),
-    API.ELECT_LEADERS: (ElectLeadersRequest, ElectLeadersResponse),
-    API.INCREMENTAL_ALTER_CONFIGS: (IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
-    API.LIST_PARTITION_REASSIGNMENTS: (ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
-    API.OFFSET_DELETE: (OffsetDeleteRequest, OffsetDeleteResponse),
-    API.DESCRIBE_CLIENT_QUOTAS: (DescribeClientQuotasRequest, DescribeClientQuotasResponse),
-    API.DESCRIBE_CLUSTER: (DescribeClusterRequest, DescribeClusterResponse),
-    API.DESCRIBE_PRODUCERS: (DescribeProducersRequest, DescribeProducersResponse),
-    API.CONSUMER_GROUP_HEARTBEAT: (ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
-    API.LIST_CONFIG_RESOURCES: (ListConfigResourcesRequest, ListConfigResourcesResponse),
-    API.DESCRIBE_TOPIC_PARTITIONS: (DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
-}
-REQUESTS: Mapping[int, Any] = {api: request for api, (request, _) in _MESSAGES.items()}
-REPLIES: Mapping[int, Any] = {api: reply for api, (_, reply) in _MESSAGES.items()}
+
+class HandlerGroup:
+    """Handlers of some of the APIs: the method that handles an API has its name, in lower case."""
+
+    def handlers(self) -> dict[int, Handler]:
+        """Return the handlers by API key."""
+        return {api: getattr(self, api.name.lower()) for api in API if hasattr(self, api.name.lower())}
+
+
+def _classes(kind: str) -> dict[int, Any]:
+    """Return the class of the messages of each API, which has the name of the API, and ``kind`` as its suffix."""
+    names = {api: api.name.title().replace("_", "") + kind for api in API}
+    sources = (admin, consumer, metadata, producer, schemas)
+    return {api: next(getattr(s, name) for s in sources if hasattr(s, name)) for api, name in names.items()}
+
+
+REQUESTS: Mapping[int, Any] = _classes("Request")
+REPLIES: Mapping[int, Any] = _classes("Response")
+_BY_NAME = {message.__name__: message for message in (*REQUESTS.values(), *REPLIES.values())}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a class of messages by its name."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

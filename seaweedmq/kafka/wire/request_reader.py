@@ -134,8 +134,6 @@ class RequestReader:
         self._connection_id, self.context, self._fail = connection.id, connection.context, connection.fail
         self._transport, self._receiver = transport, receiver
 
-    # --- bytes --------------------------------------------------------------------------------------------------------
-
     def buffer(self) -> memoryview:
         """Return the memory of a large request, or else the listener's shared buffer."""
         direct = self._assembly.direct()
@@ -178,8 +176,6 @@ class RequestReader:
             self._deadlines.expect(Due.REQUEST)
         else:
             self._deadlines.lift(Due.REQUEST)
-
-    # --- memory -------------------------------------------------------------------------------------------------------
 
     def begin(self, size: int, admitted: int) -> bool:
         """Implement ``Admission``; without memory, pause reading until there is some."""
@@ -227,20 +223,13 @@ class RequestReader:
             return False
         return self._replies.is_writing and self._replies.unanswered < self._listening.limits.requests_max
 
-    # --- requests -----------------------------------------------------------------------------------------------------
-
     def _take(self, data: memoryview) -> None:
         self._deadlines.lift(Due.REQUEST)
         slot = ReplySlot(self._replies)
         slot.held_bytes, self._intake_bytes = self._intake_bytes, 0
         turn = self._listening.turns.begin()
         steps = reading(
-            data,
-            context=self.context,
-            connection=self._connection_id,
-            line=self._line,
-            settle=slot.settle,
-            turn=turn,
+            data, context=self.context, connection=self._connection_id, line=self._line, settle=slot.settle, turn=turn
         )
         if _KEY.unpack_from(data)[0] in QUERIES and not self._listening.turns.claim():
             self._decode_later(steps, turn, slot)
@@ -336,8 +325,6 @@ class RequestReader:
         self._is_reading = True
         self._transport.resume_reading()
         self._watch()
-
-    # --- the end ------------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
         """Read no more; requests that were read still begin."""

@@ -33,9 +33,6 @@ class Call(Generic[R_co]):
     __slots__ = ()
 
 
-# --- topics and the cluster -----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class CreateTopic(Call[TopicDescription]):
     """Create a topic, or raise AlreadyExists, or InvalidArgument if the spec breaks a rule or there is no room."""
@@ -151,8 +148,7 @@ class DrainBroker(Call[None]):
     broker: str
 
 
-# --- manual changes of segments, which return the topic after the change --------------------------------------------
-# Errors: NotFound, InvalidArgument, StaleMetadata (the segment is not open).
+# Manual changes of segments. Errors: NotFound, InvalidArgument, StaleMetadata (the segment is not open).
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +189,6 @@ class MoveSegment(Call[TopicDescription]):
 @dataclass(frozen=True, slots=True)
 class Rebalance(Call[tuple[Decision, ...]]):
     """Balance now, without waiting for cool-downs, and return the decisions."""
-
-
-# --- groups ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +253,6 @@ class DeleteKafkaGroup(Call[None]):
     """Delete a Kafka group and all its offsets, or raise NotFound, or InvalidArgument if it has members."""
 
     group: str
-
-
-# --- between brokers ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,6 @@ from typing import TypeAlias
 from seaweedmq.model.messages.subscribe import Start
 from seaweedmq.model.topic import TopicName
 
-# --- member to coordinator ------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOpen:
@@ -78,8 +76,6 @@ class GroupLeave:
 
 GroupRequest: TypeAlias = GroupOpen | GroupCommit | GroupReleased | GroupLeave
 
-# --- coordinator to member ------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
@@ -123,8 +119,6 @@ class GroupCommitted:
 GroupReply: TypeAlias = GroupAssignment | GroupCommitted
 """Message of the coordinator. The stream ends with Fenced if another incarnation joined under the same id, or the group
 removed the member."""
-
-# --- administration -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

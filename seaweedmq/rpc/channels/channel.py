@@ -147,8 +147,6 @@ class Channel:
         self._sending = False
         self._left = Signal()
 
-    # --- sending ------------------------------------------------------------------------------------------------------
-
     async def send(self, data: bytes) -> None:
         """Queue a message once the previous one is in an envelope and the window is open; drop it if ``is_over``."""
         while not self.is_over and self._sending:
@@ -178,8 +176,6 @@ class Channel:
         if not self.is_over:
             self._outgoing.put(Status(self.number, code, text))
             self._close()
-
-    # --- sections of the other side -----------------------------------------------------------------------------------
 
     def on_message(self, data: Frames) -> None:
         """Queue a received message; ProtocolViolation if the sender exceeds its credit."""
@@ -214,8 +210,6 @@ class Channel:
         self._error = self._error or error
         self._ended = True
         self._close()
-
-    # --- receiving ----------------------------------------------------------------------------------------------------
 
     async def receive(self) -> Frames | None:
         """Wait for the next message and return it; None at the end. Raise the error that the channel ended with."""

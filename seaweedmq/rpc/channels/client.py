@@ -31,10 +31,7 @@ class ChannelClient:
         self._stream: _Stream | None = None
 
     async def open_stream(
-        self,
-        requests: AsyncIterator[Q],
-        encode: Callable[[Q], bytes],
-        decode: Callable[[Frames], R],
+        self, requests: AsyncIterator[Q], encode: Callable[[Q], bytes], decode: Callable[[Frames], R]
     ) -> AsyncIterator[R]:
         """Send requests on a new channel and yield its replies; an error of ``requests`` is raised here.
 

@@ -11,7 +11,6 @@ import sys
 import weakref
 
 HOST = "127.0.0.1"
-_UNTIL_THE_END: "list[ReservedPort]" = []
 
 
 class ReservedPort:
@@ -51,15 +50,3 @@ class ReservedPort:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def free_ports(count: int) -> int:
-    """Reserve ``count`` adjacent ports until this process ends, and return the first."""
-    while True:
-        ports = [ReservedPort()]
-        try:
-            ports += [ReservedPort(ports[0].port + i, is_shared=False) for i in range(1, count)]
-        except (OSError, OverflowError):  # an adjacent port is taken, or does not exist
-            continue
-        _UNTIL_THE_END.extend(ports)
-        return ports[0].port

@@ -44,12 +44,7 @@ __all__ = [
 
 
 def compact(
-    spark: SparkSession,
-    *,
-    storage: str,
-    topic: str,
-    target_bytes: int = TARGET_BYTES,
-    progress: Progress = no_progress,
+    spark: SparkSession, *, storage: str, topic: str, target_bytes: int = TARGET_BYTES, progress: Progress = no_progress
 ) -> Compaction:
     """Merge the small tables of a topic into larger ones; see ``storage.jobs.compacting``.
 
@@ -75,17 +70,7 @@ def compact(
 def verify(spark: SparkSession, *, storage: str, topic: str, progress: Progress = no_progress) -> Verified:
     """Read every page of every table, and compare it with the log files; see ``storage.jobs.verifying``.
 
-    Args:
-        spark: Session whose executors do the work.
-        storage: Root of the storage that the brokers use, mounted on every executor.
-        topic: Name of the topic, ``namespace/name``.
-        progress: Callback that gets the bytes that are verified, and the total.
-
-    Raises:
-        InvalidArgument: If the storage does not exist.
-        NotFound: If no such topic exists.
-        Corrupt: If the topic's metadata is damaged.
-        StorageFailed: If a file cannot be read.
+    Arguments and errors are those of :func:`compact`; ``progress`` gets the bytes that are verified, and the total.
     """
     place, name = Place.parse(storage), TopicName.parse(topic)
     return verify_topic(place, name, progress=progress, run=SparkRun(spark))
@@ -94,19 +79,8 @@ def verify(spark: SparkSession, *, storage: str, topic: str, progress: Progress 
 def rebuild(spark: SparkSession, *, storage: str, topic: str, progress: Progress = no_progress) -> Rebuilt:
     """Rebuild missing or damaged tables from log files, and the Delta log from the tables.
 
-    See ``storage.jobs.rebuilding``.
-
-    Args:
-        spark: Session whose executors do the work.
-        storage: Root of the storage that the brokers use, mounted on every executor.
-        topic: Name of the topic, ``namespace/name``.
-        progress: Callback that gets the bytes that are done, and the total.
-
-    Raises:
-        InvalidArgument: If the storage does not exist.
-        NotFound: If no such topic exists.
-        Corrupt: If the topic's metadata is damaged.
-        StorageFailed: If a file cannot be read or written.
+    See ``storage.jobs.rebuilding``. Arguments and errors are those of :func:`compact`; ``progress`` gets the bytes that
+    are done, and the total.
     """
     place, name = Place.parse(storage), TopicName.parse(topic)
     return rebuild_topic(place, name, progress=progress, run=SparkRun(spark))
@@ -115,15 +89,7 @@ def rebuild(spark: SparkSession, *, storage: str, topic: str, progress: Progress
 def history(*, storage: str, topic: str) -> list[Version]:
     """Return the retained versions of the topic's Delta table, oldest first; needs no Spark.
 
-    Args:
-        storage: Root of the storage.
-        topic: Name of the topic, ``namespace/name``.
-
-    Raises:
-        InvalidArgument: If the storage does not exist.
-        NotFound: If no such topic exists, or it has no Delta log.
-        Corrupt: If the Delta log is damaged.
-        StorageFailed: If a file cannot be read.
+    Arguments and errors are those of :func:`compact`, with NotFound and Corrupt also for the Delta log.
     """
     place, name = Place.parse(storage), TopicName.parse(topic)
     read_snapshot(place, name, ())  # for its errors, which are those of the other jobs

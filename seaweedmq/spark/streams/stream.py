@@ -98,8 +98,6 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Inputs of the last end offset, and that offset."""
         self._reported: tuple[_Sight, Mapping[str, Any] | None, dict[str, Any]] | None = None
 
-    # --- Spark's interface --------------------------------------------------------------------------------------------
-
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names, here and below
         """Return the start of a query without a checkpoint."""
         sight = self._sight_now(complete=True)
@@ -167,8 +165,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a partition, on an executor."""
-        if not isinstance(partition, StreamPartition):
-            raise AssertionError(f"Spark returned {partition!r}, which is not a StreamPartition")
+        assert isinstance(partition, StreamPartition), f"Spark returned {partition!r}, which is not a StreamPartition"
         scan = StreamScan(
             place=self._place,
             topic=self._topic,
@@ -186,8 +183,6 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Return the initial state: what the reader has learned and holds open belongs to the driver."""
         fresh = SeaweedMQStreamReader(self._place, self._options, self._topic, self._columns)
         return dict(vars(fresh))
-
-    # --- parts --------------------------------------------------------------------------------------------------------
 
     def _sight_now(self, *, complete: bool = False) -> _Sight:
         """Return the topic as it was within ``LOOK_INTERVAL_S``; the same object if nothing changed.

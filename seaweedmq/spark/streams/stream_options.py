@@ -9,15 +9,7 @@ from enum import StrEnum
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.options import (
-    ColumnOptions,
-    SparkApi,
-    check_names,
-    parse_bool,
-    parse_count,
-    parse_place,
-    parse_shown,
-)
+from seaweedmq.spark import options
 from seaweedmq.storage.plan.positions import parse_offsets, parse_timestamp
 from seaweedmq.storage.plan.window import EARLIEST, Offsets
 
@@ -41,7 +33,7 @@ class StreamOptions:
     storage: str
     """Root URI."""
     topic: TopicName
-    shown: ColumnOptions
+    shown: options.ColumnOptions
     starting: Offsets
     """First offsets of a query without a checkpoint; 0 is the earliest retained offset."""
     starting_us: int | None
@@ -61,8 +53,8 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     InvalidArgument is raised for an option that is unknown, missing or one of a batch read, for two limits, and for a
     value that breaks its rule.
     """
-    named = check_names(given, SparkApi.STREAM)
-    place = parse_place(named)
+    named = options.check_names(given, options.SparkApi.STREAM)
+    place = options.parse_place(named)
     if place.storage is None:
         raise InvalidArgument(
             "option 'storage' is missing: a stream reads the files of the shared storage, and queries 'bootstrap' "
@@ -74,7 +66,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     return StreamOptions(
         storage=place.storage,
         topic=place.topic,
-        shown=parse_shown(named),
+        shown=options.parse_shown(named),
         starting=Offsets(
             default=_begin(starting.default),
             by_segment={segment: _begin(offset) for segment, offset in starting.by_segment.items()},
@@ -82,9 +74,9 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
         starting_us=parse_timestamp("startingTimestamp", named.get("startingTimestamp")),
         bootstrap=place.bootstrap,
         limit=_limit(named),
-        fail_on_data_loss=parse_bool(named, "failOnDataLoss", default=True),
-        partitions_min=parse_count(named, "minPartitions") or 0,
-        partition_records_max=parse_count(named, "maxRecordsPerPartition"),
+        fail_on_data_loss=options.parse_bool(named, "failOnDataLoss", default=True),
+        partitions_min=options.parse_count(named, "minPartitions") or 0,
+        partition_records_max=options.parse_count(named, "maxRecordsPerPartition"),
     )
 
 
@@ -101,7 +93,6 @@ def _limit(named: Mapping[str, str]) -> tuple[LimitKind, int] | None:
         )
     if not given:
         return None
-    kind, count = _LIMITS[given[0]], parse_count(named, given[0])
-    if count is None:
-        raise AssertionError(f"{given[0]} is given without a value")
+    kind, count = _LIMITS[given[0]], options.parse_count(named, given[0])
+    assert count is not None, f"{given[0]} is given without a value"
     return kind, min(count, _FILES_MAX) if kind is LimitKind.FILES else count

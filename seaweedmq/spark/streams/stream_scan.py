@@ -116,8 +116,7 @@ class StreamScan:
                 log.info("files changed: %s#%d: %s; retrying", self.topic.name, wanted.segment, e)
             except (Corrupt, DataLoss) as e:
                 raise _Missing(e) from e
-            if reached.position > wanted.end:
-                raise AssertionError(f"{wanted} yielded {reached.position - wanted.end} records too many")
+            assert reached.position <= wanted.end, f"{wanted} yielded {reached.position - wanted.end} records too many"
             if reached.position == before < wanted.end:
                 raise _Missing(None)
 

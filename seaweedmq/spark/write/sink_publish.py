@@ -40,13 +40,8 @@ async def publish_staged(
 ) -> int:
     """Publish a batch, or the rest of it, and return its number of rows; 0 if it was already published.
 
-    Args:
-        options: Options of the write.
-        sink_id: Identity of the sink.
-        number: Number of the batch.
-        files: Files that tasks staged for this batch, in the order of the rows.
-        topic_uid: Uid of the topic that the files were staged for.
-        is_last: Whether the sink has no further batches, so no completion mark is written.
+    ``files`` are those that tasks staged for this batch of the topic with ``topic_uid``, in the order of the rows.
+    After the last batch of a sink no completion mark is written.
 
     NotFound is raised if the topic was deleted or recreated since, OutOfRange if it is no longer known which rows of
     the batch are stored (see the option ``repeatUnknown``), InvalidArgument as by :func:`check_repeat` and

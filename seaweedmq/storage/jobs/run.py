@@ -17,7 +17,6 @@ class Run(Protocol):
 
     def __call__(self, do: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[T, R]]:
         """Yield each item with the result of ``do``, in any order."""
-        ...
 
 
 def one_after_another(do: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[T, R]]:

@@ -144,8 +144,7 @@ class LogScanner:
     def feed(self, data: Frames) -> FrameRun:
         """Process the bytes read for :meth:`wants`; fewer bytes than wanted mean the end of the file."""
         wanted = self.wants()
-        if wanted is None:
-            raise AssertionError(f"{self._file.path}: fed after the end")
+        assert wanted is not None, f"{self._file.path}: fed after the end"
         at_end = len(data) < wanted[1]
         buffer = memoryview(data)
         if self._jumped:
@@ -187,12 +186,7 @@ class LogScanner:
         if p.topic == file.topic and p.topic_uid != self._topic.uid:
             self.foreign = self._done = True
             return None
-        if (p.topic, p.segment, p.base_offset, p.writer) != (
-            file.topic,
-            file.segment,
-            file.base_offset,
-            file.writer,
-        ):
+        if (p.topic, p.segment, p.base_offset, p.writer) != (file.topic, file.segment, file.base_offset, file.writer):
             raise Corrupt(
                 f"{file.path} was written as {p.topic}#{p.segment} from offset {p.base_offset} by {p.writer}: "
                 "it was renamed or copied; move it away"

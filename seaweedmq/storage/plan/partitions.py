@@ -101,8 +101,7 @@ def slices(
     piece: SnapshotPiece, groups: Sequence[RowGroup], timestamps: Interval, target_bytes: int
 ) -> list[SnapshotPiece]:
     """Split the piece of a table into about ``target_bytes``, without row groups outside the interval."""
-    if piece.end_offset is None:
-        raise AssertionError(f"{piece.files[0].path} is a table without an end offset")
+    assert piece.end_offset is not None, f"{piece.files[0].path} is a table without an end offset"
     kept = [
         g
         for g in groups

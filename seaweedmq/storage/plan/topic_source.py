@@ -38,8 +38,7 @@ class TopicSource:
     @property
     def storage(self) -> Place:
         """Place of the storage, of a source with files."""
-        if self.place is None:
-            raise AssertionError(f"a file of topic {self.snapshot.topic.name} was listed, and there is no storage")
+        assert self.place is not None, f"a file of topic {self.snapshot.topic.name} was listed, and there is no storage"
         return self.place
 
     def relisted(self) -> "TopicSource":

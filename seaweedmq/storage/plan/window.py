@@ -98,6 +98,5 @@ class ReadWindow:
         if start is None or not self.wants(segment):
             return None
         interval = self.offsets.narrow(max(start, 0), self.ending.of(segment.id))
-        if interval.lo is None:
-            raise AssertionError("an interval that was narrowed from below has no lower bound")
+        assert interval.lo is not None, "an interval that was narrowed from below has no lower bound"
         return None if interval.hi is not None and interval.hi <= interval.lo else (interval.lo, interval.hi)

@@ -88,8 +88,7 @@ class RangeScan:
             yield from self._broker(rest, builder)
 
     def _broker(self, piece: BrokerRange, builder: BatchBuilder) -> Iterator[Scanned]:
-        if self.brokers is None:
-            raise AssertionError(f"{piece} is on brokers, and no brokers are given")
+        assert self.brokers is not None, f"{piece} is on brokers, and no brokers are given"
         start = None if piece.from_earliest else piece.start_offset
         for batch in self.brokers(piece.segment, start, piece.end_offset):
             base = batch.column("_offset")[0].as_py()
@@ -98,15 +97,12 @@ class RangeScan:
     def _files(self, piece: SnapshotPiece, builder: BatchBuilder) -> Iterator[Scanned]:
         if piece.kind is FileKind.TABLE:
             (file,) = piece.files
-            if piece.end_offset is None:
-                raise AssertionError(f"{file.path} is a table without an end offset")
-            if self.place is None:
-                raise AssertionError(f"{file.path} was listed without a storage")
+            assert piece.end_offset is not None, f"{file.path} is a table without an end offset"
+            assert self.place is not None, f"{file.path} was listed without a storage"
             with opened(self.place, file, self.topic) as table:
                 yield from scan_table(table, file, piece.start_offset, piece.end_offset, self.timestamps, builder)
             return
-        if self.place is None:
-            raise AssertionError(f"{piece.files[0].path} was listed without a storage")
+        assert self.place is not None, f"{piece.files[0].path} was listed without a storage"
         logs = LogScan(self.place, self.topic, self.timestamps, builder)
         position = piece.start_offset
         for file in piece.files:
@@ -125,8 +121,7 @@ class RangeScan:
             log.warning("%s; skipped, since failOnDataLoss is false", loss)
 
     def _replan(self, piece: SnapshotPiece) -> tuple[SnapshotPiece, ...]:
-        if self.place is None:
-            raise AssertionError(f"{piece.files[0].path} was listed without a storage")
+        assert self.place is not None, f"{piece.files[0].path} was listed without a storage"
         snapshot = read_snapshot(self.place, self.topic.name)
         if snapshot.topic.uid != self.topic.uid:
             raise NotFound(f"topic {self.topic.name} was recreated during the read: run the query again")

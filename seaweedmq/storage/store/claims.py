@@ -3,19 +3,7 @@
 import contextlib
 import os
 
-from seaweedmq.codec.paths import (
-    DELETED_TOPICS,
-    KEPT,
-    REMOVED,
-    claim_path,
-    claims_dir,
-    deleted_topic_path,
-    logs_dir,
-    parse_claim_name,
-    parse_segment_path,
-    table_dir,
-    topic_dir,
-)
+from seaweedmq.codec import paths
 from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.faults import NO_SPACE
@@ -29,26 +17,26 @@ DELETED_TOPICS_SPARE = 100
 
 def used_segments(place: Place, topic: TopicName) -> frozenset[int]:
     """Return the ids of the segments that left any file in the topic's folder, from one listing of each folder."""
-    folders = (topic_dir(topic), logs_dir(topic), table_dir(topic), f"{table_dir(topic)}/{KEPT}")
+    own, tables = paths.topic_dir(topic), paths.table_dir(topic)
     found = set()
-    for folder in (*folders, f"{topic_dir(topic)}/{REMOVED}"):
+    for folder in (own, paths.logs_dir(topic), tables, f"{tables}/{paths.KEPT}", f"{own}/{paths.REMOVED}"):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            found |= {parse_segment_path(topic, f"{folder}/{name}") for name in os.listdir(place.path(folder))}  # noqa: PTH208
+            found |= {paths.parse_segment_path(topic, f"{folder}/{name}") for name in os.listdir(place.path(folder))}  # noqa: PTH208
     return frozenset(number for number in found if number is not None)
 
 
 def create_claim(place: Place, kind: ClaimKind, number: int, content: bytes) -> None:
     """Create the claim of a number durably. Raises FileExistsError if the number is taken."""
-    place.make_folder(claims_dir(kind))
-    place.create(claim_path(kind, number), content)
+    place.make_folder(paths.claims_dir(kind))
+    place.create(paths.claim_path(kind, number), content)
 
 
 def read_claims(place: Place, kind: ClaimKind) -> dict[int, bytes]:
     """Return the content of each claim, by number."""
     claims = {}
     with contextlib.suppress(FileNotFoundError):
-        for path in place.path(claims_dir(kind)).iterdir():
-            number = parse_claim_name(path.name)
+        for path in place.path(paths.claims_dir(kind)).iterdir():
+            number = paths.parse_claim_name(path.name)
             if number is not None:
                 with contextlib.suppress(FileNotFoundError):
                     claims[number] = path.read_bytes()
@@ -58,8 +46,8 @@ def read_claims(place: Place, kind: ClaimKind) -> dict[int, bytes]:
 def record_deleted(place: Place, uid: int) -> None:
     """Record that a topic was deleted, if a full disk takes a name, and delete the oldest such records."""
     try:
-        folder = place.make_folder(DELETED_TOPICS)
-        place.path(deleted_topic_path(uid)).touch()
+        folder = place.make_folder(paths.DELETED_TOPICS)
+        place.path(paths.deleted_topic_path(uid)).touch()
     except OSError as error:
         if error.errno not in NO_SPACE:
             raise
@@ -77,6 +65,6 @@ def record_deleted(place: Place, uid: int) -> None:
 def deleted_topics(place: Place) -> frozenset[int]:
     """Return the uids of recently deleted topics."""
     with contextlib.suppress(FileNotFoundError):
-        names = os.listdir(place.path(DELETED_TOPICS))  # noqa: PTH208
+        names = os.listdir(place.path(paths.DELETED_TOPICS))  # noqa: PTH208
         return frozenset(int(name) for name in names if name.isascii() and name.isdecimal())
     return frozenset()

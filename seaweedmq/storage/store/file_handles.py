@@ -120,8 +120,7 @@ class FileLogWriter:
     async def append(self, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
         """Append bytes, one append at a time; return whether they are flushed. A failed flush fails the next call."""
         self._check()
-        if self._appending:
-            raise AssertionError(f"{self._path}: two appends at once would mix their bytes")
+        assert not self._appending, f"{self._path}: two appends at once would mix their bytes"
         self._appending = True
         end = self._size_bytes + sum(map(len, chunks))
         try:

@@ -6,16 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from seaweedmq.codec.paths import (
-    LOCK_NAME,
-    TOPIC_DOCUMENT,
-    document_path,
-    fence_path,
-    log_dir,
-    log_path,
-    removed_dir,
-    topic_dir,
-)
+from seaweedmq.codec import paths
 from seaweedmq.codec.state.documents import topic_from_document
 from seaweedmq.errors import AlreadyExists, NotFound, StorageFailed
 from seaweedmq.model.files import FileKind, SegmentFile
@@ -40,7 +31,7 @@ class SegmentFiles(GuardedCalls):
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
     ) -> FileLogWriter:
         """Create a log file with its preamble, not durable yet, and return its writer."""
-        relative = log_path(topic, segment, base_offset, writer)
+        relative = paths.log_path(topic, segment, base_offset, writer)
 
         def create() -> int:
             fd = self._create_exclusively(relative)
@@ -68,10 +59,10 @@ class SegmentFiles(GuardedCalls):
 
     async def put_log(self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes) -> None:
         """Create a log file that has only a preamble, durably."""
-        final = log_path(topic, segment, base_offset, writer)
+        final = paths.log_path(topic, segment, base_offset, writer)
 
         def put() -> None:
-            self._make_folder(log_dir(topic, segment))
+            self._make_folder(paths.log_dir(topic, segment))
             if self.place.path(final).exists():
                 raise FileExistsError
             self.place.replace(final, preamble)
@@ -86,13 +77,15 @@ class SegmentFiles(GuardedCalls):
     async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
         """List the log and table files of a segment, ordered by base offset."""
         files = await self._run(
-            self._reads, "list files of", topic_dir(topic), lambda: self.place.segment_files(topic, segment)
+            self._reads, "list files of", paths.topic_dir(topic), lambda: self.place.segment_files(topic, segment)
         )
         return sorted(files, key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
     async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
         """List the log and table files of a topic, ordered by segment, then base offset."""
-        files = await self._run(self._reads, "list files of", topic_dir(topic), lambda: self.place.topic_files(topic))
+        files = await self._run(
+            self._reads, "list files of", paths.topic_dir(topic), lambda: self.place.topic_files(topic)
+        )
         return sorted(files, key=lambda f: (f.segment, f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
     async def open(self, file: SegmentFile) -> FileLogReader:
@@ -152,20 +145,22 @@ class SegmentFiles(GuardedCalls):
         await self._run(
             self._syncs,
             "write",
-            removed_dir(topic),
+            paths.removed_dir(topic),
             lambda: record_removed(self.place, topic, uid, removed, beside=self._guard.beside),
         )
 
     async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
         """Return segment -> highest recorded offset below which its records are removed."""
-        return await self._run(self._reads, "list", removed_dir(topic), lambda: scan_removed(self.place, topic, uid))
+        return await self._run(
+            self._reads, "list", paths.removed_dir(topic), lambda: scan_removed(self.place, topic, uid)
+        )
 
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
         """Put the fence of a segment durably."""
-        marker = fence_path(topic, uid, segment)
+        marker = paths.fence_path(topic, uid, segment)
 
         def put() -> None:
-            directory = self._make_folder(log_dir(topic, segment))
+            directory = self._make_folder(paths.log_dir(topic, segment))
             # Renamed even over an existing fence: the change refreshes a network file system's cache of the folder, and
             # the next listing must show the files of other clients.
             with file_io.temporary_file(directory) as temporary:
@@ -184,7 +179,7 @@ class SegmentFiles(GuardedCalls):
 
     async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
         """Whether a segment has a fence, is pruned, or is of another topic than the folder's."""
-        marker = fence_path(topic, uid, segment)
+        marker = paths.fence_path(topic, uid, segment)
 
         def look() -> bool:
             # The document is read second: if the topic still exists, the folder checked before was its own.
@@ -192,7 +187,7 @@ class SegmentFiles(GuardedCalls):
                 file_io.refresh_cache(self.place.path(marker).parent)
                 self.place.path(marker).stat()
                 return True
-            found = topic_from_document(self.place.read(document_path(topic, TOPIC_DOCUMENT)))
+            found = topic_from_document(self.place.read(paths.document_path(topic, paths.TOPIC_DOCUMENT)))
             return found.uid != uid or segment in found.pruned
 
         try:
@@ -204,6 +199,6 @@ class SegmentFiles(GuardedCalls):
 def _remove_log_folder(folder: Path) -> None:
     """Remove a folder of logs unless it holds a log or a fence; a lock's holder has no log left to convert."""
     with contextlib.suppress(OSError):
-        if [path.name for path in folder.iterdir()] == [LOCK_NAME]:
-            (folder / LOCK_NAME).unlink(missing_ok=True)
+        if [path.name for path in folder.iterdir()] == [paths.LOCK_NAME]:
+            (folder / paths.LOCK_NAME).unlink(missing_ok=True)
         folder.rmdir()

@@ -6,19 +6,7 @@ import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from seaweedmq.codec.paths import (
-    BLOBS,
-    DELETED_PREFIX,
-    TOPIC_DOCUMENT,
-    TOPICS,
-    deleted_prefix,
-    document_path,
-    logs_dir,
-    parse_producers_document,
-    parse_segment_file,
-    table_dir,
-    topic_dir,
-)
+from seaweedmq.codec import paths
 from seaweedmq.codec.state.documents import topic_from_document
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.id_ranges import IdRanges
@@ -39,7 +27,7 @@ class TopicFolders(GuardedCalls):
         """Replace documents of a topic, each atomically, and durably if ``is_durable``."""
 
         def put() -> None:
-            directory = self._make_folder(topic_dir(topic))
+            directory = self._make_folder(paths.topic_dir(topic))
             with contextlib.ExitStack() as aside:
                 renames = []
                 for name, content in documents.items():
@@ -52,7 +40,7 @@ class TopicFolders(GuardedCalls):
                     for temporary, final in renames:
                         temporary.replace(final)
 
-        await self._run(self._documents, "write the documents of", topic_dir(topic), put)
+        await self._run(self._documents, "write the documents of", paths.topic_dir(topic), put)
 
     async def list_topics(self) -> list[TopicName]:
         """List the topics that have a non-empty folder, ordered by name."""
@@ -62,22 +50,22 @@ class TopicFolders(GuardedCalls):
         """Return those of the topics that have a non-empty folder."""
 
         def found() -> frozenset[TopicName]:
-            return frozenset(topic for topic in topics if self.place.holds_something(topic_dir(topic)))
+            return frozenset(topic for topic in topics if self.place.holds_something(paths.topic_dir(topic)))
 
         return await self._run(self._documents, "list topics in", "", found)
 
     async def list_documents(self, topic: TopicName) -> list[str]:
         """List the names of a topic's documents."""
-        folder = topic_dir(topic)
+        folder = paths.topic_dir(topic)
         return await self._run(self._documents, "list", folder, lambda: self.place.names(folder, ".json"))
 
     async def read_document(self, topic: TopicName, name: str) -> bytes:
         """Read a document of a topic."""
-        return await self._read_whole(document_path(topic, name))
+        return await self._read_whole(paths.document_path(topic, name))
 
     async def used_segments(self, topic: TopicName) -> frozenset[int]:
         """Return the ids of the segments that left any file in the topic's folder."""
-        folder = topic_dir(topic)
+        folder = paths.topic_dir(topic)
         return await self._run(self._documents, "list", folder, lambda: claims.used_segments(self.place, topic))
 
     async def deleted_topics(self) -> frozenset[int]:
@@ -88,14 +76,14 @@ class TopicFolders(GuardedCalls):
         """Delete the files of pruned segments and expired retained links, unless the topic was recreated."""
 
         def sweep() -> None:
-            found = topic_from_document(self.place.read(document_path(topic, TOPIC_DOCUMENT)))
+            found = topic_from_document(self.place.read(paths.document_path(topic, paths.TOPIC_DOCUMENT)))
             if found.uid == uid:
                 _sweep_pruned(self.place, topic, found.pruned)
                 sweep_removed(self.place, topic, found.pruned)
                 sweep_retained(self.place, topic, kept_s, now_us)
 
         try:
-            await self._run(self._syncs, "delete old files of", topic_dir(topic), sweep)
+            await self._run(self._syncs, "delete old files of", paths.topic_dir(topic), sweep)
         except FileNotFoundError:
             raise self._missing_document(topic) from None
 
@@ -105,34 +93,34 @@ class TopicFolders(GuardedCalls):
         def delete() -> None:
             claims.record_deleted(self.place, uid)
             for folder in (
-                self.place.path(topic_dir(topic)),
-                self.place.path(f"{BLOBS}/{topic.namespace}/{topic.name}"),
+                self.place.path(paths.topic_dir(topic)),
+                self.place.path(f"{paths.BLOBS}/{topic.namespace}/{topic.name}"),
             ):
-                prefix = deleted_prefix(uid)
+                prefix = paths.deleted_prefix(uid)
                 if folder.is_dir() and self._belongs(folder, uid):
                     aside = next(p for n in range(10**6) if not (p := folder.parent / f"{prefix}{n}").exists())
                     _move_aside(folder, aside)
                 # Also leftovers of interrupted deletions; earlier releases put the topic's name before the uid.
-                for pattern in (f"{prefix}*", f"{DELETED_PREFIX}{topic.name}-{uid}-*"):
+                for pattern in (f"{prefix}*", f"{paths.DELETED_PREFIX}{topic.name}-{uid}-*"):
                     for leftover in folder.parent.glob(pattern):
                         shutil.rmtree(leftover, ignore_errors=False)
 
-        await self._run(self._syncs, "delete topic folder", topic_dir(topic), delete)
+        await self._run(self._syncs, "delete topic folder", paths.topic_dir(topic), delete)
 
     async def sweep_deleted(self) -> None:
         """Delete the leftovers of interrupted deletions of topics."""
 
         def sweep() -> None:
-            for parent in (self.place.path(TOPICS), self.place.path(BLOBS)):
-                for leftover in parent.glob(f"*/{DELETED_PREFIX}*"):
+            for parent in (self.place.path(paths.TOPICS), self.place.path(paths.BLOBS)):
+                for leftover in parent.glob(f"*/{paths.DELETED_PREFIX}*"):
                     shutil.rmtree(leftover)
 
-        await self._run(self._syncs, "delete the leftovers of deleted topics in", TOPICS, sweep)
+        await self._run(self._syncs, "delete the leftovers of deleted topics in", paths.TOPICS, sweep)
 
     def _belongs(self, folder: Path, uid: int) -> bool:
         """Whether the folder is of the topic with this uid, not of a recreated one."""
         try:
-            found = topic_from_document((folder / TOPIC_DOCUMENT).read_bytes()).uid
+            found = topic_from_document((folder / paths.TOPIC_DOCUMENT).read_bytes()).uid
         except (FileNotFoundError, SeaweedMQError):
             return True
         return found == uid
@@ -146,7 +134,7 @@ def _move_aside(folder: Path, aside: Path) -> None:
         if e.errno not in NO_SPACE:
             raise
         for path in folder.rglob("*"):
-            if path.name != TOPIC_DOCUMENT and not path.is_dir():
+            if path.name != paths.TOPIC_DOCUMENT and not path.is_dir():
                 path.unlink(missing_ok=True)
         folder.rename(aside)
 
@@ -155,16 +143,16 @@ def _sweep_pruned(place: Place, topic: TopicName, pruned: IdRanges) -> None:
     """Delete the log folders, the tables and the documents of pruned segments."""
     if not pruned:
         return
-    with contextlib.suppress(FileNotFoundError), os.scandir(place.path(logs_dir(topic))) as folders:
+    with contextlib.suppress(FileNotFoundError), os.scandir(place.path(paths.logs_dir(topic))) as folders:
         for folder in folders:
             if folder.name.isdecimal() and int(folder.name) in pruned and folder.is_dir(follow_symlinks=False):
                 with contextlib.suppress(FileNotFoundError):
                     shutil.rmtree(folder.path)
-    for document in place.names(topic_dir(topic), ".json"):
-        segment = parse_producers_document(document)
+    for document in place.names(paths.topic_dir(topic), ".json"):
+        segment = paths.parse_producers_document(document)
         if segment is not None and segment in pruned:
-            place.delete(f"{topic_dir(topic)}/{document}")
-    for table in place.names(table_dir(topic)):
-        name = parse_segment_file(f"{table_dir(topic)}/{table}")
+            place.delete(f"{paths.topic_dir(topic)}/{document}")
+    for table in place.names(paths.table_dir(topic)):
+        name = paths.parse_segment_file(f"{paths.table_dir(topic)}/{table}")
         if name is not None and name.segment in pruned:
-            place.delete(f"{table_dir(topic)}/{table}")
+            place.delete(f"{paths.table_dir(topic)}/{table}")

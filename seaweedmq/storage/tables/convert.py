@@ -42,7 +42,6 @@ class TableTarget(Protocol):
 
     def discard(self, sink: IO[bytes]) -> None:
         """Delete an unpublished sink."""
-        ...
 
 
 class PendingRows(NamedTuple):

@@ -19,15 +19,7 @@ from seaweedmq.runtime.process.boot_clock import boot_s
 from seaweedmq.runtime.process.wall_clock import wall_us
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 from seaweedmq.storage.place import Place
-from seaweedmq.storage.tables.protocol import (
-    COMPACT,
-    CONVERT,
-    RECONCILE,
-    Answer,
-    decode_answer,
-    encode_request,
-    file_fields,
-)
+from seaweedmq.storage.tables import protocol
 
 log = logging.getLogger(__name__)
 
@@ -85,19 +77,21 @@ class ProcessTableConverter:
 
     async def convert(self, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None) -> list[SegmentFile]:
         """Convert logs of one segment to tables, and return all tables that hold records of the logs."""
-        answer = await self._answer(topic, CONVERT, logs=list(map(file_fields, logs)), end_offset=end_offset)
+        answer = await self._answer(
+            topic, protocol.CONVERT, logs=list(map(protocol.file_fields, logs)), end_offset=end_offset
+        )
         return answer.tables
 
     async def compact(
         self, topic: Topic, tables: Sequence[SegmentFile], *, low_watermark: int = 0
     ) -> list[SegmentFile]:
         """Merge consecutive tables of a segment, without the records below the low watermark; return the new ones."""
-        fields = list(map(file_fields, tables))
-        return (await self._answer(topic, COMPACT, tables=fields, low_watermark=low_watermark)).tables
+        fields = list(map(protocol.file_fields, tables))
+        return (await self._answer(topic, protocol.COMPACT, tables=fields, low_watermark=low_watermark)).tables
 
     async def reconcile(self, topic: Topic) -> bool:
         """Update the topic's Delta log from its tables; return whether it is up to date."""
-        return (await self._answer(topic, RECONCILE)).warning is None
+        return (await self._answer(topic, protocol.RECONCILE)).warning is None
 
     def _confirmed_us(self) -> int:
         """Return a lower bound of the current time, for entries that expire after ``table_grace_s``; microseconds."""
@@ -115,8 +109,8 @@ class ProcessTableConverter:
             self._warned[name] = warning
             log.warning("Delta log out of date: %s: %s; retrying", name, warning)
 
-    async def _answer(self, topic: Topic, kind: str, **fields: Any) -> Answer:
-        request = encode_request(
+    async def _answer(self, topic: Topic, kind: str, **fields: Any) -> protocol.Answer:
+        request = protocol.encode_request(
             kind,
             self._place,
             self._cluster_id(),
@@ -131,7 +125,7 @@ class ProcessTableConverter:
             asking = retrying(backoff(self._rng, 0.5, 0.5), on=Unavailable, stop=after_attempts(ATTEMPTS))
             line: bytes = await asking(self._ask, request)
             self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
-        answer = decode_answer(line)
+        answer = protocol.decode_answer(line)
         self._warn(topic.name, answer.warning)
         return answer
 

@@ -24,8 +24,7 @@ def seal_footer(file: IO[bytes]) -> None:
     """Insert the checksum into a complete Parquet file that is open for reading and writing."""
     size = file.seek(0, os.SEEK_END)
     tail = _tail(file, size)
-    if tail is None:
-        raise AssertionError("only a closed Parquet file can be sealed")
+    assert tail is not None, "only a closed Parquet file can be sealed"
     file.seek(size - len(tail))
     file.write(_SEAL.pack(_MAGIC, xxh3_64_intdigest(tail)) + tail)
 

@@ -11,12 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from seaweedmq.codec.frame import (
-    FLAG_HEADERS,
-    FLAG_KEY,
-    FLAG_TIMESTAMP,
-    SCHEMA_VERSION_SHIFT,
-)
+from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile

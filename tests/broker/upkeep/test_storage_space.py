@@ -8,8 +8,8 @@ import pytest
 from seaweedmq.broker.upkeep import storage_space
 from seaweedmq.broker.upkeep.storage_space import PAUSE_S_MAX, PAUSE_S_MIN, SpaceGuard
 from seaweedmq.errors import StorageFailed, StorageFull
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.model.config import MIB
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import StorageSpace
 from tests.broker.testbed import NAME, Testbed

@@ -82,56 +82,6 @@ def admin(recorder: Recorder) -> Admin:
     return Admin(Cluster(("fake:9000",), cast(Dialer, recorder), environment(), QUICK))
 
 
-async def test_segments_are_changed_as_asked(admin: Admin, recorder: Recorder) -> None:
-    await admin.split_segment("shop/orders", 3)
-    await admin.split_segment(NAME, 3, at=100)
-    await admin.merge_segments("shop/orders", 3, 4)
-    await admin.seal_segment("shop/orders", 3)
-    await admin.move_segment("shop/orders", 3, ["b-1", "127.0.0.1:17777"])
-    await admin.move_segment("shop/orders", 3, "b-1")
-    await admin.rebalance()
-    assert recorder.calls == [
-        SplitSegment(NAME, 3, None),
-        SplitSegment(NAME, 3, 100),
-        MergeSegments(NAME, 3, 4),
-        SealSegment(NAME, 3),
-        MoveSegment(NAME, 3, ("b-1", "127.0.0.1:17777")),
-        MoveSegment(NAME, 3, ("b-1",)),
-        Rebalance(),
-    ]
-
-
-async def test_groups_are_administered_as_asked(admin: Admin, recorder: Recorder) -> None:
-    moment = datetime(2026, 1, 31, tzinfo=UTC)
-    await admin.list_groups()
-    await admin.describe_group("billing")
-    await admin.reset_group("billing", "shop/orders", "latest")
-    await admin.reset_group("billing", "shop/orders", 7, force=True)
-    await admin.reset_group("billing", "shop/orders", moment)
-    await admin.delete_group("billing", force=True)
-    assert recorder.calls == [
-        ListGroups(),
-        DescribeGroup("billing"),
-        ResetGroup("billing", NAME, LATEST, False),
-        ResetGroup("billing", NAME, Start(StartKind.OFFSET, 7), True),
-        ResetGroup("billing", NAME, Start(StartKind.TIME, 1_769_817_600_000_000), False),
-        DeleteGroup("billing", True),
-    ]
-
-
-async def test_groups_of_kafkas_consumers_are_administered_as_asked(admin: Admin, recorder: Recorder) -> None:
-    await admin.list_kafka_groups()
-    await admin.describe_kafka_group("any text, as in Kafka")
-    await admin.reset_kafka_group("billing", "kafka/orders", "latest")
-    await admin.delete_kafka_group("billing")
-    assert recorder.calls == [
-        ListKafkaGroups(),
-        DescribeKafkaGroup("any text, as in Kafka"),
-        ResetKafkaGroup("billing", TopicName("kafka", "orders"), LATEST),
-        DeleteKafkaGroup("billing"),
-    ]
-
-
 async def test_a_segment_that_is_sealed_is_told_at_once(admin: Admin, recorder: Recorder) -> None:
     """A repeated call would find the segment already sealed."""
     recorder.error = StaleMetadata("shop/orders#3 is sealed: use segments 4, 5 instead")
@@ -204,32 +154,46 @@ class Direct:
         return asyncio.run(work)
 
 
-def test_the_synchronous_face_hands_every_argument_over(recorder: Recorder) -> None:
+CALLS: list[tuple[str, tuple[Any, ...], Call[Any]]] = [
+    ("split_segment", ("shop/orders", 3), SplitSegment(NAME, 3, None)),
+    ("split_segment", (NAME, 3, 100), SplitSegment(NAME, 3, 100)),
+    ("merge_segments", ("shop/orders", 3, 4), MergeSegments(NAME, 3, 4)),
+    ("seal_segment", ("shop/orders", 3), SealSegment(NAME, 3)),
+    ("move_segment", ("shop/orders", 3, ["b-1", "127.0.0.1:17777"]), MoveSegment(NAME, 3, ("b-1", "127.0.0.1:17777"))),
+    ("move_segment", ("shop/orders", 3, "b-1"), MoveSegment(NAME, 3, ("b-1",))),
+    ("rebalance", (), Rebalance()),
+    ("list_groups", (), ListGroups()),
+    ("describe_group", ("billing",), DescribeGroup("billing")),
+    ("reset_group", ("billing", "shop/orders", "latest"), ResetGroup("billing", NAME, LATEST, False)),
+    ("reset_group", ("billing", NAME, 7, True), ResetGroup("billing", NAME, Start(StartKind.OFFSET, 7), True)),
+    (
+        "reset_group",
+        ("billing", NAME, datetime(2026, 1, 31, tzinfo=UTC)),
+        ResetGroup("billing", NAME, Start(StartKind.TIME, 1_769_817_600_000_000), False),
+    ),
+    ("delete_group", ("billing", True), DeleteGroup("billing", True)),
+    ("list_kafka_groups", (), ListKafkaGroups()),
+    ("describe_kafka_group", ("any text, as in Kafka",), DescribeKafkaGroup("any text, as in Kafka")),
+    (
+        "reset_kafka_group",
+        ("billing", "kafka/orders", "latest"),
+        ResetKafkaGroup("billing", TopicName("kafka", "orders"), LATEST),
+    ),
+    ("delete_kafka_group", ("billing",), DeleteKafkaGroup("billing")),
+]
+
+
+def test_a_broker_gets_what_either_face_is_asked_for(recorder: Recorder) -> None:
     core = Admin(Cluster(("fake:9000",), cast(Dialer, recorder), environment(), QUICK))
-    admin = sync_admin.Admin(core, cast(Background, Direct()))
-    admin.split_segment(NAME, 3, 100)
-    admin.merge_segments(NAME, 3, 4)
-    admin.seal_segment(NAME, 3)
-    admin.move_segment(NAME, 3, ["b-1"])
-    admin.rebalance()
-    admin.list_groups()
-    admin.describe_group("billing")
-    admin.reset_group("billing", NAME, "latest", True)
-    admin.delete_group("billing", True)
-    admin.create_topic(NAME, target_bytes_per_s=1.0, target_records_per_s=2.0)
-    admin.alter_topic(NAME, target_bytes_per_s=3.0, target_records_per_s=4.0)
-    *plain, creation, _, alteration = recorder.calls
-    spec, change = creation.specs[0], alteration.change
-    assert plain == [
-        SplitSegment(NAME, 3, 100),
-        MergeSegments(NAME, 3, 4),
-        SealSegment(NAME, 3),
-        MoveSegment(NAME, 3, ("b-1",)),
-        Rebalance(),
-        ListGroups(),
-        DescribeGroup("billing"),
-        ResetGroup("billing", NAME, LATEST, True),
-        DeleteGroup("billing", True),
-    ]
+    face = sync_admin.Admin(core, cast(Background, Direct()))
+    for name, arguments, expected in CALLS:
+        recorder.calls.clear()
+        asyncio.run(getattr(core, name)(*arguments))
+        getattr(face, name)(*arguments)
+        assert recorder.calls == [expected] * 2, name
+    recorder.calls.clear()
+    face.create_topic(NAME, target_bytes_per_s=1.0, target_records_per_s=2.0)
+    face.alter_topic(NAME, target_bytes_per_s=3.0, target_records_per_s=4.0)
+    spec, change = recorder.calls[0].specs[0], recorder.calls[-1].change
     assert (spec.target_bytes_per_s, spec.target_records_per_s) == (1.0, 2.0)
     assert (change.target_bytes_per_s, change.target_records_per_s) == (3.0, 4.0)

@@ -75,25 +75,22 @@ async def test_a_reply_that_is_late_ends_it_as_the_broker_s_fault(talking: Talki
         await talking.task
 
 
-async def test_what_is_said_while_it_is_being_closed_changes_nothing(talking: Talking) -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_what_is_said_while_it_is_being_closed_changes_nothing(talking: Talking, is_late: bool) -> None:
     talk = await talking.talks
-    talking.leave.set()
+    if is_late:
+        talk.expect(0.2)
+    else:
+        talking.leave.set()
     await talking.replies.closing.wait()
     talk.end(NEWS)
     talk.expect(1.0)
     talking.replies.closed.set()
-    assert await talking.task == "left"
-
-
-async def test_what_is_said_while_it_is_being_closed_for_being_late_changes_nothing(talking: Talking) -> None:
-    talk = await talking.talks
-    talk.expect(0.2)
-    await talking.replies.closing.wait()
-    talk.end(NEWS)
-    talk.expect(1.0)
-    talking.replies.closed.set()
-    with pytest.raises(Unavailable):
-        await talking.task
+    if is_late:
+        with pytest.raises(Unavailable):
+            await talking.task
+    else:
+        assert await talking.task == "left"
 
 
 async def test_what_is_said_between_its_end_and_the_close_changes_nothing(talking: Talking) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import logging
-from collections import defaultdict
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -14,10 +13,8 @@ from seaweedmq.client.client import Client
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.subscribe.messages import FetchedRows, Message, Origin
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
-from seaweedmq.core.group.events import Reset
 from seaweedmq.core.member.acks import Ledger
 from seaweedmq.errors import DeadlineExceeded, Fenced, InvalidArgument, NotFound, Unavailable
-from seaweedmq.model.messages.subscribe import EARLIEST
 from tests.client.conftest import environment
 from tests.client.fake_broker import FakeCluster
 
@@ -46,23 +43,6 @@ async def until(condition: Callable[[], bool], timeout_s: float = 5.0) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_what_was_acknowledged_is_not_delivered_to_the_next(client: Client, cluster: FakeCluster) -> None:
-    await client.admin.create_topic(TOPIC)
-    await publish(client, 0, 100)
-    async with member(client) as subscriber:
-        async for message in subscriber:
-            if number(message) == 60:
-                break
-            message.ack()
-    assert cluster.coordinator(GROUP, TOPIC).committed == {0: 60}
-    async with member(client, stop_at="latest") as subscriber:
-        got = []
-        async for message in subscriber:
-            message.ack()
-            got.append(number(message))
-    assert got == list(range(60, 100))
-
-
 async def test_batches(client: Client, cluster: FakeCluster) -> None:
     await client.admin.create_topic(TOPIC, segments=3)
     await publish(client, 0, 300)
@@ -88,24 +68,6 @@ async def test_auto_ack_acknowledges_what_came_before(client: Client, cluster: F
     async with member(client, auto_ack=True, stop_at="latest") as subscriber:
         assert [batch.num_rows async for batch in subscriber.batches()]
     assert cluster.coordinator(GROUP, TOPIC).committed == {0: 10}
-
-
-async def test_a_refused_record_comes_again_before_the_rest_of_its_key(client: Client) -> None:
-    await client.admin.create_topic(TOPIC)
-    await publish(client, 0, 12, keys=3)
-    async with member(client, stop_at="latest") as subscriber:
-        got = []
-        async for message in subscriber:
-            got.append((number(message), message.deliveries))
-            if got[-1] in ((3, 1), (3, 2)):
-                message.nack(delay=0.02)
-            else:
-                message.ack()
-    numbers = [n for n, _ in got]
-    assert [d for n, d in got if n == 3] == [1, 2, 3]
-    assert [n for n in numbers if n % 3 == 0] == [0, 3, 3, 3, 6, 9]
-    assert sorted(set(numbers)) == list(range(12))
-    assert numbers.index(11) < len(numbers) - 1 - numbers[::-1].index(3)
 
 
 async def test_a_refused_batch_comes_again_before_the_next(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,28 +215,6 @@ async def test_a_letter_of_a_record_that_fits_no_frame_says_where_it_is(client: 
     assert letter.headers["dead-letter-left-out"] == b"_value (200004 bytes)"
 
 
-async def test_members_share_the_segments_as_far_as_there_are_any_and_each_record_is_delivered_once(
-    client: Client, cluster: FakeCluster
-) -> None:
-    await client.admin.create_topic(TOPIC, segments=2)
-    await publish(client, 0, 600, keys=100)
-    got: dict[int, list[Message]] = defaultdict(list)
-
-    async def read(name: int) -> None:
-        async with member(client, stop_at="latest") as subscriber:
-            async for message in subscriber:
-                got[name].append(message)
-                message.ack()
-                await asyncio.sleep(0)
-
-    async with asyncio.TaskGroup() as group:
-        for name in range(3):
-            group.create_task(read(name))
-    everything = [number(message) for part in got.values() for message in part]
-    assert sorted(set(everything)) == list(range(600))
-    assert cluster.coordinator(GROUP, TOPIC).committed == {n: cluster.stored(TOPIC, n).end for n in range(2)}
-
-
 async def test_a_segment_moves_only_after_what_is_out_is_settled(client: Client, cluster: FakeCluster) -> None:
     await client.admin.create_topic(TOPIC, segments=2)
     await publish(client, 0, 200, keys=50)
@@ -304,39 +244,6 @@ async def test_a_segment_moves_only_after_what_is_out_is_settled(client: Client,
 
 async def _collect(subscriber: aio.Subscriber | aio.GroupSubscriber) -> list[Message]:
     return [message async for message in subscriber]
-
-
-async def test_order_through_splits_and_merges(client: Client, cluster: FakeCluster) -> None:
-    await client.admin.create_topic(TOPIC)
-    last: dict[bytes | None, int] = defaultdict(lambda: -1)
-    seen: set[int] = set()
-
-    async def read() -> None:
-        async with member(client) as subscriber:
-            async for message in subscriber:
-                if number(message) not in seen:
-                    assert number(message) > last[message.key]
-                last[message.key] = number(message)
-                seen.add(number(message))
-                await asyncio.sleep(0)
-                message.ack()
-
-    readers = [asyncio.create_task(read()) for _ in range(2)]
-    for turn in range(10):
-        await publish(client, turn * 50, 50)
-        opened = sorted(
-            (s.meta for s in cluster.segments[next(iter(cluster.topics))].values() if s.meta.is_open),
-            key=lambda s: s.slots,
-        )
-        if turn % 3 < 2:
-            cluster.seal(TOPIC, opened[0].id, (opened[0].slots.lo + opened[0].slots.width // 2,))
-        else:
-            cluster.merge(TOPIC, opened[0].id, opened[1].id)
-    await until(lambda: len(seen) == 500 or any(reader.done() for reader in readers))
-    for reader in readers:
-        reader.cancel()
-    await asyncio.gather(*readers, return_exceptions=True)
-    assert seen == set(range(500))
 
 
 async def test_a_later_member_of_the_same_name_fences_the_earlier(client: Client) -> None:
@@ -422,35 +329,6 @@ async def test_pause_and_resume(client: Client) -> None:
         assert number(await more) == 1
 
 
-async def test_handlers_run_at_the_same_time_but_keys_one_after_the_other(client: Client, cluster: FakeCluster) -> None:
-    await client.admin.create_topic(TOPIC, segments=2)
-    await publish(client, 0, 200, keys=7)
-    running: dict[bytes | None, int] = defaultdict(int)
-    done: dict[bytes | None, list[int]] = defaultdict(list)
-    most = 0
-
-    async def handler(message: Message) -> None:
-        nonlocal most
-        running[message.key] += 1
-        assert running[message.key] == 1
-        most = max(most, sum(running.values()))
-        await asyncio.sleep(0.0002)
-        running[message.key] -= 1
-        if number(message) % 50 == 3 and message.deliveries < 3:
-            raise ValueError("not today")
-        done[message.key].append(number(message))
-
-    config = ClientConfig(redelivery_s_min=0.001, backoff_s_max=0.01)
-    async with (
-        aio.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=config) as quick,
-        member(quick, stop_at="latest") as subscriber,
-    ):
-        await subscriber.handle(handler, concurrency=4)
-    assert sorted(n for numbers in done.values() for n in numbers) == list(range(200))
-    assert all(numbers == sorted(numbers) for numbers in done.values())
-    assert most == 4
-
-
 async def test_a_handler_may_end_it(client: Client, cluster: FakeCluster) -> None:
     await client.admin.create_topic(TOPIC)
     await publish(client, 0, 10)
@@ -501,37 +379,25 @@ async def _unavailable(requests: object) -> object:
 async def test_a_limit_ends_handling_when_all_have_returned(client: Client, cluster: FakeCluster) -> None:
     await client.admin.create_topic(TOPIC)
     await publish(client, 0, 20, keys=3)
-    handled = []
+    handled: list[int] = []
+    running: list[bytes | None] = []
+    most = 0
 
     async def handler(message: Message) -> None:
+        nonlocal most
+        assert message.key not in running
+        running.append(message.key)
+        most = max(most, len(running))
         await asyncio.sleep(0.001)
+        running.remove(message.key)
         handled.append(number(message))
 
     async with member(client, limit=8) as subscriber:
         await subscriber.handle(handler, concurrency=3)
-    assert len(handled) == 8
+    assert (len(handled), most) == (8, 3)
     async with member(client, stop_at="latest") as subscriber:
         await subscriber.handle(handler)
     assert sorted(handled) == list(range(20))
-
-
-async def test_a_reset_under_way_begins_anew(client: Client, cluster: FakeCluster) -> None:
-    await client.admin.create_topic(TOPIC)
-    await publish(client, 0, 10)
-    async with member(client) as subscriber:
-        reading = aiter(subscriber)
-        for _ in range(5):
-            (await anext(reading)).ack()
-        await subscriber.commit()
-        coordinator = cluster.coordinator(GROUP, TOPIC)
-        coordinator.handle(Reset(start=EARLIEST, horizon=1, offsets={0: 2}, at_us=0))
-        got = [4]
-        while got[-1] != 2:
-            message = await asyncio.wait_for(anext(reading), 5)
-            message.ack()
-            got.append(message.offset)
-        assert got[:-1] == list(range(4, 3 + len(got)))
-        assert [(await anext(reading)).offset for _ in range(3)] == [3, 4, 5]
 
 
 async def test_a_record_that_kills_its_readers_is_given_up(client: Client, cluster: FakeCluster) -> None:

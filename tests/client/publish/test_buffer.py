@@ -69,6 +69,14 @@ class Hooked(list[Any]):
             hook()
 
 
+def hooked(loop: Loop) -> Hooked:
+    """Watch the appends of values to the open batch."""
+    batch = loop.buffer.open_batch
+    assert batch is not None
+    batch.values = made = Hooked(batch.values)
+    return made
+
+
 def check(loop: Loop, sent: list[tuple[bytes | None, bytes, RecordFuture]]) -> None:
     loop.cut()
     loop.settle()
@@ -93,12 +101,8 @@ def test_a_record_that_meets_a_cut_is_in_one_batch(moment: str, keyed: bool) -> 
     sent = []
     for number in range(6):
         key, value = b"k%d" % number if keyed else None, b"v%d" % number
-        batch = loop.buffer.open_batch
         if number % 3 == 2:
-            assert batch is not None
-            hooked = Hooked(batch.values)
-            batch.values = hooked
-            setattr(hooked, moment, loop.cut)
+            setattr(hooked(loop), moment, loop.cut)
         sent.append((key, value, loop.buffer.send(value, key=key)))
     check(loop, sent)
     assert loop.records == [(key, value) for key, value, _ in sent]
@@ -107,15 +111,11 @@ def test_a_record_that_meets_a_cut_is_in_one_batch(moment: str, keyed: bool) -> 
 def test_an_interrupt_between_a_key_and_its_value_moves_no_key_to_another_record() -> None:
     loop = Loop()
     sent = [(b"k0", b"v0", loop.buffer.send(b"v0", key=b"k0"))]
-    batch = loop.buffer.open_batch
-    assert batch is not None
-    hooked = Hooked(batch.values)
-    batch.values = hooked
 
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    hooked.before = interrupt
+    hooked(loop).before = interrupt
     with pytest.raises(KeyboardInterrupt):
         loop.buffer.send(b"interrupted", key=b"its key")
     sent.append((b"k1", b"v1", loop.buffer.send(b"v1", key=b"k1")))
@@ -125,10 +125,6 @@ def test_an_interrupt_between_a_key_and_its_value_moves_no_key_to_another_record
 def test_a_second_thread_that_comes_in_the_middle_of_an_append_leaves_the_place_to_it() -> None:
     loop = Loop()
     sent = [(b"k0", b"v0", loop.buffer.send(b"v0", key=b"k0"))]
-    batch = loop.buffer.open_batch
-    assert batch is not None
-    hooked = Hooked(batch.values)
-    batch.values = hooked
 
     def send() -> None:
         sent.append((b"k1", b"v1", loop.buffer.send(b"v1", key=b"k1")))
@@ -138,7 +134,7 @@ def test_a_second_thread_that_comes_in_the_middle_of_an_append_leaves_the_place_
         second.start()
         second.join()
 
-    hooked.before = come_between
+    hooked(loop).before = come_between
     sent.append((b"k2", b"v2", loop.buffer.send(b"v2", key=b"k2")))
     check(loop, sent)
 
@@ -148,11 +144,7 @@ def test_a_second_thread_that_comes_in_the_middle_of_an_append_leaves_the_place_
 def test_a_signal_handler_that_sends_in_the_middle_of_a_send_mixes_nothing_up(moment: str, extras: Any) -> None:
     loop = Loop()
     sent = [(b"k0", b"v0", loop.buffer.send(b"v0", key=b"k0"))]
-    batch = loop.buffer.open_batch
-    assert batch is not None
-    hooked = Hooked(batch.values)
-    batch.values = hooked
-    setattr(hooked, moment, lambda: sent.append((b"k1", b"v1", loop.buffer.send(b"v1", key=b"k1", **extras))))
+    setattr(hooked(loop), moment, lambda: sent.append((b"k1", b"v1", loop.buffer.send(b"v1", key=b"k1", **extras))))
     sent.append((b"k2", b"v2", loop.buffer.send(b"v2", key=b"k2")))
     sent.append((b"k3", b"v3", loop.buffer.send(b"v3", key=b"k3")))
     check(loop, sent)

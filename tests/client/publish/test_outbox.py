@@ -11,7 +11,6 @@ from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX
 from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.client.publish.outbox import AHEAD_BYTES, Action, Deliver, Outbox, Reopen, SendLimits
 from seaweedmq.codec.frame import FLAG_KEY, decode_header, split_frames
-from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed, Positions
 from seaweedmq.errors import SeaweedMQError, Unavailable
@@ -19,6 +18,7 @@ from seaweedmq.model.messages.publish import FrameAck, PublishReady, PublishSeal
 from seaweedmq.model.ring import RING_SLOTS_MAX, WHOLE_RING, KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
+from tests.support.kafka_wire import partition_of
 from tests.support.segments import make_segment
 
 NOW_US = 1_700_000_000_000_000

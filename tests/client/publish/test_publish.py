@@ -16,30 +16,22 @@ from seaweedmq.client.publish.publish_stream import UPDATE_SILENCE_S
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.publish.receipts import Receipt
 from seaweedmq.codec.frame import split_frames
-from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, NotFound, OutOfRange, Unavailable
 from seaweedmq.model.messages.calls import AwaitTopics
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
 from seaweedmq.model.ring import KeyRange, slot_of
 from seaweedmq.model.topic import TopicName
-from tests.client.conftest import QUICK
+from tests.client.conftest import NOW_US, QUICK
 from tests.client.fake_broker import FakeBroker, FakeCluster
+from tests.client.publish.troubles import stored
 
 TOPIC = "shop/orders"
 
 
 def kept(cluster: FakeCluster, topic: str = TOPIC) -> dict[tuple[int, int], tuple[bytes | None, bytes]]:
     """Return all stored records, (segment, offset) -> (key, value)."""
-    records: dict[tuple[int, int], tuple[bytes | None, bytes]] = {}
-    for number, stored in cluster.segments[TopicName.parse(topic)].items():
-        for data in stored.frames:
-            (frame,) = split_frames(data)
-            batch = decode_frame(frame, None)
-            names = batch.schema.names
-            keys = batch.column("_key").to_pylist() if "_key" in names else [None] * batch.num_rows
-            for i, (key, value) in enumerate(zip(keys, batch.column("_value").to_pylist(), strict=True)):
-                records[number, frame.header.base_offset + i] = (key, value)
-    return records
+    found = stored(cluster, TopicName.parse(topic))
+    return {(segment, offset): (key, value) for offset, segment, key, value in found}
 
 
 def check_story(cluster: FakeCluster, sent: dict[bytes, tuple[bytes, Receipt]]) -> None:
@@ -100,32 +92,21 @@ async def test_who_sends_seldom_does_not_wait_and_who_sends_again_gathers_for_li
         assert len(cluster.stored(TOPIC, 0).frames) == 2
 
 
-async def test_repeated_headers_arrive_as_they_were(client: Client) -> None:
-    """A program that copies messages passes ``header_pairs`` to the copy."""
-    pairs = [("hop", b"1"), ("id", None), ("hop", b"2")]
-    await client.admin.create_topic(TOPIC)
-    async with client.publisher(TOPIC) as publisher:
-        await publisher.send(b"v", headers=pairs)
-        with pytest.raises(InvalidArgument, match="they must map str to bytes, or be pairs"):
-            await publisher.send(b"v", headers=["hop"])  # type: ignore[list-item]
-    async with client.subscriber(TOPIC, start="earliest", stop_at="latest") as subscriber:
-        assert [message.header_pairs async for message in subscriber] == [pairs]
-
-
 async def test_headers_and_timestamps_travel_with_the_records_that_have_them(client: Client) -> None:
+    """A program that copies messages passes ``header_pairs`` to the copy: repeated ones arrive as they were."""
+    pairs = [("hop", b"1"), ("id", None), ("hop", b"2")]
     await client.admin.create_topic(TOPIC)
     async with client.publisher(TOPIC) as publisher:
         await publisher.send(b"plain")
         await publisher.send(b"full", key=b"k", headers={"a": b"1"}, timestamp=1_000_000)
-        await publisher.send(b"late", timestamp=2_000_000)
+        await publisher.send(b"late", headers=pairs, timestamp=2_000_000)
+        with pytest.raises(InvalidArgument, match="they must map str to bytes, or be pairs"):
+            await publisher.send(b"v", headers=["hop"])  # type: ignore[list-item]
     async with client.subscriber(TOPIC, start="earliest", stop_at="latest") as subscriber:
-        messages = [message async for message in subscriber]
-    assert [(m.value, m.key, m.headers) for m in messages] == [
-        (b"plain", None, {}),
-        (b"full", b"k", {"a": b"1"}),
-        (b"late", None, {}),
-    ]
-    assert [m.timestamp_us for m in messages] == [1_700_000_000_000_000, 1_000_000, 2_000_000]
+        plain, full, late = [message async for message in subscriber]
+    assert (plain.value, plain.key, plain.headers, plain.timestamp_us) == (b"plain", None, {}, NOW_US)
+    assert (full.value, full.key, full.headers, full.timestamp_us) == (b"full", b"k", {"a": b"1"}, 1_000_000)
+    assert (late.value, late.key, late.header_pairs, late.timestamp_us) == (b"late", None, pairs, 2_000_000)
 
 
 async def test_lost_acknowledgements_and_broken_streams_store_nothing_twice(
@@ -255,15 +236,6 @@ async def test_brokers_say_how_long_a_record_may_be(cluster: FakeCluster, client
             await (await publisher.send(bytes(28 << 20)))
 
 
-async def test_many_large_records_are_cut_into_frames_that_fit(cluster: FakeCluster, client: Client) -> None:
-    await client.admin.create_topic(TOPIC)
-    cluster.frame_bytes_max = 100_000
-    async with client.publisher(TOPIC) as publisher:
-        sent = [await publisher.send(b"%d/" % i + bytes(60_000)) for i in range(40)]
-    assert [(await s).offset for s in sent] == list(range(40))
-    assert all(len(f) <= 100_000 for f in cluster.stored(TOPIC).frames)
-
-
 async def test_every_lane_cuts_again_what_is_longer_than_its_broker_takes(cluster: FakeCluster, client: Client) -> None:
     """The client cuts frames for both segments before any broker has reported its limit, and one reports it first."""
     await client.admin.create_topic(TOPIC, segments=2)
@@ -313,9 +285,17 @@ async def test_memory_is_bounded_while_nothing_is_acknowledged(cluster: FakeClus
     assert len(kept(cluster)) == count + 1
 
 
-async def test_what_is_not_acknowledged_in_time_fails_and_later_records_do_not_suffer(
-    cluster: FakeCluster, client: Client
+async def test_what_is_not_acknowledged_in_time_fails_and_neither_later_records_nor_the_broker_suffer(
+    cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    patience = []
+    answer_timeout_s = Cluster.answer_timeout_s
+
+    def spied(self: Cluster, address: str) -> float:
+        patience.append(answer_timeout_s(self, address))
+        return patience[-1]
+
+    monkeypatch.setattr(Cluster, "answer_timeout_s", spied)
     await client.admin.create_topic(TOPIC)
     async with client.publisher(TOPIC, delivery_timeout_s=0.2) as publisher:
         cluster.holds_acks = True
@@ -327,6 +307,7 @@ async def test_what_is_not_acknowledged_in_time_fails_and_later_records_do_not_s
         cluster.release_acks()
         assert (await (await publisher.send(b"next"))).offset == 1  # the late one was stored
     assert len(kept(cluster)) == 2
+    assert patience == [QUICK.rpc_timeout_s] * 2, "the broker is not avoided"
 
 
 async def test_flush_in_vain_says_so_and_goes_on_sending(cluster: FakeCluster, client: Client) -> None:
@@ -477,27 +458,6 @@ async def test_a_publisher_asks_for_open_segments_and_its_own_however_many_were_
             (last,) = cluster.seal(TOPIC, last)
     assert cluster.asked
     assert all(which.sealed_above is None and len(which.ids) <= 3 for which in cluster.asked)
-
-
-async def test_a_broker_is_not_avoided_for_records_that_were_overdue_here(
-    cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    patience = []
-    answer_timeout_s = Cluster.answer_timeout_s
-
-    def spied(self: Cluster, address: str) -> float:
-        patience.append(answer_timeout_s(self, address))
-        return patience[-1]
-
-    monkeypatch.setattr(Cluster, "answer_timeout_s", spied)
-    await client.admin.create_topic(TOPIC)
-    async with client.publisher(TOPIC, delivery_timeout_s=0.2) as publisher:
-        cluster.holds_acks = True
-        with pytest.raises(DeadlineExceeded):
-            await (await publisher.send(b"late"))
-        cluster.release_acks()
-        await (await publisher.send(b"in time"))
-    assert patience == [QUICK.rpc_timeout_s] * 2
 
 
 async def test_a_publisher_whose_broker_is_gone_waits_to_be_told_where_to_go_on(

@@ -24,15 +24,20 @@ class Work:
         return None if self.told else self.error
 
 
-def failed(number: int = 0) -> Work:
-    return Work(InvalidArgument(str(number)))
+def failed(number: int = 0, count: int = 1) -> Work:
+    return Work(InvalidArgument(str(number)), count=count)
+
+
+def remembered(*works: Work) -> UnreportedErrors:
+    failures = UnreportedErrors()
+    for work in works:
+        failures.add(work)
+    return failures
 
 
 def test_a_flush_tells_of_the_first_failure_whoever_was_told_and_forgets_all() -> None:
-    failures = UnreportedErrors()
     works = [Work(None), failed(1), failed(2)]
-    for work in works:
-        failures.add(work)
+    failures = remembered(*works)
     works[1].told = True
     assert failures.take() is works[1].error
     assert failures.take() is None
@@ -40,10 +45,8 @@ def test_a_flush_tells_of_the_first_failure_whoever_was_told_and_forgets_all() -
 
 
 def test_a_close_tells_of_the_first_failure_that_nobody_was_told_of() -> None:
-    failures = UnreportedErrors()
     works = [failed(1), failed(2)]
-    for work in works:
-        failures.add(work)
+    failures = remembered(*works)
     assert failures.first_unreported() is works[0].error
     works[0].told = True
     assert failures.first_unreported() is works[1].error
@@ -61,10 +64,8 @@ def test_a_publisher_that_looks_at_each_failure_is_told_of_none_however_many_the
 
 
 def test_of_more_failures_than_are_remembered_a_close_tells_in_any_case() -> None:
-    failures = UnreportedErrors()
     works = [failed(n) for n in range(KEPT_MAX + 1)]
-    for work in works:
-        failures.add(work)
+    failures = remembered(*works)
     for work in works:
         work.told = True
     assert failures.first_unreported() is works[-1].error
@@ -72,7 +73,7 @@ def test_of_more_failures_than_are_remembered_a_close_tells_in_any_case() -> Non
 
 def test_of_more_rows_than_are_remembered_a_close_tells_in_any_case() -> None:
     failures = UnreportedErrors()
-    works = [Work(InvalidArgument(str(n)), count=KEPT_ROWS_MAX // 2) for n in range(3)]
+    works = [failed(n, KEPT_ROWS_MAX // 2) for n in range(3)]
     for work in works:
         failures.add(work)
         assert failures.first_unreported() is works[0].error
@@ -82,9 +83,8 @@ def test_of_more_rows_than_are_remembered_a_close_tells_in_any_case() -> None:
 
 
 def test_what_somebody_was_told_of_is_not_kept() -> None:
-    failures = UnreportedErrors()
     told, other = failed(1), failed(2)
-    failures.add(told)
+    failures = remembered(told)
     told.told = True
     gone = weakref.ref(told)
     del told

@@ -19,7 +19,7 @@ from seaweedmq.client.subscribe import reader
 from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.payload.batch import decode_frame
-from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, OutOfRange, StaleMetadata, Unavailable
+from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, StaleMetadata, Unavailable
 from seaweedmq.model.description import SegmentStats
 from seaweedmq.model.messages.calls import DescribeTopic
 from seaweedmq.model.topic import TopicName
@@ -207,20 +207,6 @@ async def test_segments_take_turns(client: Client) -> None:
     assert turns[:6] in ([0, 1, 0, 1, 0, 1], [1, 0, 1, 0, 1, 0])
 
 
-async def test_records_that_retention_took_meanwhile_are_an_error(cluster: FakeCluster, client: Client) -> None:
-    await client.admin.create_topic(TOPIC)
-    await publish(client, 0, 10)
-    async with client.subscriber(TOPIC, start="earliest") as subscriber:
-        async for message in subscriber:
-            if message.offset == 9:
-                break
-        stored = cluster.stored(TOPIC)
-        stored.frames, stored.headers, stored.ends, stored.end = [], [], [], 20
-        cluster.drop_connections()
-        with pytest.raises(OutOfRange, match=r"retention removed offsets 10 to 19"):
-            await _collect(subscriber)
-
-
 async def test_a_deleted_topic_ends_in_not_found(client: Client) -> None:
     await client.admin.create_topic(TOPIC)
     async with client.subscriber(TOPIC) as subscriber:
@@ -314,37 +300,6 @@ async def test_a_subscriber_continues_though_a_recovered_etcd_does_not_know_that
     assert [m.segment for m in got] == [0, third]
 
 
-async def test_a_subscriber_from_latest_never_sees_what_was_sealed_before(cluster: FakeCluster, client: Client) -> None:
-    await client.admin.create_topic(TOPIC)
-    await publish(client, 0, 1)
-    one, two = cluster.seal(TOPIC, 0, (30_000,))
-    async with client.subscriber(TOPIC, start="latest", limit=2) as subscriber:
-        merged = cluster.merge(TOPIC, one, two)
-        await publish(client, 1, 2)
-        got = [message async for message in subscriber]
-    assert values(got) == [1, 2]
-    assert {m.segment for m in got} == {merged}
-
-
-async def test_a_segment_that_never_had_a_record_may_go_while_its_reader_is_away(
-    cluster: FakeCluster, client: Client
-) -> None:
-    await client.admin.create_topic(TOPIC)
-    async with client.subscriber(TOPIC, start="earliest", limit=2) as subscriber:
-        messages = aiter(subscriber)
-        waiting = asyncio.ensure_future(anext(messages))
-        await asyncio.sleep(0.05)
-        (second,) = cluster.seal(TOPIC, 0)
-        cluster.prune(TOPIC, 0)
-        cluster.drop_connections()
-        await publish(client, 0, 1)
-        (third,) = cluster.seal(TOPIC, second)
-        await publish(client, 1, 1)
-        got = [await waiting] + [message async for message in messages]
-    assert values(got) == [0, 1]
-    assert [m.segment for m in got] == [second, third]
-
-
 async def test_a_reader_to_the_latest_record_waits_for_no_segment_that_is_pruned_meanwhile(
     cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,27 +315,6 @@ async def test_a_reader_to_the_latest_record_waits_for_no_segment_that_is_pruned
 
     monkeypatch.setattr(FakeBroker, "topic_stats", stats_after_a_change)
     assert await read(client) == []
-
-
-@pytest.mark.parametrize("is_switched_off", [False, True])
-async def test_a_segment_whose_next_record_is_gone_with_it_is_an_error(
-    cluster: FakeCluster, client: Client, is_switched_off: bool
-) -> None:
-    """The error does not depend on whether retention is still on."""
-    await client.admin.create_topic(TOPIC, retention=3600.0)
-    await publish(client, 0, 1)
-    async with client.subscriber(TOPIC, start="earliest") as subscriber:
-        messages = aiter(subscriber)
-        await anext(messages)
-        cluster.dead.update(cluster.brokers)
-        cluster.drop_connections()
-        cluster.dead.clear()
-        cluster.seal(TOPIC, 0)
-        cluster.prune(TOPIC, 0)
-        if is_switched_off:
-            await client.admin.alter_topic(TOPIC, retention=0)
-        with pytest.raises(OutOfRange, match=r"retention removed its records or .*: continue with"):
-            await anext(messages)
 
 
 async def test_a_broker_is_not_avoided_because_nobody_tells_the_schema(

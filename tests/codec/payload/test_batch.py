@@ -147,19 +147,10 @@ def test_a_frame_beyond_the_format_is_not_made():
         def serialize(self) -> object:
             return type("Buffer", (), {"size": 2**32})()
 
+    numbers = ("flags", "producer_id", "producer_epoch", "first_sequence")
+    numbers += ("timestamp_min", "timestamp_max", "slot_min", "slot_max")
     with pytest.raises(InvalidArgument, match="4 GiB"):
-        encode_frame(
-            Huge(),
-            flags=0,
-            producer_id=0,
-            producer_epoch=0,
-            first_sequence=0,
-            timestamp_min=0,
-            timestamp_max=0,
-            slot_min=0,
-            slot_max=0,
-            histogram=(0,) * 16,
-        )
+        encode_frame(Huge(), histogram=(0,) * 16, **dict.fromkeys(numbers, 0))
 
 
 def test_a_stored_frame_that_is_not_what_it_says_is_corrupt():
@@ -314,21 +305,9 @@ def test_values_that_no_parquet_file_could_hold_are_refused(field: pa.Field, val
 
 
 def test_a_null_parent_excuses_its_children():
-    knock(
-        sample(
-            "nested",
-            [
-                pa.array([None, [1, 2]], NESTED_SCHEMA.field("list").type),
-                pa.array([None, {"a": 1, "b": None}], NESTED_SCHEMA.field("struct").type),
-                pa.array([None, []], NESTED_SCHEMA.field("map").type),
-                pa.array([None, [1, 2]], NESTED_SCHEMA.field("pair").type),
-                pa.array([None, []], NESTED_SCHEMA.field("big").type),
-            ],
-            TYPED,
-            NESTED_SCHEMA,
-        ).frame_bytes,
-        NESTED_SCHEMA,
-    )
+    beside = [[1, 2], {"a": 1, "b": None}, [], [1, 2], []]
+    columns = [pa.array([None, value], f.type) for f, value in zip(NESTED_SCHEMA, beside, strict=True)]
+    knock(sample("nested", columns, TYPED, NESTED_SCHEMA).frame_bytes, NESTED_SCHEMA)
 
 
 def test_flags_say_which_columns_a_payload_has():

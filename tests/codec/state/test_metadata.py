@@ -1,7 +1,8 @@
-"""Keys and values in etcd: golden bytes, round trips, and foreign keys."""
+"""Keys and values in etcd, of the cluster and of groups: golden bytes, round trips, and foreign keys."""
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.codec.state import keys
+from seaweedmq.codec.state.group_metadata import (
+    committed_from_json,
+    committed_to_json,
+    group_from_json,
+    group_to_json,
+)
 from seaweedmq.codec.state.metadata import (
     broker_from_json,
     broker_to_json,
@@ -24,7 +31,9 @@ from seaweedmq.codec.state.metadata import (
 )
 from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.model.group_record import CommittedOffset, GroupRecord, MemberRecord, SegmentOwner
 from seaweedmq.model.id_ranges import IdRanges
+from seaweedmq.model.messages.subscribe import Start, StartKind
 from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import PARTITIONS_MAX, Deletion, Durability, LowWatermarks, Scaling, Topic, TopicName
@@ -97,6 +106,28 @@ BROKERS = st.builds(
     kafka_address=st.just("") | TEXTS,
 )
 
+COUNTS = st.dictionaries(UINTS, st.integers(1, 1_000), max_size=5)
+MEMBERS = st.builds(MemberRecord, incarnation=UINTS, client=TEXTS, former=st.lists(UINTS, max_size=8).map(tuple))
+COMMITTED = st.builds(CommittedOffset, offset=UINTS, deliveries=COUNTS, at_us=UINTS)
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> GroupRecord:
+    members = draw(st.dictionaries(NAMES, MEMBERS, max_size=4))
+    owner = st.builds(SegmentOwner, st.sampled_from(sorted(members) or ["m"]), UINTS) | st.builds(
+        SegmentOwner, st.sampled_from(sorted(members) or ["m"]), UINTS, st.just(True), st.booleans()
+    )
+    return GroupRecord(
+        topic_uid=draw(UINTS),
+        start=draw(st.builds(Start, st.sampled_from(StartKind), UINTS)),
+        horizon=draw(UINTS),
+        generation=draw(UINTS),
+        members=members,
+        owners=draw(st.dictionaries(UINTS, owner, max_size=5)) if members else {},
+        crashes=draw(COUNTS),
+    )
+
+
 ORDERS = TopicName("shop", "orders")
 GOLDEN_TOPIC = Topic(
     name=ORDERS,
@@ -131,6 +162,20 @@ GOLDEN_SEGMENT = Segment(
     sealed_us=1_700_000_000_000_002,
 )
 GOLDEN_BROKER = BrokerInfo(id="b-1", address="127.0.0.1:17777", started_us=1, pid=2, version="0.1.0")
+GOLDEN_GROUP = GroupRecord(
+    topic_uid=77,
+    start=Start(StartKind.TIME, 1_700_000_000_000_000),
+    horizon=5,
+    generation=9,
+    members={"m-1": MemberRecord(incarnation=3, client="host:17", former=(2, 1))},
+    owners={
+        4: SegmentOwner("m-1", 8),
+        5: SegmentOwner("m-1", 9, revoking=True),
+        6: SegmentOwner("m-1", 8, revoking=True, void=True),
+    },
+    crashes={4: 2},
+)
+GOLDEN_COMMITTED = CommittedOffset(offset=42, deliveries={43: 2}, at_us=1_700_000_000_000_001)
 
 
 def test_a_segment_without_the_flag_does_not_pass_for_one_that_names_all_producers() -> None:
@@ -162,6 +207,14 @@ def test_the_bytes_of_the_values_are_these() -> None:
         b'{"v":1,"id":"b-1","address":"127.0.0.1:17777","started_us":1,"pid":2,"version":"0.1.0","draining":false,'
         b'"kafka_address":"127.0.0.1:9092"}'
     )
+    assert group_to_json(GOLDEN_GROUP) == (
+        b'{"v":1,"topic_uid":77,"start":["time",1700000000000000],"horizon":5,"generation":9,'
+        b'"members":{"m-1":[3,"host:17",[2,1]]},"owners":{"4":["m-1",8,0],"5":["m-1",9,1],"6":["m-1",8,2]},'
+        b'"crashes":{"4":2}}'
+    )
+    assert committed_to_json(GOLDEN_COMMITTED) == (
+        b'{"v":1,"offset":42,"deliveries":{"43":2},"at_us":1700000000000001}'
+    )
 
 
 def test_the_keys_are_these() -> None:
@@ -175,6 +228,8 @@ def test_the_keys_are_these() -> None:
     assert keys.low_watermarks_key(ORDERS) == "/seaweedmq/low/shop/orders"
     assert keys.deletion_key(ORDERS) == "/seaweedmq/deletions/shop/orders"
     assert keys.segments_prefix(ORDERS) == "/seaweedmq/segments/shop/orders/"
+    assert keys.group_key(ORDERS, "billing") == "/seaweedmq-groups/state/shop/orders/billing"
+    assert keys.offset_key(ORDERS, "billing", 4) == "/seaweedmq-groups/offsets/shop/orders/billing/0000000004"
 
 
 @pytest.mark.parametrize(
@@ -189,8 +244,10 @@ def test_the_keys_are_these() -> None:
             low_watermarks_to_json,
             low_watermarks_from_json,
         ),
+        (groups(), group_to_json, group_from_json),
+        (COMMITTED, committed_to_json, committed_from_json),
     ],
-    ids=["topic", "segment", "broker", "deletion", "low watermarks"],
+    ids=["topic", "segment", "broker", "deletion", "low watermarks", "group", "committed offset"],
 )
 @given(data=st.data())
 def test_a_value_comes_back(data: st.DataObject, values: Any, write: Any, read: Any) -> None:
@@ -204,20 +261,25 @@ def test_low_watermarks_are_no_part_of_the_topics_own_record() -> None:
     assert topic_to_json(replace(GOLDEN_TOPIC, low_watermarks=(0, 12))) == topic_to_json(GOLDEN_TOPIC)
 
 
-@given(TOPIC_NAMES, st.integers(0, 10**10 - 1))
-def test_keys_come_back(name: TopicName, segment: int) -> None:
+@given(TOPIC_NAMES, NAMES, st.integers(0, 10**10 - 1))
+def test_keys_come_back(name: TopicName, group: str, segment: int) -> None:
     assert keys.parse_topic_key(keys.topic_key(name)) == name
     assert keys.parse_low_watermarks_key(keys.low_watermarks_key(name)) == name
     assert keys.parse_deletion_key(keys.deletion_key(name)) == name
     assert keys.parse_segment_key(keys.segment_key(name, segment)) == (name, segment)
     assert keys.parse_broker_key(keys.broker_key(name.name)) == name.name
     assert keys.parse_left_key(keys.left_key(name.name)) == name.name
+    assert keys.parse_group_key(keys.group_key(name, group)) == (name, group)
+    assert keys.parse_offset_key(keys.offset_key(name, group, segment)) == (name, group, segment)
 
 
 @given(TOPIC_NAMES, TOPIC_NAMES)
-def test_no_topics_prefix_covers_another_topics_segments(one: TopicName, other: TopicName) -> None:
-    covered = keys.segment_key(other, 0).startswith(keys.segments_prefix(one))
-    assert covered == (one == other)
+def test_no_prefix_covers_the_segments_of_another_topic_or_the_offsets_of_another_group(
+    one: TopicName, other: TopicName
+) -> None:
+    assert keys.segment_key(other, 0).startswith(keys.segments_prefix(one)) == (one == other)
+    covered = keys.offset_key(ORDERS, other.name, 0).startswith(keys.offsets_prefix(ORDERS, one.name))
+    assert covered == (one.name == other.name)
 
 
 @given(TOPIC_NAMES, st.lists(st.integers(0, 10**10 - 1)))
@@ -225,27 +287,35 @@ def test_the_keys_of_a_topic_sort_by_segment(name: TopicName, ids: list[int]) ->
     assert sorted(keys.segment_key(name, i) for i in ids) == [keys.segment_key(name, i) for i in sorted(ids)]
 
 
-def test_fields_that_a_newer_version_adds_are_ignored() -> None:
-    fields = json.loads(segment_to_json(GOLDEN_SEGMENT)) | {"color": "blue", "more": {"deep": []}}
-    assert segment_from_json(json.dumps(fields).encode()) == GOLDEN_SEGMENT
+@pytest.mark.parametrize(
+    ("write", "read", "golden"),
+    [(segment_to_json, segment_from_json, GOLDEN_SEGMENT), (group_to_json, group_from_json, GOLDEN_GROUP)],
+)
+def test_fields_that_a_newer_version_adds_are_ignored_and_a_newer_format_is_not_guessed_at(
+    write: Any, read: Any, golden: object
+) -> None:
+    fields = json.loads(write(golden)) | {"color": "blue", "more": {"deep": []}}
+    assert read(json.dumps(fields).encode()) == golden
+    with pytest.raises(Unsupported, match="upgrade this broker"):
+        read(json.dumps(fields | {"v": 2}).encode())
 
 
-def test_only_topics_that_have_partitions_say_so() -> None:
-    assert "partitions" not in json.loads(topic_to_json(GOLDEN_TOPIC))
-    fields = json.loads(topic_to_json(replace(GOLDEN_TOPIC, partitions=12)))
-    assert fields["partitions"] == 12
-    for partitions in (0, PARTITIONS_MAX + 1, "12"):
-        with pytest.raises(Corrupt, match="partitions"):
-            topic_from_json(json.dumps(fields | {"partitions": partitions}).encode())
-
-
-def test_only_topics_with_settings_by_name_have_any() -> None:
-    assert "configs" not in json.loads(topic_to_json(GOLDEN_TOPIC))
-    fields = json.loads(topic_to_json(replace(GOLDEN_TOPIC, configs=(("a.b", "1"), ("c", "ä")))))
-    assert fields["configs"] == {"a.b": "1", "c": "ä"}
-    for configs in ([["a", "1"]], {"a": 1}, {"": "1"}, "a=1"):
-        with pytest.raises(Corrupt, match="configs"):
-            topic_from_json(json.dumps(fields | {"configs": configs}).encode())
+@pytest.mark.parametrize(
+    ("field", "value", "written", "wrong"),
+    [
+        ("partitions", 12, 12, (0, PARTITIONS_MAX + 1, "12")),
+        ("configs", (("a.b", "1"), ("c", "ä")), {"a.b": "1", "c": "ä"}, ([["a", "1"]], {"a": 1}, {"": "1"}, "a=1")),
+    ],
+)
+def test_only_topics_that_have_partitions_or_settings_by_name_say_so(
+    field: str, value: Any, written: object, wrong: Sequence[object]
+) -> None:
+    assert field not in json.loads(topic_to_json(GOLDEN_TOPIC))
+    fields = json.loads(topic_to_json(replace(GOLDEN_TOPIC, **{field: value})))
+    assert fields[field] == written
+    for each in wrong:
+        with pytest.raises(Corrupt, match=field):
+            topic_from_json(json.dumps(fields | {field: each}).encode())
 
 
 def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> None:
@@ -258,12 +328,6 @@ def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> Non
     assert segment_from_json(json.dumps(segment).encode()) == replace(
         GOLDEN_SEGMENT, opened_us=0, sealed_us=0, sequences_complete=False
     )
-
-
-def test_a_newer_format_is_not_guessed_at() -> None:
-    fields = json.loads(topic_to_json(GOLDEN_TOPIC)) | {"v": 2}
-    with pytest.raises(Unsupported, match="upgrade this broker"):
-        topic_from_json(json.dumps(fields).encode())
 
 
 WRONG: Mapping[str, Sequence[object]] = {
@@ -289,6 +353,19 @@ WRONG_OF_TOPIC: Mapping[str, Sequence[object]] = {
     "pruned": ([[0, 3], [3, 4]], [[2, 2]], [7]),
 }
 
+WRONG_OF_GROUP: Mapping[str, Sequence[object]] = {
+    "topic_uid": (None,),
+    "start": ("earliest", ["yesterday", 0], [["earliest"], 0], ["offset", -1]),
+    "horizon": (-1,),
+    "generation": (True,),
+    "members": ([], {"m-1": [3, "host"]}, {"m-1": [3, "", []]}, {"m-1": ["3", "host", []]}),
+    "owners": (
+        *({"4": owner} for owner in (["m-2", 8, 0], ["m-1", 8, 3], ["m-1", 8])),
+        *({number: ["m-1", 8, 0]} for number in ("four", "9" * 5_000)),
+    ),
+    "crashes": ({"4": 0},),
+}
+
 
 @pytest.mark.parametrize(
     ("write", "read", "golden", "field", "value"),
@@ -299,6 +376,14 @@ WRONG_OF_TOPIC: Mapping[str, Sequence[object]] = {
             for f in WRONG_OF_TOPIC
             for value in WRONG_OF_TOPIC[f]
         ),
+        *(
+            (group_to_json, group_from_json, GOLDEN_GROUP, f, value)
+            for f in WRONG_OF_GROUP
+            for value in WRONG_OF_GROUP[f]
+        ),
+        (committed_to_json, committed_from_json, GOLDEN_COMMITTED, "offset", -1),
+        (committed_to_json, committed_from_json, GOLDEN_COMMITTED, "deliveries", {"x": 1}),
+        (committed_to_json, committed_from_json, GOLDEN_COMMITTED, "at_us", 1.5),
     ],
 )
 def test_a_wrong_field_is_named(write: Any, read: Any, golden: object, field: str, value: object) -> None:
@@ -317,22 +402,27 @@ def test_a_missing_field_is_named(missing: str) -> None:
 
 @given(
     st.binary(max_size=60)
-    | st.sampled_from([b"", b"[]", b"null", b"\xff", b'"', b"[" * 100_000, b"1" * 10_000, b"NaN"])
+    | st.sampled_from([b"", b"[]", b"{}", b"null", b"\xff", b'"', b"[" * 100_000, b"1" * 10_000, b"NaN"])
 )
 def test_foreign_bytes_are_corrupt_and_nothing_else(data: bytes) -> None:
-    for read in (topic_from_json, segment_from_json, broker_from_json, deletion_from_json, low_watermarks_from_json):
+    for read in (
+        *(topic_from_json, segment_from_json, broker_from_json, deletion_from_json, low_watermarks_from_json),
+        *(group_from_json, committed_from_json),
+    ):
         with pytest.raises(Corrupt):
             read(data)
 
 
-@given(segments(), st.data())
-def test_damaged_bytes_are_read_or_refused(segment: Segment, data: st.DataObject) -> None:
-    whole = bytearray(segment_to_json(segment))
+@pytest.mark.parametrize(
+    ("values", "write", "read"),
+    [(segments(), segment_to_json, segment_from_json), (groups(), group_to_json, group_from_json)],
+)
+@given(data=st.data())
+def test_damaged_bytes_are_read_or_refused(data: st.DataObject, values: Any, write: Any, read: Any) -> None:
+    whole = bytearray(write(data.draw(values)))
     whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        segment_from_json(bytes(whole))
-    except (Corrupt, Unsupported):
-        return
+    with suppress(Corrupt, Unsupported):
+        read(bytes(whole))
 
 
 @pytest.mark.parametrize(
@@ -352,6 +442,12 @@ def test_damaged_bytes_are_read_or_refused(segment: Segment, data: st.DataObject
         "/seaweedmq/brokers/",
         "/seaweedmq/brokers/a/b",
         "/seaweedmq/addresses/",
+        "/seaweedmq/topics/a/b/",
+        "/seaweedmq-groups/state/a/b",
+        "/seaweedmq-groups/state/a/b/",
+        "/seaweedmq-groups/state/a/../c",
+        "/seaweedmq-groups/offsets/a/b/c/1",
+        "/seaweedmq-groups/offsets/a/b//0000000001",
     ],
 )
 def test_foreign_keys_are_corrupt(key: str) -> None:
@@ -362,6 +458,8 @@ def test_foreign_keys_are_corrupt(key: str) -> None:
         keys.parse_segment_key,
         keys.parse_broker_key,
         keys.parse_left_key,
+        keys.parse_group_key,
+        keys.parse_offset_key,
     ):
         with pytest.raises(Corrupt):
             parse(key)

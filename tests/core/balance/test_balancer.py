@@ -323,22 +323,30 @@ def test_a_topics_own_target_comes_before_the_clusters() -> None:
     assert [(type(a), str(a.topic)) for a in world.decide()] == [(Split, "t/low")]
 
 
-def test_a_little_over_the_target_is_left_alone_while_the_brokers_are_alike() -> None:
-    assert world_of(2, (2, 250)).decide() == []
+@pytest.mark.parametrize(
+    ("brokers", "topic", "splits"),
+    [
+        (2, (2, 250), 0),  # a little over the target, and the brokers are alike
+        (4, (1, 70), 1),  # over the target and far over the fair share
+        (1, (1, 70), 0),  # with one broker a split would not help
+        (16, (16, 16 * 200), 4),  # one topic takes half of the pace at most
+    ],
+)
+def test_over_the_target_and_far_over_the_fair_share_is_split(
+    brokers: int, topic: tuple[int, float], splits: int
+) -> None:
+    actions = world_of(brokers, topic).decide()
+    assert [type(a) for a in actions] == [Split] * splits
+    if brokers == 4:
+        assert "1.1 times its target of 64 MB/s and 4.0 times what an average broker carries" in actions[0].reason
 
 
-def test_over_the_target_and_far_over_the_fair_share_is_split() -> None:
-    [action] = world_of(4, (1, 70)).decide()
-    assert isinstance(action, Split)
-    assert "1.1 times its target of 64 MB/s and 4.0 times what an average broker carries" in action.reason
-    assert world_of(1, (1, 70)).decide() == [], "with one broker a split would not help"
-
-
-def test_a_young_segment_is_not_split() -> None:
-    world = World(SETTINGS, 2)
-    world.add_topic("t/0", Traffic(1000 * MB, EVEN))
-    assert world.step(1.9) == []
-    assert [type(a) for a in world.step(0.1)] == [Split]
+def test_young_segments_are_neither_split_nor_merged() -> None:
+    for rate_mb, segments, young_s, wait_s, action in ((1_000, 1, 1.9, 0.1, Split), (0, 2, 59, 2, Merge)):
+        world = World(SETTINGS, 3)
+        world.add_topic("t/0", Traffic(rate_mb * MB, EVEN), segments=segments)
+        assert world.step(young_s) == [], action
+        assert [type(a) for a in world.step(wait_s)] == [action]
 
 
 def test_a_segment_that_a_wrong_clock_opened_in_the_future_is_not_waited_for() -> None:
@@ -374,21 +382,6 @@ def test_a_topic_keeps_as_many_segments_as_it_was_made_with() -> None:
     done = world.settle()
     assert Counter(type(a) for a in done) == {Merge: 5}
     assert len(world.of(TopicName("t", "0"))) == 3
-
-
-def test_young_neighbours_are_not_merged() -> None:
-    world = World(SETTINGS, 3)
-    world.add_topic("t/0", Traffic(0, EVEN), segments=2)
-    assert world.step(59) == []
-    assert [type(a) for a in world.step(2)] == [Merge]
-
-
-def test_fixed_topics_are_moved_but_never_split_nor_merged() -> None:
-    world = World(SETTINGS, 3)
-    world.add_topic("t/hot", Traffic(900 * MB, EVEN), segments=9, scaling=Scaling.FIXED, placement=[("b-000",)] * 9)
-    world.add_topic("t/idle", Traffic(0, EVEN), segments=4, scaling=Scaling.FIXED)
-    assert {type(a) for a in world.settle()} == {Move}
-    assert world.imbalance() <= 1.2
 
 
 @pytest.mark.parametrize("slot", [0, 1, 4095, 4096, 31_337, 65_535])
@@ -461,11 +454,6 @@ def test_changes_that_are_under_way_count_against_the_pace_and_are_left_alone() 
     rest = topics_split(busy)
     assert len(rest) == 3
     assert not set(rest) & set(every[:5])
-
-
-def test_one_topic_takes_half_of_the_pace_at_most() -> None:
-    world = world_of(16, (16, 16 * 200))
-    assert [type(a) for a in world.decide()] == [Split] * 4
 
 
 def test_a_leader_that_has_not_heard_of_everybody_changes_only_what_it_knows() -> None:

@@ -2,22 +2,11 @@
 
 from seaweedmq.core.files.batch_limits import ByteLimit, FileLimit
 from seaweedmq.core.files.snapshot import SnapshotPiece
-from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.topic import TopicName
+from tests.core.files.segment_files import log, table
 
 
 def piece(start: int, end: int | None, size_bytes: int) -> SnapshotPiece:
-    file = SegmentFile(
-        topic=TopicName("shop", "orders"),
-        segment=0,
-        kind=FileKind.LOG if end is None else FileKind.TABLE,
-        base_offset=start,
-        end_offset=end,
-        writer="",
-        size_bytes=size_bytes,
-        path=f"{start}",
-        modified_us=0,
-    )
+    file = log(start, size_bytes=size_bytes) if end is None else table(start, end, size_bytes=size_bytes)
     return SnapshotPiece(segment=0, start_offset=start, end_offset=end, files=(file,), complete=True)
 
 

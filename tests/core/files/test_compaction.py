@@ -1,8 +1,8 @@
 """Selection of tables to merge: few large ones in the end, in order of offsets, and no table again and again."""
 
-from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,29 +15,15 @@ from seaweedmq.core.files.compaction import (
     merges,
     superseded,
 )
-from seaweedmq.model.files import FileKind, SegmentFile
-from tests.support.segments import NAME
+from seaweedmq.model.files import SegmentFile
+from tests.core.files.segment_files import table
 
 SIZES = st.lists(st.integers(1, 400), max_size=60)
 
 
-def table(base: int, end: int, size_bytes: int = 10) -> SegmentFile:
-    return SegmentFile(
-        topic=NAME,
-        segment=0,
-        kind=FileKind.TABLE,
-        base_offset=base,
-        end_offset=end,
-        writer="",
-        size_bytes=size_bytes,
-        path=f"{base}-{end}",
-        modified_us=0,
-    )
-
-
 def row(*sizes: int, base: int = 0) -> list[SegmentFile]:
     """Adjacent tables of ten records each."""
-    return [table(base + 10 * n, base + 10 * n + 10, size) for n, size in enumerate(sizes)]
+    return [table(base + 10 * n, base + 10 * n + 10, size_bytes=size) for n, size in enumerate(sizes)]
 
 
 def story(found: list[TableMerge]) -> list[tuple[int, int]]:
@@ -46,31 +32,8 @@ def story(found: list[TableMerge]) -> list[tuple[int, int]]:
 
 def merged(tables: list[SegmentFile], merge: TableMerge) -> list[SegmentFile]:
     """Return the tables after the merge."""
-    new = table(merge.base_offset, merge.end_offset, merge.size_bytes)
+    new = table(merge.base_offset, merge.end_offset, size_bytes=merge.size_bytes)
     return sorted([*(t for t in tables if t not in merge.tables), new], key=lambda t: t.base_offset)
-
-
-def test_small_tables_that_follow_one_another_become_one() -> None:
-    assert story(merges(row(10, 10, 10), 100)) == [(0, 30)]
-
-
-def test_one_table_alone_and_none_are_left() -> None:
-    assert merges(row(10), 100) == []
-    assert merges([], 100) == []
-
-
-def test_tables_of_a_good_size_are_left_alone_and_part_the_others() -> None:
-    assert story(merges(row(10, 10, 50, 10, 10), 100)) == [(0, 20), (30, 50)]
-    assert merges(row(10, 60, 10, 300, 10), 100) == []
-
-
-def test_what_is_too_much_for_one_table_becomes_several_of_one_size() -> None:
-    found = merges(row(*[10] * 26), 100)
-    assert story(found) == [(0, 90), (90, 170), (170, 260)]
-
-
-def test_a_gap_is_not_bridged() -> None:
-    assert story(merges([*row(10, 10), *row(10, 10, base=50)], 100)) == [(0, 20), (50, 70)]
 
 
 def test_kinds_of_columns_stay_apart_and_what_can_not_be_read_is_left() -> None:
@@ -81,17 +44,31 @@ def test_kinds_of_columns_stay_apart_and_what_can_not_be_read_is_left() -> None:
 
 
 def test_what_another_table_has_is_no_part_of_a_merge_and_is_known_by_it() -> None:
-    tables = [*row(10, 10, 10, 10), table(0, 20, 20)]
-    assert [t.path for t in superseded(tables)] == ["0-10", "10-20"]
+    tables = [*row(10, 10, 10, 10), table(0, 20, size_bytes=20)]
+    assert [t.path for t in superseded(tables)] == ["table 0-10", "table 10-20"]
     assert containing(tables[0], tables) == tables[4]
     assert containing(tables[2], tables) is None
     assert story(merges(tables, 100)) == [(0, 40)]
-    assert [t.path for t in merges(tables, 100)[0].tables] == ["0-20", "20-30", "30-40"]
+    assert [t.path for t in merges(tables, 100)[0].tables] == ["table 0-20", "table 20-30", "table 30-40"]
 
 
-def test_tables_that_overlap_in_part_are_left_alone() -> None:
-    tables = [*row(10, 10), table(20, 35), table(30, 40), *row(10, 10, base=40)]
-    assert story(merges(tables, 100)) == [(0, 20), (40, 60)]
+@pytest.mark.parametrize(
+    ("tables", "found"),
+    [
+        ([], []),
+        (row(10), []),
+        (row(10, 10, 10), [(0, 30)]),
+        (row(10, 10, 50, 10, 10), [(0, 20), (30, 50)]),  # tables of a good size are left alone and part the others
+        (row(10, 60, 10, 300, 10), []),
+        (row(*[10] * 26), [(0, 90), (90, 170), (170, 260)]),  # too much for one table becomes several of one size
+        ([*row(10, 10), *row(10, 10, base=50)], [(0, 20), (50, 70)]),  # a gap is not bridged
+        ([*row(10, 10), table(20, 35), table(30, 40), *row(10, 10, base=40)], [(0, 20), (40, 60)]),  # an overlap
+    ],
+)
+def test_small_tables_that_follow_one_another_become_one(
+    tables: list[SegmentFile], found: list[tuple[int, int]]
+) -> None:
+    assert story(merges(tables, 100)) == found
 
 
 @given(sizes=SIZES, target=st.integers(2, 500))
@@ -113,40 +90,40 @@ def test_merging_ends_and_no_table_grows_beyond_the_target_by_more_than_one(size
     assert not any(one and other for one, other in pairwise(small)), "no two small ones side by side"
 
 
+def due(tables: list[SegmentFile], target_bytes: int) -> list[TableMerge]:
+    """Return the merge to make on the side, or none."""
+    found = due_merge(tables, target_bytes)
+    return [] if found is None else [found]
+
+
 def test_on_the_side_a_few_small_tables_are_left_to_become_more() -> None:
-    assert due_merge(row(*[10] * (AUTO_TABLES_MIN - 1)), 1_000) is None
-    due = due_merge(row(*[10] * AUTO_TABLES_MIN), 1_000)
-    assert due is not None
-    assert story([due]) == [(0, 10 * AUTO_TABLES_MIN)]
+    assert due(row(*[10] * (AUTO_TABLES_MIN - 1)), 1_000) == []
+    assert story(due(row(*[10] * AUTO_TABLES_MIN), 1_000)) == [(0, 10 * AUTO_TABLES_MIN)]
 
 
 def test_on_the_side_a_large_table_is_not_written_again_for_some_small_ones() -> None:
     tables = row(100, *[10] * 8)
-    due = due_merge(tables, 1_000)
-    assert due is not None
-    assert story([due]) == [(10, 90)]
-    assert due_merge(merged(tables, due), 1_000) is None
-    due = due_merge(row(80, *[10] * 8), 1_000)
-    assert due is not None
-    assert story([due]) == [(0, 90)]
+    (merge,) = due(tables, 1_000)
+    assert story([merge]) == [(10, 90)]
+    assert due(merged(tables, merge), 1_000) == []
+    assert story(due(row(80, *[10] * 8), 1_000)) == [(0, 90)]
 
 
 def test_on_the_side_many_tables_are_merged_whatever_it_costs() -> None:
     sizes = [3**n for n in range(AUTO_TABLES_MAX)]
-    assert due_merge(row(*sizes[: AUTO_TABLES_MAX - 1]), 10**40) is None
-    due = due_merge(row(*sizes), 10**40)
-    assert due is not None
-    assert len(due.tables) == AUTO_TABLES_MAX
+    assert due(row(*sizes[: AUTO_TABLES_MAX - 1]), 10**40) == []
+    (merge,) = due(row(*sizes), 10**40)
+    assert len(merge.tables) == AUTO_TABLES_MAX
 
 
 def test_a_stream_of_small_tables_leaves_few_and_writes_each_record_a_few_times() -> None:
     tables: list[SegmentFile] = []
     written, most = 0, 0
     for n in range(5_000):
-        tables.append(replace(table(n * 10, n * 10 + 10), size_bytes=10 + n % 7))
-        while (due := due_merge(tables, 20_000)) is not None:
-            written += due.size_bytes
-            tables = merged(tables, due)
+        tables.append(table(n * 10, n * 10 + 10, size_bytes=10 + n % 7))
+        while (merge := due_merge(tables, 20_000)) is not None:
+            written += merge.size_bytes
+            tables = merged(tables, merge)
         most = max(most, sum(t.size_bytes < 10_000 for t in tables))
     assert most < 40
     assert written < 8 * sum(t.size_bytes for t in tables)

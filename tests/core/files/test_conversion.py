@@ -13,7 +13,8 @@ from seaweedmq.core.files.conversion import (
     first_step,
     next_due,
 )
-from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.files import SegmentFile
+from tests.core.files.segment_files import log
 from tests.support.segments import NAME
 
 BOUNDS = ConversionBounds(backlog_bytes_max=1_000, delay_s_max=60.0)
@@ -34,19 +35,15 @@ def test_a_calm_broker_converts_at_once_what_waits_longest_first() -> None:
     assert due([], 5.0, CALM) is None
 
 
-def test_a_busy_one_leaves_it_for_as_long_as_it_may() -> None:
+def test_a_busy_one_leaves_it_for_as_long_and_leaves_as_much_as_it_may() -> None:
     backlog = [waiting(1, 10, since_s=5.0), waiting(2, 10, since_s=4.0)]
     assert due(backlog, 64.0, BUSY) is None
     assert due(backlog, 64.1, BUSY) == 2
     assert due(backlog[:1], 64.1, BUSY) is None
-
-
-def test_a_busy_one_leaves_as_much_as_it_may() -> None:
-    backlog = [waiting(1, 600, since_s=5.0), waiting(2, 400, since_s=6.0)]
-    assert due(backlog, 6.0, BUSY) is None
-    more = [*backlog, waiting(3, 1, since_s=6.0)]
-    assert due(more, 6.0, BUSY) == 1
-    assert due(more[1:], 6.0, BUSY) is None
+    much = [waiting(1, 600, since_s=5.0), waiting(2, 400, since_s=6.0), waiting(3, 1, since_s=6.0)]
+    assert due(much, 6.0, BUSY) == 1
+    assert due(much[:2], 6.0, BUSY) is None
+    assert due(much[1:], 6.0, BUSY) is None
 
 
 @given(
@@ -66,42 +63,28 @@ def test_what_is_left_is_within_the_bounds_or_the_broker_is_calm_and_nothing_is(
     assert all(now_s - w.since_s <= BOUNDS.delay_s_max for w in left)
 
 
-def log(base: int, size_bytes: int, writer: str = "b-1") -> SegmentFile:
-    return SegmentFile(
-        topic=NAME,
-        segment=0,
-        kind=FileKind.LOG,
-        base_offset=base,
-        end_offset=None,
-        writer=writer,
-        size_bytes=size_bytes,
-        path=f"{base}-{writer}.log",
-        modified_us=0,
-    )
-
-
 def bases(*logs: SegmentFile) -> list[int]:
     return [f.base_offset for f in first_step(logs)]
 
 
 def test_a_step_is_about_a_table() -> None:
     full, half = STEP_BYTES, STEP_BYTES // 2
-    assert bases(log(0, full), log(10, full)) == [0]
-    assert bases(log(0, half), log(10, half), log(20, half)) == [0, 10]
-    assert bases(log(0, half)) == [0]
+    assert bases(log(0, size_bytes=full), log(10, size_bytes=full)) == [0]
+    assert bases(*(log(base, size_bytes=half) for base in (0, 10, 20))) == [0, 10]
+    assert bases(log(0, size_bytes=half)) == [0]
 
 
 def test_a_file_that_failed_and_its_copy_are_one_step() -> None:
     """The copy is sealed first, and begins where the failed one was fsynced last."""
     full = STEP_BYTES
-    copied = [log(15, full, "b-1.1"), log(10, full), log(20, full)]
+    copied = [log(15, "b-1.1", size_bytes=full), log(10, size_bytes=full), log(20, size_bytes=full)]
     assert bases(*copied) == [15, 10]
-    assert bases(log(0, full), *copied) == [0]
+    assert bases(log(0, size_bytes=full), *copied) == [0]
     assert bases(*(replace(f, size_bytes=1) for f in copied)) == [15, 10, 20]
 
 
 def test_what_is_sealed_while_a_step_is_converted_is_not_part_of_it() -> None:
-    sealed = [log(0, 1)]
+    sealed = [log(0, size_bytes=1)]
     step = first_step(sealed)
-    sealed.append(log(10, 1))
+    sealed.append(log(10, size_bytes=1))
     assert [f.base_offset for f in step] == [0]

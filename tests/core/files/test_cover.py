@@ -4,36 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.core.files.cover import cover, file_at
-from seaweedmq.model.files import FileKind, SegmentFile
-from tests.support.segments import NAME
-
-
-def log(base: int, writer: str = "b-1", size_bytes: int = 100) -> SegmentFile:
-    return SegmentFile(
-        topic=NAME,
-        segment=0,
-        kind=FileKind.LOG,
-        base_offset=base,
-        end_offset=None,
-        writer=writer,
-        size_bytes=size_bytes,
-        path=f"{base}-{writer}.log",
-        modified_us=0,
-    )
-
-
-def table(base: int, end: int) -> SegmentFile:
-    return SegmentFile(
-        topic=NAME,
-        segment=0,
-        kind=FileKind.TABLE,
-        base_offset=base,
-        end_offset=end,
-        writer="",
-        size_bytes=100,
-        path=f"{base}-{end}.parquet",
-        modified_us=0,
-    )
+from seaweedmq.model.files import SegmentFile
+from tests.core.files.segment_files import log, table
 
 
 def story(files: list[SegmentFile], start: int, end: int) -> list[str]:
@@ -50,15 +22,15 @@ def tried(files: list[SegmentFile], position: int) -> list[str]:
 
 def test_what_tables_hold_and_what_they_do_not() -> None:
     files = [log(0), table(0, 10), log(10), table(20, 30), log(30), log(90)]
-    assert story(files, 5, 40) == ["5-10 0-10.parquet", "10-20 no table", "20-30 20-30.parquet", "30-40 no table"]
+    assert story(files, 5, 40) == ["5-10 table 0-10", "10-20 no table", "20-30 table 20-30", "30-40 no table"]
 
 
 def test_the_table_that_reaches_further_is_taken() -> None:
-    assert story([table(0, 10), table(0, 30), table(10, 20)], 0, 25) == ["0-25 0-30.parquet"]
+    assert story([table(0, 10), table(0, 30), table(10, 20)], 0, 25) == ["0-25 table 0-30"]
 
 
 def test_what_no_file_holds_is_a_piece_without_a_table() -> None:
-    assert story([table(10, 20)], 0, 15) == ["0-10 no table", "10-15 10-20.parquet"]
+    assert story([table(10, 20)], 0, 15) == ["0-10 no table", "10-15 table 10-20"]
 
 
 @given(
@@ -83,12 +55,12 @@ def test_every_offset_is_in_exactly_one_piece(
 
 def test_a_log_is_read_while_it_is_there_and_the_table_when_no_log_goes_on() -> None:
     files = [table(0, 20), log(10), table(20, 30)]
-    assert tried(files, 5) == ["0-20.parquet"]
-    assert tried(files, 15) == ["10-b-1.log", "0-20.parquet"]
-    assert tried(files, 25) == ["10-b-1.log", "20-30.parquet"]
-    assert tried(files, 30) == ["10-b-1.log"]
+    assert tried(files, 5) == ["table 0-20"]
+    assert tried(files, 15) == ["log 10-b-1", "table 0-20"]
+    assert tried(files, 25) == ["log 10-b-1", "table 20-30"]
+    assert tried(files, 30) == ["log 10-b-1"]
 
 
 def test_the_log_that_begins_closest_below_is_tried_first_and_none_twice() -> None:
     files = [log(0), log(10, "b-1"), log(10, "b-2", size_bytes=200), log(20), table(0, 16), table(10, 40)]
-    assert tried(files, 15) == ["10-b-2.log", "10-b-1.log", "0-b-1.log", "10-40.parquet", "0-16.parquet"]
+    assert tried(files, 15) == ["log 10-b-2", "log 10-b-1", "log 0-b-1", "table 10-40", "table 0-16"]

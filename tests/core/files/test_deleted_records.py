@@ -1,7 +1,6 @@
 """Rewriting of tables with deleted records: no mistake of timing loses or doubles a living record."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,21 +12,18 @@ from seaweedmq.core.files.holes import removed_by
 from seaweedmq.core.files.retention import Listed, RetentionPolicy, expired_files
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.config import US_PER_S
-from seaweedmq.model.files import FileKind, SegmentFile
-from tests.core.files.test_compaction import row, table
+from seaweedmq.model.files import SegmentFile
+from tests.core.files.segment_files import log, table
+from tests.core.files.test_compaction import row
 
 END = 60
-
-
-def log_at(base: int) -> SegmentFile:
-    return replace(table(base, base), kind=FileKind.LOG, end_offset=None, path=f"{base}.log")
 
 
 def test_the_rewrite_begins_at_the_low_watermark_and_ends_where_the_table_ends() -> None:
     rewrite = partly_deleted(row(10, 10, 10), 13)
     assert rewrite is not None
     assert (rewrite.base_offset, rewrite.end_offset, rewrite.leaves_out) == (13, 20, 3)
-    assert [t.path for t in rewrite.tables] == ["10-20"]
+    assert [t.path for t in rewrite.tables] == ["table 10-20"]
     assert rewrite.modified_us == US_PER_S, "younger than the original"
 
 
@@ -42,12 +38,12 @@ def test_tables_that_overlap_are_not_rewritten() -> None:
 
 
 def test_a_log_below_the_low_watermark_is_known() -> None:
-    assert has_log_below([log_at(5)], 6)
-    assert not has_log_below([log_at(6), table(0, 9)], 6)
+    assert has_log_below([log(5)], 6)
+    assert not has_log_below([log(6), table(0, 9)], 6)
 
 
 def test_the_original_is_replaced_by_the_younger_table_only_below_the_low_watermark() -> None:
-    original, rewritten = table(0, 20), replace(table(10, 20), modified_us=US_PER_S)
+    original, rewritten = table(0, 20), table(10, 20, modified_us=US_PER_S)
     assert superseded([original, rewritten], 10) == [original]
     assert superseded([original, rewritten], 15) == [original]
     assert superseded([original, rewritten], 9) == []
@@ -56,7 +52,7 @@ def test_the_original_is_replaced_by_the_younger_table_only_below_the_low_waterm
 
 
 def test_retention_deletes_the_original_and_records_what_was_deleted() -> None:
-    original, rewritten = table(0, 20), replace(table(10, 20), modified_us=US_PER_S)
+    original, rewritten = table(0, 20), table(10, 20, modified_us=US_PER_S)
     policy = RetentionPolicy(log_grace_us=0)
     assert expired_files([Listed(None, [original, rewritten], 10)], policy, 9 * US_PER_S) == [original]
     assert removed_by([original, rewritten], [original]) == {0: 10}, "no more than is deleted"
@@ -76,9 +72,10 @@ class Storage:
 
     def put(self, merge: TableMerge) -> Iterator[None]:
         """Publish a merge or rewrite, and remove the names of its tables one by one."""
-        new = replace(table(merge.base_offset, merge.end_offset, merge.size_bytes), modified_us=merge.modified_us)
+        base, end = merge.base_offset, merge.end_offset
+        new = table(base, end, size_bytes=merge.size_bytes, modified_us=merge.modified_us)
         try:
-            check_no_overlap(self.listed(), merge.base_offset, merge.end_offset, merge.tables)
+            check_no_overlap(self.listed(), base, end, merge.tables)
         except Unavailable:
             return
         if new.path in self.names:
@@ -141,7 +138,7 @@ def test_every_living_record_is_in_one_table_wherever_processes_are_killed_or_st
 
 
 TABLES = st.builds(
-    lambda base, size, modified: replace(table(base, base + size), modified_us=modified),
+    lambda base, size, modified: table(base, base + size, modified_us=modified),
     st.integers(0, 5),
     st.integers(1, 5),
     st.integers(0, 3),

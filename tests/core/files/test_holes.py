@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from seaweedmq.core.files.cover import uncovered
 from seaweedmq.core.files.holes import first_needed, removed_by
 from seaweedmq.core.files.retention import Listed, RetentionPolicy, expired_files
-from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from tests.support.segments import NAME, make_segment, make_topic
+from tests.core.files.segment_files import log, table
+from tests.support.segments import make_segment, make_topic
 
 TOPIC = make_topic()
 EXPIRING = replace(TOPIC, retention_s=60.0)
@@ -24,37 +25,16 @@ def partition(end: int | None) -> Segment:
     return replace(make_segment(end), slots=KeyRange(0, 1))
 
 
-def table(base: int, end: int, modified_us: int = 0, segment: int = 0) -> SegmentFile:
-    return SegmentFile(
-        topic=NAME,
-        segment=segment,
-        kind=FileKind.TABLE,
-        base_offset=base,
-        end_offset=end,
-        writer="",
-        size_bytes=end - base,
-        path=f"{segment}: {base}-{end}",
-        modified_us=modified_us,
-    )
-
-
-def log(base: int) -> SegmentFile:
-    return replace(table(base, base + 1), kind=FileKind.LOG, end_offset=None, writer="b-1", path=f"log {base}")
-
-
 def test_a_removal_reaches_as_far_as_the_tables_that_go() -> None:
-    files = [table(0, 10), table(10, 20), table(20, 30), table(0, 5, segment=1), table(5, 9, segment=1)]
-    assert removed_by(files, [files[0], files[1], files[3]]) == {0: 20, 1: 5}
-    assert removed_by(files, []) == {}
-
-
-def test_records_that_another_table_holds_are_not_removed() -> None:
-    assert removed_by([table(0, 10), table(0, 20)], [table(0, 10)]) == {}
-    assert removed_by([table(0, 10), table(5, 10)], [table(0, 10)]) == {0: 5}, "one rewritten at a watermark stays"
-
-
-def test_a_log_file_goes_after_its_tables_were_made_and_removes_nothing() -> None:
-    assert removed_by([log(0), table(0, 10), log(10)], [log(0)]) == {}
+    others = [table(0, 5, segment=1), table(5, 9, segment=1)]
+    for going, staying, removed in (
+        ([table(0, 10), table(10, 20), others[0]], [table(20, 30), others[1]], {0: 20, 1: 5}),
+        ([], [table(0, 10)], {}),
+        ([table(0, 10)], [table(0, 20)], {}),  # another table holds the records
+        ([table(0, 10)], [table(5, 10)], {0: 5}),  # one rewritten at a watermark stays
+        ([log(0)], [table(0, 10), log(10)], {}),  # a log file goes after its tables were made
+    ):
+        assert removed_by([*going, *staying], going) == removed
 
 
 @pytest.mark.parametrize(
@@ -97,7 +77,7 @@ def test_what_retention_removed_is_explained_and_what_it_left_is_needed(
     for records, shared, modified_us in layout:
         base = max(end - shared, files[-1].base_offset if files else 0)
         end += records
-        files.append(table(base, end, modified_us))
+        files.append(table(base, end, size_bytes=end - base, modified_us=modified_us))
     topic = replace(TOPIC, partitions=1, low_watermarks=(low,))
     policy = RetentionPolicy(log_grace_us=100, retention_us=200, retention_bytes=bytes_max)
     recorded = 0

@@ -21,65 +21,61 @@ def spans(*ranges: tuple[int, int], segment: int = 0) -> set[TableSpan]:
     return {TableSpan(segment, *r) for r in ranges}
 
 
-def test_tables_that_lie_side_by_side_all_count_whatever_is_between_them() -> None:
-    side_by_side = spans((0, 10), (10, 20), (30, 40)) | spans((0, 15), segment=7)
-    assert select_live(side_by_side).spans == side_by_side
-    assert select_live(side_by_side).missing == ()
+SIDE_BY_SIDE = spans((0, 10), (10, 20), (30, 40)) | spans((0, 15), segment=7)
 
 
-def test_a_compacted_table_counts_instead_of_those_it_replaces() -> None:
-    assert select_live(spans((0, 10), (10, 20), (20, 30), (0, 20))).spans == spans((0, 20), (20, 30))
+@pytest.mark.parametrize(
+    ("lying", "counted", "missing"),
+    [
+        (SIDE_BY_SIDE, SIDE_BY_SIDE, ()),  # also with a gap between them
+        (spans((0, 10), (10, 20), (20, 30), (0, 20)), spans((0, 20), (20, 30)), ()),  # the compacted one counts
+        (spans((10, 20), (0, 20)), spans((0, 20)), ()),  # one that was replaced is gone, the other not yet
+        (spans((0, 100), (40, 60)), spans((0, 100)), ()),
+        (spans((0, 10), (8, 30), (30, 31)), spans((8, 30), (30, 31)), (TableSpan(0, 0, 8),)),
+        (spans((0, 10), (5, 15), (14, 30)), spans((0, 10), (14, 30)), (TableSpan(0, 10, 14),)),
+        (spans((0, 10), (9, 12)), spans((0, 10)), (TableSpan(0, 10, 12),)),
+    ],
+)
+def test_of_tables_that_overlap_those_count_that_hold_most(
+    lying: set[TableSpan], counted: set[TableSpan], missing: tuple[TableSpan, ...]
+) -> None:
+    found = select_live(lying)
+    assert (found.spans, found.missing) == (counted, missing)
 
 
-def test_while_replaced_tables_go_the_rest_of_them_does_not_count() -> None:
-    assert select_live(spans((10, 20), (0, 20))).spans == spans((0, 20))
+def test_whatever_lies_there_no_record_counts_twice_and_no_choice_holds_more() -> None:
+    for seed in range(30):
+        rng = random.Random(seed)
+        bases = [rng.randint(0, 12) for _ in range(rng.randint(1, 9))]
+        lying = {TableSpan(0, base, base + rng.randint(1, 6)) for base in bases}
+        counted = select_live(lying)
+        offsets = [o for s in counted.spans for o in range(s.base, s.end)]
+        assert counted.spans <= lying, seed
+        assert len(offsets) == len(set(offsets)), seed
+        held = {o for s in lying for o in range(s.base, s.end)}
+        assert held - set(offsets) == {o for s in counted.missing for o in range(s.base, s.end)}, seed
+        most = max(
+            sum(s.end - s.base for s in some)
+            for some in _subsets(sorted(lying))
+            if all(a.end <= b.base or b.end <= a.base for a in some for b in some if a != b)
+        )
+        assert len(offsets) == most, seed
 
 
-def test_a_table_that_another_one_holds_within_does_not_count() -> None:
-    assert select_live(spans((0, 100), (40, 60))).spans == spans((0, 100))
+def test_to_decide_anew_around_what_changed_is_to_decide_everything_anew() -> None:
+    for seed in range(200):
+        rng = random.Random(seed)
+        before = {_any_table(rng) for _ in range(25)}
+        counted = select_live(before).spans
+        changed = {_any_table(rng) for _ in range(2)} | set(rng.sample(sorted(before), 2))
+        after = before ^ changed
+        region = set(around(changed, before | after | counted))
+        assert select_live(after).spans == (counted - region) | select_live(after & region).spans, seed
 
 
-def test_of_tables_that_overlap_in_part_those_count_that_hold_most() -> None:
-    counted = select_live(spans((0, 10), (8, 30), (30, 31)))
-    assert counted.spans == spans((8, 30), (30, 31))
-    assert counted.missing == (TableSpan(0, 0, 8),)
-    counted = select_live(spans((0, 10), (5, 15), (14, 30)))
-    assert counted.spans == spans((0, 10), (14, 30))
-    assert counted.missing == (TableSpan(0, 10, 14),)
-    assert select_live(spans((0, 10), (9, 12))).missing == (TableSpan(0, 10, 12),)
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_whatever_lies_there_no_record_counts_twice_and_no_choice_holds_more(seed: int) -> None:
-    rng = random.Random(seed)
-    lying = {TableSpan(0, b, b + rng.randint(1, 6)) for b in (rng.randint(0, 12) for _ in range(rng.randint(1, 9)))}
-    counted = select_live(lying)
-    offsets = [o for s in counted.spans for o in range(s.base, s.end)]
-    assert counted.spans <= lying
-    assert len(offsets) == len(set(offsets))
-    held = {o for s in lying for o in range(s.base, s.end)}
-    assert held - set(offsets) == {o for s in counted.missing for o in range(s.base, s.end)}
-    assert len(offsets) == max(
-        sum(s.end - s.base for s in some)
-        for some in _subsets(sorted(lying))
-        if all(a.end <= b.base or b.end <= a.base for a in some for b in some if a != b)
-    )
-
-
-@pytest.mark.parametrize("seed", range(200))
-def test_to_decide_anew_around_what_changed_is_to_decide_everything_anew(seed: int) -> None:
-    rng = random.Random(seed)
-
-    def table() -> TableSpan:
-        base = rng.randint(0, 60)
-        return TableSpan(rng.randint(0, 2), base, base + rng.randint(1, 9))
-
-    before = {table() for _ in range(25)}
-    counted = select_live(before).spans
-    changed = {table() for _ in range(2)} | set(rng.sample(sorted(before), 2))
-    after = before ^ changed
-    region = set(around(changed, before | after | counted))
-    assert select_live(after).spans == (counted - region) | select_live(after & region).spans
+def _any_table(rng: random.Random) -> TableSpan:
+    base = rng.randint(0, 60)
+    return TableSpan(rng.randint(0, 2), base, base + rng.randint(1, 9))
 
 
 def test_a_table_at_the_end_makes_nothing_else_be_decided_anew() -> None:

@@ -18,32 +18,11 @@ from seaweedmq.core.files.retention import (
     synced_writer,
 )
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.files import FileKind, SegmentFile
-from tests.support.segments import NAME, make_topic
+from seaweedmq.model.files import SegmentFile
+from tests.core.files.segment_files import log, table
+from tests.support.segments import make_topic
 
 TOPIC = make_topic()
-
-
-def file(kind: FileKind, base: int, end: int | None, writer: str, size_bytes: int, modified_us: int) -> SegmentFile:
-    return SegmentFile(
-        topic=NAME,
-        segment=0,
-        kind=kind,
-        base_offset=base,
-        end_offset=end,
-        writer=writer,
-        size_bytes=size_bytes,
-        path=f"{kind} {base}-{writer or end}",
-        modified_us=modified_us,
-    )
-
-
-def log(base: int, modified_us: int = 0, writer: str = "b-1") -> SegmentFile:
-    return file(FileKind.LOG, base, None, writer, 10, modified_us)
-
-
-def table(base: int, end: int, modified_us: int = 0, size_bytes: int = 10) -> SegmentFile:
-    return file(FileKind.TABLE, base, end, "", size_bytes, modified_us)
 
 
 def expired(
@@ -267,7 +246,7 @@ def test_whatever_the_clocks_say_retention_leaves_no_hole(
     segments = [
         Listed(
             None,
-            [table(n * 10 + s * 1_000, n * 10 + 10 + s * 1_000, told) for n, (told, _) in enumerate(times)],
+            [table(n * 10 + s * 1_000, n * 10 + 10 + s * 1_000, modified_us=told) for n, (told, _) in enumerate(times)],
         )
         for s, times in enumerate(skewed)
     ]

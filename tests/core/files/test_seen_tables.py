@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from seaweedmq.core.files.retention import Listed, RetentionPolicy, confirmed_files, expired_files
 from seaweedmq.core.files.seen_tables import LISTINGS_MAX, SeenTables
 from seaweedmq.model.config import US_PER_S
-from tests.core.files.test_retention import table
+from tests.core.files.segment_files import table
 
 S = US_PER_S
 

@@ -2,53 +2,28 @@
 
 from dataclasses import replace
 
-from seaweedmq.core.group.events import (
-    Changed,
-    Committing,
-    Event,
-    GroupLimits,
-    Learned,
-    MemberLeft,
-    Opened,
-    Outcome,
-    Released,
-    Reply,
-    Reset,
-    StreamEnd,
-    StreamLost,
-    Tick,
-)
+from seaweedmq.core.group import events
 from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.model.group_record import CommittedOffset, GroupRecord
 from seaweedmq.model.messages.groups import GroupAssignment, GroupCommit, GroupCommitted, Position
 from seaweedmq.model.messages.subscribe import EARLIEST, Start
-from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import TopicName
+from tests.support.segments import make_segment
 
-LIMITS = GroupLimits(session_timeout_s=6, revoke_timeout_s=300, rebalance_delay_s=0.2, members_max=5, detection_s=2.5)
-TOPIC = TopicName("shop", "orders")
+LIMITS = events.GroupLimits(
+    session_timeout_s=6, revoke_timeout_s=300, rebalance_delay_s=0.2, members_max=5, detection_s=2.5
+)
 
 
 def segment(number: int, *predecessors: int, start: int = 0, end: int | None = None) -> Segment:
-    return Segment(
-        topic=TOPIC,
-        id=number,
-        slots=WHOLE_RING,
-        epoch=1,
-        state=SegmentState.OPEN if end is None else SegmentState.SEALED,
-        replicas=("b-1",),
-        predecessors=predecessors,
-        start_offset=start,
-        end_offset=end,
-    )
+    return replace(make_segment(end, start), id=number, predecessors=predecessors)
 
 
 class Transcript:
     """A group of a topic with so many open segments. Every method returns its effects as lines."""
 
     def __init__(
-        self, segments: int = 0, *more: Segment, start: Start = EARLIEST, limits: GroupLimits = LIMITS
+        self, segments: int = 0, *more: Segment, start: Start = EARLIEST, limits: events.GroupLimits = LIMITS
     ) -> None:
         self.limits = limits
         self.now = 0.0
@@ -64,13 +39,13 @@ class Transcript:
         self.begin()
 
     def begin(self) -> list[str]:
-        return self.does(Changed(self.segments, self.next_segment))
+        return self.does(events.Changed(self.segments, self.next_segment))
 
     @property
     def next_segment(self) -> int:
         return max([self.horizon - 1, *self.segments]) + 1
 
-    def does(self, event: Event) -> list[str]:
+    def does(self, event: events.Event) -> list[str]:
         outcome = self.group.handle(event, self.now)
         self.record = outcome.record or self.record
         for number, value in outcome.committed.items():
@@ -80,15 +55,15 @@ class Transcript:
                 self.committed[number] = value
         return self.told(outcome)
 
-    def told(self, outcome: Outcome) -> list[str]:
+    def told(self, outcome: events.Outcome) -> list[str]:
         return [self._line(reply) for reply in outcome.replies]
 
-    def _line(self, reply: Reply | StreamEnd) -> str:
+    def _line(self, reply: events.Reply | events.StreamEnd) -> str:
         who = self.speakers[reply.stream]
         match reply:
-            case StreamEnd(_, error):
+            case events.StreamEnd(_, error):
                 return f"{who}: bye, {type(error).__name__}" if error else f"{who}: bye"
-            case Reply(_, GroupAssignment() as assignment):
+            case events.Reply(_, GroupAssignment() as assignment):
                 owned = [
                     f"{o.segment}@{o.generation} from {o.start.kind}"
                     + (f" {o.start.value}" if o.start.value else "")
@@ -97,7 +72,7 @@ class Transcript:
                     for o in assignment.owned
                 ]
                 return f"{who}: owns {', '.join(owned) or 'nothing'}"
-            case Reply(_, GroupCommitted(number, refused)):
+            case events.Reply(_, GroupCommitted(number, refused)):
                 return f"{who}: #{number} kept" + "".join(f"; {s} refused: {why}" for s, why in refused.items())
         raise AssertionError(reply)
 
@@ -107,17 +82,19 @@ class Transcript:
         stream = len(self.speakers) + 1
         self.streams[member] = stream
         self.speakers[stream] = f"{member}/{incarnation}"
-        return self.does(Opened(stream=stream, member=member, incarnation=incarnation, client="host", held=held or {}))
+        return self.does(
+            events.Opened(stream=stream, member=member, incarnation=incarnation, client="host", held=held or {})
+        )
 
     def breaks(self, member: str) -> list[str]:
-        return self.does(StreamLost(self.streams[member]))
+        return self.does(events.StreamLost(self.streams[member]))
 
     def leaves(self, member: str) -> list[str]:
-        return self.does(MemberLeft(self.streams[member]))
+        return self.does(events.MemberLeft(self.streams[member]))
 
     def releases(self, member: str, **segments: int) -> list[str]:
         """``_3=1``: segment 3 of generation 1."""
-        return self.does(Released(self.streams[member], {int(s[1:]): g for s, g in segments.items()}))
+        return self.does(events.Released(self.streams[member], {int(s[1:]): g for s, g in segments.items()}))
 
     def commits(self, member: str, number: int, offset: int, generation: int, **deliveries: int) -> list[str]:
         """``_7=2``: the record at 7 was delivered twice."""
@@ -127,13 +104,13 @@ class Transcript:
             offset=offset,
             deliveries={int(o[1:]): count for o, count in deliveries.items()},
         )
-        return self.does(Committing(self.streams[member], GroupCommit(1, (position,)), at_us=1))
+        return self.does(events.Committing(self.streams[member], GroupCommit(1, (position,)), at_us=1))
 
     # --- what else happens
 
     def publishes(self, **ends: int) -> list[str]:
         """Report high watermarks: ``_3=10`` means 10 for segment 3."""
-        return self.does(Learned({int(s[1:]): end for s, end in ends.items()}))
+        return self.does(events.Learned({int(s[1:]): end for s, end in ends.items()}))
 
     def succeeds(self, parents: dict[int, int], *children: int) -> list[str]:
         """Seal predecessors at their end offsets, and open successors."""
@@ -153,13 +130,13 @@ class Transcript:
         until, lines = self.now + seconds, list[str]()
         while (wake_at := self.group.wake_at) is not None and wake_at <= until:
             self.now = wake_at
-            lines += self.does(Tick())
+            lines += self.does(events.Tick())
         self.now = until
         return lines
 
     def resets(self, start: Start, **offsets: int) -> list[str]:
         return self.does(
-            Reset(
+            events.Reset(
                 start=start,
                 horizon=self.next_segment,
                 offsets={int(s[1:]): offset for s, offset in offsets.items()},

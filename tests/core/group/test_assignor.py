@@ -31,11 +31,8 @@ def balanced(target: dict[int, str], members: list[str]) -> bool:
     return max(counts) - min(counts) <= 1
 
 
-def test_without_members_nobody_owns_anything() -> None:
+def test_with_no_members_and_with_more_than_segments() -> None:
     assert assign(range(3), [], {0: "m"}) == {}
-
-
-def test_more_members_than_segments() -> None:
     assert assign([7, 8], MEMBERS, {8: "m-31"}) == {7: "m-00", 8: "m-31"}
 
 

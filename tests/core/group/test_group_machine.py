@@ -15,21 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from seaweedmq.core.group.events import (
-    Changed,
-    Committing,
-    Event,
-    Learned,
-    MemberLeft,
-    Opened,
-    Outcome,
-    Released,
-    Reply,
-    Reset,
-    StreamEnd,
-    StreamLost,
-    Tick,
-)
+from seaweedmq.core.group import events
 from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.errors import Fenced
 from seaweedmq.model.group_record import CommittedOffset, GroupRecord
@@ -50,7 +36,7 @@ class Actor:
     name: str
     incarnation: int
     stream: int | None = None
-    inbox: deque[GroupReply | StreamEnd] = field(default_factory=deque)
+    inbox: deque[GroupReply | events.StreamEnd] = field(default_factory=deque)
     believes: dict[int, int] = field(default_factory=dict)
     """Segment -> generation in which it reads it."""
     letting_go: dict[int, int] = field(default_factory=dict)
@@ -97,12 +83,12 @@ class Members(RuleBasedStateMachine):
         self.leader_since = self.now
         for actor in self.actors:
             self.lose_stream(actor)
-        self.handle(Changed(self.segments, len(self.segments)))
+        self.handle(events.Changed(self.segments, len(self.segments)))
 
-    def handle(self, event: Event) -> Outcome:
+    def handle(self, event: events.Event) -> events.Outcome:
         self.forget_what_is_over()
         outcome = self.group.handle(event, self.now)
-        if self.dying and outcome != Outcome():
+        if self.dying and outcome != events.Outcome():
             self.dying = False
             self.lead()
             return outcome
@@ -111,8 +97,8 @@ class Members(RuleBasedStateMachine):
             self.deliver(reply)
         return outcome
 
-    def persist(self, outcome: Outcome, event: Event) -> None:
-        if isinstance(event, Reset):
+    def persist(self, outcome: events.Outcome, event: events.Event) -> None:
+        if isinstance(event, events.Reset):
             self.void |= {(number, owner.generation) for number, owner in self.record.owners.items()}
         if outcome.record is not None:
             assert outcome.record.generation >= self.record.generation
@@ -123,18 +109,18 @@ class Members(RuleBasedStateMachine):
                     grant.withdrawn_at = self.now
         for number, committed in outcome.committed.items():
             if committed is None:
-                assert isinstance(event, Reset)
+                assert isinstance(event, events.Reset)
                 self.committed.pop(number, None)
                 continue
             before = self.committed.get(number)
-            assert isinstance(event, Reset) or before is None or committed.offset >= before.offset
+            assert isinstance(event, events.Reset) or before is None or committed.offset >= before.offset
             self.committed[number] = committed
 
-    def deliver(self, reply: Reply | StreamEnd) -> None:
+    def deliver(self, reply: events.Reply | events.StreamEnd) -> None:
         actor = self.speakers[reply.stream]
         if actor.stream != reply.stream:
             return  # it no longer reads that stream
-        if isinstance(reply, StreamEnd):
+        if isinstance(reply, events.StreamEnd):
             actor.inbox.append(reply)
             return
         actor.inbox.append(reply.message)
@@ -189,7 +175,7 @@ class Members(RuleBasedStateMachine):
         self.speakers[stream] = actor
         actor.stream = stream
         self.handle(
-            Opened(
+            events.Opened(
                 stream=stream,
                 member=actor.name,
                 incarnation=actor.incarnation,
@@ -202,7 +188,7 @@ class Members(RuleBasedStateMachine):
         while actor.inbox:
             message = actor.inbox.popleft()
             match message:
-                case StreamEnd(_, error):
+                case events.StreamEnd(_, error):
                     self.lose_stream(actor)
                     if isinstance(error, Fenced):
                         self.bury(actor)
@@ -220,7 +206,7 @@ class Members(RuleBasedStateMachine):
         released, actor.letting_go = actor.letting_go, {}
         self.grants = [g for g in self.grants if g.actor is not actor or released.get(g.segment) != g.generation]
         if actor.stream is not None and released:
-            self.handle(Released(actor.stream, released))
+            self.handle(events.Released(actor.stream, released))
 
     def bury(self, actor: Actor) -> None:
         if actor in self.actors:
@@ -252,7 +238,7 @@ class Members(RuleBasedStateMachine):
         stream = actor.stream
         self.lose_stream(actor)
         if noticed and stream is not None:
-            self.handle(StreamLost(stream))
+            self.handle(events.StreamLost(stream))
         elif not noticed:
             self.open(actor)
 
@@ -269,7 +255,7 @@ class Members(RuleBasedStateMachine):
         actor = self.pick(pick)
         self.bury(actor)
         if actor.stream is not None:
-            self.handle(StreamLost(actor.stream))
+            self.handle(events.StreamLost(actor.stream))
 
     @precondition(lambda self: len(self.actors) > 2)
     @rule(pick=PICK)
@@ -277,7 +263,7 @@ class Members(RuleBasedStateMachine):
         actor = self.pick(pick)
         if actor.stream is not None:
             self.bury(actor)
-            self.handle(MemberLeft(actor.stream))
+            self.handle(events.MemberLeft(actor.stream))
 
     @precondition(lambda self: self.actors)
     @rule(pick=PICK)
@@ -299,13 +285,15 @@ class Members(RuleBasedStateMachine):
                 self.commit(actor, actor.stream, number, generation, int(self.ends[number] * share))
 
     def commit(self, actor: Actor, stream: int, number: int, generation: int, offset: int) -> None:
-        self.handle(Learned({n: end for n, end in self.ends.items() if self.segments[n].is_open}))
+        self.handle(events.Learned({n: end for n, end in self.ends.items() if self.segments[n].is_open}))
         owner, before = self.group.record.owners.get(number), self.group.progress.committed.get(number)
         position = Position(segment=number, generation=generation, offset=offset, deliveries={})
-        outcome = self.handle(Committing(stream, GroupCommit(1, (position,)), at_us=1))
+        outcome = self.handle(events.Committing(stream, GroupCommit(1, (position,)), at_us=1))
         rightful = owner is not None and (owner.member, owner.generation) == (actor.name, generation)
         rightful = rightful and (number, generation) not in self.void
-        answers = [r.message for r in outcome.replies if isinstance(r, Reply) and isinstance(r.message, GroupCommitted)]
+        answers = [
+            r.message for r in outcome.replies if isinstance(r, events.Reply) and isinstance(r.message, GroupCommitted)
+        ]
         for answer in answers:
             assert (number in answer.refused) == (not rightful or offset > self.ends[number])
         if not answers or not rightful or offset > self.ends[number]:
@@ -333,7 +321,7 @@ class Members(RuleBasedStateMachine):
             self.segments[child] = segment(child, *chosen, start=start)
             self.ends[child] = start
         self.segments = dict(self.segments)
-        self.handle(Changed(self.segments, len(self.segments)))
+        self.handle(events.Changed(self.segments, len(self.segments)))
 
     @rule(seconds=st.sampled_from([0.01, 0.1, 0.3, 2, 5.9, 6.1, 299, 301]))
     def time_passes(self, seconds: float) -> None:
@@ -343,7 +331,7 @@ class Members(RuleBasedStateMachine):
         until = self.now + seconds
         while (wake_at := self.group.wake_at) is not None and wake_at <= until:
             self.now = max(self.now, wake_at)
-            self.handle(Tick())
+            self.handle(events.Tick())
         self.now = until
 
     @rule(seconds=st.sampled_from([0.3, 1]))
@@ -366,7 +354,7 @@ class Members(RuleBasedStateMachine):
     @rule(offset=st.none() | st.integers(0, 5))
     def somebody_resets_the_group(self, offset: int | None) -> None:
         offsets = {} if offset is None else {n: min(offset, end) for n, end in self.ends.items()}
-        self.handle(Reset(start=EARLIEST, horizon=len(self.segments), offsets=offsets, at_us=2))
+        self.handle(events.Reset(start=EARLIEST, horizon=len(self.segments), offsets=offsets, at_us=2))
 
     # --- what always holds
 
@@ -399,7 +387,7 @@ class Members(RuleBasedStateMachine):
             assert living[owner.member].believes[number] == owner.generation
         shares = [len(a.believes) for a in living.values()]
         assert max(shares, default=0) - min(shares, default=0) <= 1
-        assert self.group.handle(Tick(), self.now) == Outcome()
+        assert self.group.handle(events.Tick(), self.now) == events.Outcome()
         assert self.group.wake_at is None
 
 

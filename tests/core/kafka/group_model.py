@@ -8,15 +8,7 @@ from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from seaweedmq.core.kafka.groups.classic_events import (
-    CommitOffsets,
-    CoordinatorLimits,
-    Heartbeat,
-    Join,
-    Leave,
-    Leaving,
-    Sync,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
 
 Answer = tuple[object, ...]
 
@@ -38,7 +30,7 @@ class Someone:
 
 @dataclass
 class Model:
-    limits: CoordinatorLimits
+    limits: events.CoordinatorLimits
     now: float = 0.0
     phase: str = "Empty"
     generation: int = 0
@@ -93,7 +85,7 @@ class Model:
 
     # --- requests
 
-    def ask_join(self, join: Join) -> None:
+    def ask_join(self, join: events.Join) -> None:
         who = self.of(join.member) if join.member else self.static(join.instance)
         if join.member and not self.exists:
             self.refuse(join, "UNKNOWN_MEMBER_ID")
@@ -114,10 +106,10 @@ class Model:
         else:
             self.ask_next_join(join)
 
-    def shares_protocol(self, join: Join) -> bool:
+    def shares_protocol(self, join: events.Join) -> bool:
         return bool({name for name, _ in join.protocols} & self.spoken_by_all())
 
-    def is_full_for(self, join: Join, who: Someone | None) -> bool:
+    def is_full_for(self, join: events.Join, who: Someone | None) -> bool:
         most = self.limits.members_max
         if not join.member and who is None and len(self.given) >= most:
             return True
@@ -125,7 +117,7 @@ class Model:
             return (who is None or who.join is None) and sum(m.join is not None for m in self.members) >= most
         return who is None and len(self.members) >= most
 
-    def ask_first_join(self, join: Join, before: Someone | None) -> None:
+    def ask_first_join(self, join: events.Join, before: Someone | None) -> None:
         if before is None:
             if join.instance is None and join.require_known_member_id:
                 self.given[join.new_member] = self.now + join.session_timeout_ms / 1_000
@@ -153,7 +145,7 @@ class Model:
             self.keep()
             self.said.append((join.token, ("join", "NONE", before.id, self.generation, self.protocol, led, (), False)))
 
-    def ask_next_join(self, join: Join) -> None:
+    def ask_next_join(self, join: events.Join) -> None:
         problem = self.problem(join.member, join.instance)
         who = self.of(join.member)
         if problem is not None or who is None:
@@ -170,7 +162,7 @@ class Model:
         who.join = join.token
         self.rebalance()
 
-    def ask_sync(self, sync: Sync) -> None:
+    def ask_sync(self, sync: events.Sync) -> None:
         who = self.of(sync.member)
         problem = self.problem(sync.member, sync.instance)
         if problem is None and sync.generation != self.generation:
@@ -192,7 +184,7 @@ class Model:
         elif self.phase == "Stable":
             self.answer_syncs("NONE")
 
-    def ask_heartbeat(self, beat: Heartbeat) -> None:
+    def ask_heartbeat(self, beat: events.Heartbeat) -> None:
         problem = self.problem(beat.member, beat.instance)
         if problem is None and beat.generation != self.generation:
             problem = "ILLEGAL_GENERATION"
@@ -203,7 +195,7 @@ class Model:
                 problem = "REBALANCE_IN_PROGRESS"
         self.said.append((beat.token, ("beat", problem or "NONE")))
 
-    def ask_leave(self, leave: Leave) -> None:
+    def ask_leave(self, leave: events.Leave) -> None:
         before = len(self.members)
         answers = tuple(self.let_go(leaving) for leaving in leave.members)
         if len(self.members) < before:
@@ -211,7 +203,7 @@ class Model:
         self.maybe_complete()
         self.said.append((leave.token, ("leave", answers)))
 
-    def let_go(self, leaving: Leaving) -> str:
+    def let_go(self, leaving: events.Leaving) -> str:
         if leaving.member in self.given:
             del self.given[leaving.member]
             return "NONE"
@@ -222,7 +214,7 @@ class Model:
         self.drop(who)
         return "NONE"
 
-    def ask_commit(self, commit: CommitOffsets) -> None:
+    def ask_commit(self, commit: events.CommitOffsets) -> None:
         who = self.of(commit.member)
         problem: str | None = None
         if not self.exists:
@@ -245,7 +237,7 @@ class Model:
 
     # --- rebalances
 
-    def add(self, join: Join, id_: str) -> None:
+    def add(self, join: events.Join, id_: str) -> None:
         who = Someone(id_, join.instance, (), 0, 0, self.now + self.limits.new_member_join_ms / 1_000)
         self.describe_anew(who, join)
         if not self.members:
@@ -257,7 +249,7 @@ class Model:
         who.join = join.token
         self.rebalance()
 
-    def describe_anew(self, who: Someone, join: Join) -> None:
+    def describe_anew(self, who: Someone, join: events.Join) -> None:
         who.protocols = join.protocols
         who.session_s, who.rebalance_s = join.session_timeout_ms / 1_000, join.rebalance_timeout_ms / 1_000
 
@@ -330,7 +322,7 @@ class Model:
                 self.said.append((member.sync, ("sync", error, member.share if error == "NONE" else b"")))
                 member.sync, member.dies_at = None, self.now + member.session_s
 
-    def refuse(self, join: Join, error: str) -> None:
+    def refuse(self, join: events.Join, error: str) -> None:
         self.said.append((join.token, ("join", error, join.member)))
 
     # --- time and failures

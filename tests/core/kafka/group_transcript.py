@@ -9,35 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from seaweedmq.core.kafka.groups.classic_events import (
-    CommitOffsets,
-    CommitReply,
-    CoordinatorLimits,
-    DeleteGroupReply,
-    DeleteOffsets,
-    DeleteOffsetsReply,
-    Heartbeat,
-    HeartbeatReply,
-    Join,
-    JoinReply,
-    Leave,
-    LeaveReply,
-    Leaving,
-    OffsetToCommit,
-    Partition,
-    RemoveGroup,
-    Reply,
-    ShardEvent,
-    Sync,
-    SyncReply,
-    Tick,
-    TopicsDeleted,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
 from seaweedmq.core.kafka.groups.shard_state import GroupShard
 from seaweedmq.core.kafka.groups.state_memory import StateMemory
-from seaweedmq.model.kafka.groups import DescribedGroup, GroupError, ShardRecord
+from seaweedmq.model.kafka.codes import Code
+from seaweedmq.model.kafka.groups import DescribedGroup, ShardRecord
 
-LIMITS = CoordinatorLimits(members_max=4)
+LIMITS = events.CoordinatorLimits(members_max=4)
 AT_MS = 1_700_000_000_000
 """Wall clock at second 0 of a transcript."""
 
@@ -63,7 +41,7 @@ class Person:
 class Transcript:
     """Every method returns the answers that it causes, as lines."""
 
-    limits: CoordinatorLimits = LIMITS
+    limits: events.CoordinatorLimits = LIMITS
     group: str = "g"
     now: float = 0.0
     ahead_s: float = 0.0
@@ -119,7 +97,7 @@ class Transcript:
         said = subscription(*topics) if metadata is None else metadata
         return self.asks(
             name,
-            Join(
+            events.Join(
                 token=0,
                 group=self.group,
                 member=person.member if member is None else member,
@@ -148,7 +126,7 @@ class Transcript:
         assignments = {self.person(who).member: share.encode() for who, share in shares.items()}
         return self.asks(
             name,
-            Sync(
+            events.Sync(
                 token=0,
                 group=self.group,
                 member=person.member,
@@ -159,31 +137,27 @@ class Transcript:
             ),
         )
 
-    def beats(self, name: str, generation: int | None = None) -> list[str]:
+    def beats(self, name: str) -> list[str]:
         person = self.person(name)
         return self.asks(
             name,
-            Heartbeat(
+            events.Heartbeat(
                 token=0,
                 group=self.group,
                 member=person.member,
                 instance=person.instance,
-                generation=person.generation if generation is None else generation,
+                generation=person.generation,
             ),
         )
 
     def leaves(self, *names: str) -> list[str]:
-        members = tuple(Leaving(self.person(n).member, self.person(n).instance) for n in names)
-        return self.asks(",".join(names), Leave(token=0, group=self.group, members=members))
-
-    def evicts(self, instance: str) -> list[str]:
-        """Let an administrator remove a static member by its instance id alone."""
-        return self.asks("admin", Leave(token=0, group=self.group, members=(Leaving("", instance),)))
+        members = tuple(events.Leaving(self.person(n).member, self.person(n).instance) for n in names)
+        return self.asks(",".join(names), events.Leave(token=0, group=self.group, members=members))
 
     def commits(
         self,
         name: str,
-        offsets: Mapping[Partition, int],
+        offsets: Mapping[events.Partition, int],
         *,
         metadata: str = "",
         simple: bool = False,
@@ -193,7 +167,7 @@ class Transcript:
         person = self.person(name)
         return self.asks(
             name,
-            CommitOffsets(
+            events.CommitOffsets(
                 token=0,
                 group=self.group,
                 member="" if simple else person.member,
@@ -201,24 +175,26 @@ class Transcript:
                 generation=-1 if simple else person.generation,
                 retention_ms=None if retention_s is None else retention_s * 1_000,
                 offsets=tuple(
-                    OffsetToCommit(topic=topic, partition=number, offset=offset, leader_epoch=2, metadata=metadata)
+                    events.OffsetToCommit(
+                        topic=topic, partition=number, offset=offset, leader_epoch=2, metadata=metadata
+                    )
                     for (topic, number), offset in offsets.items()
                 ),
                 is_v9=v >= 9,
             ),
         )
 
-    def deletes_offsets(self, *partitions: Partition) -> list[str]:
-        return self.asks("admin", DeleteOffsets(0, self.group, partitions))
+    def deletes_offsets(self, *partitions: events.Partition) -> list[str]:
+        return self.asks("admin", events.DeleteOffsets(0, self.group, partitions))
 
     def deletes_group(self) -> list[str]:
-        return self.asks("admin", RemoveGroup(0, self.group))
+        return self.asks("admin", events.RemoveGroup(0, self.group))
 
     def loses_topic(self, topic: str) -> list[str]:
-        return self.does(TopicsDeleted({topic: None}))
+        return self.does(events.TopicsDeleted({topic: None}))
 
     @property
-    def committed(self) -> dict[Partition, int]:
+    def committed(self) -> dict[events.Partition, int]:
         return {partition: value.offset for partition, value in self.shard.offsets(self.group).items()}
 
     # --- time and failures
@@ -231,7 +207,7 @@ class Transcript:
             at = min(until, beat_at if alive else until, until if wake_at is None else max(wake_at, self.now))
             self.now = at
             if wake_at is not None and wake_at <= at:
-                lines += self.does(Tick())
+                lines += self.does(events.Tick())
             elif alive and at == beat_at and at < until:
                 beat_at += 1
                 lines += [line for name in alive for line in self.beats(name) if not line.endswith(": alive")]
@@ -250,46 +226,54 @@ class Transcript:
     # --- lines
 
     def asks(
-        self, who: str, event: Join | Sync | Heartbeat | Leave | CommitOffsets | DeleteOffsets | RemoveGroup
+        self,
+        who: str,
+        event: events.Join
+        | events.Sync
+        | events.Heartbeat
+        | events.Leave
+        | events.CommitOffsets
+        | events.DeleteOffsets
+        | events.RemoveGroup,
     ) -> list[str]:
         self.tokens += 1
         self.asked[self.tokens] = who
         return self.does(replace(event, token=self.tokens))
 
-    def does(self, event: ShardEvent) -> list[str]:
+    def does(self, event: events.ShardEvent) -> list[str]:
         outcome = self.shard.handle(event, self.now, self.at_ms)
         self.log += outcome.records
         return [self._line(reply) for reply in (*outcome.prompt, *outcome.replies)]
 
-    def _line(self, reply: Reply) -> str:
+    def _line(self, reply: events.Reply) -> str:
         who = self.asked.pop(reply.token)
         match reply:
-            case JoinReply():
+            case events.JoinReply():
                 return f"{who}: {self._joined(self.person(who), reply)}"
-            case SyncReply():
+            case events.SyncReply():
                 share = reply.assignment.decode() or "nothing"
-                return f"{who}: {f'gets {share}' if reply.error is GroupError.NONE else reply.error.name}"
-            case HeartbeatReply():
-                return f"{who}: {'alive' if reply.error is GroupError.NONE else reply.error.name}"
-            case LeaveReply():
-                if reply.error is not GroupError.NONE:
+                return f"{who}: {f'gets {share}' if reply.error is Code.NONE else reply.error.name}"
+            case events.HeartbeatReply():
+                return f"{who}: {'alive' if reply.error is Code.NONE else reply.error.name}"
+            case events.LeaveReply():
+                if reply.error is not Code.NONE:
                     return f"{who}: {reply.error.name}"
                 for leaving, error in reply.members:
                     for person in self.people.values():
-                        if leaving.member == person.member and error is GroupError.NONE:
+                        if leaving.member == person.member and error is Code.NONE:
                             person.member = ""
                 return f"{who}: " + ", ".join(
-                    "gone" if error is GroupError.NONE else error.name for _, error in reply.members
+                    "gone" if error is Code.NONE else error.name for _, error in reply.members
                 )
-            case CommitReply() | DeleteOffsetsReply(_, GroupError.NONE, _):
-                return f"{who}: " + ", ".join("done" if e is GroupError.NONE else e.name for e in reply.errors)
-            case DeleteOffsetsReply() | DeleteGroupReply():
-                return f"{who}: {'done' if reply.error is GroupError.NONE else reply.error.name}"
+            case events.CommitReply() | events.DeleteOffsetsReply(_, Code.NONE, _):
+                return f"{who}: " + ", ".join("done" if e is Code.NONE else e.name for e in reply.errors)
+            case events.DeleteOffsetsReply() | events.DeleteGroupReply():
+                return f"{who}: {'done' if reply.error is Code.NONE else reply.error.name}"
 
-    def _joined(self, person: Person, reply: JoinReply) -> str:
-        if reply.error is GroupError.MEMBER_ID_REQUIRED:
+    def _joined(self, person: Person, reply: events.JoinReply) -> str:
+        if reply.error is Code.MEMBER_ID_REQUIRED:
             person.member = reply.member
-        if reply.error is not GroupError.NONE:
+        if reply.error is not Code.NONE:
             return reply.error.name
         person.member, person.generation = reply.member, reply.generation
         line = f"in {reply.generation} by {reply.protocol}"

@@ -1,25 +1,16 @@
 """Leader epochs along the lineage of a partition."""
 
+from dataclasses import replace
+
 import pytest
 
 from seaweedmq.core.kafka.epochs import NO_EPOCH, NO_OFFSET, EpochEnd, end_of_epoch, epoch_of
-from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.segment import Segment
+from tests.support.segments import make_segment
 
 
 def segment(number: int, start: int, end: int | None) -> Segment:
-    state = SegmentState.OPEN if end is None else SegmentState.SEALED
-    return Segment(
-        topic=TopicName("kafka", "orders"),
-        id=number,
-        slots=KeyRange(3, 4),
-        epoch=1,
-        state=state,
-        replicas=("a",),
-        start_offset=start,
-        end_offset=end,
-    )
+    return replace(make_segment(end, start), id=number)
 
 
 LINEAGE = [segment(3, 0, 100), segment(17, 100, 100), segment(21, 100, 250), segment(40, 250, None)]

@@ -41,6 +41,12 @@ def named(
     ]
 
 
+def rejected(mine: FetchSessions, session_id: int, epoch: int, *keys: PartitionKey) -> SessionProblem:
+    with pytest.raises(SessionRejected) as refused:
+        mine.begin(session_id, epoch, wants(*keys), (), 1.0)
+    return refused.value.problem
+
+
 def test_without_a_session_all_is_named_each_time() -> None:
     all_of_them = sessions()
     for _ in range(2):
@@ -88,21 +94,14 @@ def test_partitions_come_change_and_go() -> None:
 def test_a_request_that_is_not_the_next_one_is_refused() -> None:
     mine = sessions()
     mine.begin(0, 0, wants(A), (), 0.0)
-    for epoch in (2, 0x7FFF):
-        with pytest.raises(SessionRejected) as refused:
-            mine.begin(100, epoch, {}, (), 1.0)
-        assert refused.value.problem is SessionProblem.EPOCH
-    with pytest.raises(SessionRejected) as refused:
-        mine.begin(101, 1, {}, (), 1.0)
-    assert refused.value.problem is SessionProblem.UNKNOWN
+    assert [rejected(mine, 100, epoch) for epoch in (2, 0x7FFF)] == [SessionProblem.EPOCH] * 2
+    assert rejected(mine, 101, 1) is SessionProblem.UNKNOWN
 
 
 def test_a_session_goes_on_as_it_began_by_names_or_by_ids() -> None:
     mine = sessions()
     mine.begin(0, 0, wants(A), (), 0.0, by_id=True)
-    with pytest.raises(SessionRejected) as refused:
-        mine.begin(100, 1, wants(A), (), 1.0)
-    assert refused.value.problem is SessionProblem.NAMING
+    assert rejected(mine, 100, 1, A) is SessionProblem.NAMING
     assert list(mine.begin(100, 1, {}, (), 2.0, by_id=True).partitions) == [A], "the session continues"
 
 
@@ -129,8 +128,7 @@ def test_a_session_that_is_in_use_gives_no_place_to_another() -> None:
     assert mine.begin(0, 0, wants(A), (), UNUSED_S).session_id == 0, "the client fetches without a session"
     assert mine.begin(0, 0, wants(A), (), UNUSED_S + 1.0).session_id == 102
     mine.begin(100, 2, {}, (), UNUSED_S + 1.0)
-    with pytest.raises(SessionRejected):
-        mine.begin(101, 1, {}, (), UNUSED_S + 1.0)
+    assert rejected(mine, 101, 1) is SessionProblem.UNKNOWN
 
 
 def test_sessions_hold_so_many_partitions_together_and_no_more() -> None:
@@ -139,9 +137,7 @@ def test_sessions_hold_so_many_partitions_together_and_no_more() -> None:
     assert mine.begin(0, 0, wants(B, C), (), 0.0).session_id == 0, "there is room for one more"
     assert mine.begin(0, 0, wants(B), (), 0.0).session_id == 101
     mine.begin(100, 1, wants(C), (A,), 1.0)
-    with pytest.raises(SessionRejected) as refused:
-        mine.begin(100, 2, wants(A), (), 2.0)
-    assert refused.value.problem is SessionProblem.UNKNOWN
+    assert rejected(mine, 100, 2, A) is SessionProblem.UNKNOWN
     assert len(mine) == 1, "the session starts over ..."
     assert mine.begin(0, 0, wants(A, C), (), 3.0).session_id == 0, (
         "... and without one, as long as the others have theirs"

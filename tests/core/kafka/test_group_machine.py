@@ -16,33 +16,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from seaweedmq.core.kafka.groups.classic_events import (
-    CommitOffsets,
-    CommitReply,
-    CoordinatorLimits,
-    DeleteGroupReply,
-    DeleteOffsetsReply,
-    Heartbeat,
-    HeartbeatReply,
-    Join,
-    JoinReply,
-    Leave,
-    LeaveReply,
-    Leaving,
-    OffsetToCommit,
-    RemoveGroup,
-    Reply,
-    ShardEvent,
-    Sync,
-    SyncReply,
-    Tick,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
 from seaweedmq.core.kafka.groups.shard_state import GroupShard
 from seaweedmq.core.kafka.groups.state_memory import StateMemory
 from seaweedmq.model.kafka.groups import GroupMetadataRecord, ShardRecord
 from tests.core.kafka.group_model import Answer, Model
 
-LIMITS = CoordinatorLimits(members_max=4, new_member_join_ms=90_000, offsets_check_ms=10**12)
+LIMITS = events.CoordinatorLimits(members_max=4, new_member_join_ms=90_000, offsets_check_ms=10**12)
 PROTOCOLS = st.sampled_from(
     [
         (("range", b"1"),),
@@ -56,9 +36,9 @@ INSTANCES = st.sampled_from([None, None, None, "i-1", "i-2"])
 PICK = st.integers(0, 1_000)
 
 
-def answer_of(reply: Reply) -> Answer:
+def answer_of(reply: events.Reply) -> Answer:
     match reply:
-        case JoinReply():
+        case events.JoinReply():
             if reply.error.name != "NONE":
                 return ("join", reply.error.name, reply.member)
             everybody = tuple(member.id for member in reply.members)
@@ -66,15 +46,15 @@ def answer_of(reply: Reply) -> Answer:
                 *("join", "NONE", reply.member, reply.generation),
                 *(reply.protocol, reply.leader, everybody, reply.skip_assignment),
             )
-        case SyncReply():
+        case events.SyncReply():
             return ("sync", reply.error.name, reply.assignment)
-        case HeartbeatReply():
+        case events.HeartbeatReply():
             return ("beat", reply.error.name)
-        case LeaveReply():
+        case events.LeaveReply():
             return ("leave", tuple(error.name for _, error in reply.members))
-        case CommitReply():
+        case events.CommitReply():
             return ("commit", reply.errors[0].name)
-        case DeleteGroupReply() | DeleteOffsetsReply():
+        case events.DeleteGroupReply() | events.DeleteOffsetsReply():
             return ("delete", reply.error.name)
 
 
@@ -105,7 +85,7 @@ class Groups(RuleBasedStateMachine):
         self.model.now = self.now
         return self.token
 
-    def hands(self, event: ShardEvent) -> None:
+    def hands(self, event: events.ShardEvent) -> None:
         """Send the event to the shard, and compare the answers with the model's."""
         outcome = self.shard.handle(event, self.now, int(self.now * 1_000))
         self.log += outcome.records
@@ -122,18 +102,18 @@ class Groups(RuleBasedStateMachine):
                 if everybody:
                     assert self.generations.setdefault((self.term, generation), leader) == leader
 
-    def asks(self, event: Join | Sync | Heartbeat | Leave | CommitOffsets) -> None:
+    def asks(self, event: events.Join | events.Sync | events.Heartbeat | events.Leave | events.CommitOffsets) -> None:
         self.open.add(event.token)
         match event:
-            case Join():
+            case events.Join():
                 self.model.ask_join(event)
-            case Sync():
+            case events.Sync():
                 self.model.ask_sync(event)
-            case Heartbeat():
+            case events.Heartbeat():
                 self.model.ask_heartbeat(event)
-            case Leave():
+            case events.Leave():
                 self.model.ask_leave(event)
-            case CommitOffsets():
+            case events.CommitOffsets():
                 self.model.ask_commit(event)
         self.hands(event)
 
@@ -149,7 +129,7 @@ class Groups(RuleBasedStateMachine):
         if not member:
             self.ids.append((f"m-{token}", instance))
         self.asks(
-            Join(
+            events.Join(
                 token=token,
                 group="g",
                 member=member,
@@ -212,7 +192,9 @@ class Groups(RuleBasedStateMachine):
         token = self.tick()
         shares = {m.id: f"{m.id} by {token}".encode() for m in self.model.members if m.id[-1] != "3"}
         self.asks(
-            Sync(token=token, group="g", member=member, instance=instance, generation=generation, assignments=shares)
+            events.Sync(
+                token=token, group="g", member=member, instance=instance, generation=generation, assignments=shares
+            )
         )
 
     @precondition(lambda self: self.model.phase == "CompletingRebalance")
@@ -231,26 +213,26 @@ class Groups(RuleBasedStateMachine):
         member, instance = self.ids[-1 - pick % len(self.ids)]
         generation = self.model.generation - older
         token = self.tick()
-        self.asks(Heartbeat(token=token, group="g", member=member, instance=instance, generation=generation))
+        self.asks(events.Heartbeat(token=token, group="g", member=member, instance=instance, generation=generation))
 
     @rule(picks=st.lists(PICK, min_size=1, max_size=3), by_instance=st.booleans())
     def some_leave(self, picks: list[int], by_instance: bool) -> None:
         chosen = [self.ids[-1 - pick % len(self.ids)] for pick in picks]
-        leaving = tuple(Leaving("" if by_instance and i is not None else m, i) for m, i in chosen)
-        self.asks(Leave(token=self.tick(), group="g", members=leaving))
+        leaving = tuple(events.Leaving("" if by_instance and i is not None else m, i) for m, i in chosen)
+        self.asks(events.Leave(token=self.tick(), group="g", members=leaving))
 
     @rule(pick=PICK, older=st.sampled_from([0, 0, 0, 1]), simple=st.booleans())
     def anybody_commits(self, pick: int, older: int, simple: bool) -> None:
         member, instance = ("", None) if simple else self.ids[-1 - pick % len(self.ids)]
         token = self.tick()
         self.asks(
-            CommitOffsets(
+            events.CommitOffsets(
                 token=token,
                 group="g",
                 member=member,
                 instance=instance,
                 generation=-1 if simple else self.model.generation - older,
-                offsets=(OffsetToCommit(topic="t", partition=pick % 3, offset=token),),
+                offsets=(events.OffsetToCommit(topic="t", partition=pick % 3, offset=token),),
                 is_v9=True,
             )
         )
@@ -266,7 +248,7 @@ class Groups(RuleBasedStateMachine):
             self.model = Model(LIMITS, self.now)
             self.term += 1
         self.model.said.append((token, ("delete", answer)))
-        self.hands(RemoveGroup(token, "g"))
+        self.hands(events.RemoveGroup(token, "g"))
 
     # --- time and failures
 
@@ -279,7 +261,7 @@ class Groups(RuleBasedStateMachine):
             self.wake_until(at, strictly=True)
             self.now = self.model.now = at
             self.model.pass_time()
-            self.hands(Tick())
+            self.hands(events.Tick())
         self.wake_until(until, strictly=False)
         self.now = self.model.now = until
 
@@ -287,7 +269,7 @@ class Groups(RuleBasedStateMachine):
         """Only the shard may wake without an effect: for a session that ends while its member waits."""
         while (at := self.shard.wake_at) is not None and (at < until or (at == until and not strictly)):
             self.now = at
-            self.hands(Tick())
+            self.hands(events.Tick())
 
     @rule()
     def the_coordinator_fails(self) -> None:

@@ -21,17 +21,15 @@ def test_what_comes_behind_a_refused_frame_is_no_beginning_until_it_comes_again(
 
 def test_a_frame_before_the_refused_one_is_not_behind_it() -> None:
     """It was sent to another broker, or by another connection, and failed there."""
-    refused = RejectedSequences()
-    refused.refuse(ME, 0, 604, NOW)
-    assert not refused.is_behind(ME, 0, 602, NOW)
-    assert not refused.is_behind(ME, 0, 604, NOW)
-
-    # Sequences begin again at 0 behind the last one.
-    refused = RejectedSequences()
-    refused.refuse(ME, 0, KAFKA_SEQUENCES - 1, NOW)
-    assert refused.is_behind(ME, 0, 0, NOW)
-    refused.refuse(OTHER, 0, 0, NOW)
-    assert not refused.is_behind(OTHER, 0, KAFKA_SEQUENCES - 1, NOW)
+    for rejected, sequence, is_behind in (
+        (604, 602, False),
+        (604, 604, False),
+        (KAFKA_SEQUENCES - 1, 0, True),  # sequences begin again at 0 behind the last one
+        (0, KAFKA_SEQUENCES - 1, False),
+    ):
+        refused = RejectedSequences()
+        refused.refuse(ME, 0, rejected, NOW)
+        assert refused.is_behind(ME, 0, sequence, NOW) == is_behind, (rejected, sequence)
 
 
 def test_a_new_epoch_begins_anew_and_what_was_stored_elsewhere_is_forgotten() -> None:

@@ -49,6 +49,10 @@ def changed(before: Topic, *steps: Alteration) -> Topic:
     return altered(before, change_of(before, altered_configs(before, steps)))
 
 
+def delete(name: str) -> Alteration:
+    return Alteration(name, AlterOp.DELETE, None)
+
+
 def described(of: Topic, name: str) -> Described:
     return next(config for config in describe_configs(of, LIMITS) if config.name == name)
 
@@ -127,17 +131,18 @@ def test_a_bad_name_a_missing_value_and_values_that_contradict_are_refused() -> 
 
 
 def test_what_kafka_takes_is_taken() -> None:
-    for name, values in {
-        "max.message.bytes": ("2147483647",),
-        "segment.bytes": ("1048576",),
-        "compression.gzip.level": ("-1", "1"),
-        "leader.replication.throttled.replicas": ("*", ""),
-        "follower.replication.throttled.replicas": ("0:1,1:2",),
-        "remote.storage.enable": ("false",),
-        "cleanup.policy": ("",),
-    }.items():
-        for value in values:
-            assert parse_configs({name: value}, replicas=1) == {name: value}
+    for name, value in (
+        ("max.message.bytes", "2147483647"),
+        ("segment.bytes", "1048576"),
+        ("compression.gzip.level", "-1"),
+        ("compression.gzip.level", "1"),
+        ("leader.replication.throttled.replicas", "*"),
+        ("leader.replication.throttled.replicas", ""),
+        ("follower.replication.throttled.replicas", "0:1,1:2"),
+        ("remote.storage.enable", "false"),
+        ("cleanup.policy", ""),
+    ):
+        assert parse_configs({name: value}, replicas=1) == {name: value}
 
 
 def test_a_topic_may_have_no_cleanup_policy() -> None:
@@ -188,7 +193,7 @@ def test_durability_is_a_config_and_deleted_to_the_usual_one() -> None:
     assert stored.durability is Durability.STORED
     assert configs_of(stored) == {"seaweedmq.durability": "stored"}
     stored = topic(replicas=2, seaweedmq_durability="stored")
-    assert changed(stored, Alteration("seaweedmq.durability", AlterOp.DELETE, None)).durability is Durability.REPLICATED
+    assert changed(stored, delete("seaweedmq.durability")).durability is Durability.REPLICATED
 
 
 # --- descriptions
@@ -228,13 +233,9 @@ def test_defaults_are_those_that_hold_here() -> None:
 
 def test_a_config_is_set_and_deleted_and_others_stay() -> None:
     before = topic(retention_ms="1000", segment_ms="60000")
-    after = changed(
-        before, Alteration("segment.ms", AlterOp.DELETE, None), Alteration("retention.bytes", AlterOp.SET, "5")
-    )
+    after = changed(before, delete("segment.ms"), Alteration("retention.bytes", AlterOp.SET, "5"))
     assert configs_of(after) == {"retention.bytes": "5", "retention.ms": "1000"}
-    gone = changed(
-        after, Alteration("retention.ms", AlterOp.DELETE, None), Alteration("retention.bytes", AlterOp.DELETE, None)
-    )
+    gone = changed(after, delete("retention.ms"), delete("retention.bytes"))
     assert configs_of(gone) == {}
     assert not gone.has_retention
 
@@ -268,7 +269,7 @@ def test_a_bad_step_is_refused(step: Alteration, rule: str) -> None:
 
 def test_texts_that_other_tools_have_set_are_left_alone_and_any_name_can_be_deleted() -> None:
     """Another version may know the name."""
-    assert changed(topic(), Alteration("retention.hours", AlterOp.DELETE, None)) == topic()
+    assert changed(topic(), delete("retention.hours")) == topic()
     odd = replace(topic(), configs=(("min.compaction.lag.ms", "soon"), ("team", "payments")))
     after = changed(odd, Alteration("retention.ms", AlterOp.SET, "1000"))
     assert after.configs == odd.configs
@@ -310,6 +311,6 @@ class ComparedName(str):
 
 
 def test_the_cost_of_many_steps_grows_as_their_number() -> None:
-    steps = [Alteration(ComparedName(f"unknown-{number}"), AlterOp.DELETE, None) for number in range(1_000)]
+    steps = [delete(ComparedName(f"unknown-{number}")) for number in range(1_000)]
     altered_configs(topic(), steps)
     assert ComparedName.compared < 20 * len(steps)

@@ -8,8 +8,9 @@ import pytest
 from seaweedmq.core.kafka.visibility import seen, shown_slots, why_hidden
 from seaweedmq.core.lineage.topology import new_topic
 from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling, Topic, TopicName, TopicSpec
+from tests.support.segments import make_segment
 
 
 def topic(name: str = "kafka/orders", **settings: Any) -> Topic:
@@ -20,10 +21,7 @@ def topic(name: str = "kafka/orders", **settings: Any) -> Topic:
 
 
 def segments(of: Topic, *slots: tuple[int, int]) -> list[Segment]:
-    return [
-        Segment(topic=of.name, id=i, slots=KeyRange(*each), epoch=1, state=SegmentState.OPEN, replicas=("b-1",))
-        for i, each in enumerate(slots)
-    ]
+    return [replace(make_segment(), topic=of.name, id=i, slots=KeyRange(*each)) for i, each in enumerate(slots)]
 
 
 def test_a_partition_is_a_slot_and_of_a_ring_that_is_never_cut_a_range() -> None:

@@ -70,17 +70,6 @@ def test_what_must_come_in_order_is_one_path_and_the_rest_apart() -> None:
     assert between(lineage(), {1: 10, 4: 20}, {1: 10, 4: 20}).paths == ()
 
 
-def test_what_lies_between_stays_the_same_when_the_lineage_goes_on() -> None:
-    before = between(lineage(), {0: 8, 3: 0}, {1: 12, 4: 21})
-    later = [
-        *(s for s in HISTORY if s.id not in (1, 4)),
-        segment(1, (0,), start=10, end=99),
-        segment(4, (2, 3), start=20, end=99),
-        segment(5, (1, 4), start=99),
-    ]
-    assert between(lineage(*later), {0: 8, 3: 0}, {1: 12, 4: 21}) == before
-
-
 def test_a_lineage_that_is_older_than_the_checkpoint_is_told() -> None:
     with pytest.raises(Unavailable, match="older than the checkpoint"):
         between(lineage(segment(0)), {0: 4}, {1: 4})

@@ -196,46 +196,30 @@ def test_a_second_recovery_repeats_no_id_of_segments_that_stored_nothing_since_t
     assert second >= first + 1_000
 
 
-def test_a_move_that_only_a_log_file_knows() -> None:
+@pytest.mark.parametrize("at", [None, 100])
+def test_a_move_or_split_that_only_a_log_file_knows_keeps_its_ids(at: int | None) -> None:
+    """The first half of the split stored nothing."""
     history = History.begun(TopicSpec(name=NAME))
-    history.store(history.segments[0], 3)
-    history.replace([history.segments[0]], [history.segments[0].slots])
-    history.store(history.segments[1], 2)
+    first = history.segments[0]
+    history.store(first, 3)
+    history.replace([first], [first.slots] if at is None else first.slots.split(at))
+    history.store(history.open[-1], 2)
     found = rebuilt(history, 0, 0)
     assert found.segments == tuple(history.segments.values())
 
 
-def test_the_half_of_a_split_that_stored_nothing_keeps_its_id() -> None:
-    history = History.begun(TopicSpec(name=NAME))
-    history.store(history.segments[0], 3)
-    history.replace([history.segments[0]], history.segments[0].slots.split(100))
-    history.store(history.segments[2], 2)
-    found = rebuilt(history, 0, 0)
-    assert found.segments == tuple(history.segments.values())
-
-
-def merged_long_before_a_move() -> History:
-    """Merge two neighbors with ends 5 and 2 into a segment that stores nothing and is moved much later."""
+def test_segments_that_no_record_seals_end_where_their_files_end_or_their_successor_begins() -> None:
+    """Two neighbors with ends 5 and 2 are merged into a segment that stores nothing and is moved much later."""
     history = History.begun(TopicSpec(name=NAME, segments=2))
     history.store(history.segments[0], 5)
     history.store(history.segments[1], 2)
-    history.now_us += 3 * RECENT_US
-    history.replace(history.open, [history.topic.ring])
-    history.now_us += 3 * RECENT_US
-    history.replace(history.open, [history.topic.ring])
+    for _ in range(2):
+        history.now_us += 3 * RECENT_US
+        history.replace(history.open, [history.topic.ring])
     history.store(history.segments[3], 1)
-    return history
-
-
-def test_segments_that_no_record_seals_end_where_their_files_end() -> None:
-    history = merged_long_before_a_move()
     found = rebuilt(history, 0, 0)
     assert [(s.id, s.end_offset) for s in found.segments] == [(0, 5), (1, 2), (2, 5), (3, None)]
-
-
-def test_a_file_that_was_written_on_after_the_seal_does_not_move_the_end() -> None:
-    history = merged_long_before_a_move()
-    history.ends[0] += 10
+    history.ends[0] += 10  # its file was written on after the seal
     found = rebuilt(history, 0, 0)
     assert found.segments[0].end_offset == history.segments[3].start_offset == 5
 

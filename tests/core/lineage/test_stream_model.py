@@ -62,16 +62,16 @@ def caught(because: str = "", **broken: object) -> bool:
     return False
 
 
-def test_a_tail_that_is_not_committed_is_found_to_be_taken_back() -> None:
-    assert caught(ends=uncommitted_ends)
-
-
-def test_partitions_by_files_are_found_to_differ_when_repeated() -> None:
-    assert caught("when it is repeated", plan=plan_by_files)
-
-
-def test_partitions_by_segments_are_found_to_overtake() -> None:
-    assert caught("is due", plan=plan_by_segments, serial_max=None)
+@pytest.mark.parametrize(
+    ("because", "broken"),
+    [
+        ("", {"ends": uncommitted_ends}),  # a tail that is not committed is taken back
+        ("when it is repeated", {"plan": plan_by_files}),
+        ("is due", {"plan": plan_by_segments, "serial_max": None}),  # a successor overtakes
+    ],
+)
+def test_a_query_with_a_defect_is_found(because: str, broken: dict[str, object]) -> None:
+    assert caught(because, **broken)
 
 
 def test_successors_that_enter_before_their_predecessors_end_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

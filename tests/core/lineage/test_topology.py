@@ -165,33 +165,27 @@ def after_all(changes: list[MetadataChange]) -> dict[int, Segment]:
     return {segment.id: segment for change in changes for segment in change.segments}
 
 
-@given(histories())
-def test_open_segments_partition_the_ring_whatever_was_split_merged_and_moved(changes: list[MetadataChange]) -> None:
+@given(histories(), st.integers(0, 65_535))
+def test_open_segments_partition_the_ring_and_offsets_rise_along_the_lineage(
+    changes: list[MetadataChange], slot: int
+) -> None:
     for n in range(1, len(changes) + 1):
         assert covers_ring((s.slots for s in after_all(changes[:n]).values() if s.is_open), WHOLE_RING)
-    assert sorted(after_all(changes)) == list(range(changes[-1].topic.next_segment)), "no id was used twice"
-
-
-@given(histories())
-def test_predecessors_and_successors_are_two_sides_of_one_lineage(changes: list[MetadataChange]) -> None:
     segments = after_all(changes)
+    assert sorted(segments) == list(range(changes[-1].topic.next_segment)), "no id was used twice"
     for segment in segments.values():
         assert bool(segment.successors) != segment.is_open
         for other in segments.values():
             linked = other.id in segment.successors
-            assert linked == (segment.id in other.predecessors)
+            assert linked == (segment.id in other.predecessors), "predecessors and successors are two sides"
             assert not linked or segment.slots.overlaps(other.slots)
-
-
-@given(histories(), st.integers(0, 65_535))
-def test_offsets_rise_along_the_path_of_every_key(changes: list[MetadataChange], slot: int) -> None:
-    path = [s for _, s in sorted(after_all(changes).items()) if slot in s.slots]
+    path = [s for _, s in sorted(segments.items()) if slot in s.slots]
     for before, after in pairwise(path):
         assert before.end_offset is not None
         assert before.end_offset <= after.start_offset
         assert after.id in before.successors
     for segment in path:
-        ends = [after_all(changes)[p].end_offset for p in segment.predecessors]
+        ends = [segments[p].end_offset for p in segment.predecessors]
         assert segment.start_offset == max((e for e in ends if e is not None), default=0), "and leave no needless gap"
     assert path[-1].is_open
 
@@ -250,20 +244,13 @@ def test_successors_that_leave_or_share_slots_are_none(predecessors: list[int], 
 def test_the_record_of_a_sealed_segment_is_bounded_and_keeps_the_most_recent_producers() -> None:
     change = created()
     (predecessor,) = change.segments
-    for count in (SEALED_SEQUENCES_MAX, SEALED_SEQUENCES_MAX + 1):
+    for count, told in ((SEALED_SEQUENCES_MAX, True), (SEALED_SEQUENCES_MAX + 1, True), (0, False)):
         sequences = [ProducerSequence(producer_id=n, producer_epoch=0, next_sequence=1) for n in range(count)]
-        end = sealing(predecessor, 5_000, sequences=sequences)
+        end = sealing(predecessor, 5_000, sequences=sequences, sequences_complete=told)
         sealed, _ = succeed(change.topic, [end], ranges=[predecessor.slots], placement=[("b",)], now_us=0).segments
         assert sealed.sequences == tuple(sequences[:SEALED_SEQUENCES_MAX])
-        assert sealed.sequences_complete == (count == SEALED_SEQUENCES_MAX), "or an absent producer counts as new"
-
-
-def test_a_record_is_as_complete_as_what_the_files_tell() -> None:
-    change = created()
-    (predecessor,) = change.segments
-    end = sealing(predecessor, 5_000, sequences=[], sequences_complete=False)
-    sealed, _ = succeed(change.topic, [end], ranges=[predecessor.slots], placement=[("b",)], now_us=0).segments
-    assert not sealed.sequences_complete
+        is_complete = told and count <= SEALED_SEQUENCES_MAX
+        assert sealed.sequences_complete == is_complete, "or an absent producer counts as new"
 
 
 def test_the_records_of_a_merge_fit_into_one_request_to_etcd() -> None:

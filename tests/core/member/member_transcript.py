@@ -69,9 +69,6 @@ class Transcript:
         """Let the coordinator store the commit, except for these segments."""
         return self._told(self.member.answer(self.number, dict.fromkeys(refused, "not yours")))
 
-    def loses_its_stream(self) -> None:
-        self.member.holdings.commits.lost()
-
     def is_over(self) -> str:
         return self._told(self.member.holdings.end())
 
@@ -112,9 +109,6 @@ class Transcript:
     def acks(self, names: str) -> None:
         for name in names.split():
             self.member.ack(self.taken[name])
-
-    def acks_rows(self, offsets: range, segment: int = 0) -> None:
-        self.member.dispatch.ack(segment, offsets)
 
     def nacks(self, names: str, delay_s: float = 0.0) -> None:
         for name in names.split():

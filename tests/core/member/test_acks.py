@@ -24,17 +24,6 @@ def in_flight_among(ledger: Ledger[str], offsets: Offsets) -> list[int]:
     return [offset for _, some in ledger.in_flight_among(offsets) for offset in some]
 
 
-def test_the_position_is_the_lowest_offset_that_is_not_acknowledged() -> None:
-    ledger, (one, two) = ledger_of(3, 2)
-    assert ledger.position() == 100
-    ledger.ack(range(101, 105))
-    assert ledger.position() == 100
-    one.put(100, ACKED)
-    assert ledger.position() == 105
-    assert not ledger.has_spans
-    assert two.rows is None
-
-
 def test_nothing_is_known_before_anything_arrived() -> None:
     ledger: Ledger[str] = Ledger({})
     assert ledger.position() is None
@@ -62,6 +51,7 @@ def test_a_record_that_takes_long_does_not_keep_what_lies_behind_it() -> None:
     assert [span.rows is None for span in (one, two, three)] == [False, True, True]
     ledger.ack(range(100, 101))
     assert ledger.position() == 115
+    assert not ledger.has_spans
 
 
 def test_what_waits_or_is_given_up_holds_the_position_like_what_is_out() -> None:

@@ -67,19 +67,6 @@ def test_a_segment_is_released_when_its_last_position_was_answered() -> None:
     assert transcript.member.holdings.held == {}
 
 
-def test_a_commit_that_went_with_its_stream_is_waited_for_on_the_next() -> None:
-    transcript = delivered("a")
-    transcript.acks("a0")
-    transcript.is_assigned()
-    transcript.looks_after()
-    assert transcript.commits() == "0@1 to 1"
-    transcript.loses_its_stream()
-    assert transcript.looks_after() == "nothing"
-    assert transcript.commits() == "0@1 to 1"
-    transcript.is_answered()
-    assert transcript.looks_after() == "release 0@1"
-
-
 def test_a_refused_commit_is_not_tried_again() -> None:
     transcript = delivered("a b")
     transcript.acks("a0")

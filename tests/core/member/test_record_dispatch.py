@@ -1,4 +1,7 @@
-"""Records that a member delivers, and their outcomes, as transcripts."""
+"""Records that a member delivers, and their outcomes, as transcripts of order, counts and bounds.
+
+``test_member_machine`` has the rest in any order of events: revoked segments, dead letters, handlers, ownerships.
+"""
 
 import pytest
 
@@ -33,21 +36,17 @@ def test_records_go_out_once_and_in_order() -> None:
     assert transcript.has_in_flight == "nothing"
 
 
-def test_rows_go_out_as_they_arrived() -> None:
+def test_rows_go_out_as_they_arrived_and_what_is_left_of_single_records_first() -> None:
     transcript = Transcript()
     transcript.arrives("a b a b a b")
     transcript.arrives("c")
     assert transcript.takes_rows() == "a0 b1 a2 b3 a4 b5"
     assert transcript.takes_rows() == "c6"
     assert transcript.takes_rows() == "nothing"
-
-
-def test_what_is_left_of_the_records_goes_out_as_rows_first() -> None:
-    transcript = Transcript()
     transcript.arrives("a b a b a b")
-    assert transcript.takes(1) == "a0"
-    assert transcript.takes_rows() == "b1 a2 b3"
-    assert transcript.takes_rows() == "a4 b5"
+    assert transcript.takes(1) == "a7"
+    assert transcript.takes_rows() == "b8 a9 b10"
+    assert transcript.takes_rows() == "a11 b12"
 
 
 # --- refused records --------------------------------------------------------------------------------------------------
@@ -63,19 +62,6 @@ def test_a_refused_record_comes_again_when_its_time_has_come_and_holds_its_key()
     assert transcript.takes() == "a0 a2"
 
 
-def test_the_wait_of_one_record_is_no_wait_for_another_without_a_key() -> None:
-    transcript = Transcript()
-    transcript.arrives("- - -")
-    assert transcript.takes(2) == "-0 -1"
-    transcript.nacks("-0", delay_s=10)
-    transcript.nacks("-1", delay_s=5)
-    assert transcript.takes() == "-2"
-    transcript.waits(5)
-    assert transcript.takes() == "-1"
-    transcript.waits(5)
-    assert transcript.takes() == "-0"
-
-
 def test_refusing_twice_counts_once() -> None:
     transcript = delivered("a")
     transcript.nacks("a0 a0", delay_s=1)
@@ -84,16 +70,6 @@ def test_refusing_twice_counts_once() -> None:
     transcript.waits(1)
     assert transcript.takes() == "a0"
     assert transcript.takes() == "nothing"
-
-
-def test_what_is_acknowledged_while_it_waits_does_not_come_again() -> None:
-    transcript = Transcript()
-    transcript.arrives("a a")
-    assert transcript.takes(1) == "a0"
-    transcript.nacks("a0", delay_s=1)
-    transcript.acks("a0")
-    transcript.waits(1)
-    assert transcript.takes() == "a1"
 
 
 def test_refused_rows_come_again_before_the_rest() -> None:
@@ -108,9 +84,13 @@ def test_refused_rows_come_again_before_the_rest() -> None:
     assert transcript.takes_rows() == "a4 b5"
 
 
-def test_what_is_refused_after_the_member_was_closed_goes_to_the_next() -> None:
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_what_is_refused_after_the_member_was_closed_or_its_segment_revoked_goes_to_the_next(is_closed: bool) -> None:
     transcript = delivered("a b")
-    transcript.member.dispatch.close()
+    if is_closed:
+        transcript.member.dispatch.close()
+    else:
+        transcript.is_assigned()
     transcript.acks("a0")
     transcript.nacks("b1")
     transcript.looks_after()
@@ -144,18 +124,6 @@ def test_who_refuses_what_is_given_up_already_is_not_heard() -> None:
     assert transcript.takes() == "nothing"
 
 
-def test_what_is_given_up_is_committed_only_once_its_letter_is_kept() -> None:
-    transcript = delivered("a b", deliveries_max=1)
-    transcript.acks("b1")
-    transcript.nacks("a0")
-    transcript.looks_after()
-    assert transcript.commits() == "0@1 to 0 seen 0x1"
-    transcript.is_answered()
-    transcript.letter_is_kept()
-    transcript.looks_after()
-    assert transcript.commits() == "0@1 to 2"
-
-
 def test_a_record_that_killed_its_owners_is_given_up_before_it_is_handed_out() -> None:
     transcript = Transcript(ownership(0, 5, offset=7, crashes=3), deliveries_max=3, limit=10)
     transcript.arrives("a a b")
@@ -185,34 +153,6 @@ def test_handlers_get_one_record_of_a_key_at_a_time() -> None:
     transcript.handler_returns("a1")
     transcript.handler_returns("b2")
     assert transcript.handlers_take() == "a3"
-
-
-def test_what_a_handler_refuses_comes_again_before_its_key_goes_on() -> None:
-    transcript = handled("a a b")
-    assert transcript.handlers_take() == "a0 b2"
-    transcript.handler_raises("a0", delay_s=3)
-    assert transcript.handlers_take() == "nothing"
-    transcript.waits(3)
-    assert transcript.handlers_take() == "a0"
-    transcript.handler_returns("a0")
-    assert transcript.handlers_take() == "a1"
-
-
-def test_a_record_that_its_handler_refuses_by_itself_waits_until_that_has_ended() -> None:
-    transcript = handled("a a")
-    assert transcript.handlers_take() == "a0"
-    transcript.nacks("a0")
-    assert transcript.handlers_take() == "nothing"
-    transcript.handler_returns("a0")
-    assert transcript.handlers_take() == "a0"
-
-
-def test_a_handler_that_acknowledges_and_then_raises_has_dealt_with_its_record() -> None:
-    transcript = handled("a a")
-    assert transcript.handlers_take() == "a0"
-    transcript.acks("a0")
-    transcript.handler_raises("a0")
-    assert transcript.handlers_take() == "a1"
 
 
 def test_a_handler_that_gives_its_record_up_does_not_acknowledge_it_by_returning() -> None:
@@ -264,18 +204,6 @@ def test_what_the_limit_has_no_room_for_waits_on() -> None:
     assert transcript.commits() == "0@1 to 0 seen 0x2 seen 1x1 seen 2x1, 3@1 to 4"
 
 
-def test_delivery_waits_for_acknowledgements() -> None:
-    transcript = Transcript(unacked_max=3)
-    transcript.arrives("a b c d e")
-    assert transcript.takes() == "a0 b1 c2"
-    assert transcript.is_blocked
-    transcript.acks("b1")
-    assert transcript.takes() == "d3"
-    transcript.acks("a0 c2 d3")
-    assert transcript.takes() == "e4"
-    assert not transcript.is_blocked
-
-
 def test_what_is_held_in_bytes_is_bounded_too() -> None:
     transcript = Transcript(unacked_bytes_max=4 * BYTES_PER_ROW)
     for _ in range(4):
@@ -288,17 +216,6 @@ def test_what_is_held_in_bytes_is_bounded_too() -> None:
 
 
 # --- segments that go -------------------------------------------------------------------------------------------------
-
-
-def test_nothing_of_a_revoked_segment_goes_out() -> None:
-    transcript = Transcript(ownership(0, 1), ownership(3, 1))
-    transcript.arrives("a b c d e")
-    transcript.arrives("x y", segment=3)
-    assert transcript.takes(2) == "a0 b1"
-    transcript.nacks("b1")
-    assert transcript.is_assigned(ownership(3, 1)) == "stop 0@1"
-    transcript.waits(60)
-    assert transcript.takes() == "3/x0 3/y1"
 
 
 def test_what_was_not_with_the_user_is_not_waited_for() -> None:
@@ -315,45 +232,6 @@ def test_what_was_not_with_the_user_is_not_waited_for() -> None:
     assert transcript.commits() == "0@1 to 1"
     transcript.is_answered()
     assert transcript.looks_after() == "release 0@1"
-
-
-def test_what_is_refused_after_its_segment_was_revoked_goes_to_the_next_owner() -> None:
-    transcript = delivered("a b")
-    transcript.is_assigned()
-    transcript.acks("a0")
-    transcript.nacks("b1")
-    transcript.looks_after()
-    assert transcript.commits() == "0@1 to 1 seen 1x1"
-    assert transcript.takes() == "nothing"
-
-
-def test_a_letter_under_way_is_waited_for() -> None:
-    transcript = delivered("a", deliveries_max=1)
-    transcript.nacks("a0")
-    transcript.is_assigned()
-    transcript.looks_after()
-    transcript.commits()
-    transcript.is_answered()
-    assert transcript.looks_after() == "nothing"
-    transcript.letter_is_kept()
-    transcript.looks_after()
-    assert transcript.commits() == "0@1 to 1"
-
-
-def test_acknowledgements_of_an_earlier_ownership_do_not_count_in_the_next() -> None:
-    transcript = delivered("a b")
-    transcript.nacks("b1")
-    assert transcript.is_assigned(ownership(0, 2)) == "stop 0@1"
-    transcript.acks("a0")
-    transcript.looks_after()
-    transcript.commits()
-    transcript.is_answered()
-    assert transcript.looks_after() == "release 0@1, begin 0@2"
-    transcript.arrives("a b")
-    old = transcript.taken["b1"]
-    assert transcript.takes() == "a0 b1"
-    transcript.member.ack(old)
-    assert transcript.has_in_flight == "a0 b1"
 
 
 def test_a_segment_is_not_assigned_twice() -> None:

@@ -1,4 +1,4 @@
-"""Records that wait for redelivery, and the reasons."""
+"""Records that wait for redelivery, and the reasons; ``test_member_machine`` has users and handlers in any order."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,29 +20,6 @@ def test_a_key_is_held_from_its_refusal_to_its_redelivery() -> None:
     assert order.take_due(10.0) == [1, 5, 7]
     assert order.is_idle
     assert order.offer(A, 8)
-
-
-def test_the_key_waits_for_the_lowest_of_its_refused_records() -> None:
-    order = KeyOrder(one_at_a_time=False)
-    order.refuse(A, 5, due_s=1.0)
-    order.refuse(A, 3, due_s=4.0)
-    assert order.take_due(2.0) == []
-    assert order.take_due(4.0) == [3, 5]
-    order.refuse(A, 3, due_s=5.0)
-    order.refuse(A, 5, due_s=9.0)
-    assert order.take_due(6.0) == [3]
-    assert not order.offer(A, 6)
-    assert order.take_due(9.0) == [5, 6]
-
-
-def test_what_waits_holds_up_nothing_before_it() -> None:
-    order = KeyOrder(one_at_a_time=False)
-    order.refuse(A, 3, due_s=1.0)
-    order.refuse(A, 5, due_s=9.0)
-    assert order.take_due(1.0) == [3]
-    assert order.offer(A, 3), "it is checked once more before it is delivered"
-    assert not order.offer(A, 6)
-    assert order.take_due(9.0) == [5, 6]
 
 
 def test_records_without_a_key_hold_nobody_up() -> None:
@@ -79,70 +56,6 @@ def test_what_is_never_due_is_dropped_and_lets_the_rest_go() -> None:
     assert (order.take_due(1e12), order.due_s()) == ([], NEVER)
     order.drop(A, 1)
     assert order.take_due(0.0) == [2]
-
-
-ACTIONS = st.lists(
-    st.tuples(st.sampled_from(["arrive", "ack", "nack", "tick"]), st.integers(0, 3), st.integers(0, 3)), max_size=80
-)
-
-
-@given(actions=ACTIONS, one_at_a_time=st.booleans())
-def test_a_key_is_never_overtaken_and_nothing_is_forgotten(
-    actions: list[tuple[str, int, int]], one_at_a_time: bool
-) -> None:
-    """A user that rejects a record at once, as iterating users and handlers do."""
-    order = KeyOrder(one_at_a_time)
-    keys = {}
-    out: dict[bytes, list[int]] = {key: [] for key in (b"0", b"1", b"2", b"3")}
-    settled: dict[bytes, list[int]] = {key: [] for key in out}
-    now, arrived = 0.0, 0
-
-    def deliver(offset: int) -> None:
-        key = keys[offset]
-        if one_at_a_time:
-            assert not out[key]
-        assert all(offset > other for other in settled[key])
-        out[key].append(offset)
-
-    def refuse(key: bytes, delay_s: float) -> None:
-        # The rows behind the rejected record were popped and come back first.
-        offset, *behind = out[key]
-        out[key] = []
-        order.refuse(key, offset, now + delay_s)
-        for other in behind:
-            assert not order.offer(key, other)
-
-    for what, which, delay in [*actions, *[("tick", 0, 3), ("ack", 0, 0)] * 4]:
-        key = b"%d" % which
-        if what == "arrive":
-            keys[arrived] = key
-            if order.offer(key, arrived):
-                deliver(arrived)
-            arrived += 1
-        elif what == "nack" and out[key]:
-            refuse(key, delay)
-        elif what == "ack" and out[key]:
-            settled[key].append(out[key].pop(0))
-            if one_at_a_time:
-                order.settle(key)
-        else:
-            now += delay
-        for offset in order.take_due(now):
-            deliver(offset)
-    for _ in range(arrived):
-        now += 10.0
-        for offset in order.take_due(now):
-            deliver(offset)
-        for key, offsets in out.items():
-            while offsets:
-                settled[key].append(offsets.pop(0))
-                if one_at_a_time:
-                    order.settle(key)
-    for offset in order.take_due(now):
-        raise AssertionError(f"{offset} was due and not taken")
-    assert order.is_idle
-    assert sorted(offset for offsets in settled.values() for offset in offsets) == list(range(arrived))
-    assert all(offsets == sorted(offsets) for offsets in settled.values())
 
 
 @given(

@@ -1,5 +1,6 @@
 """Routes: every slot goes to one segment, and a hand-over moves only the slots that were handed over."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,14 +11,12 @@ from hypothesis import strategies as st
 from seaweedmq.core.publish.routing import Routes, Trail
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.ring import RING_SLOTS_MAX, WHOLE_RING, KeyRange
-from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import TopicName
-
-NAME = TopicName("a", "b")
+from seaweedmq.model.segment import Segment
+from tests.support.segments import make_segment
 
 
 def segment(number: int, lo: int, hi: int) -> Segment:
-    return Segment(topic=NAME, id=number, slots=KeyRange(lo, hi), epoch=1, state=SegmentState.OPEN, replicas=("b-0",))
+    return replace(make_segment(), id=number, slots=KeyRange(lo, hi))
 
 
 @given(

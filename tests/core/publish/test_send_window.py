@@ -19,18 +19,10 @@ from seaweedmq.core.publish.send_window import SendWindow
 from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, ProtocolViolation, SeaweedMQError, Unavailable
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.messages.publish import FrameAck, PublishReady, PublishSealed
-from seaweedmq.model.ring import WHOLE_RING
-from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.segment import SegmentState
+from tests.support.segments import make_segment
 
-SEGMENT = Segment(
-    topic=TopicName("shop", "orders"),
-    id=5,
-    slots=WHOLE_RING,
-    epoch=1,
-    state=SegmentState.OPEN,
-    replicas=("b-0",),
-)
+SEGMENT = replace(make_segment(), id=5)
 MESSAGE = 1 << 20
 
 
@@ -46,21 +38,7 @@ class Quiet:
 
 
 def frame_bytes(first_sequence: int, count: int, size: int = 200) -> bytes:
-    header = FrameHeader(
-        encoding=1,
-        flags=0,
-        record_count=count,
-        payload_length=size - 144,
-        payload_checksum=0,
-        timestamp_min=0,
-        timestamp_max=0,
-        producer_id=7,
-        first_sequence=first_sequence,
-        producer_epoch=0,
-        slot_min=0,
-        slot_max=0,
-        histogram=(0,) * 16,
-    )
+    header = FrameHeader(1, 0, count, size - 144, 0, 0, 0, 7, first_sequence, 0, 0, 0, (0,) * 16)
     return encode_header(header) + bytes(size - 144)
 
 
@@ -76,6 +54,16 @@ def ready(next_sequence: int = 0, frames: int = 16, size: int = 1 << 20) -> Publ
     return PublishReady(
         next_sequence=next_sequence, frame_bytes_max=1 << 20, in_flight_frames_max=frames, in_flight_bytes_max=size
     )
+
+
+def sent(*counts: int) -> SendWindow:
+    """Return a window that has sent frames of so many records."""
+    window = SendWindow(SEGMENT, renumbered)
+    for count in counts:
+        add(window, count)
+    window.opened(ready())
+    window.take(MESSAGE)
+    return window
 
 
 def sequences(frames: list[Frames]) -> list[int]:
@@ -109,21 +97,14 @@ def test_frames_go_out_in_order_within_the_brokers_limits_and_leave_when_acknowl
     assert (len(window), window.out, window.waiting_bytes) == (2, 2, 0)
 
 
-def test_a_frame_larger_than_the_byte_limit_goes_out_alone() -> None:
-    window = SendWindow(SEGMENT, renumbered)
-    add(window, 1)
-    add(window, 1)
-    window.opened(ready(size=10))
-    assert len(window.take(MESSAGE)) == 1
-    assert window.take(MESSAGE) == []
-
-
-def test_small_frames_share_a_message_up_to_its_size() -> None:
+def test_small_frames_share_a_message_up_to_its_size_and_one_beyond_the_byte_limit_goes_out_alone() -> None:
     window = SendWindow(SEGMENT, renumbered)
     for _ in range(5):
         add(window, 1)
     window.opened(ready())
     assert [len(window.take(450)) for _ in range(3)] == [2, 2, 1]
+    window.opened(ready(size=10))
+    assert [len(window.take(MESSAGE)) for _ in range(2)] == [1, 0]
 
 
 def test_after_a_lost_stream_the_same_bytes_go_out_again() -> None:
@@ -136,15 +117,10 @@ def test_after_a_lost_stream_the_same_bytes_go_out_again() -> None:
     assert window.take(MESSAGE) == data
 
 
-@pytest.mark.parametrize("ack", [FrameAck(3, 3, 0), FrameAck(0, 2, 0)])
-def test_an_acknowledgement_for_another_frame_breaks_the_protocol(ack: FrameAck) -> None:
-    window = SendWindow(SEGMENT, renumbered)
-    add(window, 3)
-    add(window, 3)
-    window.opened(ready())
-    window.take(MESSAGE)
-    with pytest.raises(ProtocolViolation, match="0 \\+ 3 is next"):
-        window.acked(ack)
+def test_an_acknowledgement_for_another_frame_breaks_the_protocol() -> None:
+    for ack in (FrameAck(3, 3, 0), FrameAck(0, 2, 0)):
+        with pytest.raises(ProtocolViolation, match="0 \\+ 3 is next"):
+            sent(3, 3).acked(ack)
 
 
 def test_a_broker_that_knows_sequences_never_sent_is_refused() -> None:
@@ -169,27 +145,16 @@ def test_a_broker_that_forgot_the_producer_begins_where_the_window_says_that_it_
 
 
 def test_records_that_were_acknowledged_and_are_lost_are_reported() -> None:
-    window = SendWindow(SEGMENT, renumbered)
-    add(window, 3)
-    window.opened(ready())
-    window.take(MESSAGE)
+    window = sent(3)
     window.acked(FrameAck(0, 3, 0))
     with pytest.raises(Corrupt, match=r"sequences up to 2, but had acknowledged those up to 3: .* were lost"):
         window.opened(ready(next_sequence=2))
-    add(window, 2)
-    sealed = PublishSealed(end_offset=9, next_sequence=2, recent=(), successors=(1,))
-    assert told(window.sealed(sealed)) == ["failed 3..4: Corrupt"]
-
-
-def test_a_seal_that_has_all_that_was_acknowledged_is_no_loss() -> None:
-    window = SendWindow(SEGMENT, renumbered)
-    add(window, 3)
-    window.opened(ready())
-    window.take(MESSAGE)
-    window.acked(FrameAck(0, 3, 0))
-    add(window, 2)
-    sealed = PublishSealed(end_offset=9, next_sequence=3, recent=(), successors=(1,))
-    assert told(window.sealed(sealed)) == ["again 3..4"]
+    for next_sequence, left in ((2, "failed 3..4: Corrupt"), (3, "again 3..4")):
+        window = sent(3)
+        window.acked(FrameAck(0, 3, 0))
+        add(window, 2)
+        sealed = PublishSealed(end_offset=9, next_sequence=next_sequence, recent=(), successors=(1,))
+        assert told(window.sealed(sealed)) == [left]
 
 
 def test_who_has_had_nothing_out_need_not_ask_what_a_sealed_segment_kept() -> None:
@@ -220,11 +185,7 @@ def test_who_has_had_nothing_out_need_not_ask_what_a_sealed_segment_kept() -> No
 
 
 def test_sealing_tells_committed_frames_from_those_to_be_routed_again() -> None:
-    window = SendWindow(SEGMENT, renumbered)
-    for count in (3, 4, 5):
-        add(window, count)
-    window.opened(ready())
-    window.take(MESSAGE)
+    window = sent(3, 4, 5)
     left = window.sealed(PublishSealed(end_offset=50, next_sequence=7, recent=(FrameAck(3, 4, 46),), successors=(1,)))
     assert told(left) == ["acked 0..2 at None", "acked 3..6 at 46", "again 7..11"]
     assert len(window) == 0
@@ -242,10 +203,7 @@ def test_what_may_be_stored_in_a_forgotten_segment_fails_and_the_rest_goes_elsew
 
 
 def test_when_no_stream_can_be_opened_everything_fails_and_new_frames_may_come() -> None:
-    window = SendWindow(SEGMENT, renumbered)
-    window.opened(ready())
-    add(window, 3)
-    window.take(MESSAGE)
+    window = sent(3)
     add(window, 2)
     assert told(window.give_up(NotFound("the topic is gone"))) == ["failed 0..2: NotFound", "failed 3..4: NotFound"]
     assert (len(window), window.queued_bytes, window.next_sequence) == (0, 0, 5)
@@ -280,11 +238,7 @@ def test_a_frame_that_was_overdue_before_it_was_sent_leaves_no_gap_on_an_open_st
 
 
 def test_a_refused_frame_is_found_by_sending_one_at_a_time() -> None:
-    window = SendWindow(SEGMENT, renumbered)
-    for _ in range(3):
-        add(window, 1)
-    window.opened(ready())
-    window.take(MESSAGE)
+    window = sent(1, 1, 1)
     refusal = InvalidArgument("one of them is poison")
     assert window.refused(refusal) == []  # three were in flight: the bad one is not known
     window.opened(ready())

@@ -36,29 +36,27 @@ def rule(
     return list(commit_rule(at, lease_alive=lease, stuck=stuck, follower_lost=lost, looking=looking))
 
 
-def test_with_the_lease_what_the_durability_asks_for_is_committed() -> None:
-    assert rule(At(10, 20, 30), lease=True) == [RaiseHighWatermark(30)]
-    assert rule(At(10, 20, 30, stored=True), lease=True) == [RaiseHighWatermark(20)]
-    assert rule(At(30, 20, 30), lease=True) == []
-
-
-def test_with_a_follower_lost_it_comes_again_to_see_the_lease_end() -> None:
-    assert rule(At(10, 30, 30), lease=True, stuck=True, lost=True) == [RaiseHighWatermark(30), RetrySoon()]
-    assert rule(At(30, 30, 30), stuck=True, lost=True) == [ReportLeaseDoubt(), RetrySoon()]
-
-
-def test_without_the_lease_and_without_followers_it_waits() -> None:
-    assert rule(At(10, 30, 30), stuck=True) == [ReportLeaseDoubt(), RetrySoon()]
-    assert rule(At(30, 30, 30), stuck=True) == []
-
-
-def test_without_the_lease_it_has_fsynced_first_whatever_the_durability() -> None:
-    assert rule(At(10, 10, 30)) == [RequestFsync(), RetrySoon()]
-
-
-def test_then_it_looks_for_the_fence_once() -> None:
-    assert rule(At(10, 20, 30)) == [CheckFence(20), RetrySoon()]
-    assert rule(At(10, 20, 30), looking=True) == [RetrySoon()]
+@pytest.mark.parametrize(
+    ("at", "how", "actions"),
+    [
+        # with the lease: what the durability requires is committed
+        (At(10, 20, 30), {"lease": True}, [RaiseHighWatermark(30)]),
+        (At(10, 20, 30, stored=True), {"lease": True}, [RaiseHighWatermark(20)]),
+        (At(30, 20, 30), {"lease": True}, []),
+        # a lost follower: it comes again to see the lease end
+        (At(10, 30, 30), {"lease": True, "stuck": True, "lost": True}, [RaiseHighWatermark(30), RetrySoon()]),
+        (At(30, 30, 30), {"stuck": True, "lost": True}, [ReportLeaseDoubt(), RetrySoon()]),
+        # without the lease and without followers it waits
+        (At(10, 30, 30), {"stuck": True}, [ReportLeaseDoubt(), RetrySoon()]),
+        (At(30, 30, 30), {"stuck": True}, []),
+        # without the lease: first an fsync for any durability, then one fence check
+        (At(10, 10, 30), {}, [RequestFsync(), RetrySoon()]),
+        (At(10, 20, 30), {}, [CheckFence(20), RetrySoon()]),
+        (At(10, 20, 30), {"looking": True}, [RetrySoon()]),
+    ],
+)
+def test_the_rule(at: At, how: dict[str, bool], actions: list[object]) -> None:
+    assert rule(at, **how) == actions
 
 
 @pytest.mark.parametrize("lease", [True, False])

@@ -114,18 +114,6 @@ def _told(action: Action) -> str:
     }[type(action)]
 
 
-def test_while_the_lease_lives_what_is_written_is_acknowledged() -> None:
-    transcript = Transcript("b-1", "b-2")
-    transcript.store(written=10)
-    transcript.store(flushed=10)
-    transcript.store(written=30, flushed=20)
-    assert transcript.lines == [
-        "written 10 flushed 0: commit 10 (serving)",
-        "written 10 flushed 10: - (serving)",
-        "written 30 flushed 20: commit 30 (serving)",
-    ]
-
-
 def test_etcd_is_away_and_the_storage_shows_no_fence() -> None:
     transcript = Transcript("b-1", "b-2")
     transcript.store(written=10)

@@ -93,17 +93,6 @@ def test_writes_are_taken_in_bounded_portions_and_never_twice() -> None:
     assert log.take_unwritten(100) == []
 
 
-def test_a_read_from_the_middle_of_a_frame_gives_the_whole_frame() -> None:
-    log = new_log(durability=Durability.REPLICATED)
-    append(log, 5, 5)
-    write_all(log)
-    log.on_committed(10)
-    assert offsets(log.read(7, 1)) == [5]
-    assert offsets(log.read(4, 1)) == [0]
-    assert offsets(log.read(4, 20)) == [0, 5]
-    assert log.read(10, 20) == []
-
-
 def test_only_what_is_committed_and_fsynced_is_evicted() -> None:
     log = new_log(durability=Durability.REPLICATED)
     append(log, 5, 5)

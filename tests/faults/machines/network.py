@@ -10,8 +10,8 @@ import os
 import secrets
 from typing import Protocol
 
-from seaweedmq.runtime.process.free_ports import free_ports
 from tests.faults.machines.proxy import Proxy
+from tests.support.free_ports import free_ports
 
 NOBODY = "02:00:00:00:00:01"
 """A hardware address that no interface has."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
     API,
     REQUESTS,
@@ -12,6 +11,7 @@ from seaweedmq.kafka.wire.messages import (
     OffsetCommitRequest,
     ProduceRequest,
 )
+from seaweedmq.model.kafka.codes import Code
 from tests.kafka.wire.script import script
 
 PRODUCE, FETCH = 9, 12

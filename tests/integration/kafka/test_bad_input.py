@@ -36,8 +36,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, REQUESTS
+from seaweedmq.model.kafka.codes import Code
 from tests.integration.kafka.conftest import Kafka
 from tests.integration.kafka.good import GROWTH_BYTES_MAX, Good, resident_bytes
 from tests.integration.kafka.raw import FETCH, Brokers, fetch_fields

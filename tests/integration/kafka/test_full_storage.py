@@ -10,7 +10,7 @@ import pytest
 from seaweedmq import aio
 from seaweedmq.broker.upkeep.storage_space import TOTAL_PART
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.model.kafka.codes import Code
 from tests.faults.episode import stage
 from tests.faults.machines.cluster import Cluster
 from tests.faults.machines.network import Unsupported

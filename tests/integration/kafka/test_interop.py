@@ -10,11 +10,11 @@ import pyarrow.dataset
 import pytest
 
 import seaweedmq
-from seaweedmq.codec.murmur2 import partition_of
 from tests.integration.kafka import aiokafka_client, confluent_client, kafka_python_client
 from tests.integration.kafka.conftest import Kafka
 from tests.integration.kafka.members import Member, until
 from tests.integration.kafka.records import CODECS, T0_MS, TIMEOUT_S, Sent, of_every_kind
+from tests.support.kafka_wire import partition_of
 
 pytestmark = pytest.mark.integration
 

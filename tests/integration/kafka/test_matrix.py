@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.codec.murmur2 import partition_of
 from tests.integration.kafka import aiokafka_client, confluent_client, elsewhere, kafka_python_client
 from tests.integration.kafka.conftest import Kafka
 from tests.integration.kafka.records import APPEND_TIME, CODECS, CREATE_TIME, Read, Sent, of_every_kind
+from tests.support.kafka_wire import partition_of
 
 pytestmark = pytest.mark.integration
 

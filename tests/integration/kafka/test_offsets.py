@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.model.kafka.codes import Code
 from tests.integration.kafka import confluent_client
 from tests.integration.kafka.conftest import Kafka
 from tests.integration.kafka.records import T0_MS, TIMEOUT_S, Sent

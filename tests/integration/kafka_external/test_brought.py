@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.runtime.process.free_ports import free_ports
 from tests.integration.kafka_external import brought
 from tests.integration.kafka_external.brought import (
     GO,
@@ -20,6 +19,7 @@ from tests.integration.kafka_external.brought import (
     Registry,
     download,
 )
+from tests.support.free_ports import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

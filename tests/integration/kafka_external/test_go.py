@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.codec.murmur2 import partition_of
 from tests.integration.kafka_external.brought import go_programs, run
 from tests.integration.kafka_external.stored import assert_in_order, assert_whole
 from tests.support.commands import Cluster
+from tests.support.kafka_wire import partition_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

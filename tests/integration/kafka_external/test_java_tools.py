@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.codec.murmur2 import partition_of
 from tests.integration.kafka_external.brought import kafka_jars
 from tests.integration.kafka_external.java_tools import TIMEOUT_S, Tools, events, table
 from tests.integration.kafka_external.stored import assert_in_order, assert_whole, stored
 from tests.support.commands import Cluster
+from tests.support.kafka_wire import partition_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

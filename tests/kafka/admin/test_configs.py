@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import fields, replace
 from typing import Any
 
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
     API,
     AlterConfigsRequest,
@@ -12,6 +11,7 @@ from seaweedmq.kafka.wire.messages import (
     IncrementalAlterConfigsRequest,
 )
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.calls import AlterTopic
 from seaweedmq.model.topic import TopicChange, TopicName
 from tests.broker.testbed import CONFIG, Testbed, story

@@ -6,7 +6,6 @@ from seaweedmq.broker.serve.appender import Appender
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import split_frames
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
     API,
     DescribeLogDirsRequest,
@@ -14,6 +13,7 @@ from seaweedmq.kafka.wire.messages import (
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import TopicName
 from tests.broker.testbed import CONFIG, Host, Testbed, frame, story
 from tests.doubles.memory_store import StorageOp

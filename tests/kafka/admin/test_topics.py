@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from seaweedmq.core.kafka.topic_ids import topic_id_of
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
     API,
     CreatePartitionsRequest,
@@ -15,6 +14,7 @@ from seaweedmq.kafka.wire.messages import (
     MetadataRequest,
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.call_context import INTERNAL, CallContext, ListenerKind
 from seaweedmq.model.messages.calls import AlterTopic, CreateTopics, DeleteTopic, DrainBroker
 from seaweedmq.model.topic import Scaling, Topic, TopicChange, TopicName

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, DeleteRecordsRequest
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import Scaling, TopicName
 from tests.broker.testbed import Testbed, story
 from tests.kafka.byte_client import ByteClient, byte_clients

@@ -3,9 +3,9 @@
 import asyncio
 
 from seaweedmq.kafka.data.fetch_memory import SMALL_BYTES, FetchMemory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, DescribeConfigsRequest
 from seaweedmq.model.config import MIB
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import TopicName
 from tests.broker.testbed import Testbed, story
 from tests.doubles.memory_store import StorageOp

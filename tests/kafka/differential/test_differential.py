@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.runtime.process.free_ports import free_ports
 from tests.kafka.differential.comparison import differences
 from tests.kafka.differential.deliberate import DELIBERATE
 from tests.kafka.differential.play import awaited
 from tests.kafka.differential.script import SCENES, answers
+from tests.support.free_ports import free_ports
 
 ANSWERS = Path(__file__).parent / "answers"
 STOP_S = 30.0

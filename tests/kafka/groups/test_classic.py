@@ -9,7 +9,6 @@ from typing import Any
 from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.kafka.groups.committed_offsets import CommittedOffsetsHandlers
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
     API,
     JoinGroupRequest,
@@ -18,6 +17,7 @@ from seaweedmq.kafka.wire.messages import (
     SyncGroupRequest,
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.calls import DrainBroker
 from tests.broker.testbed import Testbed, story
 from tests.doubles.memory_store import StorageOp

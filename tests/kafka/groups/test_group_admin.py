@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from seaweedmq.codec.kafka.assignment import assigned_partitions
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, SyncGroupRequest
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.group_admin import KafkaGroupMember, KafkaGroupOffset, KafkaGroupSummary
 from seaweedmq.model.messages.calls import DeleteKafkaGroup, DescribeKafkaGroup, ListKafkaGroups, ResetKafkaGroup
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind

@@ -9,7 +9,6 @@ import pytest
 from seaweedmq.codec.paths import TOPIC_DOCUMENT
 from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.core.kafka.topic_ids import topic_id_of
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
     API,
     CreateTopicsRequest,
@@ -18,6 +17,7 @@ from seaweedmq.kafka.wire.messages import (
     MetadataResponse,
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.model.topic import TopicName
 from tests.broker.testbed import CONFIG, Testbed, story

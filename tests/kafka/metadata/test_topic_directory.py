@@ -4,8 +4,8 @@ import pytest
 
 from seaweedmq.core.kafka.topic_ids import topic_id_of, uid_of
 from seaweedmq.kafka.metadata.topic_directory import PartitionedTopic
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import KafkaError
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.calls import AlterTopic, DeleteTopic, MoveSegment, SealSegment, SplitSegment
 from seaweedmq.model.topic import Scaling, TopicChange, TopicName
 from tests.broker.testbed import Testbed, story

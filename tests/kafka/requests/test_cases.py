@@ -2,13 +2,13 @@
 
 from collections import Counter
 
-from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.messages import API, REQUESTS
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from tests.kafka.differential.messages import built
 from tests.kafka.requests.cases import Case, cases
 from tests.kafka.requests.document import README, document
 from tests.kafka.requests.good import Place, good
+from tests.support.kafka_wire import decode
 
 
 def requests(api: API, version: int) -> list[Case]:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.messages import API, REQUESTS
 from seaweedmq.kafka.wire.versions import ADVERTISED, name_of
 from tests.broker.testbed import Testbed, story
@@ -16,6 +15,7 @@ from tests.kafka.requests.asking import ANSWER_S, furnish, prefix_of
 from tests.kafka.requests.cases import cases
 from tests.kafka.requests.good import Place
 from tests.sim.machines.determinism import WALL_START_US
+from tests.support.kafka_wire import decode
 
 T0_MS = WALL_START_US // 1_000
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.message_cursor import Malformed
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS
 from tests.kafka.wire import oracle
+from tests.support.kafka_wire import decode
 
 ROUNDS = 12
 

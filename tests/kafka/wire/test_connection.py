@@ -11,7 +11,6 @@ import pytest
 
 from seaweedmq.errors import StaleMetadata
 from seaweedmq.kafka.dispatch import RequestScheduler
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.connection import Connection
 from seaweedmq.kafka.wire.messages import (
     API,
@@ -25,6 +24,7 @@ from seaweedmq.kafka.wire.messages import (
     Reply,
     Request,
 )
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.kafka.wire.script import (
     TIMEOUT_S,

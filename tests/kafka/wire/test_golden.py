@@ -1,6 +1,5 @@
 """Golden bytes of versions that Kafka 4 has removed and old clients use: no other implementation at hand has them."""
 
-from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.messages import (
     API,
     REQUESTS,
@@ -9,6 +8,7 @@ from seaweedmq.kafka.wire.messages import (
     ProduceResponse,
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED, DOCUMENT, document
+from tests.support.kafka_wire import decode
 
 ORDERS = b"\0\x06orders"
 

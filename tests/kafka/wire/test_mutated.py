@@ -8,11 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seaweedmq.kafka.wire.frames import NotAdvertised, read_request
+from seaweedmq.kafka.wire.frames import NotAdvertised
 from seaweedmq.kafka.wire.message_cursor import ELEMENTS_MAX, Malformed
 from seaweedmq.kafka.wire.messages import API, Line, Request
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.kafka.wire import oracle
+from tests.support.kafka_wire import read_request
 
 CONTEXT = CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:1")
 PEAK_BYTES_MAX = 8 << 20

@@ -9,7 +9,7 @@ import pytest
 from seaweedmq.kafka.wire import encoding as encoding_module
 from seaweedmq.kafka.wire.decoding import decoding
 from seaweedmq.kafka.wire.encoding import encoding, is_large
-from seaweedmq.kafka.wire.frames import ADMIN_ELEMENTS_MAX, read_request
+from seaweedmq.kafka.wire.frames import ADMIN_ELEMENTS_MAX
 from seaweedmq.kafka.wire.message_cursor import ELEMENTS_A_STEP, Malformed
 from seaweedmq.kafka.wire.messages import (
     API,
@@ -26,6 +26,7 @@ from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.kafka.wire import oracle
 from tests.kafka.wire.script import beat, heartbeat, listening, script, until
 from tests.kafka.wire.test_codec import made
+from tests.support.kafka_wire import read_request
 
 CONTEXT = CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:1")
 

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from seaweedmq.runtime.process.free_ports import HOST, ReservedPort, free_ports
+from seaweedmq.runtime.process.free_ports import HOST, ReservedPort
+from tests.support.free_ports import free_ports
 
 IP_LOCAL_PORT_RANGE = 51
 """Option: range from which the kernel chooses a port for this socket. Since Linux 6.3, and not in Python's module."""

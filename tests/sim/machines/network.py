@@ -278,12 +278,6 @@ class Network:
         """Let ``api`` answer at ``address``; its handlers run as ``owner``."""
         self._hosts[address] = _Host(owner, api)
 
-    def withdraw(self, address: str, owner: Owner) -> None:
-        """Stop answering, if ``owner`` still serves the address."""
-        host = self._hosts.get(address)
-        if host is not None and host.owner is owner:
-            del self._hosts[address]
-
     def dialer(self, owner: Owner | None) -> "SimDialer":
         """Return the network as ``owner`` sees it."""
         return SimDialer(self, owner)

@@ -8,7 +8,6 @@ import pytest
 
 from seaweedmq.broker.local import LocalPartition
 from seaweedmq.broker.serve.inherited_producers import InheritedProducers
-from seaweedmq.core.kafka.groups.classic_events import GroupError
 from seaweedmq.core.kafka.groups.classic_group import ClassicGroup
 from seaweedmq.core.kafka.groups.shard_state import GroupShard
 from seaweedmq.core.lineage import predecessor_chain
@@ -19,6 +18,7 @@ from seaweedmq.kafka.groups import committed_offsets
 from seaweedmq.kafka.metadata.nodes import Nodes
 from seaweedmq.kafka.metadata.partition_lookup import PartitionLookup
 from seaweedmq.kafka.wire.reply_queue import ReplyQueue
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.groups import OffsetRecord
 from seaweedmq.shards.shard import Shard
 from seaweedmq.shards.shard_log import ShardLog
@@ -128,7 +128,7 @@ def leave_offsets_out_of_snapshots(patch: pytest.MonkeyPatch) -> None:
 
 def let_any_generation_commit(patch: pytest.MonkeyPatch) -> None:
     """A former member's commits are accepted."""
-    patch.setattr(ClassicGroup, "commit_error", lambda group, commit: GroupError.NONE)
+    patch.setattr(ClassicGroup, "commit_error", lambda group, commit: Code.NONE)
 
 
 def send_away_who_asks_where_to_begin(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.model.kafka.codes import Code
 from tests.support.history import Violation
 
 NOTHING = -1

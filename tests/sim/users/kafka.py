@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, ProduceRequest
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.producer import KAFKA_PRODUCERS, KAFKA_SEQUENCES
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
 from tests.sim.scenario import KafkaPlan
 from tests.sim.users.kafka_client import METADATA_VERSION, Connection, KafkaClient, Refused, metadata_of
 from tests.support.history import History, Outcome, Sent
+from tests.support.kafka_wire import partition_of
 
 if TYPE_CHECKING:
     from tests.sim.world import World

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, MetadataRequest
+from seaweedmq.model.kafka.codes import Code
 from tests.sim.machines.kafka import kafka_address
 from tests.sim.machines.loop import Owner
 from tests.support.history import Violation

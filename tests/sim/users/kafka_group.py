@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seaweedmq.codec.kafka.assignment import assigned_partitions
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
 from tests.sim.rules.kafka import GroupRules

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
     API,
     JoinGroupRequest,
@@ -15,6 +14,7 @@ from seaweedmq.kafka.wire.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from seaweedmq.model.kafka.codes import Code
 from tests.sim.rules.kafka import Commit, GroupRules
 from tests.sim.users.kafka_client import KafkaClient, Refused
 

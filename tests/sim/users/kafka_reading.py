@@ -10,8 +10,8 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from seaweedmq.codec.kafka.header import read_header
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, FetchRequest, ListOffsetsRequest
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import TopicName
 from tests.sim.rules.kafka import Watermarks
 from tests.sim.users.kafka_client import REPLY_TIMEOUT_S, KafkaClient, Leader, Refused

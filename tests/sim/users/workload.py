@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.subscribe.messages import Message
-from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.errors import DeadlineExceeded, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
 from tests.sim.machines.process import environment
 from tests.sim.scenario import IMPATIENT_S, PublisherPlan
 from tests.support.history import History, Outcome, Polled, Sent, Violation
+from tests.support.kafka_wire import partition_of
 
 if TYPE_CHECKING:
     from tests.sim.world import World

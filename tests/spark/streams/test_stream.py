@@ -1,14 +1,12 @@
 """``spark.readStream.format("seaweedmq")`` for its users, on real Spark."""
 
 import json
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -30,7 +28,6 @@ class Copy:
         self._options = options
         self.batches: dict[int, list[tuple[int, int]]] = {}
         """Segment and offset of each row, in the order of the tasks."""
-        self.fail_in: int | None = None
         self.before: Callable[[int], None] = lambda _: None
 
     def load(self) -> DataFrame:
@@ -43,8 +40,6 @@ class Copy:
     def _take(self, frame: DataFrame, batch: int) -> None:
         self.before(batch)
         self.batches[batch] = [(row.segment, row.offset) for row in frame.select("segment", "offset").collect()]
-        if batch == self.fail_in:
-            raise RuntimeError("the sink fails on request")
 
     def start(self, **trigger: Any) -> StreamingQuery:
         writer = self.load().writeStream.foreachBatch(self._take)
@@ -103,66 +98,6 @@ def test_a_copy_goes_on_from_its_checkpoint_through_splits_merges_and_compaction
     assert copy.offset(max(copy.batches)) == {"segments": {"3": 99}, "uid": 7, "v": 1}
 
 
-def test_a_batch_that_failed_is_repeated_as_it_was_after_its_files_were_converted(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path
-) -> None:
-    for start in (0, 25, 50):
-        orders.log(start, start + 25)
-    orders.seal(0, 75)
-    copy = Copy(spark, orders, checkpoint)
-    copy.fail_in = 0
-    query = copy.start(availableNow=True)
-    with pytest.raises(PySparkException, match="the sink fails on request"):
-        query.awaitTermination(TIMEOUT_S)
-    first = copy.batches.pop(0)
-
-    orders.convert()
-    for file in orders.files():
-        if file.path.endswith(".log"):
-            (orders.root / file.path).unlink()
-    orders.compact(0, 0, 75)
-    orders.split(0, 75)
-    orders.table(75, 80, segment=1)
-    copy.fail_in = None
-    copy.run()
-    assert copy.batches[0] == first == numbered(0, range(75))
-    assert copy.rows[75:] == numbered(1, range(75, 80))
-
-
-def test_what_is_not_committed_for_sure_is_not_read_until_it_is(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path
-) -> None:
-    copy = Copy(spark, orders, checkpoint)
-    orders.table(0, 20)
-    torn = orders.log(20, 40)
-    copy.run()
-    assert copy.rows == numbered(0, range(20))
-    torn.unlink()  # it was never acknowledged, and is discarded
-    orders.seal(0, 20)
-    copy.run()
-    assert copy.rows == numbered(0, range(20))
-
-
-@pytest.mark.parametrize(
-    ("limit", "most", "batches"),
-    [
-        ({"maxRecordsPerTrigger": 30}, 30, 4),
-        ({"maxBytesPerTrigger": 1}, 1, 100),
-    ],
-)
-def test_limits_hold_every_batch_and_all_is_read_in_the_end(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path, limit: dict[str, int], most: int, batches: int
-) -> None:
-    count = 100 if most > 1 else 4
-    for start in range(0, count, 20):
-        orders.table(start, min(start + 20, count))
-    copy = Copy(spark, orders, checkpoint, **limit)
-    copy.run()
-    assert copy.rows == numbered(0, range(count))
-    assert max(map(len, copy.batches.values())) <= most
-    assert len(copy.batches) == min(batches, count)
-
-
 def test_progress_and_listener_tell_how_far_a_query_is_behind(
     spark: SparkSession, orders: TopicFiles, checkpoint: Path
 ) -> None:
@@ -188,48 +123,3 @@ def test_progress_and_listener_tell_how_far_a_query_is_behind(
     assert json.loads(progress[0].sources[0].endOffset)["segments"] == {"0": 60}
     assert "60 rows" in lines[0]
     assert lines[0].endswith(" 40 records behind")
-
-
-def refused(copy: Copy) -> str:
-    with pytest.raises(PySparkException) as caught:
-        copy.run()
-    return str(caught.value)
-
-
-def test_a_checkpoint_of_another_topic_is_named_as_such(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path
-) -> None:
-    orders.table(0, 20)
-    Copy(spark, orders, checkpoint).run()
-    others = TopicFiles(orders.root, name=type(orders.name)("shop", "returns"), uid=8)
-    others.table(0, 20)
-    assert "NotFound: the checkpoint is of topic shop/orders, not of shop/returns" in refused(
-        Copy(spark, others, checkpoint)
-    )
-    orders.uid = 9
-    orders.write_documents()
-    assert "NotFound: the checkpoint is of a topic that was deleted, perhaps shop/orders itself" in refused(
-        Copy(spark, orders, checkpoint)
-    )
-    shutil.rmtree(orders.root / "topics" / "shop" / "orders")
-    assert "NotFound: no topic shop/orders in" in refused(Copy(spark, orders, checkpoint))
-
-
-def test_records_that_went_before_they_were_read_are_an_error_unless_told_otherwise(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path
-) -> None:
-    orders.retention_s = 60.0
-    orders.write_documents()
-    orders.table(0, 20)
-    Copy(spark, orders, checkpoint).run()
-    orders.table(20, 40)
-    orders.table(40, 60)
-    for file in orders.files():
-        if file.base_offset < 40:
-            (orders.root / file.path).unlink()
-    message = refused(Copy(spark, orders, checkpoint))
-    assert "OutOfRange: shop/orders#0: offsets 20 to 40 were removed before they were read" in message
-    assert "failOnDataLoss" in message
-    copy = Copy(spark, orders, checkpoint, failOnDataLoss="false")
-    copy.run()
-    assert copy.rows == numbered(0, range(40, 60))

@@ -3,7 +3,6 @@
 import pickle
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from seaweedmq.core.lineage.batch_ranges import Range
 from seaweedmq.errors import DataLoss, InvalidArgument, NotFound, OutOfRange, SeaweedMQError, Unsupported
+from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.lag import records_behind
 from seaweedmq.spark.source import SeaweedMQSource
 from seaweedmq.spark.streams import stream
@@ -33,8 +33,13 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def orders(tmp_path: Path) -> TopicFiles:
-    return TopicFiles(tmp_path)
+def halves(orders: TopicFiles) -> TopicFiles:
+    """A segment of 40 records, and its successors, which end at 60 and 50."""
+    orders.table(0, 40)
+    orders.split(0, 40)
+    orders.table(40, 60, segment=1)
+    orders.table(40, 50, segment=2)
+    return orders
 
 
 def reader_of(files: TopicFiles, **options: object) -> SeaweedMQStreamReader:
@@ -94,17 +99,13 @@ def test_brokers_alone_are_not_enough() -> None:
         parse_stream_options({"bootstrap": "127.0.0.1:1", "topic": "shop/orders"})
 
 
-def test_a_stream_begins_where_it_is_told(orders: TopicFiles) -> None:
-    orders.table(0, 40)
-    orders.split(0, 40)
-    orders.table(40, 60, segment=1)
-    orders.table(40, 50, segment=2)
-    assert place(reader_of(orders)) == {"0": 0}
-    assert place(reader_of(orders, startingOffsets="latest")) == {"1": 60, "2": 50}
-    assert place(reader_of(orders, startingOffsets=30)) == {"0": 30}
-    assert place(reader_of(orders, startingOffsets=45)) == {"1": 45, "2": 45}
-    assert place(reader_of(orders, startingOffsets='{"1": 42}')) == {"1": 42, "2": 40}
-    assert place(reader_of(orders, startingOffsets='{"2": "latest"}')) == {"1": 40, "2": 50}
+def test_a_stream_begins_where_it_is_told(halves: TopicFiles) -> None:
+    assert place(reader_of(halves)) == {"0": 0}
+    assert place(reader_of(halves, startingOffsets="latest")) == {"1": 60, "2": 50}
+    assert place(reader_of(halves, startingOffsets=30)) == {"0": 30}
+    assert place(reader_of(halves, startingOffsets=45)) == {"1": 45, "2": 45}
+    assert place(reader_of(halves, startingOffsets='{"1": 42}')) == {"1": 42, "2": 40}
+    assert place(reader_of(halves, startingOffsets='{"2": "latest"}')) == {"1": 40, "2": 50}
 
 
 @pytest.mark.parametrize(
@@ -117,30 +118,22 @@ def test_a_stream_begins_where_it_is_told(orders: TopicFiles) -> None:
     ],
 )
 def test_a_start_beyond_the_end_is_refused(
-    orders: TopicFiles, starting: str, error: type[SeaweedMQError], message: str
+    halves: TopicFiles, starting: str, error: type[SeaweedMQError], message: str
 ) -> None:
-    orders.table(0, 40)
-    orders.split(0, 40)
-    orders.table(40, 60, segment=1)
-    orders.table(40, 50, segment=2)
     with pytest.raises(error, match=message):
-        reader_of(orders, startingOffsets=starting).initialOffset()
+        reader_of(halves, startingOffsets=starting).initialOffset()
 
 
-def test_a_stream_begins_at_a_time(orders: TopicFiles) -> None:
-    orders.table(0, 40)
-    orders.split(0, 40)
-    orders.table(40, 60, segment=1)
-    orders.table(40, 50, segment=2)
+def test_a_stream_begins_at_a_time(halves: TopicFiles) -> None:
 
     def place_at(second: int) -> dict[str, int]:
         given = {
-            "storage": str(orders.root),
+            "storage": str(halves.root),
             "topic": "shop/orders",
             "startingTimestamp": str(NOON_US + second * STEP_US),
         }
         read = parse_stream_options(given)
-        return place(SeaweedMQStreamReader(Place(orders.root), read, orders.topic, columns_of(orders.topic)))
+        return place(SeaweedMQStreamReader(Place(halves.root), read, halves.topic, columns_of(halves.topic)))
 
     assert place_at(17) == {"0": 17}
     assert place_at(55) == {"1": 55, "2": 50}
@@ -148,12 +141,16 @@ def test_a_stream_begins_at_a_time(orders: TopicFiles) -> None:
 
 
 def test_a_batch_is_the_same_when_its_files_were_converted_compacted_and_the_segment_sealed(orders: TopicFiles) -> None:
-    orders.table(0, 20)
-    orders.table(20, 45)
+    logs = orders.log(0, 20), orders.log(20, 45)
+    assert reader_of(orders, startingOffsets="latest").initialOffset()["segments"] == {"0": 0}, "its end may be torn"
+    orders.seal(0, 45)
     reader = reader_of(orders)
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadMaxRows(30))
     before = reader.partitions(start, end)
+    orders.convert()
+    for log in logs:
+        log.unlink()
     orders.compact(0, 0, 45)
     orders.split(0, 45)
     orders.table(45, 50, segment=1)
@@ -225,8 +222,12 @@ def test_a_checkpoint_that_does_not_fit_is_named_with_the_remedy(orders: TopicFi
     orders.seal(0, 20)
     reader = reader_of(orders)
     good = reader.initialOffset()
+    others = TopicFiles(orders.root, name=TopicName("shop", "returns"), uid=8)
+    others.table(0, 20)
+    with pytest.raises(NotFound, match=r"the checkpoint is of topic shop/orders, not of shop/returns"):
+        reader_of(others).latestOffset(good, ReadAllAvailable())
     for broken, error, message in (
-        ({**good, "uid": 8}, NotFound, "a topic that was deleted, perhaps shop/orders itself"),
+        ({**good, "uid": 9}, NotFound, "a topic that was deleted, perhaps shop/orders itself"),
         ({**good, "v": 2}, Unsupported, "offsets of version 2"),
         ({"partition": 3}, InvalidArgument, "which SeaweedMQ did not write"),
         (

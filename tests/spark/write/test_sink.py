@@ -24,7 +24,6 @@ from pyspark.sql import DataFrame, SparkSession
 import seaweedmq
 import seaweedmq.spark
 from seaweedmq.aio import system_environment
-from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.spark import jobs
 from seaweedmq.spark.jobs import watched
@@ -38,6 +37,7 @@ from seaweedmq.storage.place import Place
 from seaweedmq.storage.staging import StagedSink
 from tests.spark.sink_driver import start
 from tests.support.commands import running_cluster
+from tests.support.kafka_wire import partition_of
 
 pytestmark = pytest.mark.integration
 

@@ -1,8 +1,5 @@
 """A reader of a segment that began before a compaction, with a table open or before the next one."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from seaweedmq.codec.frame import split_frames
@@ -13,13 +10,6 @@ from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import convert_files
 from tests.support.segments import NAME, logs_of, make_frame, make_segment, make_topic, tables_of, write_log
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
-    made = FileSegmentStore(tmp_path)
-    yield made
-    await made.close()
 
 
 @pytest.mark.parametrize("after_chunks", [0, 1, 5, 11])

@@ -15,11 +15,6 @@ from seaweedmq.storage.place import Place
 from tests.support.topic_files import TopicFiles
 
 
-@pytest.fixture
-def orders(tmp_path: Path) -> TopicFiles:
-    return TopicFiles(tmp_path)
-
-
 def verified(files: TopicFiles) -> Verified:
     return verify_topic(Place(files.root), files.name)
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.errors import Corrupt
-from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.logs.log_index import Mark
 from seaweedmq.storage.logs.log_scan import LogScanner
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
-from tests.support.segments import NAME, T0, make_frame, make_preamble, make_topic
+from tests.core.files import segment_files
+from tests.support.segments import T0, make_frame, make_preamble, make_topic
 
 FRAMES = [make_frame(0, 3), make_frame(3, 1, size=700), make_frame(4, 5, keys=True), make_frame(9, 2)]
 PREAMBLE = make_preamble(0)
@@ -34,17 +34,7 @@ def scan(
 
     ``reads`` and ``marks`` get its reads, and the positions that it offers for later scans.
     """
-    file = SegmentFile(
-        topic=NAME,
-        segment=0,
-        kind=FileKind.LOG,
-        base_offset=0,
-        end_offset=None,
-        writer="b-1",
-        size_bytes=len(content),
-        path="the.log",
-        modified_us=0,
-    )
+    file = segment_files.log(0, size_bytes=len(content))
     scanner = LogScanner(make_topic(), file, skip_below=skip_below, read_bytes=read_bytes, begin=begin)
     bases = []
     while (wanted := scanner.wants()) is not None:
@@ -126,7 +116,7 @@ def test_a_flipped_bit_is_never_served(at: int, bit: int, read_bytes: int) -> No
     damaged[at] ^= 1 << bit
     bases: list[int] = []
     if at < STARTS[3]:  # valid frames follow
-        with pytest.raises(Corrupt, match=r"the\.log"):
+        with pytest.raises(Corrupt, match=r"log 0-b-1"):
             scan(bytes(damaged), read_bytes=read_bytes)
     else:  # in the last frame it resembles a torn tail: only the log's end tells them apart
         scanner, bases = scan(bytes(damaged), read_bytes=read_bytes)
@@ -140,14 +130,7 @@ def test_a_flipped_bit_is_never_served(at: int, bit: int, read_bytes: int) -> No
 def test_a_flipped_bit_of_the_version_is_damage_and_no_newer_format(start: int, bit: int) -> None:
     damaged = bytearray(LOG)
     damaged[start + 4] ^= 1 << bit
-    with pytest.raises(Corrupt, match=rf"the\.log is damaged at byte {start}, .*has format version"):
-        scan(bytes(damaged))
-
-
-def test_frames_before_the_damage_are_given_and_its_place_is_named() -> None:
-    damaged = bytearray(LOG)
-    damaged[STARTS[2] + 200] ^= 1
-    with pytest.raises(Corrupt, match=rf"damaged at byte {STARTS[2]}, offset 4"):
+    with pytest.raises(Corrupt, match=rf"log 0-b-1 is damaged at byte {start}, .*has format version"):
         scan(bytes(damaged))
 
 
@@ -160,48 +143,40 @@ def test_skipped_frames_are_jumped_over_and_not_read() -> None:
     assert sum(length for _, length in reads) < 2_000
 
 
-def test_zeros_at_the_end_are_a_torn_tail() -> None:
-    scanner, bases = scan(LOG + bytes(5_000))
-    assert bases == [0, 3, 4, 9]
+@pytest.mark.parametrize(
+    ("content", "whole"),
+    [
+        (LOG + bytes(5_000), [0, 3, 4, 9]),
+        (bytes(300), []),
+        (PREAMBLE + make_frame(0, 1)[:-10] + b"SWMF" + bytes(200), []),
+    ],
+    ids=["behind frames", "never on the disk", "of a frame whose value is a log"],
+)
+def test_zeros_at_the_end_are_a_torn_tail(content: bytes, whole: list[int]) -> None:
+    scanner, bases = scan(content)
+    assert bases == whole
     assert scanner.torn is not None
 
 
-def test_a_file_of_zeros_never_reached_the_disk() -> None:
-    scanner, bases = scan(bytes(300))
-    assert bases == []
-    assert scanner.torn is not None
-
-
-def test_a_gap_in_the_offsets_with_more_behind_it_is_damage() -> None:
-    with pytest.raises(Corrupt, match="offset 5, 3 was expected"):
-        scan(PREAMBLE + FRAMES[0] + make_frame(5, 1) + make_frame(6, 1))
-
-
-def test_a_frame_whose_value_is_a_log_is_a_torn_tail_nonetheless() -> None:
-    scanner, bases = scan(PREAMBLE + make_frame(0, 1)[:-10] + b"SWMF" + bytes(200))
-    assert bases == []
-    assert scanner.torn is not None
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (PREAMBLE + FRAMES[0] + make_frame(5, 1) + make_frame(6, 1), "offset 5, 3 was expected"),
+        (make_preamble(0, uid=6, topic=TopicName("another", "topic")) + FRAMES[0], "renamed or copied"),
+        (make_preamble(7) + make_frame(7, 1), "renamed or copied"),
+        (b"hello world, this is not a log" * 10, r"log 0-b-1 cannot be read"),
+    ],
+    ids=["gap", "another topic", "renamed", "text"],
+)
+def test_what_is_not_this_log_is_refused(content: bytes, said: str) -> None:
+    with pytest.raises(Corrupt, match=said):
+        scan(content)
 
 
 def test_a_log_of_an_earlier_topic_of_the_name_is_ignored() -> None:
     scanner, bases = scan(make_preamble(0, uid=6) + FRAMES[0])
     assert bases == []
     assert scanner.foreign
-
-
-def test_a_log_of_a_topic_of_another_name_is_refused() -> None:
-    with pytest.raises(Corrupt, match="renamed or copied"):
-        scan(make_preamble(0, uid=6, topic=TopicName("another", "topic")) + FRAMES[0])
-
-
-def test_a_renamed_log_is_refused() -> None:
-    with pytest.raises(Corrupt, match="renamed or copied"):
-        scan(make_preamble(7) + make_frame(7, 1))
-
-
-def test_a_text_file_is_refused() -> None:
-    with pytest.raises(Corrupt, match=r"the\.log cannot be read"):
-        scan(b"hello world, this is not a log" * 10)
 
 
 BIG = [make_frame(n, 1, size=size) for n, size in enumerate((3_000, 20_000, 5_000, 100, 9_000))]
@@ -246,7 +221,7 @@ def test_sectors_lost_of_a_block_that_was_written_before_are_a_torn_tail(sectors
 def test_a_flipped_bit_is_no_lost_block(at: int, bit: int, read_bytes: int) -> None:
     damaged = bytearray(BIG_LOG)
     damaged[at] ^= 1 << bit
-    with pytest.raises(Corrupt, match=r"the\.log"):
+    with pytest.raises(Corrupt, match=r"log 0-b-1"):
         scan(bytes(damaged), read_bytes=read_bytes)
 
 

@@ -10,9 +10,7 @@ from pyspark.sql.datasource import EqualTo, In
 from seaweedmq.codec.paths import kept_path
 from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import Corrupt, DataLoss, NotFound, OutOfRange
-from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.ring import slot_of
-from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.filters import narrowed
 from seaweedmq.spark.options import SparkOptions, parse_options
 from seaweedmq.spark.topic_access import find
@@ -25,13 +23,8 @@ from seaweedmq.storage.plan.topic_source import BrokerOffsets, TopicSource
 from seaweedmq.storage.plan.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.removed import record_removed
+from tests.core.files import segment_files
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
-
-
-@pytest.fixture
-def orders(tmp_path: Path) -> TopicFiles:
-    """Return the files of an empty topic shop/orders with one segment."""
-    return TopicFiles(tmp_path)
 
 
 def planned(files: TopicFiles, **options: str) -> ParquetPlan:
@@ -112,17 +105,7 @@ def test_a_table_that_is_not_what_its_name_says_is_told(orders: TopicFiles) -> N
 
 
 def piece(base: int, end: int, start: int, stop: int, segment: int = 0) -> SnapshotPiece:
-    file = SegmentFile(
-        topic=TopicName("shop", "orders"),
-        segment=segment,
-        kind=FileKind.TABLE,
-        base_offset=base,
-        end_offset=end,
-        writer="",
-        size_bytes=1,
-        path=f"{segment}-{base}-{end}",
-        modified_us=0,
-    )
+    file = segment_files.table(base, end, segment=segment)
     return SnapshotPiece(segment=segment, start_offset=start, end_offset=stop, files=(file,), complete=True)
 
 

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import Corrupt
-from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.options import parse_options
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.partitions import plan_partitions, slices
@@ -17,6 +15,7 @@ from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.tables.row_groups import RowGroup
+from tests.core.files.segment_files import table
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 REQUIRED = {"storage": "/data", "topic": "shop/orders"}
@@ -24,17 +23,7 @@ REQUIRED = {"storage": "/data", "topic": "shop/orders"}
 
 def piece_of(groups: list[RowGroup]) -> SnapshotPiece:
     base, end = groups[0].base_offset, groups[-1].end_offset
-    file = SegmentFile(
-        topic=TopicName("shop", "orders"),
-        segment=0,
-        kind=FileKind.TABLE,
-        base_offset=base,
-        end_offset=end,
-        writer="",
-        size_bytes=sum(g.size_bytes for g in groups),
-        path="x",
-        modified_us=0,
-    )
+    file = table(base, end, size_bytes=sum(g.size_bytes for g in groups))
     return SnapshotPiece(segment=0, start_offset=base, end_offset=end, files=(file,), complete=True)
 
 

@@ -1,9 +1,7 @@
 """Recovery of a segment from its files after its broker is lost."""
 
 import random
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -20,13 +18,6 @@ from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import convert_files
 from tests.doubles.memory_store import MemorySegmentStore
 from tests.support.segments import begin_log, make_frame, make_segment, make_topic, write_log
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
-    made = FileSegmentStore(tmp_path)
-    yield made
-    await made.close()
 
 
 def producer(next_sequence: int, *acks: tuple[int, int, int], producer_id: int = 1) -> ProducerState:
@@ -61,19 +52,15 @@ async def test_end_and_producers_come_from_the_frames(store: FileSegmentStore) -
     )
 
 
-async def test_what_came_before_the_last_file_is_in_its_preamble(store: FileSegmentStore) -> None:
+async def test_what_came_before_the_last_file_is_in_its_preamble_and_an_empty_one_is_enough(
+    store: FileSegmentStore,
+) -> None:
     early = ProducerState(producer_id=9, producer_epoch=0, next_sequence=50, recent=(FrameAck(40, 10, 90),))
-    await write_log(store, 100, [make_frame(100, 5, producer=9, first_sequence=50)], producers=[early])
+    await write_log(store, 100, [], producers=[early])
+    assert await recover_segment(store, make_topic(), make_segment()) == Recovered(end_offset=100, producers=(early,))
+    await write_log(store, 100, [make_frame(100, 5, producer=9, first_sequence=50)], writer="b-2", producers=[early])
     assert await recover_segment(store, make_topic(), make_segment()) == Recovered(
         end_offset=105, producers=(producer(55, (40, 10, 90), (50, 5, 100), producer_id=9),)
-    )
-
-
-async def test_an_empty_last_file_is_enough(store: FileSegmentStore) -> None:
-    early = ProducerState(producer_id=9, producer_epoch=0, next_sequence=50, recent=())
-    await write_log(store, 100, [], producers=[early])
-    assert await recover_segment(store, make_topic(), make_segment()) == Recovered(
-        end_offset=100, producers=(producer(50, producer_id=9),)
     )
 
 

@@ -1,8 +1,7 @@
 """The first offset at a time in a segment, and its latest time, from logs and tables alike."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,13 +16,6 @@ from tests.support.segments import NAME, T0, logs_of, make_frame, make_topic, wr
 
 SMALL_GROUPS = 1_000
 """Size of a row group in bytes: tables have several."""
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
-    made = FileSegmentStore(tmp_path)
-    yield made
-    await made.close()
 
 
 async def convert(store: FileSegmentStore) -> None:

@@ -22,12 +22,6 @@ from tests.support.segments import NAME, make_frame, make_segment, make_topic, w
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 
-@pytest.fixture
-def orders(tmp_path: Path) -> TopicFiles:
-    """Return the files of an empty topic shop/orders with one segment."""
-    return TopicFiles(tmp_path)
-
-
 async def test_a_segment_ends_where_power_loss_tore_it_before_brokers_seal_it_there(tmp_path: Path) -> None:
     store = FileSegmentStore(tmp_path)
     await write_log(store, 0, [make_frame(0, 8), make_frame(8, 2)[:-40]], flushed=0)

@@ -2,7 +2,6 @@
 
 import errno
 import os
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +17,6 @@ from seaweedmq.storage.tables.delta.updater import rebuild_log
 from tests.support.full_disk import full_disk, tree
 from tests.support.segments import NAME, begin_log, make_topic, write_log
 from tests.support.topic_files import TopicFiles
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
-    made = FileSegmentStore(tmp_path)
-    yield made
-    await made.close()
 
 
 async def use(store: FileSegmentStore, name: TopicName, uid: int) -> None:

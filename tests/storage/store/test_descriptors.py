@@ -50,26 +50,25 @@ def of_a_log(path: object, *_: object) -> bool:
     return str(path).endswith(".log")
 
 
-async def test_a_file_that_is_opened_for_a_reader_who_is_cancelled_is_closed(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+def closes_a_log(fd: int) -> bool:
+    return of_a_log(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: PTH115
+
+
+@pytest.mark.parametrize("what", ["a reader opens", "a writer creates", "a writer closes"])
+async def test_a_file_is_closed_wherever_its_user_is_cancelled(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     file = await write_log(store, 0, [b"some bytes"])
+    log = await begin_log(store, 1) if what == "a writer closes" else None
     with monkeypatch.context() as patch:
-        held = Held(os.open, of_a_log)
-        patch.setattr(os, "open", held)
-        await cancelled_while(held, store.open(file))
-        await store.close()  # the threads have ended
-    assert open_logs(store) == 0
-
-
-async def test_a_log_file_that_is_created_for_a_writer_who_is_cancelled_is_closed(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        held = Held(os.open, of_a_log)
-        patch.setattr(os, "open", held)
-        await cancelled_while(held, begin_log(store, 0))
-        await store.close()
+        held = Held(os.open, of_a_log) if log is None else Held(os.close, closes_a_log)
+        patch.setattr(os, "open" if log is None else "close", held)
+        if log is not None:
+            await cancelled_while(held, log.close())
+            await log.close()
+        else:
+            await cancelled_while(held, store.open(file) if what == "a reader opens" else begin_log(store, 1))
+            await store.close()  # the threads have ended
     assert open_logs(store) == 0
 
 
@@ -114,7 +113,7 @@ async def test_a_reader_whose_close_is_cancelled_is_closed(
             held.go.set()
             await reading
         else:
-            held = Held(os.close, lambda fd: of_a_log(os.readlink(f"/proc/self/fd/{fd}")))  # noqa: PTH115
+            held = Held(os.close, closes_a_log)
             patch.setattr(os, "close", held)
             await cancelled_while(held, reader.close())
         await reader.close()
@@ -135,16 +134,4 @@ async def test_a_reader_whose_close_is_cancelled_before_a_thread_has_it_is_close
     go.set()
     await asyncio.gather(*busy)
     await reader.close()
-    assert open_logs(store) == 0
-
-
-async def test_a_writer_whose_close_is_cancelled_is_closed(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = await begin_log(store, 0)
-    with monkeypatch.context() as patch:
-        held = Held(os.close, lambda fd: of_a_log(os.readlink(f"/proc/self/fd/{fd}")))  # noqa: PTH115
-        patch.setattr(os, "close", held)
-        await cancelled_while(held, log.close())
-        await log.close()
     assert open_logs(store) == 0

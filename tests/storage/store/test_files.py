@@ -107,6 +107,12 @@ async def test_an_append_with_its_fsync_makes_all_before_it_durable_and_the_name
     assert calls == ["write_all", "write_all", "sync_file", "sync_names", "write_all", "sync_file"]
     assert (store.place.root / log.path).read_bytes().endswith(b"xyz")
     await log.close()
+    other = await begin_log(store, 1)
+    calls.clear()
+    await other.sync()
+    await other.sync()
+    assert calls == ["sync_file", "sync_names", "sync_file"]
+    await other.close()
 
 
 async def test_an_append_whose_fsync_failed_is_written_and_the_next_sync_says_why(
@@ -144,24 +150,6 @@ async def test_a_reader_that_goes_back_a_little_reads_only_what_it_does_not_have
         assert bytes(await reader.read(base + position, length)) == content[position : position + length]
     await reader.close()
     assert read == [(0, 40_000), (40_000, 40_000), (80_000, 5_000), (10, 20), (90_000, 20_000), (100_000, 10_000)]
-
-
-async def test_the_first_sync_makes_the_name_durable_up_to_the_root(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[Path] = []
-    original = Place.sync_names
-
-    def note(place: Place, directory: Path) -> None:
-        synced.append(directory)
-        original(place, directory)
-
-    monkeypatch.setattr(Place, "sync_names", note)
-    log = await begin_log(store, 0)
-    await log.sync()
-    await log.sync()
-    assert synced == [store.place.root / log_dir(NAME, 0)]
-    await log.close()
 
 
 async def test_documents_put_together_make_their_names_durable_once(

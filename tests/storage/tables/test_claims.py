@@ -4,7 +4,7 @@ import itertools
 import os
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,18 @@ def before(turns: Turns, call: Callable[..., Any]) -> Callable[..., Any]:
     return stepped
 
 
+def in_turns(turns: Turns, work: Callable[[Any], None], items: Sequence[Any]) -> None:
+    """Do all work at once, step by step: each call of the storage is one."""
+    with pytest.MonkeyPatch.context() as patch:
+        steps = ((Place, "tables"), (Place, "publish"), (Path, "touch"), (Path, "glob"), (Path, "unlink"))
+        for owner, name in steps:
+            patch.setattr(owner, name, before(turns, getattr(owner, name)))
+        patch.setattr(file_io, "remove_stale_temporaries", lambda *args: None)
+        with ThreadPoolExecutor(len(items)) as pool:
+            for _ in pool.map(work, items):
+                pass
+
+
 @given(ranges=st.lists(RANGES, min_size=2, max_size=3), seed=st.integers(0, 10**6))
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_tables_of_converters_without_a_common_lock_never_overlap(
@@ -70,30 +82,18 @@ def test_tables_of_converters_without_a_common_lock_never_overlap(
     (root / table_dir(NAME)).mkdir(parents=True)
     turns = Turns(random.Random(seed), len(ranges))
 
-    def convert(base: int, end: int) -> None:
+    def convert(span: tuple[int, int]) -> None:
         try:
             target = DirectoryTarget(Place(root), NAME, 0)
             sink = target.create()
             turns.step()
-            target.publish(sink, base, end)
+            target.publish(sink, *span)
         except Unavailable:
             pass  # another one was faster
         finally:
             turns.done()
 
-    with pytest.MonkeyPatch.context() as patch:
-        for owner, name in (
-            (Place, "tables"),
-            (Place, "publish"),
-            (Path, "touch"),
-            (Path, "glob"),
-            (Path, "unlink"),
-        ):
-            patch.setattr(owner, name, before(turns, getattr(owner, name)))
-        patch.setattr(file_io, "remove_stale_temporaries", lambda *args: None)
-        with ThreadPoolExecutor(len(ranges)) as pool:
-            for _ in pool.map(lambda r: convert(*r), ranges):
-                pass
+    in_turns(turns, convert, ranges)
     tables = sorted((t.base_offset, t.end_offset or 0) for t in Place(root).tables(NAME, [0]))
     assert all(one[1] <= other[0] for one, other in itertools.pairwise(tables)), tables
     assert not list((root / table_dir(NAME)).glob(f"{CLAIM_PREFIX}*"))
@@ -122,19 +122,7 @@ def test_of_merges_on_machines_that_do_not_see_each_other_no_two_replace_the_sam
         finally:
             turns.done()
 
-    with pytest.MonkeyPatch.context() as patch:
-        for owner, name in (
-            (Place, "tables"),
-            (Place, "publish"),
-            (Path, "touch"),
-            (Path, "glob"),
-            (Path, "unlink"),
-        ):
-            patch.setattr(owner, name, before(turns, getattr(owner, name)))
-        patch.setattr(file_io, "remove_stale_temporaries", lambda *args: None)
-        with ThreadPoolExecutor(len(merges)) as pool:
-            for _ in pool.map(merge, merges):
-                pass
+    in_turns(turns, merge, merges)
     left = sorted((t.base_offset, t.end_offset or 0) for t in Place(root).tables(NAME, [0]))
     assert [left[0][0], left[-1][1]] == [0, 12]
     assert all(one[1] == other[0] for one, other in itertools.pairwise(left)), left

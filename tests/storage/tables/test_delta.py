@@ -6,9 +6,12 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,10 +25,8 @@ from seaweedmq.storage import file_io
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.place import Place
-from seaweedmq.storage.tables.delta import cache, updater
+from seaweedmq.storage.tables.delta import updater
 from seaweedmq.storage.tables.delta.cache import UID_KEY
-from seaweedmq.storage.tables.delta.log_folder import Listing, LogFolder
-from seaweedmq.storage.tables.delta.log_state import LogState
 from seaweedmq.storage.tables.delta.updater import DeltaLogs, rebuild_log, reconcile
 from seaweedmq.storage.tables.delta.versions import history
 from tests.support.open_tables import actions, commits_of, folder_of, log_of, merge, tables_of_version, unlink_within
@@ -41,22 +42,41 @@ def checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def read_anew(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows whenever a log is read from its checkpoint on."""
-    read_state = cache.read_state
-    times: list[int] = []
-
-    def counted(folder: LogFolder, listing: Listing) -> LogState:
-        times.append(len(times))
-        return read_state(folder, listing)
-
-    monkeypatch.setattr(cache, "read_state", counted)
-    return times
-
-
-@pytest.fixture
 def orders(tmp_path: Path) -> TopicFiles:
     return TopicFiles(tmp_path / "root")
+
+
+@contextmanager
+def overtaken(by: Callable[[str], object], times: int = 1) -> Iterator[list[str]]:
+    """Let others act between a writer's look and the link that makes its version; yield the versions that it tries."""
+    link = os.link
+    tried: list[str] = []
+
+    def late(source: str, name: str, **more: Any) -> None:
+        if str(name).endswith(".json"):
+            tried.append(name)
+            if len(tried) <= times:
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(os, "link", link)
+                    by(name)
+        link(source, name, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "link", late)
+        yield tried
+
+
+@contextmanager
+def unreadable(orders: TopicFiles) -> Iterator[None]:
+    """Damage all versions for a while: only a writer that remembers them can go on."""
+    paths = [log_of(orders) / name for name in commits_of(orders)]
+    before = [(path.read_bytes(), path.stat().st_mtime_ns) for path in paths]
+    for is_damaged in (True, False):
+        for path, (data, time_ns) in zip(paths, before, strict=True):
+            path.write_bytes(b"?" * len(data) if is_damaged else data)
+            os.utime(path, ns=(time_ns, time_ns))
+        if is_damaged:
+            yield
 
 
 def by_now(logs: DeltaLogs, orders: TopicFiles) -> int | None:
@@ -143,18 +163,6 @@ def test_a_second_name_that_the_log_is_to_name_is_durable_first(
     assert synced == [True]
 
 
-def test_who_may_not_give_a_second_name_is_told(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = orders.table(0, 10)
-    (orders.root / kept_path(table.path)).unlink()
-
-    def refuse(*args: object, **more: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(os, "link", refuse)
-    with pytest.raises(StorageFailed, match="ermission"):
-        reconcile(Place(orders.root), orders.topic)
-
-
 def test_second_names_that_a_copy_of_the_storage_lost_come_back(orders: TopicFiles) -> None:
     for n in range(3):
         orders.table(10 * n, 10 * n + 10)
@@ -164,17 +172,23 @@ def test_second_names_that_a_copy_of_the_storage_lost_come_back(orders: TopicFil
     assert len(list((folder_of(orders) / ".kept").iterdir())) == 3
 
 
-@pytest.mark.parametrize("error", [errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV])
-def test_where_files_have_one_name_the_log_names_that(
+@pytest.mark.parametrize(
+    "error", [errno.EACCES, errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV]
+)
+def test_where_files_have_one_name_the_log_names_that_and_who_may_not_give_a_second_one_is_told(
     orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     orders.table(0, 10)
-    shutil.rmtree(folder_of(orders) / ".kept", ignore_errors=True)
+    shutil.rmtree(folder_of(orders) / ".kept")
 
     def no_links(*args: object, **more: object) -> None:
         raise OSError(error, os.strerror(error))
 
     monkeypatch.setattr(os, "link", no_links)
+    if error == errno.EACCES:
+        with pytest.raises(StorageFailed, match="ermission"):
+            reconcile(Place(orders.root), orders.topic)
+        return
     assert reconcile(Place(orders.root), orders.topic) == 0
     assert [a["path"] for a in actions(orders, 0, "add")] == [
         "00000000-00000000000000000000-00000000000000000010.parquet"
@@ -313,87 +327,79 @@ def test_of_two_processes_at_once_one_makes_each_version_and_both_end_in_line(or
 def test_who_is_overtaken_between_look_and_commit_decides_anew(
     orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    place, topic = Place(orders.root), orders.topic
     orders.table(0, 10)
-    put = LogFolder.put_commit
-    overtaken: list[int] = []
-
-    def overtake(folder: LogFolder, version: int, data: bytes) -> object:
-        if len(overtaken) < 3:
-            overtaken.append(version)
-            monkeypatch.setattr(LogFolder, "put_commit", put)
-            orders.table(10 * version + 10, 10 * version + 20)
-            reconcile(Place(orders.root), orders.topic)
-            monkeypatch.setattr(LogFolder, "put_commit", overtake)
-        return put(folder, version, data)
-
-    monkeypatch.setattr(LogFolder, "put_commit", overtake)
-    assert reconcile(Place(orders.root), orders.topic) is None
-    assert overtaken == [0]
+    with overtaken(lambda _: (orders.table(10, 20), reconcile(place, topic))) as tried:
+        assert reconcile(place, topic) is None
+    assert tried == [f"{0:020d}.json"]
     assert offsets(orders) == [(0, 10), (10, 20)]
+    orders.table(20, 30)
+    with overtaken(lambda _: rebuild_log(place, topic)):
+        assert reconcile(place, topic) is None, "what was meant for the log that is moved aside is in the new one"
+    assert commits_of(orders) == [f"{0:020d}.json"]
+    assert offsets(orders) == [(0, 10), (10, 20), (20, 30)]
 
-    def never(folder: LogFolder, version: int, data: bytes) -> object:
-        raise Conflict("another process was faster")
-
-    monkeypatch.setattr(LogFolder, "put_commit", never)
     pauses_s: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses_s.append)
     orders.table(50, 60)
-    with pytest.raises(Conflict):
-        reconcile(Place(orders.root), orders.topic)
+    first = log_of(orders) / f"{0:020d}.json"
+    with overtaken(lambda name: shutil.copy(first, first.with_name(name)), updater.ATTEMPTS), pytest.raises(Conflict):
+        reconcile(place, topic)
     assert len({*pauses_s}) == updater.ATTEMPTS - 1, "no two processes retry in lockstep"
     assert max(pauses_s) <= 0.2
 
 
 @pytest.mark.usefixtures("checkpoints")
-def test_what_others_commit_is_taken_in_without_reading_the_log_anew(
-    orders: TopicFiles, tmp_path: Path, read_anew: list[int]
-) -> None:
+def test_what_others_commit_is_taken_in_without_reading_the_log_anew(orders: TopicFiles, tmp_path: Path) -> None:
     brokers = DeltaLogs(), DeltaLogs()
-    for n in range(24):
-        orders.table(10 * n, 10 * n + 10)
-        if n % 8 == 7:
-            merge(orders, 10 * n - 30, 10 * n + 10, tmp_path / "aside")
-        assert brokers[n % 2].reconcile(Place(orders.root), orders.topic) == n
-        if n % 8 == 7:
-            unlink_within(orders, 10 * n - 30, 10 * n + 10)
-        assert brokers[n % 3 % 2].reconcile(Place(orders.root), orders.topic) is None
-    assert len(read_anew) == 2, "each once, when it knew nothing"
+
+    def go_on(numbers: range) -> None:
+        for n in numbers:
+            orders.table(10 * n, 10 * n + 10)
+            if n % 8 == 7:
+                merge(orders, 10 * n - 30, 10 * n + 10, tmp_path / "aside")
+            assert brokers[n % 2].reconcile(Place(orders.root), orders.topic) == n
+            if n % 8 == 7:
+                unlink_within(orders, 10 * n - 30, 10 * n + 10)
+            assert brokers[n % 3 % 2].reconcile(Place(orders.root), orders.topic) is None
+
+    go_on(range(12))
+    with unreadable(orders):
+        go_on(range(12, 24))
     assert [v.records for v in history(Place(orders.root), orders.name)] == [10 * n + 10 for n in range(24)]
     assert reconcile(Place(orders.root), orders.topic) is None, "a reader of the whole log finds nothing to do"
     made = [int(p.name[:20]) for p in log_of(orders).glob("*.checkpoint.parquet")]
     assert len(made) <= 24 / OFTEN, "nor does each make checkpoints of its own"
 
 
-def test_who_is_overtaken_goes_on_with_what_it_knows(
-    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, read_anew: list[int]
-) -> None:
+def test_who_is_overtaken_goes_on_with_what_it_knows(orders: TopicFiles) -> None:
     mine, others = DeltaLogs(), DeltaLogs()
     orders.table(0, 10)
-    mine.reconcile(Place(orders.root), orders.topic)
-    others.reconcile(Place(orders.root), orders.topic)
-    put = LogFolder.put_commit
-
-    def overtake(folder: LogFolder, version: int, data: bytes) -> object:
-        monkeypatch.setattr(LogFolder, "put_commit", put)
-        forgotten = replace(orders.topic, pruned=IdRanges(((0, 1),)))  # so it removes what is live for the other
-        assert others.reconcile(Place(orders.root), forgotten) == 1
-        return put(folder, version, data)
-
+    for logs in (mine, others):
+        logs.reconcile(Place(orders.root), orders.topic)
     orders.table(10, 20)
-    monkeypatch.setattr(LogFolder, "put_commit", overtake)
-    assert mine.reconcile(Place(orders.root), orders.topic) == 2
+    forgotten = replace(orders.topic, pruned=IdRanges(((0, 1),)))  # so it removes what is live for the other
+    with unreadable(orders), overtaken(lambda _: others.reconcile(Place(orders.root), forgotten)) as tried:
+        assert mine.reconcile(Place(orders.root), orders.topic) == 2
+    assert tried == [f"{n:020d}.json" for n in (1, 2)]
     assert offsets(orders) == [(0, 10), (10, 20)]
-    assert len(read_anew) == 2
 
 
-def test_the_tables_of_one_topic_alone_are_remembered_however_many_they_are(
-    orders: TopicFiles, read_anew: list[int]
-) -> None:
+def test_a_topic_is_remembered_however_many_tables_it_has_and_many_topics_within_a_limit(tmp_path: Path) -> None:
     logs = DeltaLogs(tables_max=2)
+    one, other = TopicFiles(tmp_path / "one"), TopicFiles(tmp_path / "other")
     for n in range(5):
-        orders.table(n, n + 1)
-        assert logs.reconcile(Place(orders.root), orders.topic) == n
-    assert len(read_anew) == 1
+        one.table(n, n + 1)
+        assert logs.reconcile(Place(one.root), one.topic) == n
+    with unreadable(one):
+        one.table(5, 6)
+        assert logs.reconcile(Place(one.root), one.topic) == 5
+    other.table(0, 1)
+    assert logs.reconcile(Place(other.root), other.topic) == 0
+    with unreadable(one), pytest.raises(Corrupt):
+        logs.reconcile(Place(one.root), one.topic)
+    one.table(6, 7)
+    assert logs.reconcile(Place(one.root), one.topic) == 6
 
 
 def test_a_table_that_another_process_enters_meanwhile_is_not_taken_for_one_that_went(
@@ -572,38 +578,45 @@ def test_a_job_lets_versions_stay_for_as_long_as_the_brokers_do(orders: TopicFil
     assert metadata["configuration"]["delta.deletedFileRetentionDuration"] == "interval 864000 seconds"
 
 
-@pytest.mark.parametrize(
-    ("said", "kept_s"),
-    [("interval 60 seconds", 60), ("interval 1 week", 3_600), ("60", 3_600), ("", 3_600), (None, 3_600)],
-)
-def test_the_grace_that_a_log_says_is_believed_if_it_is_in_seconds(
-    orders: TopicFiles, said: str | None, kept_s: int
-) -> None:
-    orders.table(0, 10)
-    reconcile(Place(orders.root), orders.topic, grace_s=77.0)
-    commit = log_of(orders) / f"{0:020d}.json"
-    lines = [json.loads(line) for line in commit.read_text().splitlines()]
-    for line in lines:
-        if "metaData" in line:
-            line["metaData"]["configuration"] = {UID_KEY: str(orders.topic.uid)}
-            if said is not None:
-                line["metaData"]["configuration"]["delta.deletedFileRetentionDuration"] = said
-    commit.write_text("\n".join(map(json.dumps, lines)))
-    rebuild_log(Place(orders.root), orders.topic)
-    (metadata,) = actions(orders, 0, "metaData")
-    assert metadata["configuration"]["delta.deletedFileRetentionDuration"] == f"interval {kept_s} seconds"
-
-
 @pytest.mark.usefixtures("checkpoints")
-def test_the_grace_of_a_damaged_log_is_that_of_what_can_be_read(orders: TopicFiles) -> None:
+def test_the_grace_that_a_log_says_is_believed_if_it_is_in_seconds_and_that_of_a_damaged_one_as_far_as_it_is_read(
+    tmp_path: Path,
+) -> None:
+    grace = "delta.deletedFileRetentionDuration"
+
+    def rebuilt(files: TopicFiles) -> str:
+        rebuild_log(Place(files.root), files.topic)
+        (metadata,) = actions(files, 0, "metaData")
+        found: str = metadata["configuration"][grace]
+        return found
+
+    for said, kept_s in (
+        ("interval 60 seconds", 60),
+        ("interval 1 week", 3_600),
+        ("60", 3_600),
+        ("", 3_600),
+        (None, 3_600),
+    ):
+        files = TopicFiles(tmp_path / str(said))
+        files.table(0, 10)
+        reconcile(Place(files.root), files.topic, grace_s=77.0)
+        commit = log_of(files) / f"{0:020d}.json"
+        lines = [json.loads(line) for line in commit.read_text().splitlines()]
+        for line in lines:
+            if "metaData" in line:
+                line["metaData"]["configuration"] = {UID_KEY: str(files.topic.uid)} | (
+                    {} if said is None else {grace: said}
+                )
+        commit.write_text("\n".join(map(json.dumps, lines)))
+        assert rebuilt(files) == f"interval {kept_s} seconds", said
+
+    damaged = TopicFiles(tmp_path / "damaged")
     for n in range(OFTEN + 2):
-        orders.table(n, n + 1)
-        reconcile(Place(orders.root), orders.topic, grace_s=60.0)
-    (log_of(orders) / f"{0:020d}.json").write_bytes(b"{")
-    (log_of(orders) / f"{OFTEN + 1:020d}.json").write_bytes(b"{")
-    rebuild_log(Place(orders.root), orders.topic)
-    (metadata,) = actions(orders, 0, "metaData")
-    assert metadata["configuration"]["delta.deletedFileRetentionDuration"] == "interval 60 seconds"
+        damaged.table(n, n + 1)
+        reconcile(Place(damaged.root), damaged.topic, grace_s=60.0)
+    for version in (0, OFTEN + 1):
+        (log_of(damaged) / f"{version:020d}.json").write_bytes(b"{")
+    assert rebuilt(damaged) == "interval 60 seconds", "a checkpoint has it"
 
 
 @pytest.mark.usefixtures("checkpoints")
@@ -696,25 +709,6 @@ def test_a_topic_that_is_deleted_meanwhile_does_not_come_back(
     assert [p.name for p in (orders.root / "topics/shop").iterdir()] == [".deleted-orders"]
 
 
-def test_what_is_meant_for_a_log_that_is_moved_aside_ends_up_there(
-    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    orders.table(0, 10)
-    reconcile(Place(orders.root), orders.topic)
-    orders.table(10, 20)
-    put = LogFolder.put_commit
-
-    def move(folder: LogFolder, version: int, data: bytes) -> object:
-        monkeypatch.setattr(LogFolder, "put_commit", put)
-        rebuild_log(Place(orders.root), orders.topic)
-        return put(folder, version, data)
-
-    monkeypatch.setattr(LogFolder, "put_commit", move)
-    assert reconcile(Place(orders.root), orders.topic) is None, "the new log has all tables"
-    assert commits_of(orders) == [f"{0:020d}.json"]
-    assert offsets(orders) == [(0, 10), (10, 20)]
-
-
 @pytest.mark.parametrize("remembers", [False, True])
 def test_what_another_writer_put_in_that_is_no_table_goes(orders: TopicFiles, remembers: bool) -> None:
     logs = DeltaLogs()
@@ -766,14 +760,3 @@ def test_a_topic_that_gets_a_schema_gets_its_columns(tmp_path: Path) -> None:
     assert fields["number"] == ("long", True), "plain records have none"
     assert fields["_value"] == ("binary", True), "and keep theirs"
     assert metadata["id"] == actions(typed, 0, "metaData")[0]["id"]
-
-
-def test_the_memory_of_many_topics_is_bounded(tmp_path: Path) -> None:
-    logs = DeltaLogs(tables_max=5)
-    one, other = TopicFiles(tmp_path / "one"), TopicFiles(tmp_path / "other")
-    for n in range(4):
-        one.table(n, n + 1)
-        other.table(n, n + 1)
-        assert logs.reconcile(Place(one.root), one.topic) == n
-        assert logs.reconcile(Place(other.root), other.topic) == n
-    assert len(logs._known) <= 1  # noqa: SLF001

@@ -4,7 +4,7 @@ import contextlib
 import errno
 import fcntl
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -36,13 +36,6 @@ from tests.support.segments import (
 )
 
 TYPED = pa.schema([pa.field("id", pa.int64()), pa.field("price", pa.float64())])
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
-    made = FileSegmentStore(tmp_path)
-    yield made
-    await made.close()
 
 
 def convert(
@@ -91,35 +84,59 @@ async def test_doing_it_again_changes_nothing(store: FileSegmentStore) -> None:
     assert await tables_of(store) == before
 
 
-async def test_logs_that_follow_one_another_share_a_table(store: FileSegmentStore) -> None:
-    await write_log(store, 0, [make_frame(0, 10)])
-    await write_log(store, 10, [make_frame(10, 5)])
-    assert convert(store, await logs_of(store)) == [(0, 15)]
+TENS = [make_frame(base, 10) for base in range(0, 60, 10)]
+BROKEN = TENS[2][:200] + bytes((TENS[2][200] ^ 1,)) + TENS[2][201:]
+Log = tuple[int, list[bytes], str]
 
 
-async def test_logs_of_several_writers_that_overlap_are_one(store: FileSegmentStore) -> None:
-    frames = [make_frame(b, 10) for b in range(0, 60, 10)]
-    await write_log(store, 0, [*frames[:3], frames[3][:50]], writer="b-1")
-    await write_log(store, 10, frames[1:5], writer="b-2")
-    await write_log(store, 20, frames[2:6], writer="b-3")
-    await write_log(store, 20, frames[2:4], writer="b-4")
-    assert convert(store, await logs_of(store)) == [(0, 60)]
-    assert offsets(store) == list(range(60))
+@pytest.mark.parametrize(
+    ("logs", "end_offset", "end"),
+    [
+        ([(0, TENS[:1], "b-1"), (10, [make_frame(10, 5)], "b-1")], None, 15),
+        (
+            [
+                (0, [*TENS[:3], TENS[3][:50]], "b-1"),
+                (10, TENS[1:5], "b-2"),
+                (20, TENS[2:6], "b-3"),
+                (20, TENS[2:4], "b-4"),
+            ],
+            None,
+            60,
+        ),
+        ([(0, TENS[:2], "b-1")], 14, 14),
+        ([(0, [TENS[0], TENS[1][:-1]], "b-1")], None, 10),
+        ([(0, [], "b-1")], None, 0),
+        ([(0, [*TENS[:2], BROKEN, *TENS[3:5]], "b-1"), (10, TENS[1:5], "b-1.1")], None, 50),
+        ([(0, [*TENS[:2], BROKEN, TENS[3]], "b-1"), (40, [BROKEN, TENS[3]], "zombie")], 20, 20),
+        ([(0, [make_frame(0, 4)], "b-1"), (0, TENS[:1], "of an earlier topic")], None, 4),
+    ],
+    ids=[
+        "one after another",
+        "several writers",
+        "beyond the end of the segment",
+        "torn tail",
+        "no records",
+        "damage that another log makes good",
+        "damage behind the end is not even read",
+        "of an earlier topic of the name",
+    ],
+)
+async def test_logs_become_one_table_of_every_record_once(
+    store: FileSegmentStore, logs: list[Log], end_offset: int | None, end: int
+) -> None:
+    for base, frames, writer in logs:
+        is_earlier = writer == "of an earlier topic"
+        await write_log(store, base, frames, writer="zombie" if is_earlier else writer, uid=6 if is_earlier else 7)
+    assert convert(store, await logs_of(store), end_offset) == ([(0, end)] if end else [])
+    assert offsets(store) == list(range(end))
 
 
 async def test_what_a_table_holds_already_is_left_out(store: FileSegmentStore) -> None:
-    frames = [make_frame(b, 10) for b in range(0, 60, 10)]
-    early = await write_log(store, 0, frames[:2], writer="b-1")
+    early = await write_log(store, 0, TENS[:2], writer="b-1")
     assert convert(store, [early]) == [(0, 20)]
-    longer = await write_log(store, 10, frames[1:], writer="b-2")
+    longer = await write_log(store, 10, TENS[1:], writer="b-2")
     assert convert(store, [longer]) == [(0, 20), (20, 60)]
     assert offsets(store) == list(range(60))
-
-
-async def test_records_beyond_the_end_of_the_segment_are_cut_off(store: FileSegmentStore) -> None:
-    log = await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)])
-    assert convert(store, [log], end_offset=14) == [(0, 14)]
-    assert offsets(store) == list(range(14))
 
 
 async def test_plain_and_typed_records_go_into_tables_of_their_own(store: FileSegmentStore) -> None:
@@ -131,17 +148,6 @@ async def test_plain_and_typed_records_go_into_tables_of_their_own(store: FileSe
     assert typed["id"].to_pylist() == [5, 6, 7, 8, 9]
 
 
-async def test_a_torn_tail_is_no_error(store: FileSegmentStore) -> None:
-    log = await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)[:-1]])
-    assert convert(store, [log]) == [(0, 10)]
-
-
-async def test_a_log_without_records_makes_no_table(store: FileSegmentStore) -> None:
-    log = await write_log(store, 0, [])
-    assert convert(store, [log]) == []
-    assert await tables_of(store) == []
-
-
 async def test_damage_in_the_middle_names_the_place_and_leaves_everything_as_it_was(store: FileSegmentStore) -> None:
     broken = bytearray(make_frame(10, 10))
     broken[200] ^= 1
@@ -151,16 +157,6 @@ async def test_damage_in_the_middle_names_the_place_and_leaves_everything_as_it_
         convert(store, [log])
     assert list((store.place.root / table_dir(NAME)).iterdir()) == []
     assert await logs_of(store) == [log]
-
-
-async def test_damage_that_another_log_makes_good(store: FileSegmentStore) -> None:
-    frames = [make_frame(b, 10) for b in range(0, 50, 10)]
-    broken = bytearray(frames[2])
-    broken[200] ^= 1
-    await write_log(store, 0, [*frames[:2], bytes(broken), *frames[3:]], writer="b-1")
-    await write_log(store, 10, frames[1:], writer="b-1.1")
-    assert convert(store, await logs_of(store)) == [(0, 50)]
-    assert offsets(store) == list(range(50))
 
 
 async def test_a_log_cut_short_is_noticed_by_the_next_one(store: FileSegmentStore) -> None:
@@ -176,12 +172,6 @@ async def test_a_log_cut_short_is_noticed_by_the_end_of_the_segment(store: FileS
     log = await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)[:-1]])
     with pytest.raises(Corrupt, match="records up to 20 were stored"):
         convert(store, [log], end_offset=20)
-
-
-async def test_a_log_of_an_earlier_topic_of_the_name_is_not_mixed_in(store: FileSegmentStore) -> None:
-    await write_log(store, 0, [make_frame(0, 10)], uid=6, writer="zombie")
-    await write_log(store, 0, [make_frame(0, 4)])
-    assert convert(store, await logs_of(store)) == [(0, 4)]
 
 
 async def test_a_table_grows_no_larger_than_its_limit_where_logs_meet(
@@ -357,11 +347,3 @@ async def test_a_table_is_not_left_to_the_next_topic_of_the_name(
     with pytest.raises(NotFound, match="its topic was deleted"):
         convert(store, [log])
     assert not [f for f in await store.list_files(NAME, 0) if f.kind is FileKind.TABLE]
-
-
-async def test_what_lies_behind_the_end_of_the_segment_is_not_even_read(store: FileSegmentStore) -> None:
-    broken = bytearray(make_frame(20, 10))
-    broken[200] ^= 1
-    await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10), bytes(broken), make_frame(30, 10)])
-    await write_log(store, 40, [bytes(broken), make_frame(30, 10)], writer="zombie")
-    assert convert(store, await logs_of(store), end_offset=20) == [(0, 20)]

@@ -26,15 +26,15 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
-    made = FileSegmentStore(tmp_path)
-    yield made
-    await made.close()
+async def log(store: FileSegmentStore) -> SegmentFile:
+    return await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)])
 
 
 @pytest.fixture
-async def log(store: FileSegmentStore) -> SegmentFile:
-    return await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)])
+async def converter(store: FileSegmentStore) -> AsyncIterator[ProcessTableConverter]:
+    made = ProcessTableConverter(store.place, row_group_bytes=1_000, rng=random.Random(1))
+    yield made
+    await made.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -118,22 +118,19 @@ async def test_neither_conversion_nor_reading_imports_pandas(store: FileSegmentS
 
 
 async def test_errors_come_back_as_what_they_are_and_the_child_goes_on(
-    store: FileSegmentStore, log: SegmentFile
+    store: FileSegmentStore, log: SegmentFile, converter: ProcessTableConverter
 ) -> None:
     cut = await write_log(store, 20, [make_frame(20, 10)])
-    converter = ProcessTableConverter(store.place, rng=random.Random(1))
     with pytest.raises(Corrupt, match=f"{cut.path} ends with offset 30"):
         await converter.convert(make_topic(), [cut], 40)
     child = converter.pid
     assert len(await converter.convert(make_topic(), [log, cut], 30)) == 1
     assert converter.pid == child
-    await converter.close()
 
 
 async def test_a_conversion_and_a_request_to_reconcile_bring_the_delta_log_in_line(
-    store: FileSegmentStore, log: SegmentFile, caplog: pytest.LogCaptureFixture
+    store: FileSegmentStore, log: SegmentFile, converter: ProcessTableConverter, caplog: pytest.LogCaptureFixture
 ) -> None:
-    converter = ProcessTableConverter(store.place, rng=random.Random(1))
     (table,) = await converter.convert(make_topic(), [log], None)
     (only,) = history(store.place, NAME)
     assert (only.version, only.added, only.records) == (0, 1, 20)
@@ -150,18 +147,17 @@ async def test_a_conversion_and_a_request_to_reconcile_bring_the_delta_log_in_li
     assert caplog.text.count("Delta log out of date") == 1
     rebuild_log(store.place, make_topic())
     assert await converter.reconcile(make_topic())
-    await converter.close()
 
 
-async def test_a_child_that_died_is_started_again(store: FileSegmentStore, log: SegmentFile) -> None:
-    converter = ProcessTableConverter(store.place, rng=random.Random(1))
+async def test_a_child_that_died_is_started_again(
+    store: FileSegmentStore, log: SegmentFile, converter: ProcessTableConverter
+) -> None:
     await converter.convert(make_topic(), [log], None)
     first = converter.pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
     assert len(await converter.convert(make_topic(), [log], None)) == 1
     assert converter.pid != first
-    await converter.close()
 
 
 def test_a_child_whose_end_of_the_pipe_is_gone_before_its_exit_is_known_is_started_again(tmp_path: Path) -> None:
@@ -209,15 +205,15 @@ async def test_a_child_that_hangs_is_killed_at_the_deadline(store: FileSegmentSt
     await converter.close()
 
 
-async def test_a_cancelled_request_does_not_answer_the_next_one(store: FileSegmentStore, log: SegmentFile) -> None:
-    converter = ProcessTableConverter(store.place, rng=random.Random(1))
+async def test_a_cancelled_request_does_not_answer_the_next_one(
+    store: FileSegmentStore, log: SegmentFile, converter: ProcessTableConverter
+) -> None:
     request = asyncio.create_task(converter.convert(make_topic(), [log], None))
     await until(lambda: converter.pid is not None)
     request.cancel()
     with pytest.raises(asyncio.CancelledError):
         await request
     assert len(await converter.convert(make_topic(), [log], None)) == 1
-    await converter.close()
 
 
 async def test_the_child_ends_with_its_parent_however_that_ends(tmp_path: Path) -> None:

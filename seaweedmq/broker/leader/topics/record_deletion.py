@@ -15,7 +15,7 @@ from seaweedmq.core.lineage.low_watermarks import check_deletion, raised
 from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import Conflict
 from seaweedmq.model.description import SegmentStats
-from seaweedmq.model.topic import LowWatermarks, Topic, TopicName, topic_recreated
+from seaweedmq.model.topic import LowWatermarks, Topic, TopicName
 from seaweedmq.ports import Compare, Put
 
 log = logging.getLogger(__name__)
@@ -37,14 +37,14 @@ class RecordDeletion:
 
     async def raise_low_watermark(self, name: TopicName, before: Mapping[int, int], topic_uid: int) -> dict[int, int]:
         """Answer ``calls.RaiseLowWatermark``."""
-        check_deletion(self._topic(name, topic_uid), before)
+        check_deletion(self._metadata.topic(name, topic_uid), before)
         for segment in self._metadata.view.open_of(name).values():
             if not before.keys().isdisjoint(range(segment.slots.lo, segment.slots.hi)):
                 check_recoverable(segment)
         ends = await self._high_watermarks(name)
         async for attempt in self._metadata.on_conflict():
             with attempt:
-                topic = self._topic(name, topic_uid)
+                topic = self._metadata.topic(name, topic_uid)
                 marks = raised(topic, before, ends)
                 if marks != topic.low_watermarks:
                     await self._write(topic, marks)
@@ -77,9 +77,3 @@ class RecordDeletion:
         await view.wait_revision(revision)
         await self._documents.write_topic(name)  # a recovery of etcd must not bring the records back
         log.info("records deleted: %s: low watermarks in %d partitions", name, sum(mark > 0 for mark in marks))
-
-    def _topic(self, name: TopicName, uid: int) -> Topic:
-        topic = self._metadata.topic(name)
-        if uid not in (0, topic.uid):
-            raise topic_recreated(name)
-        return topic

@@ -16,7 +16,7 @@ from seaweedmq.core.lineage.topology import MetadataChange, altered, check_more_
 from seaweedmq.errors import Conflict, StaleMetadata, Unavailable
 from seaweedmq.model.description import OPEN, SegmentStats, TopicDescription
 from seaweedmq.model.kafka.group_admin import groups_topic
-from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec, topic_recreated
+from seaweedmq.model.topic import Deletion, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import Compare, Delete, Put
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class TopicAdmin:
         """Answer ``calls.AlterTopic``."""
         async for attempt in self._metadata.on_conflict():
             with attempt:
-                topic = self._topic(name, topic_uid)
+                topic = self._metadata.topic(name, topic_uid)
                 if revision not in (0, self._metadata.view.topic_version(name)):
                     raise StaleMetadata(f"{name} has changed since it was read: read it again")
                 new = altered(topic, change)
@@ -65,7 +65,7 @@ class TopicAdmin:
                     await self._metadata.view.wait_revision(await self._metadata.write(MetadataChange(new, ())))
         if change.partitions is not None:
             await self._topic_creator.add_partitions(name, topic.uid, change.partitions)
-        if self._topic(name, topic.uid) != topic:
+        if self._metadata.topic(name, topic.uid) != topic:
             await self._documents.write([name])
         return describe(self._metadata.view, name)
 
@@ -76,7 +76,7 @@ class TopicAdmin:
                 if topic_uid and name not in self._metadata.view.topics:
                     await self._finish_deletion(name)
                     return
-                topic = self._topic(name, topic_uid)
+                topic = self._metadata.topic(name, topic_uid)
                 deletion = Deletion(name=name, uid=topic.uid, primaries=self._waited_for(name))
                 revision = await self._metadata.transact(
                     [Compare(keys.topic_key(name), mod_revision=self._metadata.view.topic_revision(name))],
@@ -118,7 +118,7 @@ class TopicAdmin:
     async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int) -> TopicDescription:
         """Answer ``calls.AdoptSchema``."""
         schema = normal_schema(schema)
-        topic = self._topic(name, topic_uid)
+        topic = self._metadata.topic(name, topic_uid)
         if topic.schema is None:  # else it is decided, without a wait
             stats = await self._stats(name)
             opened = describe(self._metadata.view, name, OPEN).segments
@@ -131,13 +131,6 @@ class TopicAdmin:
             if taken:
                 raise holds_records(name, taken[0])
         return await self._changed(name, await self._schema_adopter.adopt(name, schema))
-
-    def _topic(self, name: TopicName, uid: int) -> Topic:
-        """Return the topic with that uid. The leader knows it, since only leaders create topics."""
-        topic = self._metadata.topic(name)
-        if uid not in (0, topic.uid):
-            raise topic_recreated(name)
-        return topic
 
     async def _changed(self, name: TopicName, revision: int) -> TopicDescription:
         await self._metadata.view.wait_revision(revision)

@@ -102,9 +102,7 @@ def frames_of(
             todo += part.slice(half, count - half), part.slice(0, half)
         else:
             yield FrameFailed(
-                part.positions,
-                part.promise,
-                over_limit(f"row {int(part.positions[0])}", len(data), frame_bytes_max),
+                part.positions, part.promise, over_limit(f"row {int(part.positions[0])}", len(data), frame_bytes_max)
             )
 
 

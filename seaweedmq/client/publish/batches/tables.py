@@ -14,13 +14,7 @@ import pyarrow.compute as pc
 from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.client.publish.futures import TableFuture
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
-from seaweedmq.codec.payload.batch import (
-    PLAIN_SCHEMA,
-    TIMESTAMP_MAX_US,
-    TIMESTAMP_MIN_US,
-    check_values,
-    payload_schema,
-)
+from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, TIMESTAMP_MAX_US, TIMESTAMP_MIN_US, check_values, payload_schema
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import KIB
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from seaweedmq.model.kafka.groups import GroupError, GroupValue, ShardRecord
+from seaweedmq.model.kafka.codes import Code
+from seaweedmq.model.kafka.groups import GroupValue, ShardRecord
 
 Partition: TypeAlias = tuple[str, int]
 """A topic, by its Kafka name, and the number of a partition."""
@@ -43,9 +44,6 @@ class CoordinatorLimits:
     offsets_checked_max: int = 10_000
     """Offsets per check, in whole groups; the check continues after ``offsets_check_pause_ms``."""
     offsets_check_pause_ms: int = 50
-
-
-# --- events ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,8 +201,6 @@ ShardEvent: TypeAlias = (
 )
 """Event of a shard."""
 
-# --- outcomes -------------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscribedMember:
@@ -220,7 +216,7 @@ class JoinReply:
     """The reply to JoinGroup; with an error, all fields but ``member`` keep their defaults."""
 
     token: int
-    error: GroupError = GroupError.NONE
+    error: Code = Code.NONE
     member: str = ""
     generation: int = -1
     protocol_type: str | None = None
@@ -236,7 +232,7 @@ class SyncReply:
     """The reply to SyncGroup."""
 
     token: int
-    error: GroupError = GroupError.NONE
+    error: Code = Code.NONE
     protocol_type: str | None = None
     protocol: str | None = None
     assignment: bytes = b""
@@ -247,7 +243,7 @@ class HeartbeatReply:
     """The reply to Heartbeat, which needs no commit."""
 
     token: int
-    error: GroupError = GroupError.NONE
+    error: Code = Code.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +251,8 @@ class LeaveReply:
     """The reply to LeaveGroup: each member's result, in the order of the request; none if ``error`` is set."""
 
     token: int
-    error: GroupError = GroupError.NONE
-    members: tuple[tuple[Leaving, GroupError], ...] = ()
+    error: Code = Code.NONE
+    members: tuple[tuple[Leaving, Code], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +260,7 @@ class CommitReply:
     """The reply to OffsetCommit: an error per partition, in the order of the request."""
 
     token: int
-    errors: tuple[GroupError, ...]
+    errors: tuple[Code, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +268,8 @@ class DeleteOffsetsReply:
     """The reply to OffsetDelete: an error per partition, in the order of the request; none if ``error`` is set."""
 
     token: int
-    error: GroupError = GroupError.NONE
-    errors: tuple[GroupError, ...] = ()
+    error: Code = Code.NONE
+    errors: tuple[Code, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +277,7 @@ class DeleteGroupReply:
     """The reply to DeleteGroups, for one group."""
 
     token: int
-    error: GroupError = GroupError.NONE
+    error: Code = Code.NONE
 
 
 Reply: TypeAlias = (

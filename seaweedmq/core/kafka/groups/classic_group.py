@@ -20,49 +20,22 @@ Invariants: every request gets one reply; a generation has one leader and one se
 in a generation is the one that its leader sent.
 """
 
-from seaweedmq.core.kafka.groups.classic_events import (
-    CommitOffsets,
-    CoordinatorLimits,
-    GroupEvent,
-    GroupOutcome,
-    Heartbeat,
-    HeartbeatReply,
-    Join,
-    Leave,
-    LeaveReply,
-    Leaving,
-    Sync,
-    SyncReply,
-    Timer,
-    TimerFired,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
+from seaweedmq.core.kafka.groups import classic_rebalance
 from seaweedmq.core.kafka.groups.classic_members import Member, protocols_bytes
-from seaweedmq.core.kafka.groups.classic_rebalance import (
-    COMPLETING,
-    CONSUMER,
-    DEAD,
-    EMPTY,
-    PREPARING,
-    STABLE,
-    ClassicRebalance,
-)
 from seaweedmq.core.kafka.groups.join_handler import JoinHandler
-from seaweedmq.model.kafka.groups import (
-    DescribedGroup,
-    DescribedMember,
-    GroupError,
-    GroupState,
-    GroupValue,
-    ListedGroup,
-)
+from seaweedmq.model.kafka.codes import Code
+from seaweedmq.model.kafka.groups import DescribedGroup, DescribedMember, GroupState, GroupValue, ListedGroup
 
 
 class ClassicGroup:
     """One group; ``value`` is the last written value, if the group is taken over."""
 
-    def __init__(self, name: str, limits: CoordinatorLimits, now: float, value: GroupValue | None = None) -> None:
+    def __init__(
+        self, name: str, limits: events.CoordinatorLimits, now: float, value: GroupValue | None = None
+    ) -> None:
         self.name = name
-        self._rebalance = ClassicRebalance(limits, now, value)
+        self._rebalance = classic_rebalance.ClassicRebalance(limits, now, value)
         self._members = self._rebalance.members
         self._joins = JoinHandler(self._rebalance)
 
@@ -99,7 +72,7 @@ class ClassicGroup:
     @property
     def is_idle(self) -> bool:
         """Whether the group has no member and no pending id."""
-        return self.state is EMPTY and not self._members.pending
+        return self.state is classic_rebalance.EMPTY and not self._members.pending
 
     @property
     def knows_topics(self) -> bool:
@@ -129,29 +102,29 @@ class ClassicGroup:
     def subscribes(self, topic: str) -> bool:
         """Whether consumers of the group read the topic, or may read it."""
         topics = self._rebalance.topics
-        return topic in topics if topics is not None else self.protocol_type == CONSUMER
+        return topic in topics if topics is not None else self.protocol_type == classic_rebalance.CONSUMER
 
-    def handle(self, event: GroupEvent, now: float, at_ms: int) -> GroupOutcome:
+    def handle(self, event: events.GroupEvent, now: float, at_ms: int) -> events.GroupOutcome:
         """Handle one event; ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock."""
         self._rebalance.now, self._rebalance.at_ms = now, at_ms
         match event:
-            case Join():
+            case events.Join():
                 self._joins.handle(event)
-            case Sync():
+            case events.Sync():
                 self._sync(event)
-            case Heartbeat():
+            case events.Heartbeat():
                 self._heartbeat(event)
-            case Leave():
+            case events.Leave():
                 self._leave(event)
-            case TimerFired(Timer.SESSION, member):
+            case events.TimerFired(events.Timer.SESSION, member):
                 self._end_session(member)
-            case TimerFired(Timer.JOIN):
+            case events.TimerFired(events.Timer.JOIN):
                 self._rebalance.end_wait_for_joins()
-            case TimerFired(Timer.SYNC):
+            case events.TimerFired(events.Timer.SYNC):
                 self._rebalance.end_wait_for_syncs()
         return self._rebalance.collect()
 
-    def take_over(self, now: float, at_ms: int) -> GroupOutcome:
+    def take_over(self, now: float, at_ms: int) -> events.GroupOutcome:
         """Begin the sessions of a loaded group, which rebalances if it has too many members: not all may join again."""
         self._rebalance.now, self._rebalance.at_ms = now, at_ms
         for member in self._members:
@@ -160,7 +133,7 @@ class ClassicGroup:
             self._rebalance.rebalance()
         return self._rebalance.collect()
 
-    def die(self) -> GroupOutcome:
+    def die(self) -> events.GroupOutcome:
         """Delete the group, which must be empty; pending ids lose their validity."""
         for member in tuple(self._members.pending):
             self._members.forget_pending(member)
@@ -168,59 +141,55 @@ class ClassicGroup:
         self._rebalance.die()
         return self._rebalance.collect()
 
-    # --- other requests -----------------------------------------------------------------------------------------------
-
-    def _sync(self, sync: Sync) -> None:
+    def _sync(self, sync: events.Sync) -> None:
         member = self._sender(sync.member, sync.instance, sync.generation)
-        if isinstance(member, GroupError):
-            self._rebalance.reply(SyncReply(token=sync.token, error=member))
+        if isinstance(member, Code):
+            self._rebalance.reply(events.SyncReply(token=sync.token, error=member))
         elif sync.protocol_type not in {None, self.protocol_type} or sync.protocol not in {
             None,
             self._rebalance.protocol,
         }:
-            self._rebalance.reply(SyncReply(token=sync.token, error=GroupError.INCONSISTENT_GROUP_PROTOCOL))
-        elif self.state is PREPARING:
-            self._rebalance.reply(SyncReply(token=sync.token, error=GroupError.REBALANCE_IN_PROGRESS))
+            self._rebalance.reply(events.SyncReply(token=sync.token, error=Code.INCONSISTENT_GROUP_PROTOCOL))
+        elif self.state is classic_rebalance.PREPARING:
+            self._rebalance.reply(events.SyncReply(token=sync.token, error=Code.REBALANCE_IN_PROGRESS))
         else:
             self._rebalance.sync(member, sync.token)
-            if self.state is COMPLETING and member.id == self._members.leader:
+            if self.state is classic_rebalance.COMPLETING and member.id == self._members.leader:
                 self._rebalance.assign(sync.assignments)
 
-    def _heartbeat(self, beat: Heartbeat) -> None:
+    def _heartbeat(self, beat: events.Heartbeat) -> None:
         member = self._sender(beat.member, beat.instance, beat.generation)
-        if isinstance(member, GroupError):
-            self._rebalance.reply(HeartbeatReply(beat.token, member))
+        if isinstance(member, Code):
+            self._rebalance.reply(events.HeartbeatReply(beat.token, member))
             return
         self._rebalance.watch(member)
-        is_over = self.state is PREPARING
-        self._rebalance.reply(
-            HeartbeatReply(beat.token, GroupError.REBALANCE_IN_PROGRESS if is_over else GroupError.NONE)
-        )
+        is_over = self.state is classic_rebalance.PREPARING
+        self._rebalance.reply(events.HeartbeatReply(beat.token, Code.REBALANCE_IN_PROGRESS if is_over else Code.NONE))
 
-    def _leave(self, leave: Leave) -> None:
-        if self.state is DEAD:
-            self._rebalance.reply(LeaveReply(leave.token, GroupError.COORDINATOR_NOT_AVAILABLE))
+    def _leave(self, leave: events.Leave) -> None:
+        if self.state is classic_rebalance.DEAD:
+            self._rebalance.reply(events.LeaveReply(leave.token, Code.COORDINATOR_NOT_AVAILABLE))
             return
         before = len(self._members)
         results = tuple((leaving, self._remove_leaving(leaving)) for leaving in leave.members)
         if len(self._members) < before:
             self._rebalance.rebalance()
         self._rebalance.maybe_end_join_phase()
-        self._rebalance.reply(LeaveReply(leave.token, members=results))
+        self._rebalance.reply(events.LeaveReply(leave.token, members=results))
 
-    def _remove_leaving(self, leaving: Leaving) -> GroupError:
+    def _remove_leaving(self, leaving: events.Leaving) -> Code:
         if leaving.member in self._members.pending:
             self._members.forget_pending(leaving.member)
             self._rebalance.unwatch(leaving.member)
-            return GroupError.NONE
+            return Code.NONE
         if leaving.member:
             member = self._members.check(leaving.member, leaving.instance)
         else:
-            member = self._members.of_instance(leaving.instance) or GroupError.UNKNOWN_MEMBER_ID
-        if isinstance(member, GroupError):
+            member = self._members.of_instance(leaving.instance) or Code.UNKNOWN_MEMBER_ID
+        if isinstance(member, Code):
             return member
         self._rebalance.remove(member)
-        return GroupError.NONE
+        return Code.NONE
 
     def _end_session(self, member_id: str) -> None:
         if member_id in self._members.pending:
@@ -231,31 +200,29 @@ class ClassicGroup:
             self._rebalance.remove(member)
             self._rebalance.rebalance()
 
-    def _sender(self, member: str, instance: str | None, generation: int) -> Member | GroupError:
-        if self.state is DEAD:
-            return GroupError.COORDINATOR_NOT_AVAILABLE
+    def _sender(self, member: str, instance: str | None, generation: int) -> Member | Code:
+        if self.state is classic_rebalance.DEAD:
+            return Code.COORDINATOR_NOT_AVAILABLE
         speaker = self._members.check(member, instance)
         if isinstance(speaker, Member) and generation != self.generation:
-            return GroupError.ILLEGAL_GENERATION
+            return Code.ILLEGAL_GENERATION
         return speaker
 
-    # --- offsets ------------------------------------------------------------------------------------------------------
-
-    def commit_error(self, commit: CommitOffsets) -> GroupError:
+    def commit_error(self, commit: events.CommitOffsets) -> Code:
         """Return the error of a commit: a member may commit in its generation, any client while the group is empty."""
-        if self.state is DEAD:
-            return GroupError.COORDINATOR_NOT_AVAILABLE
-        if commit.generation < 0 and self.state is EMPTY:
-            return GroupError.NONE
+        if self.state is classic_rebalance.DEAD:
+            return Code.COORDINATOR_NOT_AVAILABLE
+        if commit.generation < 0 and self.state is classic_rebalance.EMPTY:
+            return Code.NONE
         if commit.generation < 0 and not commit.member and commit.instance is None:
-            return GroupError.UNKNOWN_MEMBER_ID
+            return Code.UNKNOWN_MEMBER_ID
         speaker = self._sender(commit.member, commit.instance, commit.generation)
-        if isinstance(speaker, GroupError):
+        if isinstance(speaker, Code):
             return speaker
         # The member knows the generation, but not its assignment.
-        return GroupError.REBALANCE_IN_PROGRESS if self.state is COMPLETING else GroupError.NONE
+        return Code.REBALANCE_IN_PROGRESS if self.state is classic_rebalance.COMPLETING else Code.NONE
 
-    def touch(self, member: str, now: float) -> GroupOutcome:
+    def touch(self, member: str, now: float) -> events.GroupOutcome:
         """Extend the session of a member that committed, as a heartbeat does."""
         self._rebalance.now = now
         speaker = self._members.get(member)
@@ -263,15 +230,13 @@ class ClassicGroup:
             self._rebalance.watch(speaker)
         return self._rebalance.collect()
 
-    # --- descriptions -------------------------------------------------------------------------------------------------
-
     def listed(self) -> ListedGroup:
         """Return the group's line of ListGroups."""
         return ListedGroup(group=self.name, protocol_type=self.protocol_type or "", state=self.state)
 
     def described(self) -> DescribedGroup:
         """Return the group's entry of DescribeGroups."""
-        protocol = self._rebalance.protocol if self.state is STABLE else None
+        protocol = self._rebalance.protocol if self.state is classic_rebalance.STABLE else None
         return DescribedGroup(
             group=self.name,
             state=self.state,

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from seaweedmq.core.kafka.groups.classic_events import Join, SubscribedMember
-from seaweedmq.model.kafka.groups import GroupError, MemberValue
+from seaweedmq.model.kafka.codes import Code
+from seaweedmq.model.kafka.groups import MemberValue
 
 Protocols = tuple[tuple[str, bytes], ...]
 
@@ -101,15 +102,15 @@ class Members:
         """Return the static member of this instance id."""
         return self._by_id[self._by_instance[instance]] if instance in self._by_instance else None
 
-    def check(self, member: str, instance: str | None) -> Member | GroupError:
+    def check(self, member: str, instance: str | None) -> Member | Code:
         """Return the sender: a member, under its own instance id if it names one; or an error."""
         if instance is not None:
             owner = self._by_instance.get(instance)
             if owner is None:
-                return GroupError.UNKNOWN_MEMBER_ID
+                return Code.UNKNOWN_MEMBER_ID
             if owner != member:
-                return GroupError.FENCED_INSTANCE_ID
-        return self._by_id.get(member) or GroupError.UNKNOWN_MEMBER_ID
+                return Code.FENCED_INSTANCE_ID
+        return self._by_id.get(member) or Code.UNKNOWN_MEMBER_ID
 
     @property
     def have_all_joined(self) -> bool:
@@ -120,8 +121,6 @@ class Members:
     def rebalance_timeout_ms(self) -> int:
         """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
-
-    # --- changes ------------------------------------------------------------------------------------------------------
 
     def expect(self, member: str) -> None:
         """Add a pending id."""
@@ -202,8 +201,6 @@ class Members:
             if not self._supported[name]:
                 del self._supported[name]
 
-    # --- waiting requests ---------------------------------------------------------------------------------------------
-
     def park_join(self, member: Member, token: int) -> int | None:
         """Make a member wait for the end of the join phase; return the earlier waiting token, which needs a reply."""
         superseded = self.take_join(member)
@@ -217,8 +214,6 @@ class Members:
         if token is not None:
             self.joining_count -= 1
         return token
-
-    # --- protocols ----------------------------------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether a client with these protocols may be a member; a group without members accepts any."""
@@ -234,8 +229,6 @@ class Members:
         for member in self:
             votes[next(name for name, _ in member.protocols if self._supported[name] == len(self))] += 1
         return votes.most_common(1)[0][0]
-
-    # --- values -------------------------------------------------------------------------------------------------------
 
     def to_leader(self, protocol: str | None) -> tuple[SubscribedMember, ...]:
         """Return all members with their metadata for the protocol."""

@@ -21,17 +21,11 @@ knows the last one, in which members continue without noticing.
 
 from collections.abc import Mapping
 
-from seaweedmq.core.kafka.groups.classic_events import (
-    CoordinatorLimits,
-    GroupOutcome,
-    JoinReply,
-    Reply,
-    SyncReply,
-    Timer,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
 from seaweedmq.core.kafka.groups.classic_members import Member, Members, loaded_member
 from seaweedmq.core.kafka.groups.subscription import subscribed_topics
-from seaweedmq.model.kafka.groups import GroupError, GroupState, GroupValue
+from seaweedmq.model.kafka.codes import Code
+from seaweedmq.model.kafka.groups import GroupState, GroupValue
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 CONSUMER = "consumer"
@@ -48,13 +42,13 @@ TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
 }
 
 
-NOTHING = GroupOutcome()
+NOTHING = events.GroupOutcome()
 
 
 class ClassicRebalance:
     """State of a group and the outcome of the current event, whose time is ``now`` and ``at_ms``."""
 
-    def __init__(self, limits: CoordinatorLimits, now: float, value: GroupValue | None) -> None:
+    def __init__(self, limits: events.CoordinatorLimits, now: float, value: GroupValue | None) -> None:
         self.limits = limits
         self.now = now
         self.at_ms = 0
@@ -75,8 +69,8 @@ class ClassicRebalance:
         self._has_newcomer = False
         """Whether a member joined during the initial delay."""
         self._is_dirty = False
-        self._replies: list[Reply] = []
-        self._timers: dict[tuple[Timer, str], float | None] = {}
+        self._replies: list[events.Reply] = []
+        self._timers: dict[tuple[events.Timer, str], float | None] = {}
         if value is not None:
             self._load(value)
 
@@ -89,21 +83,19 @@ class ClassicRebalance:
         self.state = STABLE if value.members else EMPTY
         self.topics = self._subscribed()
 
-    def collect(self) -> GroupOutcome:
+    def collect(self) -> events.GroupOutcome:
         """Return and clear the outcome of the event."""
         if not (self._is_dirty or self._replies or self._timers):
             return NOTHING
-        outcome = GroupOutcome(
+        outcome = events.GroupOutcome(
             value=self.written if self._is_dirty else None, replies=tuple(self._replies), timers=self._timers
         )
         self._is_dirty, self._replies, self._timers = False, [], {}
         return outcome
 
-    def reply(self, reply: Reply) -> None:
+    def reply(self, reply: events.Reply) -> None:
         """Add a reply to the outcome."""
         self._replies.append(reply)
-
-    # --- sessions -----------------------------------------------------------------------------------------------------
 
     def watch(self, member: Member) -> None:
         """Restart the session of a live member."""
@@ -111,19 +103,17 @@ class ClassicRebalance:
 
     def watch_id(self, member: str, timeout_ms: int) -> None:
         """Set the session timer of a member id."""
-        self._set(Timer.SESSION, timeout_ms, member)
+        self._set(events.Timer.SESSION, timeout_ms, member)
 
     def unwatch(self, member: str) -> None:
         """Cancel the session timer of a member id."""
-        self._timers[Timer.SESSION, member] = None
-
-    # --- the join phase -----------------------------------------------------------------------------------------------
+        self._timers[events.Timer.SESSION, member] = None
 
     def join(self, member: Member, token: int) -> None:
         """Make a member wait for the end of the join phase; begin the phase if necessary."""
         superseded = self.members.park_join(member, token)
         if superseded is not None:
-            self.reply(JoinReply(token=superseded, member=member.id, error=GroupError.REBALANCE_IN_PROGRESS))
+            self.reply(events.JoinReply(token=superseded, member=member.id, error=Code.REBALANCE_IN_PROGRESS))
         self.rebalance()
 
     def admit(self, member: Member, protocol_type: str, token: int) -> None:
@@ -133,18 +123,18 @@ class ClassicRebalance:
         self.watch_id(member.id, self.limits.new_member_join_ms)
         self.join(member, token)
 
-    def remove(self, member: Member, error: GroupError = GroupError.UNKNOWN_MEMBER_ID) -> None:
+    def remove(self, member: Member, error: Code = Code.UNKNOWN_MEMBER_ID) -> None:
         """Remove a member, ending its requests with an error; the caller continues the rebalance of the others."""
         self.fail_waiting(member, error)
         self.members.remove(member)
         self.unwatch(member.id)
 
-    def fail_waiting(self, member: Member, error: GroupError) -> None:
+    def fail_waiting(self, member: Member, error: Code) -> None:
         """End a member's waiting requests with an error."""
         token = self.members.take_join(member)
         if token is not None:
-            kept_id = member.id if error is GroupError.FENCED_INSTANCE_ID else ""
-            self.reply(JoinReply(token=token, member=kept_id, error=error))
+            kept_id = member.id if error is Code.FENCED_INSTANCE_ID else ""
+            self.reply(events.JoinReply(token=token, member=kept_id, error=error))
         self._answer_sync(member, error)
 
     def rebalance(self) -> None:
@@ -161,20 +151,20 @@ class ClassicRebalance:
 
     def _begin_join_phase(self) -> None:
         if self.state is COMPLETING:
-            self._withdraw(GroupError.REBALANCE_IN_PROGRESS)
+            self._withdraw(Code.REBALANCE_IN_PROGRESS)
         self.members.unsynced.clear()
-        self._cancel(Timer.SYNC)
+        self._cancel(events.Timer.SYNC)
         was_empty = self.state is EMPTY
         self._become(PREPARING)
         if was_empty:
             self._initial_delay_ms = self.limits.rebalance_delay_ms
             self._initial_left_ms = max(self.members.rebalance_timeout_ms - self._initial_delay_ms, 0)
             self._has_newcomer = False
-            self._set(Timer.JOIN, self._initial_delay_ms)
+            self._set(events.Timer.JOIN, self._initial_delay_ms)
         elif self.members.have_all_joined:
             self._end_join_phase()
         else:
-            self._set(Timer.JOIN, self.members.rebalance_timeout_ms)
+            self._set(events.Timer.JOIN, self.members.rebalance_timeout_ms)
 
     def end_wait_for_joins(self) -> None:
         """Handle the timer of the join phase."""
@@ -185,17 +175,17 @@ class ClassicRebalance:
             self._initial_delay_ms = min(self.limits.rebalance_delay_ms, self._initial_left_ms)
             self._initial_left_ms = max(self._initial_left_ms - before_ms, 0)
             self._has_newcomer = False
-            self._set(Timer.JOIN, self._initial_delay_ms)
+            self._set(events.Timer.JOIN, self._initial_delay_ms)
         else:
             self._end_join_phase()
 
     def _end_join_phase(self) -> None:
         self._initial_left_ms = None
-        self._cancel(Timer.JOIN)
+        self._cancel(events.Timer.JOIN)
         for member in [m for m in self.members if m.joining is None and m.instance is None]:
             self.remove(member)
         if len(self.members) and not self.members.elect():
-            self._set(Timer.JOIN, max(self.members.rebalance_timeout_ms, POSTPONED_MS_MIN))
+            self._set(events.Timer.JOIN, max(self.members.rebalance_timeout_ms, POSTPONED_MS_MIN))
             return
         self.generation += 1
         if not len(self.members):
@@ -214,7 +204,7 @@ class ClassicRebalance:
             member.is_new = False
             self.members.unsynced.add(member.id)
             self.watch(member)
-        self._set(Timer.SYNC, self.members.rebalance_timeout_ms)
+        self._set(events.Timer.SYNC, self.members.rebalance_timeout_ms)
 
     def reply_generation(
         self, member: Member, token: int, *, skip_assignment: bool = False, leader: str | None = None
@@ -226,7 +216,7 @@ class ClassicRebalance:
         leader = leader or self.members.leader or ""
         is_leader = member.id == leader
         self.reply(
-            JoinReply(
+            events.JoinReply(
                 token=token,
                 member=member.id,
                 generation=self.generation,
@@ -238,16 +228,14 @@ class ClassicRebalance:
             )
         )
 
-    # --- the sync phase -----------------------------------------------------------------------------------------------
-
     def sync(self, member: Member, token: int) -> None:
         """Make a member wait for its assignment, or reply with it."""
         if member.syncing is not None:
-            self._answer_sync(member, GroupError.REBALANCE_IN_PROGRESS)
+            self._answer_sync(member, Code.REBALANCE_IN_PROGRESS)
         member.syncing = token
         self.members.unsynced.discard(member.id)
         if not self.members.unsynced:
-            self._cancel(Timer.SYNC)
+            self._cancel(events.Timer.SYNC)
         if self.state is STABLE:
             self._answer_sync(member)
             self.watch(member)
@@ -255,7 +243,7 @@ class ClassicRebalance:
     def assign(self, assignments: Mapping[str, bytes]) -> None:
         """Apply the leader's assignment: a member that it omits gets an empty one; non-members are ignored."""
         if sum(len(assignments.get(member.id, b"")) for member in self.members) > self._assignable_bytes:
-            self._withdraw(GroupError.UNKNOWN_SERVER_ERROR)
+            self._withdraw(Code.UNKNOWN_SERVER_ERROR)
             self.rebalance()
             return
         for member in self.members:
@@ -277,24 +265,24 @@ class ClassicRebalance:
             self.remove(member)
         self.rebalance()
 
-    def _withdraw(self, error: GroupError) -> None:
+    def _withdraw(self, error: Code) -> None:
         """End the generation without an assignment."""
         for member in self.members:
             self.members.assign(member, b"")
         self._answer_syncs(error)
 
-    def _answer_syncs(self, error: GroupError = GroupError.NONE) -> None:
+    def _answer_syncs(self, error: Code = Code.NONE) -> None:
         for member in self.members:
             if self._answer_sync(member, error):
                 self.watch(member)
 
-    def _answer_sync(self, member: Member, error: GroupError = GroupError.NONE) -> bool:
+    def _answer_sync(self, member: Member, error: Code = Code.NONE) -> bool:
         token, member.syncing = member.syncing, None
         if token is None:
             return False
-        if error is GroupError.NONE:
+        if error is Code.NONE:
             self.reply(
-                SyncReply(
+                events.SyncReply(
                     token=token,
                     protocol_type=self.members.protocol_type,
                     protocol=self.protocol,
@@ -302,10 +290,8 @@ class ClassicRebalance:
                 )
             )
         else:
-            self.reply(SyncReply(token=token, error=error))
+            self.reply(events.SyncReply(token=token, error=error))
         return True
-
-    # --- state --------------------------------------------------------------------------------------------------------
 
     def write(self) -> None:
         """Set the current, complete generation as the value to write."""
@@ -324,8 +310,7 @@ class ClassicRebalance:
         self._become(DEAD)
 
     def _become(self, state: GroupState) -> None:
-        if state not in TRANSITIONS[self.state]:
-            raise AssertionError(f"a group cannot change from {self.state.value} to {state.value}")
+        assert state in TRANSITIONS[self.state], f"a group cannot change from {self.state.value} to {state.value}"
         self.state, self.since_ms, self.since_s = state, self.at_ms, self.now
 
     def _subscribed(self) -> frozenset[str] | None:
@@ -339,8 +324,8 @@ class ClassicRebalance:
             topics |= subscribed
         return frozenset(topics)
 
-    def _set(self, timer: Timer, after_ms: int, member: str = "") -> None:
+    def _set(self, timer: events.Timer, after_ms: int, member: str = "") -> None:
         self._timers[timer, member] = self.now + after_ms / 1_000
 
-    def _cancel(self, timer: Timer) -> None:
+    def _cancel(self, timer: events.Timer) -> None:
         self._timers[timer, ""] = None

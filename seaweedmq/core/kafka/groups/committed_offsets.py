@@ -6,16 +6,11 @@ retention pass, as far as it was running: a clock that was behind may have stamp
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from seaweedmq.core.kafka.groups.classic_events import (
-    CommitOffsets,
-    CoordinatorLimits,
-    DeleteOffsets,
-    OffsetToCommit,
-    Partition,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
 from seaweedmq.core.kafka.groups.classic_group import ClassicGroup
 from seaweedmq.core.kafka.groups.classic_rebalance import CONSUMER
-from seaweedmq.model.kafka.groups import GroupError, GroupState, OffsetRecord, OffsetValue
+from seaweedmq.model.kafka.codes import Code
+from seaweedmq.model.kafka.groups import GroupState, OffsetRecord, OffsetValue
 
 TIME_MAX_MS = (1 << 63) - 1
 """Latest time that a record of a group can hold: an old client may request a longer retention."""
@@ -29,18 +24,18 @@ class CommittedOffsets:
         self.size_bytes = 0
         self._count = 0
         self._by_topic: dict[str, dict[int, OffsetValue]] = {}
-        self._taken_s: dict[Partition, float] = {}
+        self._taken_s: dict[events.Partition, float] = {}
         """Steady time of each commit; offsets committed under an earlier coordinator have none."""
 
     def __len__(self) -> int:
         return self._count
 
-    def get(self, partition: Partition) -> OffsetValue | None:
+    def get(self, partition: events.Partition) -> OffsetValue | None:
         """Return the committed offset; None: nothing is committed."""
         topic, number = partition
         return self._by_topic.get(topic, {}).get(number)
 
-    def select(self, partitions: Collection[Partition] | None) -> Mapping[Partition, OffsetValue]:
+    def select(self, partitions: Collection[events.Partition] | None) -> Mapping[events.Partition, OffsetValue]:
         """Return the committed offsets of these partitions, or (None) of all."""
         if partitions is None:
             return {(topic, number): value for topic, number, value in self._items()}
@@ -52,7 +47,7 @@ class CommittedOffsets:
         for topic, number, value in self._items():
             yield OffsetRecord(self.group, topic, number, value)
 
-    def set(self, partition: Partition, value: OffsetValue | None) -> OffsetRecord:
+    def set(self, partition: events.Partition, value: OffsetValue | None) -> OffsetRecord:
         """Set an offset, or (None) remove it; return its record."""
         topic, number = partition
         before = self.get(partition)
@@ -74,11 +69,14 @@ class CommittedOffsets:
         by_number[number] = value
         return OffsetRecord(self.group, topic, number, value)
 
-    # --- commits ------------------------------------------------------------------------------------------------------
-
     def commit(
-        self, commit: CommitOffsets, now: float, at_ms: int, limits: CoordinatorLimits, has_room: Callable[[int], bool]
-    ) -> tuple[tuple[GroupError, ...], list[OffsetRecord]]:
+        self,
+        commit: events.CommitOffsets,
+        now: float,
+        at_ms: int,
+        limits: events.CoordinatorLimits,
+        has_room: Callable[[int], bool],
+    ) -> tuple[tuple[Code, ...], list[OffsetRecord]]:
         """Accept or reject each offset by itself; return the errors, in order, and the accepted ones' records.
 
         ``has_room`` tells whether all offsets together may grow by a number of bytes.
@@ -90,11 +88,11 @@ class CommittedOffsets:
             before = self.get((offset.topic, offset.partition))
             grows_bytes = growth_bytes(offset.topic, offset.metadata, before)
             error = self._error(offset, before, limits)
-            if error is GroupError.NONE and grows_bytes > 0:
+            if error is Code.NONE and grows_bytes > 0:
                 is_taken = has_room(self.size_bytes - before_bytes + grows_bytes)
-                error = GroupError.NONE if is_taken else GroupError.POLICY_VIOLATION
+                error = Code.NONE if is_taken else Code.POLICY_VIOLATION
             errors.append(error)
-            if error is GroupError.NONE:
+            if error is Code.NONE:
                 value = OffsetValue(
                     offset=offset.offset,
                     leader_epoch=offset.leader_epoch,
@@ -107,23 +105,23 @@ class CommittedOffsets:
                 self._taken_s[offset.topic, offset.partition] = now
         return tuple(errors), records
 
-    def _error(self, offset: OffsetToCommit, before: OffsetValue | None, limits: CoordinatorLimits) -> GroupError:
+    def _error(
+        self, offset: events.OffsetToCommit, before: OffsetValue | None, limits: events.CoordinatorLimits
+    ) -> Code:
         if _java_length(offset.metadata) > limits.offset_metadata_length_max:
-            return GroupError.OFFSET_METADATA_TOO_LARGE
+            return Code.OFFSET_METADATA_TOO_LARGE
         if before is None and len(self) >= limits.offsets_per_group_max:
-            return GroupError.POLICY_VIOLATION
-        return GroupError.NONE
+            return Code.POLICY_VIOLATION
+        return Code.NONE
 
-    # --- removal ------------------------------------------------------------------------------------------------------
-
-    def delete(self, delete: DeleteOffsets, group: ClassicGroup) -> tuple[tuple[GroupError, ...], list[OffsetRecord]]:
+    def delete(self, delete: events.DeleteOffsets, group: ClassicGroup) -> tuple[tuple[Code, ...], list[OffsetRecord]]:
         """Remove offsets of topics that no member reads; removing one that does not exist succeeds."""
         errors, records = [], []
         for topic, number in delete.partitions:
             if group.subscribes(topic):
-                errors.append(GroupError.GROUP_SUBSCRIBED_TO_TOPIC)
+                errors.append(Code.GROUP_SUBSCRIBED_TO_TOPIC)
                 continue
-            errors.append(GroupError.NONE)
+            errors.append(Code.NONE)
             records += self._drop([(topic, number)])
         return tuple(errors), records
 
@@ -159,7 +157,7 @@ class CommittedOffsets:
             ]
         )
 
-    def _drop(self, partitions: Iterable[Partition]) -> list[OffsetRecord]:
+    def _drop(self, partitions: Iterable[events.Partition]) -> list[OffsetRecord]:
         return [self.set(partition, None) for partition in partitions if self.get(partition) is not None]
 
     def _items(self) -> Iterator[tuple[str, int, OffsetValue]]:
@@ -178,11 +176,11 @@ def growth_bytes(topic: str, metadata: str, before: OffsetValue | None) -> int:
     return entry_bytes(topic, metadata) if before is None else 2 * (len(metadata) - len(before.metadata))
 
 
-def deletion_error(group: ClassicGroup) -> GroupError:
+def deletion_error(group: ClassicGroup) -> Code:
     """Return the error of deleting offsets of a group, which must be empty or name the topics that its members read."""
     if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER:
-        return GroupError.NONE
-    return GroupError.NON_EMPTY_GROUP
+        return Code.NONE
+    return Code.NON_EMPTY_GROUP
 
 
 def is_expired(

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from seaweedmq.core.kafka.groups.classic_events import Join, JoinReply
 from seaweedmq.core.kafka.groups.classic_members import Member, distinct, joined_member, protocols_bytes
 from seaweedmq.core.kafka.groups.classic_rebalance import COMPLETING, DEAD, PREPARING, STABLE, ClassicRebalance
-from seaweedmq.model.kafka.groups import GroupError
+from seaweedmq.model.kafka.codes import Code
 
 
 class JoinHandler:
@@ -34,26 +34,26 @@ class JoinHandler:
     def handle(self, join: Join) -> None:
         """Admit the sender, make it wait, or reject it."""
         error = self._error(join)
-        if error is not GroupError.NONE:
+        if error is not Code.NONE:
             self._refuse(join, error)
         elif join.member:
             self._join_again(join)
         else:
             self._join_first(join)
 
-    def _error(self, join: Join) -> GroupError:
+    def _error(self, join: Join) -> Code:
         if self._round.state is DEAD:
-            return GroupError.COORDINATOR_NOT_AVAILABLE
+            return Code.COORDINATOR_NOT_AVAILABLE
         if any(len(text.encode()) > self._limits.string_bytes_max for text in _texts(join)):
-            return GroupError.INVALID_REQUEST
+            return Code.INVALID_REQUEST
         if not self._limits.session_timeout_ms_min <= join.session_timeout_ms <= self._limits.session_timeout_ms_max:
-            return GroupError.INVALID_SESSION_TIMEOUT
+            return Code.INVALID_SESSION_TIMEOUT
         known = self._members.get(join.member) if join.member else self._members.of_instance(join.instance)
         if not self._has_room(join, known):
-            return GroupError.GROUP_MAX_SIZE_REACHED
+            return Code.GROUP_MAX_SIZE_REACHED
         if not self._members.supports(join.protocol_type, join.protocols):
-            return GroupError.INCONSISTENT_GROUP_PROTOCOL
-        return GroupError.NONE
+            return Code.INCONSISTENT_GROUP_PROTOCOL
+        return Code.NONE
 
     def _has_room(self, join: Join, known: Member | None) -> bool:
         most = self._limits.members_max
@@ -75,7 +75,7 @@ class JoinHandler:
         elif join.instance is None and join.require_known_member_id:
             self._members.expect(join.new_member)
             self._round.watch_id(join.new_member, join.session_timeout_ms)
-            self._answer(join, GroupError.MEMBER_ID_REQUIRED, join.new_member)
+            self._answer(join, Code.MEMBER_ID_REQUIRED, join.new_member)
         else:
             self._round.admit(joined_member(join, join.new_member), join.protocol_type, join.token)
 
@@ -84,7 +84,7 @@ class JoinHandler:
             self._round.admit(joined_member(join, join.member), join.protocol_type, join.token)
             return
         member = self._members.check(join.member, join.instance)
-        if isinstance(member, GroupError):
+        if isinstance(member, Code):
             self._refuse(join, member)
         elif self._is_repeat(member, join):
             self._round.reply_generation(member, join.token)
@@ -103,7 +103,7 @@ class JoinHandler:
     def _rejoin_static(self, member: Member, join: Join) -> None:
         """Give a restarted static member a new id; its last id is fenced."""
         leader_before = self._members.leader
-        self._round.fail_waiting(member, GroupError.FENCED_INSTANCE_ID)
+        self._round.fail_waiting(member, Code.FENCED_INSTANCE_ID)
         self._round.unwatch(member.id)
         self._members.replace(member, join)
         self._round.watch(member)
@@ -117,8 +117,8 @@ class JoinHandler:
             # An old client that reads itself as leader would assign again: the reply names its last id as leader.
             self._round.reply_generation(member, join.token, leader=leader_before)
 
-    def _refuse(self, join: Join, error: GroupError) -> None:
-        if error is not GroupError.GROUP_MAX_SIZE_REACHED:
+    def _refuse(self, join: Join, error: Code) -> None:
+        if error is not Code.GROUP_MAX_SIZE_REACHED:
             self._answer(join, error, join.member)
             return
         self._answer(join, error, "")
@@ -130,7 +130,7 @@ class JoinHandler:
             self._round.remove(known)
         self._round.maybe_end_join_phase()
 
-    def _answer(self, join: Join, error: GroupError, member: str) -> None:
+    def _answer(self, join: Join, error: Code, member: str) -> None:
         self._round.reply(JoinReply(token=join.token, member=member, error=error))
 
 

@@ -22,39 +22,15 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 
 from seaweedmq.core.clock_doubt import WallWatch, doubt_s
-from seaweedmq.core.kafka.groups.classic_events import (
-    CommitOffsets,
-    CommitReply,
-    CoordinatorLimits,
-    DeleteGroupReply,
-    DeleteOffsets,
-    DeleteOffsetsReply,
-    GroupOutcome,
-    Heartbeat,
-    HeartbeatReply,
-    Join,
-    JoinReply,
-    Leave,
-    LeaveReply,
-    Partition,
-    RemoveGroup,
-    Reply,
-    ShardEvent,
-    ShardOutcome,
-    Sync,
-    SyncReply,
-    Tick,
-    TimerFired,
-    TopicsDeleted,
-)
+from seaweedmq.core.kafka.groups import classic_events as events
 from seaweedmq.core.kafka.groups.classic_group import ClassicGroup
 from seaweedmq.core.kafka.groups.classic_members import protocols_bytes
 from seaweedmq.core.kafka.groups.committed_offsets import CommittedOffsets, deletion_error
 from seaweedmq.core.kafka.groups.deadlines import Deadlines
 from seaweedmq.core.kafka.groups.state_memory import StateMemory
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.groups import (
     DescribedGroup,
-    GroupError,
     GroupMetadataRecord,
     GroupState,
     ListedGroup,
@@ -102,7 +78,7 @@ def _empty_bytes(group: str) -> int:
 class GroupShard:
     """The coordinator's state of one shard; ``now`` is in seconds on a steady clock, ``at_ms`` the wall clock."""
 
-    def __init__(self, limits: CoordinatorLimits, memory: StateMemory) -> None:
+    def __init__(self, limits: events.CoordinatorLimits, memory: StateMemory) -> None:
         """Create an empty shard. ``memory`` is the account of all shards of the broker."""
         self._limits = limits
         self._memory = memory
@@ -113,7 +89,7 @@ class GroupShard:
         self._unchecked: deque[str] = deque()
         """Groups whose offsets the current check has not reached yet."""
         self._records: list[ShardRecord] = []
-        self._replies: list[Reply] = []
+        self._replies: list[events.Reply] = []
         self.size_bytes = 0
         """Counted bytes of all groups."""
 
@@ -127,8 +103,6 @@ class GroupShard:
         if first_at is None or check_at is None:
             return check_at if first_at is None else first_at
         return min(first_at, check_at)
-
-    # --- records ------------------------------------------------------------------------------------------------------
 
     def load(self, record: ShardRecord) -> None:
         """Apply a record of the partition."""
@@ -158,8 +132,6 @@ class GroupShard:
         self._count(-self.size_bytes)
         self._entries.clear()
 
-    # --- queries ------------------------------------------------------------------------------------------------------
-
     def groups(self) -> tuple[ListedGroup, ...]:
         """Return all groups, as in ListGroups."""
         return tuple(entry.group.listed() for entry in self._entries.values())
@@ -169,7 +141,9 @@ class GroupShard:
         entry = self._entries.get(group)
         return entry.group.described() if entry is not None else DescribedGroup(group=group, state=GroupState.DEAD)
 
-    def offsets(self, group: str, partitions: Collection[Partition] | None = None) -> Mapping[Partition, OffsetValue]:
+    def offsets(
+        self, group: str, partitions: Collection[events.Partition] | None = None
+    ) -> Mapping[events.Partition, OffsetValue]:
         """Return the committed offsets of these partitions, or (None) of all."""
         entry = self._entries.get(group)
         return entry.committed.select(partitions) if entry is not None else {}
@@ -178,53 +152,53 @@ class GroupShard:
         """Return the names and ids of topics with committed offsets; one name may have several ids."""
         return {known for entry in self._entries.values() for known in entry.committed.topic_ids()}
 
-    # --- events -------------------------------------------------------------------------------------------------------
-
-    def handle(self, event: ShardEvent, now: float, at_ms: int) -> ShardOutcome:
+    def handle(self, event: events.ShardEvent, now: float, at_ms: int) -> events.ShardOutcome:
         """Handle one event and return its records and replies."""
         self._clock.note(at_ms * 1_000, now)
         match event:
-            case Join() | Sync() | Heartbeat() | Leave():
+            case events.Join() | events.Sync() | events.Heartbeat() | events.Leave():
                 self._member_speaks(event, now, at_ms)
-            case CommitOffsets():
-                self._replies.append(CommitReply(event.token, self._commit(event, now, at_ms)))
-            case DeleteOffsets():
+            case events.CommitOffsets():
+                self._replies.append(events.CommitReply(event.token, self._commit(event, now, at_ms)))
+            case events.DeleteOffsets():
                 self._delete_offsets(event)
-            case RemoveGroup(token, group):
-                self._replies.append(DeleteGroupReply(token, self._delete_group(group)))
-            case TopicsDeleted(topics):
+            case events.RemoveGroup(token, group):
+                self._replies.append(events.DeleteGroupReply(token, self._delete_group(group)))
+            case events.TopicsDeleted(topics):
                 for entry in list(self._entries.values()):
                     self._records += entry.committed.drop_topics(topics)
                     self._settle(entry)
-            case Tick():
+            case events.Tick():
                 self._pass_time(now, at_ms)
         records, replies = tuple(self._records), tuple(self._replies)
         self._records, self._replies = [], []
-        if isinstance(event, Heartbeat):  # it changes nothing that must be committed first
-            return ShardOutcome(records=records, prompt=replies)
-        return ShardOutcome(records=records, replies=replies)
+        if isinstance(event, events.Heartbeat):  # it changes nothing that must be committed first
+            return events.ShardOutcome(records=records, prompt=replies)
+        return events.ShardOutcome(records=records, replies=replies)
 
-    def _member_speaks(self, event: Join | Sync | Heartbeat | Leave, now: float, at_ms: int) -> None:
+    def _member_speaks(
+        self, event: events.Join | events.Sync | events.Heartbeat | events.Leave, now: float, at_ms: int
+    ) -> None:
         error = self._group_error(event)
-        if error is not GroupError.NONE:
+        if error is not Code.NONE:
             self._replies.append(_error_reply(event, error))
             return
         entry = self._entry(event.group)
         self._take(entry, entry.group.handle(event, now, at_ms))
         self._settle(entry)
 
-    def _group_error(self, event: Join | Sync | Heartbeat | Leave) -> GroupError:
+    def _group_error(self, event: events.Join | events.Sync | events.Heartbeat | events.Leave) -> Code:
         if not event.group or self._is_too_long(event.group):
-            return GroupError.INVALID_GROUP_ID
+            return Code.INVALID_GROUP_ID
         entry = self._entries.get(event.group)
-        if entry is None and not (isinstance(event, Join) and not event.member):
-            return GroupError.UNKNOWN_MEMBER_ID
+        if entry is None and not (isinstance(event, events.Join) and not event.member):
+            return Code.UNKNOWN_MEMBER_ID
         more_bytes = _growth_bytes(event, entry.group if entry is not None else None)
-        return GroupError.NONE if self._has_room(event.group, more_bytes) else GroupError.POLICY_VIOLATION
+        return Code.NONE if self._has_room(event.group, more_bytes) else Code.POLICY_VIOLATION
 
-    def _commit(self, commit: CommitOffsets, now: float, at_ms: int) -> tuple[GroupError, ...]:
+    def _commit(self, commit: events.CommitOffsets, now: float, at_ms: int) -> tuple[Code, ...]:
         error = self._commit_error(commit)
-        if error is not GroupError.NONE:
+        if error is not Code.NONE:
             return (error,) * len(commit.offsets)
         entry = self._entry(commit.group)
         self._take(entry, entry.group.touch(commit.member, now))
@@ -236,35 +210,35 @@ class GroupShard:
         self._settle(entry)
         return errors
 
-    def _commit_error(self, commit: CommitOffsets) -> GroupError:
+    def _commit_error(self, commit: events.CommitOffsets) -> Code:
         if self._is_too_long(commit.group):
-            return GroupError.INVALID_GROUP_ID
+            return Code.INVALID_GROUP_ID
         entry = self._entries.get(commit.group)
         if entry is not None:
             return entry.group.commit_error(commit)
         if commit.generation >= 0:
-            return GroupError.GROUP_ID_NOT_FOUND if commit.is_v9 else GroupError.ILLEGAL_GENERATION
-        return GroupError.NONE if self._has_room(commit.group, 0) else GroupError.POLICY_VIOLATION
+            return Code.GROUP_ID_NOT_FOUND if commit.is_v9 else Code.ILLEGAL_GENERATION
+        return Code.NONE if self._has_room(commit.group, 0) else Code.POLICY_VIOLATION
 
-    def _delete_offsets(self, delete: DeleteOffsets) -> None:
+    def _delete_offsets(self, delete: events.DeleteOffsets) -> None:
         entry = self._entries.get(delete.group)
-        error = GroupError.GROUP_ID_NOT_FOUND if entry is None else deletion_error(entry.group)
-        if entry is None or error is not GroupError.NONE:
-            self._replies.append(DeleteOffsetsReply(delete.token, error))
+        error = Code.GROUP_ID_NOT_FOUND if entry is None else deletion_error(entry.group)
+        if entry is None or error is not Code.NONE:
+            self._replies.append(events.DeleteOffsetsReply(delete.token, error))
             return
         errors, records = entry.committed.delete(delete, entry.group)
         self._records += records
-        self._replies.append(DeleteOffsetsReply(delete.token, errors=errors))
+        self._replies.append(events.DeleteOffsetsReply(delete.token, errors=errors))
         self._settle(entry)
 
-    def _delete_group(self, group: str) -> GroupError:
+    def _delete_group(self, group: str) -> Code:
         entry = self._entries.get(group)
         if entry is None:
-            return GroupError.GROUP_ID_NOT_FOUND
+            return Code.GROUP_ID_NOT_FOUND
         if entry.group.state is not GroupState.EMPTY:
-            return GroupError.NON_EMPTY_GROUP
+            return Code.NON_EMPTY_GROUP
         self._forget(entry)
-        return GroupError.NONE
+        return Code.NONE
 
     def _forget(self, entry: _Entry) -> None:
         self._records += entry.committed.drop_all()
@@ -273,13 +247,11 @@ class GroupShard:
         self._take(entry, entry.group.die())
         self._remove(entry)
 
-    # --- time ---------------------------------------------------------------------------------------------------------
-
     def _pass_time(self, now: float, at_ms: int) -> None:
         for group, timer, member in self._deadlines.pop_due(now):
             entry = self._entries.get(group)
             if entry is not None:
-                self._take(entry, entry.group.handle(TimerFired(timer, member), now, at_ms))
+                self._take(entry, entry.group.handle(events.TimerFired(timer, member), now, at_ms))
                 self._settle(entry)
         if self._check_at is not None and self._check_at <= now:
             self._check_offsets(now)
@@ -303,8 +275,6 @@ class GroupShard:
         pause_ms = self._limits.offsets_check_pause_ms if self._unchecked else self._limits.offsets_check_ms
         self._check_at = now + pause_ms / 1_000
 
-    # --- entries ------------------------------------------------------------------------------------------------------
-
     def _entry(self, group: str) -> _Entry:
         """Return the entry of a group, created if missing. ``_settle`` must follow."""
         entry = self._entries.get(group)
@@ -312,7 +282,7 @@ class GroupShard:
             entry = self._entries[group] = _Entry(ClassicGroup(group, self._limits, 0.0))
         return entry
 
-    def _take(self, entry: _Entry, outcome: GroupOutcome) -> None:
+    def _take(self, entry: _Entry, outcome: events.GroupOutcome) -> None:
         name = entry.group.name
         if outcome.value is not None:
             self._records.append(GroupMetadataRecord(name, outcome.value))
@@ -348,29 +318,31 @@ class GroupShard:
         return len(group.encode()) > self._limits.group_id_bytes_max
 
 
-def _error_reply(event: Join | Sync | Heartbeat | Leave, error: GroupError) -> Reply:
+def _error_reply(event: events.Join | events.Sync | events.Heartbeat | events.Leave, error: Code) -> events.Reply:
     """Return the error as the reply to this request."""
     match event:
-        case Join():
-            return JoinReply(token=event.token, member=event.member, error=error)
-        case Sync():
-            return SyncReply(token=event.token, error=error)
-        case Heartbeat():
-            return HeartbeatReply(event.token, error)
-        case Leave():
-            if error is GroupError.UNKNOWN_MEMBER_ID:  # a missing group has no member: one error for each
-                return LeaveReply(event.token, members=tuple((leaving, error) for leaving in event.members))
-            return LeaveReply(event.token, error)
+        case events.Join():
+            return events.JoinReply(token=event.token, member=event.member, error=error)
+        case events.Sync():
+            return events.SyncReply(token=event.token, error=error)
+        case events.Heartbeat():
+            return events.HeartbeatReply(event.token, error)
+        case events.Leave():
+            if error is Code.UNKNOWN_MEMBER_ID:  # a missing group has no member: one error for each
+                return events.LeaveReply(event.token, members=tuple((leaving, error) for leaving in event.members))
+            return events.LeaveReply(event.token, error)
 
 
-def _growth_bytes(event: Join | Sync | Heartbeat | Leave, group: ClassicGroup | None) -> int:
+def _growth_bytes(
+    event: events.Join | events.Sync | events.Heartbeat | events.Leave, group: ClassicGroup | None
+) -> int:
     """Return the largest growth of the group in bytes; zero or less if the request repeats an earlier one."""
     match event:
-        case Join():
+        case events.Join():
             return protocols_bytes(event.protocols) - (
                 group.protocols_bytes_of(event.member) if group is not None else 0
             )
-        case Sync() if event.assignments:
+        case events.Sync() if event.assignments:
             before_bytes = group.assigned_bytes if group is not None else 0
             return sum(map(len, event.assignments.values())) - before_bytes
     return 0

@@ -7,9 +7,9 @@ for its topics and partitions in a reply, so the reply names those of the reques
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.error_mapping import ErrorScope
 from seaweedmq.kafka.wire.messages import API, REPLIES, Request
+from seaweedmq.model.kafka.codes import Code
 
 _ASKED: Mapping[str, Sequence[str]] = {
     "responses": ("topic_data", "resources", "topics", "topic_names"),

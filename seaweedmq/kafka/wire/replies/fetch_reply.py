@@ -17,6 +17,8 @@ _TAG_CURRENT_LEADER = 1
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _PAIR = struct.Struct(">qq")
+_WITH_START = struct.Struct(">ihqqq")
+_WITHOUT_START = struct.Struct(">ihqq")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ def fetch_reply(
         head += _INT16.pack(error_code) + _INT32.pack(session_id)
     buffers: list[Buffer] = []
     head += count(len(topics), flexible)
-    numbers = _numbers(version)
+    numbers = _WITH_START if version >= 5 else _WITHOUT_START
     for topic in topics:
         head += topic.topic_id if version >= _TOPIC_IDS_FROM else text(topic.name, flexible)
         head += count(len(topic.partitions), flexible)
@@ -88,14 +90,6 @@ def fetch_reply(
     if head:
         buffers.append(head)
     return EncodedReply(buffers, sent)
-
-
-def _numbers(version: int) -> struct.Struct:
-    return _WITH_START if version >= 5 else _WITHOUT_START
-
-
-_WITH_START = struct.Struct(">ihqqq")
-_WITHOUT_START = struct.Struct(">ihqq")
 
 
 def _aborted(aborted: Sequence[tuple[int, int]] | None, flexible: bool) -> bytes:

@@ -72,8 +72,7 @@ class LogState:
 
     def as_checkpoint(self, removed_since_ms: int) -> Checkpoint:
         """Return the state as a checkpoint, without entries of tables removed before a time."""
-        if self.metadata is None:
-            raise AssertionError("the first commit of a log describes the table")
+        assert self.metadata is not None, "the first commit of a log describes the table"
         self.forget_removed(removed_since_ms)
         return Checkpoint(
             metadata=self.metadata,

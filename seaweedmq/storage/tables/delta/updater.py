@@ -19,13 +19,7 @@ from functools import partial
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from seaweedmq.codec.paths import (
-    LINEAGE_DOCUMENT,
-    delta_log_dir,
-    document_path,
-    table_dir,
-    table_path,
-)
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT, delta_log_dir, document_path, table_dir, table_path
 from seaweedmq.codec.state.documents import lineage_from_document
 from seaweedmq.codec.tables.delta import Add, Commit, LogMetadata, Remove, commit_info, encode_commit
 from seaweedmq.core.files.live_tables import (

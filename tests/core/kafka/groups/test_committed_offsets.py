@@ -42,27 +42,6 @@ def test_anybody_commits_for_a_group_that_nobody_is_in() -> None:
     assert (transcript.state, transcript.told.protocol_type) == ("Empty", "")
 
 
-def test_while_somebody_is_in_it_nobody_else_does() -> None:
-    transcript = pair()
-    assert transcript.commits("x", {ORDERS: 5}, simple=True) == ["x: UNKNOWN_MEMBER_ID"]
-    assert transcript.commits("a", {ORDERS: 5}) == ["a: done"]
-    transcript.leaves("a", "b")
-    assert transcript.commits("x", {ORDERS: 6}, simple=True) == ["x: done"]
-    assert transcript.committed == {ORDERS: 6}
-
-
-def test_a_member_commits_in_its_generation_also_while_the_next_is_prepared() -> None:
-    transcript = pair()
-    transcript.enters("c")
-    assert transcript.commits("b", {ORDERS: 5}) == ["b: done"]
-    transcript.joins("a")
-    transcript.joins("b")
-    assert transcript.commits("b", {ORDERS: 6}) == ["b: REBALANCE_IN_PROGRESS"]
-    transcript.person("b").generation = 1
-    assert transcript.commits("b", {ORDERS: 6}) == ["b: ILLEGAL_GENERATION"]
-    assert transcript.committed == {ORDERS: 5}
-
-
 def test_a_stranger_with_a_generation_and_a_generation_of_no_group_are_refused() -> None:
     transcript = pair()
     transcript.person("x").generation = 1
@@ -150,18 +129,13 @@ def test_offsets_of_a_topic_that_is_read_are_not_deleted() -> None:
     assert Transcript().deletes_offsets(ORDERS) == ["admin: GROUP_ID_NOT_FOUND"]
 
 
-def test_a_consumer_whose_topics_can_not_be_read_may_be_reading_any() -> None:
-    transcript = pair(metadata=b"own")
-    transcript.commits("a", {ORDERS: 5})
-    assert transcript.deletes_offsets(ORDERS) == ["admin: GROUP_SUBSCRIBED_TO_TOPIC"]
-
-
-def test_of_a_group_that_is_no_consumer_offsets_are_deleted_only_when_it_is_empty() -> None:
-    transcript = pair(kind="connect")
-    transcript.commits("a", {ORDERS: 5})
-    assert transcript.deletes_offsets(ORDERS) == ["admin: NON_EMPTY_GROUP"]
-    transcript.leaves("a", "b")
-    assert transcript.deletes_offsets(ORDERS) == ["admin: done"]
+def test_while_members_are_in_it_a_group_whose_topics_can_not_be_read_keeps_its_offsets() -> None:
+    for how, answer in (({"metadata": b"own"}, "GROUP_SUBSCRIBED_TO_TOPIC"), ({"kind": "connect"}, "NON_EMPTY_GROUP")):
+        transcript = pair(**how)
+        transcript.commits("a", {ORDERS: 5})
+        assert transcript.deletes_offsets(ORDERS) == [f"admin: {answer}"]
+        transcript.leaves("a", "b")
+        assert transcript.deletes_offsets(ORDERS) == ["admin: done"]
 
 
 def test_a_group_is_deleted_with_its_offsets_once_nobody_is_in_it() -> None:

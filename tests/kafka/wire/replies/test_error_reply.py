@@ -21,14 +21,14 @@ from seaweedmq.errors import (
     StorageFailed,
     Unavailable,
 )
-from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.error_mapping import ErrorScope, KafkaError, code_of
 from seaweedmq.kafka.wire.messages import API, REQUESTS, Request
 from seaweedmq.kafka.wire.replies.error_reply import error_reply, error_scope_of
 from seaweedmq.kafka.wire.versions import PRODUCE_LOWEST
+from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.kafka.wire import oracle
+from tests.support.kafka_wire import decode
 
 
 def request_of(api: API, version: int, body: Any) -> Request:
