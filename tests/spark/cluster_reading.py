@@ -1,5 +1,5 @@
-"""A program: a Spark cluster of two executors reads topics with both readers and in a stream, and runs the table jobs of
-the last one. It prints its findings as JSON.
+"""A program: a Spark cluster of two executors reads topics with both readers and in a stream, and runs the last one's
+table jobs. It prints its findings as JSON.
 """
 
 import json

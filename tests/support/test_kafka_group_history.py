@@ -32,7 +32,7 @@ def test_nobody_begins_below_what_was_committed_for_sure() -> None:
     got = [*given("a", 5, 0, 1, 2), *given("b", 60, 1, 2, 3)]
     assert rules(commits(1), owners, got) == set(), "what was not committed comes again"
     assert rules(commits(2), owners, got) == {"read below committed"}
-    assert rules(commits(2, took=45), owners, got) == set(), "a commit that was not answered yet binds nobody"
+    assert rules(commits(2, took=45), owners, got) == set(), "a commit without an answer binds no reader"
 
 
 def test_what_is_committed_does_not_go_back() -> None:

@@ -68,7 +68,7 @@ def overtaken(by: Callable[[str], object], times: int = 1) -> Iterator[list[str]
 
 @contextmanager
 def unreadable(orders: TopicFiles) -> Iterator[None]:
-    """Damage all versions for a while: only a writer that remembers them can go on."""
+    """Damage all versions for a while: only a writer that remembers them can continue."""
     paths = [log_of(orders) / name for name in commits_of(orders)]
     before = [(path.read_bytes(), path.stat().st_mtime_ns) for path in paths]
     for is_damaged in (True, False):
