@@ -216,17 +216,17 @@ class _Handlers:
     ) -> "grpc.RpcMethodHandler[bytes, bytes]":
         async def handle(envelopes: AsyncIterator[bytes], rpc: Rpc) -> None:
             context = _context_of(rpc)
-            answering = ChannelHandler(
+            handler = ChannelHandler(
                 name=name,
                 answer=lambda requests: answer(requests, context),
                 decode=decode,
                 encode=encode,
                 admitted=admitted,
-                told=lambda error: self._reported_error(name, context, error),
+                error_of=lambda error: self._reported_error(name, context, error),
             )
             async with self._errors_as_status(name, rpc, context):
                 with self._admission.ahead() as ahead_bytes:
-                    server = ChannelServer(answering, ahead_bytes=ahead_bytes)
+                    server = ChannelServer(handler, ahead_bytes=ahead_bytes)
                     self._channel_servers.add(server)
                     try:
                         await server.run(envelopes, rpc.write)

@@ -164,7 +164,7 @@ class GroupJournal:
         def complain(_: int, error: BaseException) -> None:
             self._failures_log.add("old journals of groups", error)
 
-        async for attempt in retrying(self._pause_s, on=SeaweedMQError, told=complain):
+        async for attempt in retrying(self._pause_s, on=SeaweedMQError, on_retry=complain):
             with attempt:
                 older = [found for found in await self._store.list_journals() if found < newest]
                 await self._store.delete_journals(older)

@@ -62,7 +62,7 @@ class FenceCheck:
             "nothing is acknowledged until one of them answers"
         )
         timer = asyncio.get_running_loop().call_later(CHECK_S_MAX, self._on_failure, slow)
-        looks = retrying(backoff(self._rng, 0.05, CHECK_RETRY_S_MAX), on=SeaweedMQError, told=self._failed)
+        looks = retrying(backoff(self._rng, 0.05, CHECK_RETRY_S_MAX), on=SeaweedMQError, on_retry=self._failed)
         try:
             async for look in looks:
                 with look:

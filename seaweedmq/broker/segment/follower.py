@@ -240,7 +240,7 @@ class FollowerService:
             if attempt == 1:
                 log.warning("write-out failed: %s: %s; retrying", replica.name, error)
 
-        trying = retrying(backoff(self._env.rng, 0.05, 1.0), on=StorageFailed, told=complain)
+        trying = retrying(backoff(self._env.rng, 0.05, 1.0), on=StorageFailed, on_retry=complain)
         async with limit:
             with suppress(NotFound):  # the segment was sealed meanwhile
                 await trying(writing.run)

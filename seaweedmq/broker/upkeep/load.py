@@ -50,7 +50,7 @@ class LoadReporter:
         """Report to the current leader until cancelled. Failures are retried and never stop the broker."""
         while True:
             pause_s = backoff(self._env.rng, 0.1, self._interval_s)
-            await retrying(pause_s, on=SeaweedMQError, told=self._complain)(self._report)
+            await retrying(pause_s, on=SeaweedMQError, on_retry=self._complain)(self._report)
             self._failures_log.over(REPORTING)
 
     async def _report(self) -> None:

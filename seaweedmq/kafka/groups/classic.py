@@ -76,7 +76,7 @@ class ClassicGroupHandlers:
         _check_texts(body)
         client_id = request.context.client_id[:CLIENT_ID_LENGTH_MAX]
         named = body.rebalance_timeout_ms if request.version >= REBALANCE_TIMEOUT_FROM else -1
-        answer = self._coordinators.shard_of(_named(body.group_id)).ask(
+        answer = self._coordinators.shard_of(_named(body.group_id)).submit(
             lambda token: Join(
                 token=token,
                 group=body.group_id,
@@ -121,7 +121,7 @@ class ClassicGroupHandlers:
                 Code.INCONSISTENT_GROUP_PROTOCOL,
                 f"SyncGroup of {body.group_id} names no protocol: give type and name from JoinGroup's reply",
             )
-        answer = self._coordinators.shard_of(_named(body.group_id)).ask(
+        answer = self._coordinators.shard_of(_named(body.group_id)).submit(
             lambda token: Sync(
                 token=token,
                 group=body.group_id,
@@ -146,7 +146,7 @@ class ClassicGroupHandlers:
     def heartbeat(self, request: Request) -> "asyncio.Future[Reply]":
         """Handle Heartbeat; the future is usually done on return."""
         body, version = request.body, request.version
-        return self._coordinators.shard_of(_named(body.group_id)).ask(
+        return self._coordinators.shard_of(_named(body.group_id)).submit(
             lambda token: Heartbeat(
                 token=token,
                 group=body.group_id,
@@ -163,7 +163,7 @@ class ClassicGroupHandlers:
         shard = self._coordinators.shard_of(_named(body.group_id))
 
         async def left(leaving: tuple[Leaving, ...]) -> LeaveReply:
-            reply = await shard.ask(lambda token: Leave(token=token, group=body.group_id, members=leaving))
+            reply = await shard.submit(lambda token: Leave(token=token, group=body.group_id, members=leaving))
             assert isinstance(reply, LeaveReply)
             return reply
 
@@ -205,7 +205,7 @@ class ClassicGroupHandlers:
     async def _described(self, group: str, operations: set[int] | None, version: int) -> Reply:
         make = DescribeGroupsResponse.DescribedGroup
         try:
-            found = await self._coordinators.shard_of(group).look(lambda state: state.describe(group))
+            found = await self._coordinators.shard_of(group).read(lambda state: state.describe(group))
         except SeaweedMQError as error:
             code = code_of(error, place=ErrorScope.COORDINATOR)
             return make(group_id=group, error_code=code, error_message=str(error))
@@ -242,7 +242,7 @@ class ClassicGroupHandlers:
         groups: list[ListedGroup] = []
         for shard in self._coordinators.here():
             try:
-                groups += await shard.look(lambda state: state.groups())
+                groups += await shard.read(lambda state: state.groups())
             except StaleMetadata:
                 continue  # the shard moved to another broker, which the client also queries
             await request.turn.pause()
@@ -270,7 +270,7 @@ class ClassicGroupHandlers:
 
     async def _deleted(self, group: str) -> int:
         try:
-            reply = await self._coordinators.shard_of(group).ask(lambda token: RemoveGroup(token, group))
+            reply = await self._coordinators.shard_of(group).submit(lambda token: RemoveGroup(token, group))
         except SeaweedMQError as error:
             return code_of(error, place=ErrorScope.COORDINATOR)
         assert isinstance(reply, DeleteGroupReply)

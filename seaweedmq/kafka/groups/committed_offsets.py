@@ -105,7 +105,7 @@ class CommittedOffsetsHandlers:
             answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             answer.set_result(said_of(CommitReply(token=0, errors=())))
             return answer
-        return shard.ask(
+        return shard.submit(
             lambda token: CommitOffsets(
                 token=token,
                 group=body.group_id,
@@ -160,8 +160,8 @@ class CommittedOffsetsHandlers:
             committed = await self._committed(group.group_id, group.topics, request.turn)
         except SeaweedMQError as error:
             code = code_of(error, place=ErrorScope.COORDINATOR)
-            is_told = code in ELSEWHERE and request.version >= NOT_SETTLED_FROM
-            topics = _unstable(of_topic, of_each, group.topics) if is_told else []
+            is_listed = code in ELSEWHERE and request.version >= NOT_SETTLED_FROM
+            topics = _unstable(of_topic, of_each, group.topics) if is_listed else []
             return make(group_id=group.group_id, topics=topics, error_code=code)
         topics = await _with_offsets(of_topic, of_each, committed, request.turn)
         return make(group_id=group.group_id, topics=topics)
@@ -200,11 +200,11 @@ class CommittedOffsetsHandlers:
     async def _seen(self, group: str, asked: Sequence[Partition] | None, turn: Turn) -> Mapping[Partition, OffsetValue]:
         shard, found = self._coordinators.shard_of(group), dict[Partition, OffsetValue]()
         if asked is None:
-            found = dict(await shard.look(lambda state: state.offsets(group, None)))
+            found = dict(await shard.read(lambda state: state.offsets(group, None)))
         else:
             for first in range(0, max(len(asked), 1), AT_ONCE):  # runs once for an empty list, to check the coordinator
                 part = asked[first : first + AT_ONCE]
-                found |= await shard.look(lambda state, part=part: state.offsets(group, part))  # type: ignore[misc]
+                found |= await shard.read(lambda state, part=part: state.offsets(group, part))  # type: ignore[misc]
                 await turn.pause()
         return await self._coordinators.topic_ids.without_deleted(found)
 
@@ -241,7 +241,7 @@ class CommittedOffsetsHandlers:
             for each in topic.partitions
             if 0 <= each.partition_index < count
         )
-        reply = await self._coordinators.shard_of(group).ask(lambda token: DeleteOffsets(token, group, partitions))
+        reply = await self._coordinators.shard_of(group).submit(lambda token: DeleteOffsets(token, group, partitions))
         assert isinstance(reply, DeleteOffsetsReply)
         return reply.error, [] if reply.error else _with_errors(topics, counts, reply.errors)
 

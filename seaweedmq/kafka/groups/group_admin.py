@@ -66,7 +66,7 @@ class GroupAdmin:
     async def _list(self) -> tuple[KafkaGroupSummary, ...]:
         found: list[KafkaGroupSummary] = []
         for shard in self._coordinators.here():
-            found += await shard.look(
+            found += await shard.read(
                 lambda state: [
                     KafkaGroupSummary(
                         group=group.group,
@@ -125,7 +125,7 @@ class GroupAdmin:
         offsets = tuple(
             OffsetToCommit(topic=name.name, partition=n, offset=at, topic_id=topic_id) for n, at in starts.items()
         )
-        reply = await shard.ask(lambda token: CommitOffsets(token=token, group=group, offsets=offsets))
+        reply = await shard.submit(lambda token: CommitOffsets(token=token, group=group, offsets=offsets))
         assert isinstance(reply, CommitReply)
         for error in reply.errors:
             if error is not GroupError.NONE:
@@ -133,7 +133,7 @@ class GroupAdmin:
         return await self._describe(group)
 
     async def _delete(self, group: str) -> None:
-        reply = await self._coordinators.shard_of(group).ask(lambda token: RemoveGroup(token, group))
+        reply = await self._coordinators.shard_of(group).submit(lambda token: RemoveGroup(token, group))
         assert isinstance(reply, DeleteGroupReply)
         match reply.error:
             case GroupError.NONE:
@@ -147,7 +147,7 @@ class GroupAdmin:
     async def _found(
         self, shard: GroupCoordinator, group: str
     ) -> tuple[DescribedGroup, Mapping[Partition, OffsetValue]]:
-        found, offsets = await shard.look(lambda state: (state.describe(group), state.offsets(group)))
+        found, offsets = await shard.read(lambda state: (state.describe(group), state.offsets(group)))
         if found.state is GroupState.DEAD:
             raise _unknown(group)
         return found, await self._coordinators.topic_ids.without_deleted(offsets)

@@ -49,7 +49,7 @@ async def wait_closed(
 
     async def hear(primary: str) -> None:
         last: list[BaseException] = []
-        asking = retrying(backoff(rng, 0.005, 0.2), on=SeaweedMQError, told=lambda _, error: last.append(error))
+        asking = retrying(backoff(rng, 0.005, 0.2), on=SeaweedMQError, on_retry=lambda _, error: last.append(error))
         try:
             async with asyncio.timeout(lease_ttl_s + CLOSE_TIMEOUT_EXTRA_S):
                 await asking(ask, primary)
