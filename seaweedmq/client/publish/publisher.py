@@ -235,7 +235,7 @@ class Publisher:
             description = await self._cluster.call(
                 f"set the schema of {self._topic}", AdoptSchema(self._topic, data, uid)
             )
-            self._view.know(description)
+            self._view.update(description)
         batches, flags = fit(table, self._outbox.schema, key, timestamp)
         promise = TableFuture(sum(b.num_rows for b in batches), get_ident())
         return TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
@@ -256,7 +256,7 @@ class Publisher:
         with suppress(Unavailable):  # Transient: some new partitions are not open yet.
             self._outbox.grow(description.topic.ring, description.segments)
         for sender in self._senders.values():
-            sender.told()
+            sender.on_update()
 
     async def _pump(self) -> None:
         while True:
