@@ -262,7 +262,7 @@ class Broker:
         await self._converter.close()
 
     def _membership_changed(self) -> None:
-        self._view.look_again()  # segments may have been assigned to a new id before etcd's answer arrived
+        self._view.announce_all()  # segments may have been assigned to a new id before etcd's answer arrived
         self._moved.fire()
 
     def _session(self) -> Session | None:

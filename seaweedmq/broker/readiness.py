@@ -49,8 +49,8 @@ class Readiness:
         """Set the reason of a cause, replacing an earlier one."""
         if self._reasons.get(cause) != reason:
             if cause not in self._reasons:
-                is_news = self.is_ready and cause not in EXPECTED
-                log.log(logging.WARNING if is_news else logging.INFO, "not serving: %s", reason)
+                is_unexpected = self.is_ready and cause not in EXPECTED
+                log.log(logging.WARNING if is_unexpected else logging.INFO, "not serving: %s", reason)
             self._reasons[cause] = reason
             self.changed.fire()
 

@@ -299,7 +299,7 @@ class Coordinator:
                 continue
             if isinstance(reply, StreamEnd):
                 session.end(reply.error)
-            elif unsent := session.say(reply.message):
+            elif unsent := session.enqueue(reply.message):
                 self.handle(Released(session.stream, unsent))
 
     def _settled(self) -> "asyncio.Future[None]":

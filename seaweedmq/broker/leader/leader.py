@@ -221,13 +221,13 @@ class Leader:
         for segment in segments:
             if suspect and suspect not in segment.replicas:
                 raise InvalidArgument(f"{segment}: {suspect} is not one of its replicas")
-        news = [segment for segment in segments if not self.transitions.concerns(segment)]
-        if not news:
+        new = [segment for segment in segments if not self.transitions.concerns(segment)]
+        if not new:
             return
-        log.log(level, "replica suspected: %s: %s: %s", named(news), suspect or "no broker", suspicions.reason)
+        log.log(level, "replica suspected: %s: %s: %s", named(new), suspect or "no broker", suspicions.reason)
         if suspect:
             self.placement.suspect(suspect)
-        for segment in news:
+        for segment in new:
             self._repairs.add(segment)
 
     def _open_at(self, ref: SegmentRef) -> Segment | None:

@@ -62,7 +62,7 @@ class Dispatcher:
         self._holdings = Holdings(self._dispatch)
         self.commits = self._holdings.commits
         """The commits to send. Only the loop's thread may use them."""
-        self.news = Notice()
+        self.wakeup = Notice()
         """A notice that records may be available."""
         self.attention = Notice()
         """A notice that a position that others wait for may have changed."""
@@ -266,7 +266,7 @@ class Dispatcher:
         with self._lock:
             self._dispatch.handler_ended(message)
             self._pass_dead_letters()
-        self.news.notify()
+        self.wakeup.notify()
         if message.origin.assigned.is_watched:
             self.on_acked()
 
@@ -277,7 +277,7 @@ class Dispatcher:
         self._wake()
 
     def _wake(self) -> None:
-        self.news.notify()
+        self.wakeup.notify()
         self.attention.notify()
 
     # --- changes ----------------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ class Dispatcher:
     def resume(self) -> None:
         """Continue delivery."""
         self._is_paused = False
-        self.news.notify()
+        self.wakeup.notify()
 
     def hand_to_handlers(self, one_at_a_time: bool) -> None:
         """Switch between handlers, which take one record per key at a time, and iteration."""
@@ -303,7 +303,7 @@ class Dispatcher:
 
     def mute(self) -> None:
         """Silence the notices: there are no waiters, and the loop may be closed soon."""
-        self.news.mute()
+        self.wakeup.mute()
         self.attention.mute()
 
     # --- for readers ------------------------------------------------------------------------------------------------
@@ -380,13 +380,13 @@ class Dispatcher:
             instructions = self._holdings.maintain(is_time)
             blocks = self._dispatch.unacked.blocks
         if blocks:
-            self.news.set()
+            self.wakeup.set()
         return instructions
 
     def _changed(self, change: Callable[[], Instructions[FetchedRows, Message]]) -> Instructions[FetchedRows, Message]:
         with self._lock:
             instructions = change()
-        self.news.set()
+        self.wakeup.set()
         self.attention.set()
         return instructions
 

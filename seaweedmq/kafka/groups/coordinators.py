@@ -65,7 +65,7 @@ class Coordinators:
         self._is_over = False
         self._uids: dict[str, int] = {}
         """The uids of the topics of the Kafka namespace, by the name that Kafka clients use."""
-        self._topic_changes = cluster.view.news()
+        self._topic_changes = cluster.view.changed_topics()
         self._creating = asyncio.Lock()
         self._partitions_default = config.kafka_internal_partitions
         """Number of partitions of the internal topic when this broker creates it."""
