@@ -96,9 +96,9 @@ def _tables(
     needed = [c.source for c in columns if c.source != TOPIC]
     if timestamps.is_bounded:
         needed.append(TIMESTAMP)
-    told = {TOPIC: f"'{found.snapshot.topic.name}'"}
+    literals = {TOPIC: f"'{found.snapshot.topic.name}'"}
     # As text in one call: a Column takes three calls to the JVM, which together took a third of the planning.
-    shown = [f"{told.get(c.source) or _quoted(c.source)} AS {_quoted(c.name)}" for c in columns]
+    shown = [f"{literals.get(c.source) or _quoted(c.source)} AS {_quoted(c.name)}" for c in columns]
 
     def frame(files: Sequence[SegmentFile], sources: Sequence[str], conditions: Sequence[Expression]) -> DataFrame:
         schema = StructType([StructField(s, kinds[s]) for s in dict.fromkeys(sources)])

@@ -151,7 +151,7 @@ class TableFuture(Future[TableReceipt]):
             timeout: The longest wait in seconds. Default: unlimited.
         """
         if self.exception(timeout) is not None:
-            raise self._told()
+            raise self._reported_error()
         return super().result()
 
     def exception(self, timeout: float | None = None) -> SeaweedMQError | None:
@@ -162,7 +162,7 @@ class TableFuture(Future[TableReceipt]):
         """
         if not self.done():
             _check_thread(self._loop_thread, timeout)
-        return None if super().exception(timeout) is None else self._told()
+        return None if super().exception(timeout) is None else self._reported_error()
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Call ``fn(self)`` at the outcome, in the client's thread; at once if it is known. It must not block."""
@@ -187,7 +187,7 @@ class TableFuture(Future[TableReceipt]):
         """Return the failure if the future has not reported it."""
         return None if self._error is None or self._reported else fresh(self._error)
 
-    def _told(self) -> SeaweedMQError:
+    def _reported_error(self) -> SeaweedMQError:
         if self._error is None:
             raise AssertionError("a table failed without an error")
         self._reported = True

@@ -74,7 +74,7 @@ class SegmentSender:
         if self._stream is not None:
             self._stream.end(StaleMetadata("records were overdue: the stream is reopened"))
 
-    def told(self) -> None:
+    def on_update(self) -> None:
         """Handle an update of the topic.
 
         A frozen broker accepts connections and never answers. Its segments move once its lease ends, and other brokers
@@ -120,7 +120,7 @@ class SegmentSender:
         self._outbox.lost(self._segment, error)
         self._refresh = self._lost_s is None
 
-    def _looks(self) -> bool:
+    def _needs_query(self) -> bool:
         """Whether to query the topic: a broker knows more, or none has confirmed the view for a while."""
         if self._refresh or self._lost_s is None:
             return self._refresh
@@ -132,7 +132,7 @@ class SegmentSender:
         It returns False if the stream broke after progress, or other brokers reported that the segment has ended.
         """
         try:
-            description = await self._view.description(self._looks(), (self._segment,))
+            description = await self._view.description(self._needs_query(), (self._segment,))
             self._refresh = False
             segment = description.segment(self._segment)
             if segment is None:
@@ -177,7 +177,7 @@ class SegmentSender:
         """
         refresh = False
 
-        async def look() -> list[Segment]:
+        async def query() -> list[Segment]:
             nonlocal refresh
             wanted = self._outbox.follow(ids)  # In every attempt: other windows are handed over meanwhile.
             description = await self._view.description(refresh, wanted)
@@ -191,7 +191,7 @@ class SegmentSender:
                 f"the successors {sorted(wanted)} of the sealed segment {self._window.segment} are not known yet: retry"
             )
 
-        return await self._repeat(look)
+        return await self._repeat(query)
 
     async def _publish(self, segment: Segment, description: TopicDescription) -> PublishSealed:
         """Send frames and handle replies until the segment is sealed."""
