@@ -137,7 +137,7 @@ class SegmentSender:
             segment = description.segment(self._segment)
             if segment is None:
                 open_now = await self._view.description(True)
-                self._report(self._outbox.forgotten(self._segment, (s for s in open_now.segments if s.is_open)))
+                self._report(self._outbox.pruned(self._segment, (s for s in open_now.segments if s.is_open)))
                 return True
         except SeaweedMQError as error:
             self._lost(error)
@@ -179,7 +179,7 @@ class SegmentSender:
 
         async def query() -> list[Segment]:
             nonlocal refresh
-            wanted = self._outbox.follow(ids)  # In every attempt: other windows are handed over meanwhile.
+            wanted = self._outbox.resolve(ids)  # In every attempt: other windows are handed over meanwhile.
             description = await self._view.description(refresh, wanted)
             found = description.by_id()
             if wanted and found.keys() >= wanted:

@@ -9,8 +9,8 @@ States of a frame, in the order of the queue: removed (acknowledged) | in flight
 A frame leaves the queue with one of three outcomes, which every event returns:
 
     FrameAcked     acked; sealed, for committed frames
-    FrameFailed    expire (overdue), refused (the culprit), give_up; sealed and forgotten, for frames of unknown fate
-    FrameRerouted  sealed and forgotten, for frames that were not appended; opened, for frames that are too long
+    FrameFailed    expire (overdue), refused (the culprit), give_up; sealed and pruned, for frames of unknown fate
+    FrameRerouted  sealed and pruned, for frames that were not appended; opened, for frames that are too long
 
 Sequences count records. Invariant: queued frames are contiguous and end at ``next_sequence``. Only ``expire`` and
 ``refused`` leave a gap in front of them, which ``opened`` closes.
@@ -220,7 +220,7 @@ class SendWindow:
                 left.append(FrameRerouted(frame))
         return left
 
-    def forgotten(self) -> list[FrameOutcome]:
+    def pruned(self) -> list[FrameOutcome]:
         """Handle a pruned segment, whose records of the queue are unknown. Requires that no stream is open."""
         unsent = [FrameRerouted(frame) for frame in self._take_from(self._sent)]
         error = OutOfRange(

@@ -237,7 +237,7 @@ def test_what_may_be_stored_in_a_forgotten_segment_fails_and_the_rest_goes_elsew
         add(window, count)
     window.take(MESSAGE)
     window.lost()
-    assert told(window.forgotten()) == ["failed 0..2: OutOfRange", "failed 3..6: OutOfRange", "again 7..11"]
+    assert told(window.pruned()) == ["failed 0..2: OutOfRange", "failed 3..6: OutOfRange", "again 7..11"]
     assert len(window) == 0
 
 
