@@ -58,7 +58,7 @@ class OpenSegment:
             durability=topic.durability,
             producers=ProducerTable(ProducerLimits.of(context.config), context.producers),
             followers=len(segment.replicas) > 1,
-            thin=len(segment.replicas) < min(topic.replicas, SAFE_REPLICAS),
+            is_under_replicated=len(segment.replicas) < min(topic.replicas, SAFE_REPLICAS),
         )
         self.committed_changed = Signal()
         self.appended = Signal()
@@ -157,7 +157,7 @@ class OpenSegment:
                 case RetrySoon():
                     self._timer = self._loop.call_later(REEVALUATE_S, self._advance)
                 case CommitFlushedOnly():
-                    self.log.thin = True
+                    self.log.is_under_replicated = True
                 case LeaveFollowers():
                     self._followers.leave()
                     self.log.without_followers()

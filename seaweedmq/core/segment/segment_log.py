@@ -64,10 +64,10 @@ class SegmentLog:
         durability: Durability,
         producers: ProducerTable,
         followers: bool = False,
-        thin: bool = False,
+        is_under_replicated: bool = False,
     ) -> None:
         self.durability = durability
-        self.thin = thin
+        self.is_under_replicated = is_under_replicated
         """Whether the segment is under-replicated: the page cache of one machine is not a second copy, so that nothing
         is committed before it is flushed."""
         self._followers = followers
@@ -186,7 +186,7 @@ class SegmentLog:
     @property
     def waits_for_fsync(self) -> bool:
         """Whether only flushed frames may be committed."""
-        return self.thin or self.durability is Durability.STORED
+        return self.is_under_replicated or self.durability is Durability.STORED
 
     @property
     def committable(self) -> int:

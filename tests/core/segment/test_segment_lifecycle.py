@@ -30,11 +30,11 @@ class Log:
 
     def __init__(self) -> None:
         self.committed = self.flushed = self.written = 0
-        self.thin = False
+        self.is_under_replicated = False
 
     @property
     def committable(self) -> int:
-        return self.flushed if self.thin else self.written
+        return self.flushed if self.is_under_replicated else self.written
 
 
 class Transcript:
@@ -89,7 +89,7 @@ class Transcript:
             if isinstance(action, RaiseHighWatermark):
                 self.log.committed = action.offset
             if isinstance(action, CommitFlushedOnly):
-                self.log.thin = True
+                self.log.is_under_replicated = True
             done.append(_told(action))
         return done
 
