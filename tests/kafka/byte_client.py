@@ -25,9 +25,9 @@ class ByteClient:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        rooms = Handlers(host.broker.ports)
-        self.directory, self.nodes = rooms.directory, rooms.nodes
-        self.handlers: Mapping[int, Handler] = handlers_of(rooms.all)
+        groups = Handlers(host.broker.ports)
+        self.directory, self.nodes = groups.directory, groups.nodes
+        self.handlers: Mapping[int, Handler] = handlers_of(groups.all)
 
     async def ask(self, api: API, version: int | None = None, **fields: Any) -> Any:
         """Return the reply to a request in this version, by default the newest, as a client decodes it."""
