@@ -129,10 +129,10 @@ class SparkOptions:
         return self.place.topic
 
 
-def check_names(given: Mapping[str, str], face: SparkApi | None = None) -> dict[str, str]:
+def check_names(given: Mapping[str, str], api: SparkApi | None = None) -> dict[str, str]:
     """Return the options with the names of ``OPTIONS``; given names are case-insensitive, as in Spark.
 
-    ``face`` is the API that is called; None accepts the options of all, since it is not known yet. The InvalidArgument
+    ``api`` is the API that is called; None accepts the options of all, since it is not known yet. The InvalidArgument
     of an unknown option suggests the nearest name.
     """
     named: dict[str, str] = {}
@@ -150,10 +150,10 @@ def check_names(given: Mapping[str, str], face: SparkApi | None = None) -> dict[
             raise InvalidArgument("load() and save() take no path: give options 'storage' and 'topic'")
         known = _BY_LOWER.get(folded)
         if known is None:
-            raise InvalidArgument(_unknown(name, face))
-        if face is not None and known in OPTIONS and face not in OPTIONS[known]:
-            faces = " and ".join(sorted(OPTIONS[known]))
-            raise InvalidArgument(f"option {known!r} is not an option of {face}, only of {faces}: leave it out")
+            raise InvalidArgument(_unknown(name, api))
+        if api is not None and known in OPTIONS and api not in OPTIONS[known]:
+            apis = " and ".join(sorted(OPTIONS[known]))
+            raise InvalidArgument(f"option {known!r} is not an option of {api}, only of {apis}: leave it out")
         named[known] = value
     return named
 
@@ -279,8 +279,8 @@ def _listed(text: str) -> tuple[str, ...] | None:
     return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
 
 
-def _unknown(name: str, face: SparkApi | None) -> str:
-    names = [known for known, faces in OPTIONS.items() if face is None or face in faces]
+def _unknown(name: str, api: SparkApi | None) -> str:
+    names = [known for known, apis in OPTIONS.items() if api is None or api in apis]
     folded = _OF_KAFKA.get(name.lower(), name).lower()
     nearest = difflib.get_close_matches(folded, [n.lower() for n in names], 1)
     meant = f"did you mean {_BY_LOWER[nearest[0]]!r}? Options are" if nearest else "options are"

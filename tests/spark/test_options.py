@@ -40,12 +40,12 @@ def test_a_misspelt_option_is_refused_with_the_nearest_right_one(misspelt: str, 
 def test_an_option_like_no_other_or_of_another_face_is_refused_with_what_there_is() -> None:
     with pytest.raises(InvalidArgument, match=r"option 'xyzzy' is unknown: options are storage, bootstrap, topic"):
         check_names({"xyzzy": "1"})
-    for name, face, said in (
+    for name, api, said in (
         ("endingOffsets", SparkApi.WRITE, r"df\.write, only of spark\.read: leave"),
         ("maxRecordsPerTrigger", SparkApi.BATCH, r"spark\.read,"),
     ):
         with pytest.raises(InvalidArgument, match=f"'{name}' is not an option of {said}"):
-            check_names({**REQUIRED, name: "5"}, face)
+            check_names({**REQUIRED, name: "5"}, api)
 
 
 def test_names_have_no_case_and_the_catalogs_repetitions_are_ignored() -> None:

@@ -217,16 +217,16 @@ class _Change:
         known, log = self._known, self._known.log
         if not changed and not known.foreign:
             return None
-        lying = set(around(changed, known.lying.values()))
-        lying = self._above_watermarks(lying - {known.lying[n] for n in known.refused if n in known.lying})
-        before = {span: known.active[span] for span in around({*changed, *lying}, known.active)}
+        listed = set(around(changed, known.listed.values()))
+        listed = self._above_watermarks(listed - {known.listed[n] for n in known.refused if n in known.listed})
+        before = {span: known.active[span] for span in around({*changed, *listed}, known.active)}
         while True:
-            counted = select_live(lying)
+            counted = select_live(listed)
             diff = change(before.keys(), counted.spans)
             refused = self._enter(diff.added)
             if not refused:
                 break
-            lying -= refused
+            listed -= refused
         for gap in counted.missing:
             logger.warning(
                 "offsets missing from the Delta log: %s#%d [%d, %d) are only in tables that overlap others in part; "
