@@ -8,10 +8,10 @@ from seaweedmq.broker.api import Api, Local
 from seaweedmq.broker.cluster_status import StatusService
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.drainer import Drainer
-from seaweedmq.broker.incarnation import Incarnation, IncarnationParts, make_incarnation
+from seaweedmq.broker.incarnation import Incarnation, IncarnationContext, make_incarnation
 from seaweedmq.broker.inspect import Inspection
 from seaweedmq.broker.leader_forwarder import LeaderForwarder
-from seaweedmq.broker.local import ServingParts
+from seaweedmq.broker.local import ServingContext
 from seaweedmq.broker.membership import Endpoints, Membership
 from seaweedmq.broker.memory.broker_memory import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.peer_connections import PeerConnections
@@ -120,7 +120,7 @@ class Broker:
             frame_bytes_max=config.frame_bytes_max,
         )
         clock = ConfirmedClock(env)
-        self._incarnation_parts = IncarnationParts(
+        self._incarnation_context = IncarnationContext(
             config=config,
             env=env,
             clock=clock,
@@ -147,7 +147,7 @@ class Broker:
             make_session=lambda: Session(meta, config.lease_ttl_s, env.rng, env.boot_s, standby),
             admit=self._admit,
             make_incarnation=lambda info, session: make_incarnation(
-                self._incarnation_parts, self._supervisor.child(info.id), info, session
+                self._incarnation_context, self._supervisor.child(info.id), info, session
             ),
             changed=self._membership_changed,
             drop=self._drop,
@@ -172,7 +172,7 @@ class Broker:
             kafka_groups=kafka_groups,
             check_admission=self._admission.check,
         )
-        serving = ServingParts(
+        serving = ServingContext(
             view=self._view,
             store=store,
             lookup=lookup,
