@@ -155,7 +155,7 @@ class Dispatcher:
         rows = self._whole_run()
         if rows is None:
             self._fill()
-            rows = self._neighbours()
+            rows = self._neighbors()
         if rows is None:
             return None
         if self._auto_ack and isinstance(rows.origin, GroupOrigin):
@@ -205,10 +205,10 @@ class Dispatcher:
             run = self._dispatch.next_run()
             return _rows_of(run) if run is not None and self._dispatch.deliver(run) else None
 
-    def _neighbours(self) -> FetchedRows | None:
+    def _neighbors(self) -> FetchedRows | None:
         """Return adjacent ready records as rows."""
         with self._lock:
-            taken = self._dispatch.take_neighbours()
+            taken = self._dispatch.take_neighbors()
             self._pass_dead_letters()
             rows: FetchedRows | None = taken[0].origin.span.rows if taken else None
         return None if rows is None else rows.slice(taken[0].offset - rows.first_offset, len(taken))

@@ -243,7 +243,7 @@ class RecordDispatch(Generic[R, M]):
                 return False
         return True
 
-    def take_neighbours(self) -> list[M]:
+    def take_neighbors(self) -> list[M]:
         """Take ready records of one frame with consecutive offsets."""
         taken: list[M] = []
         while self.ready:

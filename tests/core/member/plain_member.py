@@ -130,7 +130,7 @@ class PlainMember:
                 if run is not None and self.dispatch.deliver(run):
                     return self._records(run)
             self.fill()
-            taken = self.dispatch.take_neighbours()
+            taken = self.dispatch.take_neighbors()
             self._collect()
             if taken:
                 return taken
