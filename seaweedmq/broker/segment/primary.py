@@ -70,7 +70,7 @@ class OpenSegment:
             log_files=LogFileCreator(context.store, topic, segment, context.writer_id, context.provenance),
             roll_bytes=roll_bounds(topic, context.config).size_bytes,
             env=context.env,
-            ask_sync=self._ask_sync,
+            request_sync=self._request_sync,
         )
         self._writer = SegmentWriter(
             segment,
@@ -151,7 +151,7 @@ class OpenSegment:
                     self._context.budget.touch(self)
                     self.committed_changed.fire()
                 case RequestFsync():
-                    self._ask_sync()
+                    self._request_sync()
                 case CheckFence():
                     self._look.begin()
                 case RetrySoon():
@@ -180,7 +180,7 @@ class OpenSegment:
             self._timer.cancel()
             self._timer = None
 
-    def _ask_sync(self) -> None:
+    def _request_sync(self) -> None:
         self._context.sync_rounds.request(self, urgent=True)
 
     def _on_held(self, held: int) -> None:
