@@ -109,7 +109,7 @@ class Session:
             await self.close()
             raise
 
-    async def outlive_others(self) -> None:
+    async def await_expired_leases(self) -> None:
         """Return once every lease that ended before this one began has also ended by its holder's clock.
 
         Etcd ends a lease after its holder's clock did, unless it lost its table of leases. If it loses that later, this

@@ -98,8 +98,8 @@ class Leader:
         self._documents = Documents(
             self.metadata,
             store,
-            heard=lambda deletion: wait_closed(
-                deletion, view, host.dial, election.outlive_others, rng=env.rng, lease_ttl_s=config.lease_ttl_s
+            wait_closed=lambda deletion: wait_closed(
+                deletion, view, host.dial, election.await_expired_leases, rng=env.rng, lease_ttl_s=config.lease_ttl_s
             ),
         )
         self._taken_ids = taken_ids = TakenIds(store, view)
@@ -110,7 +110,7 @@ class Leader:
             metadata=self.metadata,
             documents=self._documents,
             placement=self.placement,
-            sealer=Sealer(view, store, host.dial, election.outlive_others, self._severity),
+            sealer=Sealer(view, store, host.dial, election.await_expired_leases, self._severity),
             taken_ids=taken_ids,
             wall_us=env.wall_us,
             orphaned=self._repairs.add,

@@ -234,10 +234,10 @@ class ClassicGroup:
     def _sender(self, member: str, instance: str | None, generation: int) -> Member | GroupError:
         if self.state is DEAD:
             return GroupError.COORDINATOR_NOT_AVAILABLE
-        speaker = self._members.check(member, instance)
-        if isinstance(speaker, Member) and generation != self.generation:
+        sender = self._members.check(member, instance)
+        if isinstance(sender, Member) and generation != self.generation:
             return GroupError.ILLEGAL_GENERATION
-        return speaker
+        return sender
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -249,18 +249,18 @@ class ClassicGroup:
             return GroupError.NONE
         if commit.generation < 0 and not commit.member and commit.instance is None:
             return GroupError.UNKNOWN_MEMBER_ID
-        speaker = self._sender(commit.member, commit.instance, commit.generation)
-        if isinstance(speaker, GroupError):
-            return speaker
+        sender = self._sender(commit.member, commit.instance, commit.generation)
+        if isinstance(sender, GroupError):
+            return sender
         # The member knows the generation, but not its assignment.
         return GroupError.REBALANCE_IN_PROGRESS if self.state is COMPLETING else GroupError.NONE
 
     def touch(self, member: str, now: float) -> GroupOutcome:
         """Extend the session of a member that committed, as a heartbeat does."""
         self._rebalance.now = now
-        speaker = self._members.get(member)
-        if speaker is not None:
-            self._rebalance.watch(speaker)
+        sender = self._members.get(member)
+        if sender is not None:
+            self._rebalance.watch(sender)
         return self._rebalance.collect()
 
     # --- descriptions -------------------------------------------------------------------------------------------------

@@ -185,7 +185,7 @@ class GroupShard:
         self._clock.note(at_ms * 1_000, now)
         match event:
             case Join() | Sync() | Heartbeat() | Leave():
-                self._member_speaks(event, now, at_ms)
+                self._handle_member(event, now, at_ms)
             case CommitOffsets():
                 self._replies.append(CommitReply(event.token, self._commit(event, now, at_ms)))
             case DeleteOffsets():
@@ -204,7 +204,7 @@ class GroupShard:
             return ShardOutcome(records=records, prompt=replies)
         return ShardOutcome(records=records, replies=replies)
 
-    def _member_speaks(self, event: Join | Sync | Heartbeat | Leave, now: float, at_ms: int) -> None:
+    def _handle_member(self, event: Join | Sync | Heartbeat | Leave, now: float, at_ms: int) -> None:
         error = self._group_error(event)
         if error is not GroupError.NONE:
             self._replies.append(_error_reply(event, error))
