@@ -41,7 +41,7 @@ class Documents:
     def __init__(
         self, metadata: Metadata, store: SegmentStore, *, wait_closed: Callable[[Deletion], Awaitable[None]]
     ) -> None:
-        """Create the documents; ``wait_closed`` returns once every broker that served a deleted topic has dropped it."""
+        """Create the documents; ``wait_closed`` returns once no broker serves a deleted topic any longer."""
         self._metadata = metadata
         self._store = store
         self._wait_closed = wait_closed

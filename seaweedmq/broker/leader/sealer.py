@@ -42,8 +42,8 @@ class Sealer:
     ) -> None:
         """Create the sealer.
 
-        ``await_expired_leases`` returns once the leases that are gone from etcd have run out by their holders' clocks, and
-        ``severity`` the log level for a broker that does not answer.
+        ``await_expired_leases`` returns once the leases that are gone from etcd have also ended by their holders' clocks.
+        ``severity`` returns the log level for a broker that does not answer.
         """
         self._view = view
         self._store = store

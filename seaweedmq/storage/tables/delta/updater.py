@@ -243,7 +243,7 @@ class _Change:
         now_ms = self._wall_us() // 1_000
         removes = [_removed(before[s], now_ms, s in diff.gone) for s in diff.removed]
         removes += [_removed(add, now_ms, True) for add in known.foreign]
-        adds = {s: replace(self._entered[s][0], brings_records=s in diff.come) for s in diff.added}
+        adds = {s: replace(self._entered[s][0], data_change=s in diff.come) for s in diff.added}
         rows = sum(s.end - s.base for s in diff.added)
         records = known.records + rows - sum(s.end - s.base for s in diff.removed)
         commit = Commit(
@@ -323,8 +323,8 @@ class _Change:
         folder.remove_stale_temporaries(now_us / US_PER_S)
 
 
-def _removed(add: Add, now_ms: int, takes_records: bool) -> Remove:
-    return Remove(path=add.path, size_bytes=add.size_bytes, removed_ms=now_ms, takes_records=takes_records)
+def _removed(add: Add, now_ms: int, data_change: bool) -> Remove:
+    return Remove(path=add.path, size_bytes=add.size_bytes, removed_ms=now_ms, data_change=data_change)
 
 
 def _low_watermarks(place: Place, topic: Topic) -> Mapping[int, int]:
