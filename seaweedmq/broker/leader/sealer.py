@@ -42,7 +42,7 @@ class Sealer:
     ) -> None:
         """Create the sealer.
 
-        ``await_expired_leases`` returns once the leases that are gone from etcd have also ended by their holders' clocks.
+        ``await_expired_leases`` returns once leases that are gone from etcd have also ended by their holders' clocks.
         ``severity`` returns the log level for a broker that does not answer.
         """
         self._view = view

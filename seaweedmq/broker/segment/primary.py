@@ -92,7 +92,7 @@ class OpenSegment:
             on_held=self._on_held,
             on_lost=lambda follower, error: self._on_event(self._lifecycle.follower_lost(follower, error)),
         )
-        self._look = FenceCheck(
+        self._fence_check = FenceCheck(
             topic,
             segment,
             context,
@@ -153,7 +153,7 @@ class OpenSegment:
                 case RequestFsync():
                     self._request_sync()
                 case CheckFence():
-                    self._look.begin()
+                    self._fence_check.begin()
                 case RetrySoon():
                     self._timer = self._loop.call_later(REEVALUATE_S, self._advance)
                 case CommitFlushedOnly():
@@ -163,7 +163,7 @@ class OpenSegment:
                     self.log.without_followers()
                 case Halt():
                     self._stop_timer()
-                    self._look.cancel()
+                    self._fence_check.cancel()
                 case NotifyPublishers():
                     level = logging.ERROR if self.stage is SegmentStage.FENCED else logging.WARNING
                     log.log(level, "%s", self._lifecycle.failure)
@@ -373,7 +373,7 @@ class OpenSegment:
         """Stop serving at once: write, commit and acknowledge nothing more. Clients receive ``reason``."""
         self._perform(self._lifecycle.close(reason))
         await self._followers.close()
-        await self._look.close()
+        await self._fence_check.close()
         await self._writer.close()
         await self.files.close()
         self._context.budget.forget(self)

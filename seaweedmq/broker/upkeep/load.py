@@ -89,7 +89,7 @@ class LoadReporter:
         loads = []
         for segment in self._segments():
             meter, unwritten = segment.meter, segment.log.unwritten_bytes
-            meter.look(now)
+            meter.update(now)
             if meter.long_bytes_per_s or unwritten:
                 loads.append(
                     SegmentLoad(

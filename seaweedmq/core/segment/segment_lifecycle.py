@@ -161,7 +161,7 @@ class SegmentLifecycle:
             lease_alive=lease_alive,
             stuck=self._stuck is not None,
             follower_lost=self.stage is SegmentStage.DOUBTFUL,
-            looking=self._checked_up_to is not None,
+            is_checking=self._checked_up_to is not None,
         ):
             if isinstance(action, ReportLeaseDoubt):
                 actions += self._fail(self._stuck)

@@ -38,7 +38,7 @@ class Connection(asyncio.BufferedProtocol):
         self._line.press = self._press_reading
         self._pace = Pace()
         """Speed at which the client reads Fetch replies while others wait for their memory."""
-        self._deadlines = Deadlines(listening.limits, self._look)
+        self._deadlines = Deadlines(listening.limits, self._check_deadlines)
         self._replies = ReplyQueue(share, self._flushed)
         self._reader = RequestReader(listening, share, self._line, self._replies, self._deadlines)
 
@@ -143,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._reader.is_paused:
             self._loop.call_soon(self._reader.resume)
 
-    def _look(self) -> None:
+    def _check_deadlines(self) -> None:
         """Act on the missed deadlines."""
         progress = Progress(
             lacking_bytes=self._reader.lacking_bytes,

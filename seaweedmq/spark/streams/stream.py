@@ -45,7 +45,7 @@ from seaweedmq.storage.scan.columns import Column
 from seaweedmq.storage.snapshot import list_files
 from seaweedmq.storage.watch import TopicState, TopicWatch
 
-LOOK_INTERVAL_S: Final = 0.1
+REFRESH_INTERVAL_S: Final = 0.1
 """Seconds between two looks at storage and brokers: the maximum delay of a batch."""
 UNLIMITED: Final = 2**63 - 1
 """Record limit of a query without one, as opposed to a query that reads everything in one batch."""
@@ -91,7 +91,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._watch: TopicWatch | None = None
         self._brokers: BrokerEnds | None = None
         self._sight: _Sight | None = None
-        self._looked_s = 0.0
+        self._refreshed_s = 0.0
         self._is_frozen = False
         """Whether later records are ignored, as the trigger AvailableNow requires."""
         self._planned: tuple[_Sight, dict[str, Any], ReadLimit, dict[str, Any]] | None = None
@@ -190,30 +190,32 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _sight_now(self, *, complete: bool = False) -> _Sight:
-        """Return the topic as it was within ``LOOK_INTERVAL_S``; the same object if nothing changed.
+        """Return the topic as it was within ``REFRESH_INTERVAL_S``; the same object if nothing changed.
 
         With ``complete``, all committed records must be visible, so brokers must answer if the options name some.
         """
         now = time.monotonic()  # noqa: TID251 - a Spark process, which nothing simulates
-        if self._sight is not None and (self._is_frozen or (now - self._looked_s < LOOK_INTERVAL_S and not complete)):
+        if self._sight is not None and (
+            self._is_frozen or (now - self._refreshed_s < REFRESH_INTERVAL_S and not complete)
+        ):
             return self._sight
         watch = self._watching()
         marks = self._high_watermarks(watch, complete=complete)
-        state = watch.look()
+        state = watch.poll()
         lineage = self._lineage_of(state)
         last = self._sight
         tables = state.table_ends
         ends = {number: max(tables.get(number, 0), marks.get(number, 0)) for number in lineage.open}
         if last is None or last.state is not state or last.ends != ends:
             self._sight = last = _Sight(state, lineage, ends)
-        self._looked_s = time.monotonic()  # noqa: TID251 - brokers may take seconds to answer
+        self._refreshed_s = time.monotonic()  # noqa: TID251 - brokers may take seconds to answer
         return last
 
     def _lineage_now(self) -> tuple[Topic, LineageGraph]:
         """Return the lineage in the storage: ranges between two offsets need no broker."""
         if self._is_frozen and self._sight is not None:
             return self._sight.state.topic, self._sight.lineage
-        state = self._watching().look()
+        state = self._watching().poll()
         return state.topic, self._lineage_of(state)
 
     def _watching(self) -> TopicWatch:
@@ -236,7 +238,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._brokers is None:
             self._brokers = BrokerEnds(self._options.bootstrap, self._options.topic)
         if complete:
-            return self._brokers.all_high_watermarks(lambda: [s.id for s in watch.look().segments if s.is_open])
+            return self._brokers.all_high_watermarks(lambda: [s.id for s in watch.poll().segments if s.is_open])
         return self._brokers.high_watermarks_if_any()
 
     def _check_topic(self, topic: Topic) -> None:

@@ -31,9 +31,9 @@ class At:
 
 
 def rule(
-    at: At, *, lease: bool = False, stuck: bool = False, lost: bool = False, looking: bool = False
+    at: At, *, lease: bool = False, stuck: bool = False, lost: bool = False, is_checking: bool = False
 ) -> list[object]:
-    return list(commit_rule(at, lease_alive=lease, stuck=stuck, follower_lost=lost, looking=looking))
+    return list(commit_rule(at, lease_alive=lease, stuck=stuck, follower_lost=lost, is_checking=is_checking))
 
 
 def test_with_the_lease_what_the_durability_asks_for_is_committed() -> None:
@@ -58,7 +58,7 @@ def test_without_the_lease_it_has_fsynced_first_whatever_the_durability() -> Non
 
 def test_then_it_looks_for_the_fence_once() -> None:
     assert rule(At(10, 20, 30)) == [CheckFence(20), RetrySoon()]
-    assert rule(At(10, 20, 30), looking=True) == [RetrySoon()]
+    assert rule(At(10, 20, 30), is_checking=True) == [RetrySoon()]
 
 
 @pytest.mark.parametrize("lease", [True, False])
@@ -67,14 +67,14 @@ def test_then_it_looks_for_the_fence_once() -> None:
     stored=st.booleans(),
     stuck=st.booleans(),
     lost=st.booleans(),
-    looking=st.booleans(),
+    is_checking=st.booleans(),
 )
 def test_whatever_the_standing(
-    lease: bool, sizes: tuple[int, int, int], stored: bool, stuck: bool, lost: bool, looking: bool
+    lease: bool, sizes: tuple[int, int, int], stored: bool, stuck: bool, lost: bool, is_checking: bool
 ) -> None:
     flushed, written = sizes[0], sizes[0] + sizes[1]
     at = At(min(sizes[2], flushed if stored else written), flushed, written, stored)
-    actions = rule(at, lease=lease, stuck=stuck, lost=lost, looking=looking)
+    actions = rule(at, lease=lease, stuck=stuck, lost=lost, is_checking=is_checking)
     for action in actions:
         match action:
             case RaiseHighWatermark(offset):
@@ -83,7 +83,7 @@ def test_whatever_the_standing(
             case CheckFence(flushed=target):
                 assert not lease, "no fence check is needed while the lease is valid"
                 assert not stuck, "the result of the check would not matter"
-                assert not looking, "one fence check at a time"
+                assert not is_checking, "one fence check at a time"
                 assert at.committed < target <= at.flushed
     behind = at.committable > at.committed
-    assert not behind or looking or actions, "a durable record waits for no further event"
+    assert not behind or is_checking or actions, "a durable record waits for no further event"
