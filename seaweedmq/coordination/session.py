@@ -195,9 +195,9 @@ class Session:
         puts = [Put(broker_key(info.id), broker_to_json(info), self.lease)]
         puts += [Put(key, info.id.encode(), self.lease) for key in addresses]
         revisions = dict.fromkeys(others, 0)  # Read only if wrong: brokers share this address only by mistake.
-        looks_at = [address]
+        keys = [address]
         while True:
-            for key in looks_at:
+            for key in keys:
                 held = await self._store.get(key)
                 if held is not None and held.lease and held.value != info.id.encode():
                     return held
@@ -207,7 +207,7 @@ class Session:
             seen = [Compare(key, mod_revision=revision) for key, revision in revisions.items()]
             if await self._store.transact(seen, puts) is not None:
                 return None
-            looks_at = addresses
+            keys = addresses
 
     async def _keep_alive(self) -> None:
         loop = asyncio.get_running_loop()

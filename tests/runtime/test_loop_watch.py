@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from seaweedmq.runtime.loop_watch import HELD_S, CHECK_INTERVAL_S, Finding, HoldTracker, LoopWatch
+from seaweedmq.runtime.loop_watch import CHECK_INTERVAL_S, HELD_S, Finding, HoldTracker, LoopWatch
 
 
 def test_a_hold_is_found_once_and_its_end_with_its_length() -> None:

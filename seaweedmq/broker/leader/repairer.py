@@ -24,7 +24,7 @@ REPLACEMENTS_AT_ONCE = 1_000
 """Concurrent replacements that query one broker: they share messages, and a stuck one delays only its own segment."""
 RECOVERIES_AT_ONCE = 8
 """Concurrent recoveries of segments without live replicas: each reads files."""
-LOOK_S = 0.02
+CHECK_INTERVAL_S = 0.02
 """Shortest time between two checks, in seconds: one check covers many changes."""
 CHECK_SHARE_MAX = 0.2
 """Largest share of time spent on checks: with many segments one check may be long."""
@@ -86,7 +86,7 @@ class Repairer:
                         task = tasks.create_task(self.carry_out(transitions, repair), name=f"replace {repair.segment}")
                         self._replacing.add(key)
                         task.add_done_callback(partial(self._ended, key))
-                    await asyncio.sleep(max(LOOK_S, (loop.time() - began) / CHECK_SHARE_MAX))
+                    await asyncio.sleep(max(CHECK_INTERVAL_S, (loop.time() - began) / CHECK_SHARE_MAX))
                     await self._wait_due(seen)
 
     def _due(self, touched: Iterable[TopicName]) -> list[Repair]:

@@ -122,14 +122,14 @@ class MetadataHandlers:
                 led[partition.leader_id].append((topic.name, partition))
             await turn.pause()
 
-        async def look(node: int) -> None:
+        async def check(node: int) -> None:
             broker = self._nodes.broker_of(node)
             topic = self._directory.view.topics.get(TopicName(self._directory.namespace, led[node][0][0]))
             if broker is not None and topic is not None and not await is_reachable(self._cluster, broker, topic):
                 for _, partition in led[node]:
                     partition.leader_id, partition.error_code = NO_NODE, Code.LEADER_NOT_AVAILABLE
 
-        await asyncio.gather(*map(look, led))
+        await asyncio.gather(*map(check, led))
 
     def _named(self, name: str, failure: SeaweedMQError | None, body: Any) -> Any:
         try:

@@ -155,7 +155,7 @@ class LogScanner:
             self._jumped = 0
         self._needed_bytes = 0
         if self._damage is not None:
-            self._look_behind_damage(buffer, at_end)
+            self._search_behind_damage(buffer, at_end)
             return FrameRun(buffer, ())
         position = self._read_preamble(buffer, at_end) if self._preamble_due else 0
         if position is None:
@@ -271,9 +271,9 @@ class LogScanner:
         self._lost = LostBlocks(at, None if size_bytes is None else at + size_bytes)
         self._proof_from = at + (size_bytes or 1)
         self._start = at
-        self._look_behind_damage(buffer[position:], at_end)
+        self._search_behind_damage(buffer[position:], at_end)
 
-    def _look_behind_damage(self, buffer: memoryview, at_end: bool) -> None:
+    def _search_behind_damage(self, buffer: memoryview, at_end: bool) -> None:
         """Decide on a torn tail if a block was lost, otherwise on damage if a later sound header follows."""
         text = bytes(buffer)
         proof = self._proof_in(text)

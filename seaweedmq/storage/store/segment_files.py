@@ -186,7 +186,7 @@ class SegmentFiles(GuardedCalls):
         """Whether a segment has a fence, is pruned, or is of another topic than the folder's."""
         marker = fence_path(topic, uid, segment)
 
-        def look() -> bool:
+        def is_present() -> bool:
             # The document is read second: if the topic still exists, the folder checked before was its own.
             with contextlib.suppress(FileNotFoundError):
                 file_io.refresh_cache(self.place.path(marker).parent)
@@ -196,7 +196,7 @@ class SegmentFiles(GuardedCalls):
             return found.uid != uid or segment in found.pruned
 
         try:
-            return await self._run(self._reads, "check for", marker, look)
+            return await self._run(self._reads, "check for", marker, is_present)
         except FileNotFoundError:
             raise self._missing_document(topic) from None
 
