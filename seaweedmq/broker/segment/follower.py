@@ -344,7 +344,7 @@ class FollowerService:
         if self._closed or replica.fenced or found is None or not found[1].is_open:
             return
         reason = f"{self._broker_id} lost the replicate stream of {primary}"
-        self._suspicions.tell(ref, primary, reason)
+        self._suspicions.add(ref, primary, reason)
 
 
 def _key(ref: SegmentRef) -> ReplicaKey:

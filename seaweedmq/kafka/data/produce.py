@@ -95,7 +95,7 @@ class _Failed(NamedTuple):
 class _Sequence(NamedTuple):
     """The sequence of a batch of an idempotent producer."""
 
-    who: tuple[int, str | bytes, int, int]
+    producer: tuple[int, str | bytes, int, int]
     """The connection, topic, partition and producer id."""
     epoch: int
     first: int
@@ -161,7 +161,9 @@ class ProduceHandlers:
         header = _header_of(records)
         sequence = None if header is None else _Sequence.of(request.connection, key, part.index, header)
         now = asyncio.get_running_loop().time()
-        is_behind = sequence is not None and self._rejected.is_behind(sequence.who, sequence.epoch, sequence.first, now)
+        is_behind = sequence is not None and self._rejected.is_behind(
+            sequence.producer, sequence.epoch, sequence.first, now
+        )
         try:
             topic = self._partitions.topic(key)
             async with asyncio.timeout_at(deadline):
@@ -174,7 +176,7 @@ class ProduceHandlers:
                     may_begin=not is_behind,
                 )
             if sequence is not None:
-                self._rejected.forget(sequence.who)
+                self._rejected.forget(sequence.producer)
             return appended
         except SeaweedMQError as raised:
             # Without its traceback, whose frames hold the unpacked batch: up to 64 MiB until garbage is collected.
@@ -187,7 +189,7 @@ class ProduceHandlers:
                 part.index, DeadlineExceeded(f"{wanted.name}: no memory for the batch within timeout_ms: retry")
             )
         if sequence is not None and not is_behind and code_of(failed.error, place=ErrorScope.PRODUCE) in _RESENT:
-            self._rejected.refuse(sequence.who, sequence.epoch, sequence.first, now)
+            self._rejected.refuse(sequence.producer, sequence.epoch, sequence.first, now)
         return failed
 
     async def _append_to(

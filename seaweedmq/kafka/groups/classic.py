@@ -179,9 +179,9 @@ class ClassicGroupHandlers:
                 return LeaveGroupResponse(error_code=reply.error, members=[])
             members += [
                 LeaveGroupResponse.MemberResponse(
-                    member_id=who.member, group_instance_id=who.instance, error_code=error
+                    member_id=leaving.member, group_instance_id=leaving.instance, error_code=error
                 )
-                for who, error in reply.members
+                for leaving, error in reply.members
             ]
             await request.turn.pause()
         return LeaveGroupResponse(error_code=0, members=members)

@@ -70,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool | None:
         """Answer the requests that precede the client's half-close, as Apache Kafka does."""
-        self._line.hurry()
+        self._line.answer_waiting()
         self._deadlines.expect(Due.HALF_CLOSED, self._replies.taken_bytes)
         self.drain()
         return True
@@ -112,17 +112,17 @@ class Connection(asyncio.BufferedProtocol):
             return self._reader.received_bytes + self._replies.taken_bytes
         return None
 
-    def hurry(self) -> bool:
+    def answer_waiting(self) -> bool:
         """Implement ``ShareOwner``."""
         is_waiting = self._line.grown.has_waiters
-        self._line.hurry()
+        self._line.answer_waiting()
         return is_waiting
 
     def _press_reading(self, now: float, held_bytes: int) -> bool:
         """Implement ``Line.press``."""
         if self._replies.is_over or self._replies.is_writing:
             self._pace.forget()
-            self._line.hurry()  # the reply may be queued behind one that waits for events
+            self._line.answer_waiting()  # the reply may be queued behind one that waits for events
             return False
         slow = self._pace.too_slow(now, self._replies.taken_bytes)
         if slow is None:
@@ -185,8 +185,8 @@ class Connection(asyncio.BufferedProtocol):
         """Close at once, and log the reason."""
         if not self._replies.is_over:
             peer, client_id = self.context.peer, self._reader.context.client_id
-            who = f"{peer} ({client_id})" if client_id else peer
-            log.warning("Kafka connection closed: %s: %s", who, reason)
+            client = f"{peer} ({client_id})" if client_id else peer
+            log.warning("Kafka connection closed: %s: %s", client, reason)
             self.abort()
 
     def abort(self) -> None:
