@@ -174,7 +174,7 @@ class Repairer:
                 kind="repair",
                 predecessors=(segment,),
                 ranges=(segment.slots,),
-                wishes=(repair.healthy_replicas,),
+                preferred=(repair.healthy_replicas,),
                 reason=repair.reason,
                 timeout_s=None,
             )

@@ -86,9 +86,9 @@ class SegmentAdmin:
         kind: str,
         predecessors: tuple[Segment, ...],
         ranges: tuple[KeyRange, ...],
-        wishes: tuple[tuple[str, ...], ...] = (),
+        preferred: tuple[tuple[str, ...], ...] = (),
     ) -> TopicDescription:
-        transition = Transition(kind=kind, predecessors=predecessors, ranges=ranges, wishes=wishes, reason=MANUAL)
+        transition = Transition(kind=kind, predecessors=predecessors, ranges=ranges, preferred=preferred, reason=MANUAL)
         await self._transitions.carry_out(transition)
         return describe(self._metadata.view, transition.topic)
 

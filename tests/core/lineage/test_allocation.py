@@ -130,9 +130,9 @@ def test_who_leads_for_lack_of_others_does_so_last() -> None:
 
 def test_a_wish_is_kept_as_far_as_it_can_be_and_filled_up_with_the_cheapest() -> None:
     candidates = [Candidate(broker="a", segments=9), Candidate(broker="b", segments=1), Candidate(broker="c")]
-    assert place(candidates, segments=1, replicas=2, tie=ties(), wish=["a"]) == [("a", "c")]
-    assert place(candidates, segments=1, replicas=2, tie=ties(), wish=["gone", "b"]) == [("b", "c")]
-    assert place(candidates, segments=1, replicas=1, tie=ties(), wish=["a", "b"]) == [("a",)]
+    assert place(candidates, segments=1, replicas=2, tie=ties(), preferred=["a"]) == [("a", "c")]
+    assert place(candidates, segments=1, replicas=2, tie=ties(), preferred=["gone", "b"]) == [("b", "c")]
+    assert place(candidates, segments=1, replicas=1, tie=ties(), preferred=["a", "b"]) == [("a",)]
 
 
 def test_traffic_counts_even_where_the_processor_is_not_measured_yet() -> None:
@@ -179,6 +179,6 @@ def test_no_broker_gets_more_than_it_has_room_for_if_all_find_room(
 
 def test_a_wish_for_a_broker_without_room_is_granted_only_if_nobody_else_is_left() -> None:
     full, free = Candidate(broker="full", room=0), Candidate(broker="free", cpu_share=3.0)
-    assert place([full, free], segments=1, replicas=1, tie=ties(), wish=["full"]) == [("free",)]
-    assert place([full, free], segments=1, replicas=2, tie=ties(), wish=["full"]) == [("free", "full")]
-    assert place([full], segments=1, replicas=1, tie=ties(), wish=["full"]) == [("full",)]
+    assert place([full, free], segments=1, replicas=1, tie=ties(), preferred=["full"]) == [("free",)]
+    assert place([full, free], segments=1, replicas=2, tie=ties(), preferred=["full"]) == [("free", "full")]
+    assert place([full], segments=1, replicas=1, tie=ties(), preferred=["full"]) == [("full",)]
