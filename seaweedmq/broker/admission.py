@@ -24,7 +24,7 @@ from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
 
-RETRY_FIRST_S, RETRY_MOST_S = 0.2, 5.0
+RETRY_S_FIRST, RETRY_S_MAX = 0.2, 5.0
 CLUSTER = "cluster"
 """Cause: etcd and storage do not belong together, or are not of the same time."""
 STORAGE = "storage"
@@ -99,7 +99,7 @@ class Admission:
 
         Raises StorageFailed if storage cannot be read, or takes no marker, and the broker was not rejected before.
         """
-        await retrying(backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), on=self._may_heal)(self.admit)
+        await retrying(backoff(self._rng, RETRY_S_FIRST, RETRY_S_MAX), on=self._may_heal)(self.admit)
 
     async def watch_root(self) -> None:
         """Keep the cause ``storage`` of the readiness current, until cancelled."""

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 READ_AT_ONCE = 1_000
 """Values of a listing that are decoded before other tasks run."""
-RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
+RETRY_S_FIRST, RETRY_S_MAX = 0.1, 2.0
 REVISION_BITS = 40
 """Bits of a version below the generation: a million changes a second would take twelve days to fill them."""
 
@@ -96,7 +96,7 @@ class ClusterView:
     async def run(self) -> None:
         """Mirror the store until cancelled, listing again after each failure; pauses grow if watches fail at once."""
         loop = asyncio.get_running_loop()
-        pause_s = backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S)
+        pause_s = backoff(self._rng, RETRY_S_FIRST, RETRY_S_MAX)
         broken = 0
         while True:
             listing = retrying(pause_s, on=SeaweedMQError)
@@ -106,7 +106,7 @@ class ClusterView:
             try:
                 await self._follow()
             except SeaweedMQError as error:
-                broken = broken + 1 if loop.time() - began < RETRY_MOST_S else 1
+                broken = broken + 1 if loop.time() - began < RETRY_S_MAX else 1
                 _log.log(logging.INFO if broken == 1 else logging.DEBUG, "metadata watch ended: %s; retrying", error)
                 await asyncio.sleep(pause_s(broken))
 

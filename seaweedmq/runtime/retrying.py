@@ -52,9 +52,9 @@ def retrying(
     )
 
 
-def backoff(rng: random.Random, first_s: float, most_s: float) -> Callable[[int], float]:
-    """Return random pauses whose bound doubles with each attempt, from ``first_s`` up to ``most_s``."""
-    return lambda attempt: rng.uniform(0.0, min(most_s, first_s * 2.0 ** min(attempt - 1, 30)))
+def backoff(rng: random.Random, first_s: float, max_s: float) -> Callable[[int], float]:
+    """Return random pauses whose bound doubles with each attempt, from ``first_s`` up to ``max_s``."""
+    return lambda attempt: rng.uniform(0.0, min(max_s, first_s * 2.0 ** min(attempt - 1, 30)))
 
 
 def after_s(timeout_s: float) -> Stop:

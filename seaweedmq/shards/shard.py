@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 WRITE_TIMEOUT_S: Final = 10.0
 """Seconds for an append to be committed; the shard ends if it is not."""
-LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S = 0.05, 2.0
+LOAD_RETRY_S_FIRST, LOAD_RETRY_S_MAX = 0.05, 2.0
 LOADED_AT_ONCE: Final = 500
 """Records loaded into the state in one step of the event loop."""
 
@@ -202,7 +202,7 @@ class Shard(Generic[M, E]):
         """Load, then append records until the segment ends or an append fails."""
         try:
             loading = retrying(
-                backoff(self._env.rng, LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S),
+                backoff(self._env.rng, LOAD_RETRY_S_FIRST, LOAD_RETRY_S_MAX),
                 on=Exception,  # a failure of one partition must not end the others of this broker
                 stop=when(lambda: self.partition.is_over),
                 on_retry=self._log_load_failure,

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 RESERVED_PART = 4
 """Inverse of the largest share of open segments that is reserved."""
-DUTIES_RETRY_FIRST_S, DUTIES_RETRY_MOST_S = 0.2, 5.0
+DUTIES_RETRY_S_FIRST, DUTIES_RETRY_S_MAX = 0.2, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,7 @@ class Leader:
 
     async def run(self) -> None:
         """Lead whenever elected, until cancelled. Failed duties restart: on another leader they would fail likewise."""
-        pause_s = backoff(self._rng, DUTIES_RETRY_FIRST_S, DUTIES_RETRY_MOST_S)
+        pause_s = backoff(self._rng, DUTIES_RETRY_S_FIRST, DUTIES_RETRY_S_MAX)
         failed = 0
         while True:
             await self.election.wait_leading()
