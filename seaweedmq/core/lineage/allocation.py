@@ -60,12 +60,12 @@ def place(
 ) -> list[tuple[str, ...]]:
     """Choose the replicas (the primary first) of each of ``segments`` new segments.
 
-    Each segment goes to the ``preferred`` brokers (the primary first) that are candidates, and to the cheapest others. Its
-    expected cost is added before the next one is placed; ``tie`` returns a random number, which orders brokers of
+    Each segment goes to the ``preferred`` brokers (the primary first) that are candidates, and to the cheapest others.
+    Its expected cost is added before the next one is placed; ``tie`` returns a random number, which orders brokers of
     equal cost. Brokers without room come last, preferred or not, and get a segment only if the others do not suffice.
-    Without a preference, the primary is the chosen broker that leads the fewest of these segments. With as many replicas as
-    brokers, each broker gets every segment, and the cheapest one would lead them all. Raises InvalidArgument if there
-    are fewer brokers than replicas.
+    Without preferred brokers, the primary is the chosen broker that leads the fewest of these segments. With as many
+    replicas as brokers, each broker gets every segment, and the cheapest one would lead them all. Raises
+    InvalidArgument if there are fewer brokers than replicas.
     """
     costs = {c.broker: c.cost for c in candidates}
     if not 1 <= replicas <= len(costs):

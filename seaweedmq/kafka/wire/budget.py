@@ -144,7 +144,7 @@ class Share:
         self._memory.close(self)
 
     def press(self, now: float, *, may_answer_waiting: bool) -> int:
-        """Close the owner if its client is too slow, or, if ``may_answer_waiting``, answer requests that wait for events.
+        """Close the owner if its client is too slow, or, if ``may_answer_waiting``, answer waiting requests.
 
         Returns the freed bytes, without guaranteed ones.
         """
