@@ -99,9 +99,9 @@ async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: S
         topic_uid=topic.topic.uid,
         takes_pieces=True,
     )
-    async with broker_stream(cluster, address, lambda api: api.subscribe(_only(opening)), str(segment)) as talk:
-        talk.expect(cluster.config.rpc_timeout_s)
-        return await _read_first(talk.replies, topic)
+    async with broker_stream(cluster, address, lambda api: api.subscribe(_only(opening)), str(segment)) as stream:
+        stream.expect(cluster.config.rpc_timeout_s)
+        return await _read_first(stream.replies, topic)
 
 
 async def _read_first(replies: AsyncIterator[SubscribeReply], topic: TopicDescription) -> int | None:

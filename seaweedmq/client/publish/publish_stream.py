@@ -70,7 +70,7 @@ class PublishStream:
         self._source = source
         self._message_bytes_max = LARGE_MESSAGE_BYTES
         self._work = asyncio.Event()
-        self._talk: BrokerStream[PublishReply] | None = None
+        self._broker_stream: BrokerStream[PublishReply] | None = None
         self._is_over = False
 
     def wake(self) -> None:
@@ -79,16 +79,16 @@ class PublishStream:
 
     def end(self, error: SeaweedMQError) -> None:
         """End the stream with an error that is not the broker's fault."""
-        if self._talk is not None:
-            self._talk.end(error)
+        if self._broker_stream is not None:
+            self._broker_stream.end(error)
 
     async def run(self) -> PublishSealed | None:
         """Send frames and handle replies until the segment is sealed, or the source is done, which returns None."""
         try:
             async with broker_stream(
                 self._cluster, self._address, lambda api: api.publish(self._requests()), str(self._segment)
-            ) as self._talk:
-                async for reply in self._talk.replies:
+            ) as self._broker_stream:
+                async for reply in self._broker_stream.replies:
                     if isinstance(reply, PublishAck):
                         if await self._source.acked(reply):
                             return None
@@ -124,8 +124,8 @@ class PublishStream:
             self.end(error)
 
     def _expect_ack(self, is_expected: bool) -> None:
-        if self._talk is not None:
-            self._talk.expect(self._cluster.config.stall_timeout_s if is_expected else None)
+        if self._broker_stream is not None:
+            self._broker_stream.expect(self._cluster.config.stall_timeout_s if is_expected else None)
 
 
 def publish_open(segment: Segment, topic_uid: int, producer: tuple[int, int], first_sequence: int) -> PublishOpen:

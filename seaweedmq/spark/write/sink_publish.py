@@ -7,7 +7,7 @@ from functools import partial
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.client.publish.staged_publisher import StagedPublisher, one_thread, staged_segment_of, recreated
+from seaweedmq.client.publish.staged_publisher import StagedPublisher, one_thread, recreated, staged_segment_of
 from seaweedmq.client.publish.staged_sender import Search
 from seaweedmq.errors import InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.model.description import OPEN
