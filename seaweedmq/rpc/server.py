@@ -152,9 +152,9 @@ class _Handlers:
             cluster.encode_replicate_reply,
             self._admission.count,
         )
-        travelling = [METHODS[call] for call in TOGETHER]
-        for service in {method.service for method in travelling}:
-            methods = {method.name: method for method in travelling if method.service == service}
+        batched = [METHODS[call] for call in TOGETHER]
+        for service in {method.service for method in batched}:
+            methods = {method.name: method for method in batched if method.service == service}
             services[service][AT_ONCE] = grpc.unary_unary_rpc_method_handler(self._together(methods))
         services[CLUSTER_SERVICE]["ReportLoad"] = grpc.stream_unary_rpc_method_handler(
             self._report_load, request_deserializer=cluster.decode_load
@@ -271,14 +271,14 @@ class _Handlers:
         )
 
     def _check_protocol(self, method: str, rpc: Rpc) -> None:
-        ours = str(self._protocol_version)
-        theirs = next((v for key, v in rpc.invocation_metadata() or () if key == PROTOCOL_KEY), ours)
-        if theirs == ours:
+        supported = str(self._protocol_version)
+        requested = next((v for key, v in rpc.invocation_metadata() or () if key == PROTOCOL_KEY), supported)
+        if requested == supported:
             return
-        number = str(theirs)[:20]
+        number = str(requested)[:20]
         caller = "calling broker" if method in self._between_brokers or _is_forwarded(rpc) else "client"
         older = f"the {caller}" if number.isdecimal() and int(number) < self._protocol_version else "this broker"
-        raise Unsupported(f"the {caller} speaks protocol {number}, this broker {ours}: upgrade {older}")
+        raise Unsupported(f"the {caller} speaks protocol {number}, this broker {supported}: upgrade {older}")
 
 
 def _is_over(error: Exception) -> bool:

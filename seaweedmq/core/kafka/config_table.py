@@ -37,7 +37,7 @@ _CONFIGS = (
         "delete: retention removes old records. Without it every record is kept. With compact all need keys.",
     ),
     (
-        _ineffective("compression.gzip.level", INT, "-1", "*", low=1, high=9, besides=-1),
+        _ineffective("compression.gzip.level", INT, "-1", "*", low=1, high=9, extra=-1),
         "Level at which brokers compress with gzip; batches are kept as producers send them.",
     ),
     (

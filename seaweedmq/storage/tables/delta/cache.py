@@ -46,7 +46,7 @@ class LogCache:
             if taken is None:
                 listing = folder.listing()
                 self.log = read_state(folder, listing)
-                folder.mend_hint(listing.checkpoints)
+                folder.repair_hint(listing.checkpoints)
         except (Corrupt, Unsupported) as e:
             raise damaged(folder.path, topic.name, str(e)) from e
         of = configured(self.log).get(UID_KEY)
