@@ -153,7 +153,7 @@ class SegmentFiles(GuardedCalls):
             self._syncs,
             "write",
             removed_dir(topic),
-            lambda: record_removed(self.place, topic, uid, removed, beside=self._guard.beside),
+            lambda: record_removed(self.place, topic, uid, removed, sibling=self._guard.sibling),
         )
 
     async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
