@@ -367,9 +367,9 @@ class Dispatcher:
         return self._changed(self._holdings.end)
 
     def commit_and_release(
-        self, is_time: bool, begun_at: Callable[[int], int | None]
+        self, commit_all: bool, begun_at: Callable[[int], int | None]
     ) -> Instructions[FetchedRows, Message]:
-        """Queue commits, of all segments if ``is_time`` or those that others wait for, and release finished segments.
+        """Queue commits, of all segments if ``commit_all`` or those that others wait for, and release finished segments.
 
         ``begun_at`` returns the first offset of reading of a segment, if known.
         """
@@ -377,7 +377,7 @@ class Dispatcher:
             for assigned in self._dispatch.assigned.values():
                 if not assigned.has_begun and (begin := begun_at(assigned.segment)) is not None:
                     assigned.begin_at(begin)
-            instructions = self._holdings.maintain(is_time)
+            instructions = self._holdings.maintain(commit_all)
             blocks = self._dispatch.unacked.blocks
         if blocks:
             self.wakeup.set()

@@ -79,8 +79,8 @@ class Holdings(Generic[R, M]):
         self.is_over = True
         return Instructions(stop=self._revoke(list(self._dispatch.assigned.values())))
 
-    def maintain(self, is_time: bool) -> Instructions[R, M]:
-        """Commit positions that others wait for, and all of them if ``is_time``; release finished segments."""
+    def maintain(self, commit_all: bool) -> Instructions[R, M]:
+        """Commit positions that others wait for, and all of them if ``commit_all``; release finished segments."""
         if self.is_over:
             return Instructions()
         drained = []
@@ -90,7 +90,7 @@ class Holdings(Generic[R, M]):
             # Acknowledgements take no lock: check that nothing is in flight before reading the position, which is then
             # final.
             is_over = assigned.is_revoked and not assigned.ledger.has_in_flight()
-            if (is_time or is_urgent) and not assigned.is_refused:
+            if (commit_all or is_urgent) and not assigned.is_refused:
                 position = assigned.position()
                 if position is not None:
                     self.commits.want(position)
