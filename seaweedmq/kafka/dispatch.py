@@ -47,15 +47,15 @@ class RequestOrder(Enum):
     A handler that is not a coroutine function (``def beat(request) -> asyncio.Future[Reply]``) needs no task. If its
     future is done on return, the reply is sent in the same step of the event loop.
     """
-    ASIDE = "aside"
+    CONCURRENT = "concurrent"
     """Requests that may wait for long: each begins at once, and no other request waits for it."""
 
 
 _ORDERS: Mapping[int, RequestOrder] = {
     API.PRODUCE: RequestOrder.IN_ORDER,
-    API.FETCH: RequestOrder.ASIDE,
-    API.JOIN_GROUP: RequestOrder.ASIDE,
-    API.SYNC_GROUP: RequestOrder.ASIDE,
+    API.FETCH: RequestOrder.CONCURRENT,
+    API.JOIN_GROUP: RequestOrder.CONCURRENT,
+    API.SYNC_GROUP: RequestOrder.CONCURRENT,
 }
 
 
@@ -118,7 +118,7 @@ class RequestScheduler:
     def receive(self, request: Request, slot: ReplySlot) -> None:
         """Start a request, or queue it behind earlier ones of the same order."""
         order = order_of(request.api)
-        if order is RequestOrder.ASIDE:
+        if order is RequestOrder.CONCURRENT:
             self._spawn_answer(request, slot, self._handle(request))
             return
         self._queues[order].append((request, slot))

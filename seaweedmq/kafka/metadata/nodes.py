@@ -111,7 +111,7 @@ class Nodes:
         address = info.kafka_address if info is not None else self._last_addresses.get(broker_id, "")
         return self._table.ids.get(address)
 
-    def lives(self, broker_id: str) -> bool:
+    def is_registered(self, broker_id: str) -> bool:
         """Whether the broker is registered, with or without a Kafka address."""
         return broker_id in self._view.brokers
 
