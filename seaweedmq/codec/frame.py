@@ -96,7 +96,7 @@ class FrameHeader(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A frame in place: both parts are bytes, or views of the received ones."""
+    """A decoded header with the two parts of its frame, which are bytes or views of the received ones."""
 
     header: FrameHeader
     header_bytes: Frames

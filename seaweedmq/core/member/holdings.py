@@ -3,12 +3,10 @@
 | segment | event | then |
 |---|---|---|
 | not held | assigned | held: to be read |
-| held | its assignment was withdrawn, or replaced by one of another generation | revoked: no longer read and delivered
-|
+| held | its assignment was withdrawn, or replaced by one of another generation | revoked: no longer read |
 | held | the coordinator rejected a commit of it | revoked, and none of its commits is retried |
 | held | the membership ended | revoked |
-| revoked | none of its records is in flight, and its last position was answered | not held: its release is to be
-reported |
+| revoked | none of its records is in flight, and its last position was answered | not held: release to be reported |
 
 A segment that was assigned again in the meantime is held again as soon as it was released.
 """
@@ -119,8 +117,7 @@ class Holdings(Generic[R, M]):
     def _release(self, assigned: HeldSegment[R, M]) -> None:
         self._dispatch.release(assigned)
         given = self._newest.get(assigned.segment)
-        if (
-            given is not None and given.generation == assigned.generation
-        ):  # rejected before the assignment was withdrawn
+        # The coordinator rejected a commit before it withdrew the assignment.
+        if given is not None and given.generation == assigned.generation:
             del self._newest[assigned.segment]
         self.commits.forget(assigned.segment)

@@ -46,7 +46,7 @@ from seaweedmq.storage.snapshot import list_files
 from seaweedmq.storage.watch import TopicState, TopicWatch
 
 REFRESH_INTERVAL_S: Final = 0.1
-"""Seconds between two looks at storage and brokers: the maximum delay of a batch."""
+"""Seconds between two observations of storage and brokers: the maximum delay of a batch."""
 UNLIMITED: Final = 2**63 - 1
 """Record limit of a query without one, as opposed to a query that reads everything in one batch."""
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
 
-from seaweedmq.core.files.compaction import TARGET_BYTES, TableMerge, target_table_bytes, merges
+from seaweedmq.core.files.compaction import TARGET_BYTES, TableMerge, merges, target_table_bytes
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName

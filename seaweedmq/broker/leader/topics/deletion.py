@@ -1,4 +1,4 @@
-"""Wait for the primaries of a deleted topic.
+"""Wait until the primaries of a deleted topic have closed its segments.
 
 A deletion is complete once the primaries have closed its segments. Until then they may acknowledge records to it, even
 to a publisher opened after the deletion that mistakes the topic for a recreated one. The name is not free before
