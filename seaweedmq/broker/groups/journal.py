@@ -161,10 +161,10 @@ class GroupJournal:
     async def _delete_older(self, newest: str) -> None:
         """Delete the files before one whose snapshot is durable, with retries without end."""
 
-        def complain(_: int, error: BaseException) -> None:
+        def log_failure(_: int, error: BaseException) -> None:
             self._failures_log.add("old journals of groups", error)
 
-        async for attempt in retrying(self._pause_s, on=SeaweedMQError, on_retry=complain):
+        async for attempt in retrying(self._pause_s, on=SeaweedMQError, on_retry=log_failure):
             with attempt:
                 older = [found for found in await self._store.list_journals() if found < newest]
                 await self._store.delete_journals(older)

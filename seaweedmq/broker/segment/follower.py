@@ -236,11 +236,11 @@ class FollowerService:
     async def _save(self, replica: Replica, writing: ReplicaWriter, limit: asyncio.Semaphore) -> None:
         """Retry until the replica is written out or dropped."""
 
-        def complain(attempt: int, error: BaseException) -> None:
+        def log_failure(attempt: int, error: BaseException) -> None:
             if attempt == 1:
                 log.warning("write-out failed: %s: %s; retrying", replica.name, error)
 
-        trying = retrying(backoff(self._env.rng, 0.05, 1.0), on=StorageFailed, on_retry=complain)
+        trying = retrying(backoff(self._env.rng, 0.05, 1.0), on=StorageFailed, on_retry=log_failure)
         async with limit:
             with suppress(NotFound):  # the segment was sealed meanwhile
                 await trying(writing.run)

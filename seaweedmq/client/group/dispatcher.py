@@ -16,7 +16,7 @@ from seaweedmq.client.group.assignment_lease import AssignmentLease
 from seaweedmq.client.group.origin import AssignedSegment, GroupOrigin, messages_at
 from seaweedmq.client.subscribe.messages import FetchedRows, Message, MessageRun, record_batch_of
 from seaweedmq.client.subscribe.topic_reader import MESSAGES_AT_ONCE
-from seaweedmq.core.member.acks import OUT, Offsets
+from seaweedmq.core.member.acks import IN_FLIGHT, Offsets
 from seaweedmq.core.member.holdings import Holdings, Instructions
 from seaweedmq.core.member.record_dispatch import Bounds, DeadRecord, NewRows, RecordDispatch
 from seaweedmq.core.member.redelivery import NEVER
@@ -176,10 +176,10 @@ class Dispatcher:
         (origin, first, count), self._taken = self._taken, None
         if count > 1:
             with self._lock:
-                origin.span.ack_out(first, count)
+                origin.span.ack_in_flight(first, count)
             if origin.assigned.is_watched:
                 self.on_acked()
-        elif origin.span.state(first) == OUT:
+        elif origin.span.state(first) == IN_FLIGHT:
             origin.ack(first)
 
     def _fill(self) -> bool:

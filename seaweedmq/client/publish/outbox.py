@@ -238,12 +238,12 @@ class Outbox:
         actions: list[Action] = []
         for each in left:
             if isinstance(each, FrameRerouted):
-                actions += self._again(each.frame)
+                actions += self._reroute(each.frame)
             else:
                 actions.append(each)
         return actions
 
-    def _again(self, frame: OutgoingFrame) -> list[Action]:
+    def _reroute(self, frame: OutgoingFrame) -> list[Action]:
         try:
             rows = rows_of_frame(frame, self.schema, self._current_routes().ring)
         except SeaweedMQError as error:

@@ -46,7 +46,7 @@ class FrameSource(Protocol):
         """The lowest sequence that may be sent."""
 
     @property
-    def out(self) -> int:
+    def in_flight(self) -> int:
         """The number of frames in flight."""
 
     def opened(self, ready: PublishReady, message_bytes: int) -> None:
@@ -92,7 +92,7 @@ class PublishStream:
                     if isinstance(reply, PublishAck):
                         if await self._source.acked(reply):
                             return None
-                        self._expect_ack(self._source.out > 0)
+                        self._expect_ack(self._source.in_flight > 0)
                     elif isinstance(reply, PublishReady):
                         self._expect_ack(False)
                         self._message_bytes_max = reply.message_bytes_max
@@ -113,7 +113,7 @@ class PublishStream:
                     self._work.clear()
                     await self._work.wait()
                     continue
-                if self._source.out == len(frames):
+                if self._source.in_flight == len(frames):
                     self._expect_ack(True)
                 if len(frames) == 1 and len(frames[0]) > self._message_bytes_max:
                     for request in in_pieces(frames[0]):

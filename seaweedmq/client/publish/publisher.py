@@ -271,18 +271,18 @@ class Publisher:
 
     async def _encode(self, work: Work) -> None:
         """Turn work into frames, as room permits."""
-        put_out = 0
+        added = 0
         error: SeaweedMQError | None = None
         try:
             for rows in work.rows(self._outbox.rows_bytes):
                 if self._outbox.is_crowded:
                     await self._until_room(work.promise.deadline_s)
                 self._report(self._outbox.add(rows))
-                put_out += len(rows)
+                added += len(rows)
         except SeaweedMQError as failure:
             error = failure
-        if error is not None or put_out == 0:
-            work.promise.settle_from(put_out, error)
+        if error is not None or added == 0:
+            work.promise.settle_from(added, error)
 
     async def _until_room(self, deadline_s: float) -> None:
         """Wait for room in the outbox; DeadlineExceeded if there is none before ``deadline_s``."""

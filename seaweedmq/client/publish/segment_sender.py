@@ -150,7 +150,7 @@ class SegmentSender:
             successors = await self._successors(sealed.successors)
             self._report(self._outbox.sealed(self._segment, sealed, successors))
         except InvalidArgument as error:
-            if not self._window.out:
+            if not self._window.in_flight:
                 self._outbox.lost(self._segment, error)
                 raise
             self._report(self._outbox.refused(self._segment, error))
@@ -229,9 +229,9 @@ class SegmentSender:
         return self._window.first_sequence
 
     @property
-    def out(self) -> int:
+    def in_flight(self) -> int:
         """The number of frames in flight."""
-        return self._window.out
+        return self._window.in_flight
 
     def opened(self, ready: PublishReady, message_bytes: int) -> None:
         """Handle an open stream."""

@@ -207,7 +207,7 @@ class StagedSender:
         return self._reached.sequence
 
     @property
-    def out(self) -> int:
+    def in_flight(self) -> int:
         """The number of frames in flight."""
         return len(self._sending.in_flight)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, OUT, WAITING, Ledger, Offsets, RowSpan
+from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, IN_FLIGHT, WAITING, Ledger, Offsets, RowSpan
 from seaweedmq.core.member.redelivery import NEVER, KeyOrder
 from seaweedmq.model.messages.groups import DELIVERIES_KEPT_MAX, Ownership, Position
 from seaweedmq.model.messages.subscribe import Start, StartKind
@@ -142,7 +142,7 @@ class HeldSegment(Generic[R, M]):
         for record in due[len(taken) :]:
             self.bring_back(record, now_s)
         for record in taken:
-            record.origin.span.put(record.offset, OUT)
+            record.origin.span.put(record.offset, IN_FLIGHT)
         return taken
 
     def give_up(self, record: M) -> None:

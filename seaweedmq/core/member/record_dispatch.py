@@ -29,7 +29,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
-from seaweedmq.core.member.acks import ACKED, OUT, WAITING, Offsets, RowSpan
+from seaweedmq.core.member.acks import ACKED, IN_FLIGHT, WAITING, Offsets, RowSpan
 from seaweedmq.core.member.held_segment import HeldSegment, M, R
 from seaweedmq.core.member.redelivery import NEVER
 from seaweedmq.core.member.unacked import Unacked
@@ -289,7 +289,7 @@ class RecordDispatch(Generic[R, M]):
     def refuse(self, record: M, due_s: float, reason: str) -> None:
         """Reject a record: if it is in flight, it is redelivered at ``due_s``."""
         place = record.origin
-        if place.span.state(record.offset) != OUT:
+        if place.span.state(record.offset) != IN_FLIGHT:
             return
         assigned = place.assigned
         assigned.ledger.refuse(record.offset)
@@ -305,9 +305,9 @@ class RecordDispatch(Generic[R, M]):
         place = record.origin
         refusal = self._with_handlers.pop((place.assigned, record.offset))
         state = place.span.state(record.offset)
-        if state == OUT:
+        if state == IN_FLIGHT:
             place.span.put(record.offset, ACKED)
-        if state in (OUT, ACKED):
+        if state in (IN_FLIGHT, ACKED):
             place.assigned.order.settle(record.key)
         elif refusal is not None:
             self._bring_back(record, refusal)
@@ -354,7 +354,7 @@ class RecordDispatch(Generic[R, M]):
 
     def _take_back(self, record: M) -> None:
         """Return a record of a revoked segment that did not reach the user."""
-        if record.origin.span.state(record.offset) == OUT:
+        if record.origin.span.state(record.offset) == IN_FLIGHT:
             record.origin.span.put(record.offset, WAITING)
             self._use(-1)
 

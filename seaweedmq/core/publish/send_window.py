@@ -78,7 +78,7 @@ class SendWindow:
         return self.waiting_bytes + self._in_flight.size_bytes
 
     @property
-    def out(self) -> int:
+    def in_flight(self) -> int:
         """The number of frames in flight."""
         return len(self._in_flight)
 
@@ -150,11 +150,11 @@ class SendWindow:
         """Take the frames of the next message, up to ``message_bytes`` if there are several; empty if none may go."""
         taken: list[Frames] = []
         size = 0
-        while self.is_open and self.out < len(self._frames):
-            frame = self._frames[self.out]
+        while self.is_open and self.in_flight < len(self._frames):
+            frame = self._frames[self.in_flight]
             if taken and size + len(frame.data) > message_bytes:
                 break
-            if (self._one_by_one and self.out) or not self._in_flight.has_room(1, len(frame.data)):
+            if (self._one_by_one and self.in_flight) or not self._in_flight.has_room(1, len(frame.data)):
                 break
             taken.append(frame.data)
             size += len(frame.data)
@@ -185,7 +185,7 @@ class SendWindow:
         A single frame in flight is the rejected one, and fails. Otherwise frames are sent one at a time until the queue
         is empty, which finds it.
         """
-        is_alone = self.out == 1
+        is_alone = self.in_flight == 1
         self.lost(error)
         if is_alone:
             return _failed([self._pop_first()], error)
@@ -249,7 +249,7 @@ class SendWindow:
     def _take_from(self, sequence: int) -> list[OutgoingFrame]:
         """Remove the frames from ``sequence`` on that are not in flight. Return them oldest first."""
         taken: list[OutgoingFrame] = []
-        while len(self._frames) > self.out and self._frames[-1].first_sequence >= sequence:
+        while len(self._frames) > self.in_flight and self._frames[-1].first_sequence >= sequence:
             frame = self._frames.pop()
             self.waiting_bytes -= len(frame.data)
             self.next_sequence = frame.first_sequence

@@ -63,16 +63,16 @@ class Stager:
         for batch in batches:
             fitted, flags = self._columns.fit(batch)
             if self._waiting and flags != self._flags:
-                self._put_out()
+                self._stage_frames()
             self._flags = flags
             for part in fitted:
                 self._waiting.append(part)
                 self._waiting_bytes += part.nbytes
             if self._waiting_bytes >= self._rows_bytes:
-                self._put_out()
-        self._put_out()
+                self._stage_frames()
+        self._stage_frames()
 
-    def _put_out(self) -> None:
+    def _stage_frames(self) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if not waiting:
             return

@@ -18,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, NEW, OUT, WAITING
+from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, NEW, IN_FLIGHT, WAITING
 from seaweedmq.core.member.held_segment import HeldSegment
 from seaweedmq.core.member.record_dispatch import Bounds
 from seaweedmq.model.messages.groups import Ownership
@@ -183,7 +183,7 @@ class MemberLife(RuleBasedStateMachine):
             for span in held.ledger.spans:
                 for earlier in range(span.first, min(span.end, offset)):
                     if self.keys[held, earlier] == record.key:
-                        assert span.state(earlier) in (ACKED, OUT), "a waiting record blocks its key"
+                        assert span.state(earlier) in (ACKED, IN_FLIGHT), "a waiting record blocks its key"
         if self.deliveries_max is not None:
             assert self.refusals[held, offset] < self.deliveries_max
         self.with_user[held, offset] = record
@@ -281,8 +281,8 @@ class MemberLife(RuleBasedStateMachine):
                     assert (state == ACKED) == (at in self.acked)
                     assert (state == DEAD_LETTER) == (at in letters)
                     if at in self.with_user:
-                        assert state == OUT
-                    elif state == OUT:
+                        assert state == IN_FLIGHT
+                    elif state == IN_FLIGHT:
                         assert at in ready
                     elif at not in ready:
                         assert state in (NEW, WAITING, ACKED, DEAD_LETTER)

@@ -106,7 +106,7 @@ def test_frames_go_out_in_order_within_the_brokers_limits_and_leave_when_acknowl
     assert window.take(MESSAGE) == []
     assert told([window.acked(FrameAck(0, 10, 100))]) == ["acked 0..9 at 100"]
     assert window.take(MESSAGE) == [third]
-    assert (len(window), window.out, window.waiting_bytes) == (2, 2, 0)
+    assert (len(window), window.in_flight, window.waiting_bytes) == (2, 2, 0)
 
 
 def test_a_frame_larger_than_the_byte_limit_goes_out_alone() -> None:
