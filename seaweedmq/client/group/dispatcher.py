@@ -369,7 +369,7 @@ class Dispatcher:
     def commit_and_release(
         self, commit_all: bool, begun_at: Callable[[int], int | None]
     ) -> Instructions[FetchedRows, Message]:
-        """Queue commits, of all segments if ``commit_all`` or those that others wait for, and release finished segments.
+        """Queue commits of all segments with ``commit_all``, else of those that others wait for; release finished ones.
 
         ``begun_at`` returns the first offset of reading of a segment, if known.
         """

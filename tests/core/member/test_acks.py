@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, NEW, IN_FLIGHT, WAITING, Ledger, Offsets, RowSpan, offsets_of
+from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, IN_FLIGHT, NEW, WAITING, Ledger, Offsets, RowSpan, offsets_of
 
 
 def ledger_of(*counts: int, first: int = 100) -> tuple[Ledger[str], list[RowSpan[str]]]:

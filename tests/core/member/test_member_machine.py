@@ -18,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, NEW, IN_FLIGHT, WAITING
+from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, IN_FLIGHT, NEW, WAITING
 from seaweedmq.core.member.held_segment import HeldSegment
 from seaweedmq.core.member.record_dispatch import Bounds
 from seaweedmq.model.messages.groups import Ownership
