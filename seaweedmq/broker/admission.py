@@ -16,7 +16,7 @@ from collections.abc import Callable
 from seaweedmq.broker.readiness import Readiness
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.cluster import identity_from_json, identity_to_json
-from seaweedmq.core.identity import Create, Decision, EtcdState, Join, Refuse, StorageState, decide
+from seaweedmq.core.identity import Create, Decision, EtcdState, Join, Reject, StorageState, decide
 from seaweedmq.errors import Corrupt, SeaweedMQError, StorageFailed, StorageFull, Unavailable, Unsupported
 from seaweedmq.model.cluster import ClusterIdentity
 from seaweedmq.ports import Compare, MetaStore, Put, SegmentStore, Snapshot
@@ -87,8 +87,8 @@ class Admission:
                 case Join(identity):
                     await self._join(identity)
                     return identity
-                case Refuse(reason):
-                    self._refuse(reason)
+                case Reject(reason):
+                    self._reject(reason)
                     self.check()
                 case Create():
                     await self._create(decision)
@@ -107,7 +107,7 @@ class Admission:
             try:
                 await self._store.verify_root()
             except StorageFailed as error:
-                self._readiness.refuse(STORAGE, str(error))
+                self._readiness.reject(STORAGE, str(error))
             else:
                 self._readiness.allow(STORAGE)
             await asyncio.sleep(ROOT_CHECK_S)
@@ -157,7 +157,7 @@ class Admission:
             if marker is None:
                 marker = await self._store.read_marker()
         except (Corrupt, Unsupported) as error:
-            return Refuse(str(error))
+            return Reject(str(error))
         has_topics = identity is None and bool((await self._meta.list(keys.TOPICS)).entries)
         stores_topics = (marker is None or identity is None) and await self._store.has_topics()
         decision = decide(
@@ -167,7 +167,7 @@ class Admission:
         )
         known = self._identity
         if isinstance(decision, Join) and known is not None and decision.identity.cluster_id != known.cluster_id:
-            return Refuse(
+            return Reject(
                 f"etcd and storage now belong to cluster {decision.identity.cluster_id}, and this broker to "
                 f"{known.cluster_id}: restore both, or restart the broker"
             )
@@ -195,7 +195,7 @@ class Admission:
         except StorageFull as error:
             log.error("storage full: reads and retention continue, publishers wait: %s", error)
         except StorageFailed as error:
-            self._refuse(str(error))
+            self._reject(str(error))
             self.check()
 
     async def _create(self, decision: Create) -> None:
@@ -208,15 +208,15 @@ class Admission:
         await self._meta.transact([absent], [Put(keys.CLUSTER, identity_to_json(identity))])
         log.info("cluster created: %s", cluster_id)
 
-    def _refuse(self, reason: str) -> None:
+    def _reject(self, reason: str) -> None:
         if reason != self._refusal:
             log.error("broker rejected: %s: %s; retrying", self._address, reason)
-        self._readiness.refuse(CLUSTER, reason)
+        self._readiness.reject(CLUSTER, reason)
 
     def _halt(self, reason: str) -> None:
         """Stop serving; the next :meth:`admit` finds the remedy."""
         if not self._refusal:
-            self._refuse(reason)
+            self._reject(reason)
             self._halted()
 
 

@@ -86,7 +86,7 @@ class Broker:
         self._etcd = meta = ObservedMetaStore(meta, env.rng)
         self.readiness = Readiness()
         """Reasons not to serve at present, set and withdrawn by parts of the broker."""
-        self.readiness.refuse(START, f"broker {address} is starting; retry")
+        self.readiness.reject(START, f"broker {address} is starting; retry")
         self._admission = Admission(
             meta=meta, store=store, rng=env.rng, address=address, readiness=self.readiness, halted=self._halt
         )
@@ -240,7 +240,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Reject new work, write and commit the rest, and leave the cluster. Other brokers take the segments over."""
-        self.readiness.refuse(STOP, f"broker {self.address} is stopping: use another broker")
+        self.readiness.reject(STOP, f"broker {self.address} is stopping: use another broker")
         self._membership.retire()
         incarnation = self._membership.incarnation
         if incarnation:

@@ -32,7 +32,7 @@ from seaweedmq.codec.state.metadata import (
     topic_from_json,
     topic_to_json,
 )
-from seaweedmq.core.identity import EtcdState, Refuse, StorageState, decide
+from seaweedmq.core.identity import EtcdState, Reject, StorageState, decide
 from seaweedmq.core.lineage.reconstruction import Reconstructed
 from seaweedmq.errors import Corrupt, InvalidArgument
 from seaweedmq.model.cluster import STORAGE_FORMAT, ClusterIdentity, StorageMarker
@@ -140,7 +140,7 @@ def _state(found: "_Found", storage: StorageState, new_id: str) -> EtcdCondition
     """Return the condition of etcd by brokers' rule; raise InvalidArgument if it and storage do not belong together."""
     etcd = EtcdState(identity=found.identity, revision=found.revision, has_topics=bool(found.topics))
     decision = decide(etcd, storage, new_id=new_id)
-    if not isinstance(decision, Refuse):
+    if not isinstance(decision, Reject):
         return EtcdCondition.IN_STEP
     marker = storage.marker
     if marker is not None and marker.format == STORAGE_FORMAT and found.identity is None and not found.topics:

@@ -250,14 +250,14 @@ class Dispatcher:
         """Redeliver rows after ``delay_s`` seconds. Any thread may call it."""
         with self._lock:
             parts = [(span.rows, out) for span, out in self._dispatch.in_flight_among(segment, offsets)]
-        self.refuse([m for rows, out in parts if rows for m in messages_at(rows, out)], delay_s, reason)
+        self.reject([m for rows, out in parts if rows for m in messages_at(rows, out)], delay_s, reason)
 
-    def refuse(self, messages: Sequence[Message], delay_s: float, reason: str) -> None:
+    def reject(self, messages: Sequence[Message], delay_s: float, reason: str) -> None:
         """Redeliver messages that are in flight, all ``delay_s`` seconds from now. Any thread may call it."""
         with self._lock:
             due_s = self._clock() + delay_s
             for message in messages:
-                self._dispatch.refuse(message, due_s, reason)
+                self._dispatch.reject(message, due_s, reason)
             self._pass_dead_letters()
         self._wake()
 

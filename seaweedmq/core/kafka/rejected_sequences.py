@@ -43,7 +43,7 @@ class RejectedSequences:
         del self._refused[producer]
         return False
 
-    def refuse(self, producer: Hashable, producer_epoch: int, first_sequence: int, now: float) -> None:
+    def reject(self, producer: Hashable, producer_epoch: int, first_sequence: int, now: float) -> None:
         """Remember a rejected frame that is behind no other and will be repeated; at the limit the earliest goes."""
         self._refused[producer] = producer_epoch, first_sequence, now
         if len(self._refused) > self._refused_max:

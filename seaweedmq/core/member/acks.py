@@ -161,7 +161,7 @@ class Ledger(Generic[R]):
             if len(at):
                 yield span, at
 
-    def refuse(self, offset: int) -> int:
+    def reject(self, offset: int) -> int:
         """Count a delivery without an acknowledgement; return the number so far."""
         self.refused[offset] = self.refused.get(offset, 0) + 1
         return self.refused[offset]

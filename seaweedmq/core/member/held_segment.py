@@ -122,7 +122,7 @@ class HeldSegment(Generic[R, M]):
     def bring_back(self, record: M, due_s: float) -> None:
         """Queue a record for redelivery at ``due_s``; later ones of its key wait for it."""
         self.keep(record)
-        self.order.refuse(record.key, record.offset, due_s)
+        self.order.reject(record.key, record.offset, due_s)
 
     def keep(self, record: M) -> None:
         """Hold a record that waits in ``order``."""
@@ -148,7 +148,7 @@ class HeldSegment(Generic[R, M]):
     def give_up(self, record: M) -> None:
         """Make a record a dead letter; later ones of its key wait until the dead-letter topic has it."""
         record.origin.span.put(record.offset, DEAD_LETTER)
-        self.order.refuse(record.key, record.offset, NEVER)
+        self.order.reject(record.key, record.offset, NEVER)
 
     def dead_letter_stored(self, record: M) -> None:
         """Acknowledge a dead letter that the dead-letter topic has."""

@@ -286,13 +286,13 @@ class RecordDispatch(Generic[R, M]):
         assigned = self.assigned.get(segment)
         return () if assigned is None else assigned.ledger.in_flight_among(offsets)
 
-    def refuse(self, record: M, due_s: float, reason: str) -> None:
+    def reject(self, record: M, due_s: float, reason: str) -> None:
         """Reject a record: if it is in flight, it is redelivered at ``due_s``."""
         place = record.origin
         if place.span.state(record.offset) != IN_FLIGHT:
             return
         assigned = place.assigned
-        assigned.ledger.refuse(record.offset)
+        assigned.ledger.reject(record.offset)
         place.span.put(record.offset, WAITING)
         refusal = _Refusal(due_s, reason)
         if (assigned, record.offset) in self._with_handlers:

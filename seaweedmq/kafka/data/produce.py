@@ -189,7 +189,7 @@ class ProduceHandlers:
                 part.index, DeadlineExceeded(f"{wanted.name}: no memory for the batch within timeout_ms: retry")
             )
         if sequence is not None and not is_behind and code_of(failed.error, place=ErrorScope.PRODUCE) in _RESENT:
-            self._rejected.refuse(sequence.producer, sequence.epoch, sequence.first, now)
+            self._rejected.reject(sequence.producer, sequence.epoch, sequence.first, now)
         return failed
 
     async def _append_to(

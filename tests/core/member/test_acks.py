@@ -86,7 +86,7 @@ def test_of_a_run_only_what_is_out_is_acknowledged() -> None:
 
 def test_counts_of_refused_records_go_with_them() -> None:
     ledger, _ = ledger_of(10)
-    assert [ledger.refuse(offset) for offset in (103, 103, 101, 109)] == [1, 2, 1, 1]
+    assert [ledger.reject(offset) for offset in (103, 103, 101, 109)] == [1, 2, 1, 1]
     assert ledger.deliveries(10) == {101: 1, 103: 2, 109: 1}
     assert ledger.deliveries(2) == {101: 1, 103: 2}
     ledger.ack(range(100, 103))

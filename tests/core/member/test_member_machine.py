@@ -228,10 +228,10 @@ class MemberLife(RuleBasedStateMachine):
 
     @precondition(lambda self: self.with_user)
     @rule(which=PICK, delay_s=st.integers(0, 3))
-    def refuse(self, which: int, delay_s: int) -> None:
+    def reject(self, which: int, delay_s: int) -> None:
         """Acknowledge in a handler, before it ends."""
         record = self.pick(which)
-        self.member.refuse(record, delay_s)
+        self.member.reject(record, delay_s)
         self.is_refused(record)
 
     def is_refused(self, record: Record) -> None:
@@ -246,7 +246,7 @@ class MemberLife(RuleBasedStateMachine):
         at = list(self.with_handlers)[which % len(self.with_handlers)]
         record = self.with_handlers.pop(at)
         if raises:
-            self.member.refuse(record, 1.0, "raised")
+            self.member.reject(record, 1.0, "raised")
             if at in self.with_user:
                 self.is_refused(record)
         self.member.handler_ended(record)

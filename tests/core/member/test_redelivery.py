@@ -11,7 +11,7 @@ A, B = b"a", b"b"
 def test_a_key_is_held_from_its_refusal_to_its_redelivery() -> None:
     order = KeyOrder(one_at_a_time=False)
     assert order.offer(A, 1)
-    order.refuse(A, 1, due_s=10.0)
+    order.reject(A, 1, due_s=10.0)
     assert not order.offer(A, 5)
     assert order.offer(B, 6)
     assert not order.offer(A, 7)
@@ -24,12 +24,12 @@ def test_a_key_is_held_from_its_refusal_to_its_redelivery() -> None:
 
 def test_the_key_waits_for_the_lowest_of_its_refused_records() -> None:
     order = KeyOrder(one_at_a_time=False)
-    order.refuse(A, 5, due_s=1.0)
-    order.refuse(A, 3, due_s=4.0)
+    order.reject(A, 5, due_s=1.0)
+    order.reject(A, 3, due_s=4.0)
     assert order.take_due(2.0) == []
     assert order.take_due(4.0) == [3, 5]
-    order.refuse(A, 3, due_s=5.0)
-    order.refuse(A, 5, due_s=9.0)
+    order.reject(A, 3, due_s=5.0)
+    order.reject(A, 5, due_s=9.0)
     assert order.take_due(6.0) == [3]
     assert not order.offer(A, 6)
     assert order.take_due(9.0) == [5, 6]
@@ -37,8 +37,8 @@ def test_the_key_waits_for_the_lowest_of_its_refused_records() -> None:
 
 def test_what_waits_holds_up_nothing_before_it() -> None:
     order = KeyOrder(one_at_a_time=False)
-    order.refuse(A, 3, due_s=1.0)
-    order.refuse(A, 5, due_s=9.0)
+    order.reject(A, 3, due_s=1.0)
+    order.reject(A, 5, due_s=9.0)
     assert order.take_due(1.0) == [3]
     assert order.offer(A, 3), "it is checked once more before it is delivered"
     assert not order.offer(A, 6)
@@ -47,8 +47,8 @@ def test_what_waits_holds_up_nothing_before_it() -> None:
 
 def test_records_without_a_key_hold_nobody_up() -> None:
     order = KeyOrder(one_at_a_time=True)
-    order.refuse(None, 1, due_s=3.0)
-    order.refuse(None, 2, due_s=1.0)
+    order.reject(None, 1, due_s=3.0)
+    order.reject(None, 2, due_s=1.0)
     assert order.offer(None, 5)
     assert order.take_due(2.0) == [2]
     order.drop(None, 1)
@@ -62,7 +62,7 @@ def test_one_at_a_time() -> None:
     assert order.take_due(0.0) == []
     order.settle(A)
     assert order.take_due(0.0) == [2]
-    order.refuse(A, 2, due_s=5.0)
+    order.reject(A, 2, due_s=5.0)
     assert order.take_due(4.0) == []
     assert order.take_due(5.0) == [2]
     order.settle(A)
@@ -74,7 +74,7 @@ def test_one_at_a_time() -> None:
 
 def test_what_is_never_due_is_dropped_and_lets_the_rest_go() -> None:
     order = KeyOrder(one_at_a_time=False)
-    order.refuse(A, 1, due_s=NEVER)
+    order.reject(A, 1, due_s=NEVER)
     assert not order.offer(A, 2)
     assert (order.take_due(1e12), order.due_s()) == ([], NEVER)
     order.drop(A, 1)
@@ -104,11 +104,11 @@ def test_a_key_is_never_overtaken_and_nothing_is_forgotten(
         assert all(offset > other for other in settled[key])
         out[key].append(offset)
 
-    def refuse(key: bytes, delay_s: float) -> None:
+    def reject(key: bytes, delay_s: float) -> None:
         # The rows behind the rejected record were popped and come back first.
         offset, *behind = out[key]
         out[key] = []
-        order.refuse(key, offset, now + delay_s)
+        order.reject(key, offset, now + delay_s)
         for other in behind:
             assert not order.offer(key, other)
 
@@ -120,7 +120,7 @@ def test_a_key_is_never_overtaken_and_nothing_is_forgotten(
                 deliver(arrived)
             arrived += 1
         elif what == "nack" and out[key]:
-            refuse(key, delay)
+            reject(key, delay)
         elif what == "ack" and out[key]:
             settled[key].append(out[key].pop(0))
             if one_at_a_time:
@@ -155,12 +155,12 @@ def test_what_is_due_goes_out_whatever_else_of_its_key_waits(
     order = KeyOrder(one_at_a_time=False)
     keys = [key for key, _ in refusals]
     for offset, (key, due_s) in enumerate(refusals):
-        order.refuse(key, offset, due_s)
+        order.reject(key, offset, due_s)
     out: list[int] = []
     for now in range(10):
         while taken := order.take_due(now):
             for offset in taken[room:]:
-                order.refuse(keys[offset], offset, now)
+                order.reject(keys[offset], offset, now)
             gone = [offset for offset in taken[:room] if order.offer(keys[offset], offset)]
             assert gone == taken[:room], "otherwise the same record is taken in an endless loop"
             out += gone
