@@ -71,8 +71,8 @@ class Admission:
 
         The view is empty before the admission: calls answered from it would report that there are no topics.
         """
-        if self._refusal:
-            raise NotAdmitted(f"broker {self._address} does not serve: {self._refusal}")
+        if self._rejection:
+            raise NotAdmitted(f"broker {self._address} does not serve: {self._rejection}")
         if self._identity is None:
             raise NotAdmitted(f"broker {self._address} is starting: retry")
 
@@ -138,11 +138,11 @@ class Admission:
         return True
 
     @property
-    def _refusal(self) -> str:
+    def _rejection(self) -> str:
         return self._readiness.reasons.get(CLUSTER, "")
 
     def _may_heal(self, error: BaseException) -> bool:
-        return isinstance(error, SeaweedMQError) and (bool(self._refusal) or not isinstance(error, StorageFailed))
+        return isinstance(error, SeaweedMQError) and (bool(self._rejection) or not isinstance(error, StorageFailed))
 
     async def _decide(self) -> Decision:
         """Read etcd between two reads of the marker, and decide.
@@ -181,7 +181,7 @@ class Admission:
         self._identity = identity
         if is_new:
             log.info("cluster joined: %s, generation %d", identity.cluster_id, identity.generation)
-        elif self._refusal:
+        elif self._rejection:
             log.info("cluster joined again: %s, generation %d", identity.cluster_id, identity.generation)
         self._readiness.allow(CLUSTER)
 
@@ -209,13 +209,13 @@ class Admission:
         log.info("cluster created: %s", cluster_id)
 
     def _reject(self, reason: str) -> None:
-        if reason != self._refusal:
+        if reason != self._rejection:
             log.error("broker rejected: %s: %s; retrying", self._address, reason)
         self._readiness.reject(CLUSTER, reason)
 
     def _halt(self, reason: str) -> None:
         """Stop serving; the next :meth:`admit` finds the remedy."""
-        if not self._refusal:
+        if not self._rejection:
             self._reject(reason)
             self._halted()
 

@@ -59,7 +59,7 @@ class LocalPartition:
     @property
     def is_over(self) -> bool:
         """Whether the segment takes no more frames, so that the partition has to be looked up again."""
-        return self._open.refusal is not None
+        return self._open.rejection is not None
 
     @property
     def is_sure(self) -> bool:

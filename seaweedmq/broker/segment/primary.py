@@ -115,9 +115,9 @@ class OpenSegment:
         return self._lifecycle.stage is SegmentStage.CLOSED
 
     @property
-    def refusal(self) -> SeaweedMQError | None:
+    def rejection(self) -> SeaweedMQError | None:
         """The reason why the segment permanently rejects records; None while it accepts them."""
-        return self._lifecycle.refusal
+        return self._lifecycle.rejection
 
     @property
     def failure(self) -> SeaweedMQError | None:
@@ -257,8 +257,8 @@ class OpenSegment:
         self._advance()
 
     def check_open(self) -> None:
-        """Raise ``refusal`` or ``failure`` if one of them keeps the segment from accepting records."""
-        if reason := self.refusal or self.failure:
+        """Raise ``rejection`` or ``failure`` if one of them keeps the segment from accepting records."""
+        if reason := self.rejection or self.failure:
             raise fresh(reason)
 
     def evict(self, bytes_wanted: int) -> int:
@@ -330,8 +330,8 @@ class OpenSegment:
         return self._sealed
 
     def _check_writing(self) -> None:
-        if self.is_closed and self.refusal:
-            raise fresh(self.refusal)
+        if self.is_closed and self.rejection:
+            raise fresh(self.rejection)
 
     async def drain(self, timeout_s: float) -> None:
         """Accept nothing more, write and fsync all records, and close the files, within ``timeout_s`` seconds.
@@ -352,7 +352,7 @@ class OpenSegment:
                 *(self.segment, self.log.flushed, self.log.end, self.log.committed, error or "time is up"),
             )
         if not self.is_closed:
-            await self.close(self.refusal or Unavailable(f"{self.segment} was sealed"))
+            await self.close(self.rejection or Unavailable(f"{self.segment} was sealed"))
 
     async def _commit_all(self) -> None:
         """Write and commit all records, until done or until the segment is sealed or closed meanwhile."""

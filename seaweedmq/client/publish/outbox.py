@@ -113,7 +113,7 @@ class Outbox:
         return any(window.is_open and window.waiting_bytes > AHEAD_BYTES for window in windows)
 
     @property
-    def refusal(self) -> InvalidArgument | None:
+    def rejection(self) -> InvalidArgument | None:
         """The reason why the topic rejects plain records; None if it does not."""
         if self.schema is None:
             return None
@@ -142,8 +142,8 @@ class Outbox:
 
     def add(self, rows: Rows) -> list[Action]:
         """Route and encode rows, and queue their frames."""
-        if not rows.flags >> SCHEMA_VERSION_SHIFT and (refusal := self.refusal) is not None:
-            return [FrameFailed(rows.positions, rows.promise, refusal)]
+        if not rows.flags >> SCHEMA_VERSION_SHIFT and (rejection := self.rejection) is not None:
+            return [FrameFailed(rows.positions, rows.promise, rejection)]
         return self._queue(rows)
 
     def opened(self, segment: int, ready: PublishReady) -> list[Action]:

@@ -252,7 +252,7 @@ class Publisher:
     def _on_description(self, description: TopicDescription) -> None:
         schema = description.topic.schema
         self._outbox.schema = None if schema is None else schema_from_bytes(schema)
-        self.buffer.refusal = self._outbox.refusal
+        self.buffer.rejection = self._outbox.rejection
         with suppress(Unavailable):  # Transient: some new partitions are not open yet.
             self._outbox.grow(description.topic.ring, description.segments)
         for sender in self._senders.values():

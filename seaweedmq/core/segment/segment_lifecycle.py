@@ -136,7 +136,7 @@ class SegmentLifecycle:
 
     def __init__(self, segment: Segment, log: Positions) -> None:
         self.stage = SegmentStage.SERVING
-        self.refusal: SeaweedMQError | None = None
+        self.rejection: SeaweedMQError | None = None
         """Reason why the segment accepts no records, None while it does."""
         self.failure: SeaweedMQError | None = None
         """Reason why nothing is committed at present, None while frames are committed."""
@@ -207,7 +207,7 @@ class SegmentLifecycle:
     def drain(self, why: SeaweedMQError) -> Sequence[Action]:
         """Accept nothing more, and commit what is there."""
         self._move(Event.DRAIN)
-        self.refusal = why
+        self.rejection = why
         return ()
 
     def seal(self) -> Sequence[Action]:
@@ -216,7 +216,7 @@ class SegmentLifecycle:
         self._move(Event.SEAL)
         if self.stage is before:
             return ()
-        self.refusal = StaleMetadata(f"{self._segment} is being sealed: continue in its successors")
+        self.rejection = StaleMetadata(f"{self._segment} is being sealed: continue in its successors")
         self.failure = None
         return Halt(), LeaveFollowers()
 
@@ -228,7 +228,7 @@ class SegmentLifecycle:
     def close(self, why: SeaweedMQError) -> Sequence[Action]:
         """Write nothing more. A repeated call has no effect."""
         self._move(Event.CLOSE)
-        self.refusal = why
+        self.rejection = why
         return (Halt(),)
 
     # --- helpers ------------------------------------------------------------------------------------------------------

@@ -355,7 +355,7 @@ class AnyFate(RuleBasedStateMachine):
         assert log.committed <= log.written
         assert self.most <= log.committed, "the high watermark never falls"
         self.most = log.committed
-        assert (lifecycle.refusal is None) == (lifecycle.stage in UNDISPUTED | {SegmentStage.FENCED})
+        assert (lifecycle.rejection is None) == (lifecycle.stage in UNDISPUTED | {SegmentStage.FENCED})
         assert lifecycle.stage in COMMITTING or not self.looks
 
 
