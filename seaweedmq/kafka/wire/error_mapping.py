@@ -90,7 +90,7 @@ def code_of(error: BaseException, *, place: ErrorScope = ErrorScope.DATA) -> Cod
     if isinstance(error, KafkaError):
         return Code(error.kafka_code)
     if isinstance(error, InvalidBatch) and place is ErrorScope.PRODUCE:
-        return Code[error.refusal.name]
+        return Code[error.code.name]
     for kind in type(error).__mro__:
         if kind in _CODES:
             usual, special = _CODES[kind]
