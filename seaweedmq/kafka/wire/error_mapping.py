@@ -90,7 +90,7 @@ def code_of(error: BaseException, *, place: ErrorScope = ErrorScope.DATA) -> Cod
     if isinstance(error, KafkaError):
         return Code(error.kafka_code)
     if isinstance(error, InvalidBatch) and place is ErrorScope.PRODUCE:
-        return Code[error.code.name]
+        return Code[error.error_code.name]
     for kind in type(error).__mro__:
         if kind in _CODES:
             usual, special = _CODES[kind]
