@@ -297,7 +297,7 @@ class RequestScheduler:
         """Log a failure; return whether the client waits for a reply."""
         client = f"{request.context.peer} ({request.context.client_id})"
         name = f"{name_of(request.api)} version {request.version} of {client}"
-        code = code_of(error, place=error_scope_of(request.api))
+        code = code_of(error, scope=error_scope_of(request.api))
         if isinstance(error, SeaweedMQError | TimeoutError):
             log.debug("Kafka request failed: %s: %s: %s", name, code.name, error)
         else:
@@ -327,7 +327,7 @@ def _is_large(request: Request) -> bool:
 
 
 def _failed_buffers(request: Request, error: Exception) -> Sequence[Buffer]:
-    reply = error_reply(request, code_of(error, place=error_scope_of(request.api)), _words(error))
+    reply = error_reply(request, code_of(error, scope=error_scope_of(request.api)), _words(error))
     return reply_buffers(request.api, request.version, request.correlation_id, reply)
 
 

@@ -53,7 +53,7 @@ async def answered(
     try:
         reply = await handlers[api](request)
     except SeaweedMQError as error:
-        reply = error_reply(request, code_of(error, place=error_scope_of(api)), str(error))
+        reply = error_reply(request, code_of(error, scope=error_scope_of(api)), str(error))
     encoded = b"".join(reply.buffers) if isinstance(reply, EncodedReply) else bytes(reply.encode(version=version))
     return REPLIES[api].decode(encoded, version=version)
 

@@ -57,7 +57,7 @@ def admin_code(error: SeaweedMQError) -> int:
         case InvalidArgument():
             return Code.POLICY_VIOLATION
         case _:
-            return code_of(error, place=ErrorScope.ADMIN)
+            return code_of(error, scope=ErrorScope.ADMIN)
 
 
 class TopicHandlers:

@@ -81,7 +81,7 @@ class Fetched:
 
         That a partition does not exist does not: a consumer with a deleted one would send requests without a pause.
         """
-        return self.error is not None and code_of(self.error, place=ErrorScope.FETCH) not in _MISSING
+        return self.error is not None and code_of(self.error, scope=ErrorScope.FETCH) not in _MISSING
 
     def count(self) -> None:
         """Count the bytes committed since the last call, without reading them."""
@@ -367,7 +367,7 @@ async def _reply(
 def _partition(part: Fetched, isolation_level: int) -> FetchedPartition:
     return FetchedPartition(
         index=part.partition,
-        error_code=Code.NONE if part.error is None else code_of(part.error, place=ErrorScope.FETCH),
+        error_code=Code.NONE if part.error is None else code_of(part.error, scope=ErrorScope.FETCH),
         high_watermark=part.high_watermark,
         last_stable_offset=part.high_watermark,
         log_start_offset=part.log_start,

@@ -188,7 +188,7 @@ class ProduceHandlers:
             failed = _Failed(
                 part.index, DeadlineExceeded(f"{wanted.name}: no memory for the batch within timeout_ms: retry")
             )
-        if sequence is not None and not is_behind and code_of(failed.error, place=ErrorScope.PRODUCE) in _RESENT:
+        if sequence is not None and not is_behind and code_of(failed.error, scope=ErrorScope.PRODUCE) in _RESENT:
             self._rejected.reject(sequence.producer, sequence.epoch, sequence.first, now)
         return failed
 
@@ -342,7 +342,7 @@ def _produced(outcome: _Appended | _Failed) -> ProducedPartition:
     hint, error = outcome.hint, outcome.error
     return ProducedPartition(
         index=outcome.number,
-        error_code=code_of(error, place=ErrorScope.PRODUCE),
+        error_code=code_of(error, scope=ErrorScope.PRODUCE),
         record_errors=error.records if isinstance(error, InvalidBatch) else (),
         error_message=str(error),
         leader_id=-1 if hint is None else hint.node.id,

@@ -207,7 +207,7 @@ class ClassicGroupHandlers:
         try:
             found = await self._coordinators.shard_of(group).read(lambda state: state.describe(group))
         except SeaweedMQError as error:
-            code = code_of(error, place=ErrorScope.COORDINATOR)
+            code = code_of(error, scope=ErrorScope.COORDINATOR)
             return make(group_id=group, error_code=code, error_message=str(error))
         if found.state is GroupState.DEAD and version >= NAMED_ERRORS_FROM:
             return make(
@@ -272,7 +272,7 @@ class ClassicGroupHandlers:
         try:
             reply = await self._coordinators.shard_of(group).submit(lambda token: RemoveGroup(token, group))
         except SeaweedMQError as error:
-            return code_of(error, place=ErrorScope.COORDINATOR)
+            return code_of(error, scope=ErrorScope.COORDINATOR)
         assert isinstance(reply, DeleteGroupReply)
         return reply.error
 

@@ -146,7 +146,7 @@ class CommittedOffsetsHandlers:
         try:
             committed = await self._committed(body.group_id, body.topics, request.turn)
         except SeaweedMQError as error:
-            code = code_of(error, place=ErrorScope.COORDINATOR)
+            code = code_of(error, scope=ErrorScope.COORDINATOR)
             if code not in ELSEWHERE or request.version != NOT_SETTLED_IN or not body.require_stable:
                 raise
             return OffsetFetchResponse(topics=_unstable(make, of_each, body.topics), error_code=code)
@@ -159,7 +159,7 @@ class CommittedOffsetsHandlers:
         try:
             committed = await self._committed(group.group_id, group.topics, request.turn)
         except SeaweedMQError as error:
-            code = code_of(error, place=ErrorScope.COORDINATOR)
+            code = code_of(error, scope=ErrorScope.COORDINATOR)
             is_listed = code in ELSEWHERE and request.version >= NOT_SETTLED_FROM
             topics = _unstable(of_topic, of_each, group.topics) if is_listed else []
             return make(group_id=group.group_id, topics=topics, error_code=code)

@@ -40,7 +40,7 @@ class FindCoordinatorHandlers:
         try:
             node = await self._node_of(group, key_type)
         except SeaweedMQError as error:
-            code = code_of(error, place=ErrorScope.COORDINATOR)
+            code = code_of(error, scope=ErrorScope.COORDINATOR)
             return reply_type(error_code=code, error_message=str(error), node_id=NO_NODE, host="", port=NO_NODE, **more)
         return reply_type(error_code=Code.NONE, node_id=node.id, host=node.host, port=node.port, **more)
 

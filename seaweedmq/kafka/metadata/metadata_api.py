@@ -138,7 +138,7 @@ class MetadataHandlers:
             self._directory.topic_name(name)
             return self._topic(self._directory.find(name), body)
         except SeaweedMQError as error:
-            return _no_topic(name, None, code_of(error, place=ErrorScope.METADATA))
+            return _no_topic(name, None, code_of(error, scope=ErrorScope.METADATA))
 
     def _with_id(self, topic_id: bytes, body: Any) -> Any:
         try:
