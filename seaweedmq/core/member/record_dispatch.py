@@ -70,7 +70,7 @@ class DeadRecord(Generic[M]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusal:
+class _Rejection:
     due_s: float
     reason: str
 
@@ -103,7 +103,7 @@ class RecordDispatch(Generic[R, M]):
         """Segment and span with new rows."""
         self.admitted: deque[M] = deque()
         """Records that waited, for handlers; they are in flight and already admitted."""
-        self._with_handlers: dict[tuple[HeldSegment[R, M], int], _Refusal | None] = {}
+        self._with_handlers: dict[tuple[HeldSegment[R, M], int], _Rejection | None] = {}
         """Segment and offset of records whose handlers work -> their rejection in the meantime, if any."""
         self._held_back: dict[int, HeldSegment[R, M]] = {}
         """Segments, by id, where a record waits, or a key is held, or did before. Without revoked ones."""
@@ -288,29 +288,29 @@ class RecordDispatch(Generic[R, M]):
 
     def reject(self, record: M, due_s: float, reason: str) -> None:
         """Reject a record: if it is in flight, it is redelivered at ``due_s``."""
-        place = record.origin
-        if place.span.state(record.offset) != IN_FLIGHT:
+        origin = record.origin
+        if origin.span.state(record.offset) != IN_FLIGHT:
             return
-        assigned = place.assigned
+        assigned = origin.assigned
         assigned.ledger.reject(record.offset)
-        place.span.put(record.offset, WAITING)
-        refusal = _Refusal(due_s, reason)
+        origin.span.put(record.offset, WAITING)
+        rejection = _Rejection(due_s, reason)
         if (assigned, record.offset) in self._with_handlers:
-            self._with_handlers[assigned, record.offset] = refusal
+            self._with_handlers[assigned, record.offset] = rejection
         else:
-            self._bring_back(record, refusal)
+            self._bring_back(record, rejection)
 
     def handler_ended(self, record: M) -> None:
         """Record that a record's handler ended: the record is acknowledged, unless it was rejected."""
-        place = record.origin
-        refusal = self._with_handlers.pop((place.assigned, record.offset))
-        state = place.span.state(record.offset)
+        origin = record.origin
+        rejection = self._with_handlers.pop((origin.assigned, record.offset))
+        state = origin.span.state(record.offset)
         if state == IN_FLIGHT:
-            place.span.put(record.offset, ACKED)
+            origin.span.put(record.offset, ACKED)
         if state in (IN_FLIGHT, ACKED):
-            place.assigned.order.settle(record.key)
-        elif refusal is not None:
-            self._bring_back(record, refusal)
+            origin.assigned.order.settle(record.key)
+        elif rejection is not None:
+            self._bring_back(record, rejection)
 
     def dead_letter_stored(self, record: M) -> None:
         """Acknowledge a dead letter that is in the dead-letter topic."""
@@ -333,14 +333,14 @@ class RecordDispatch(Generic[R, M]):
 
     # --- internals --------------------------------------------------------------------------------------------------
 
-    def _bring_back(self, record: M, refusal: _Refusal) -> None:
+    def _bring_back(self, record: M, rejection: _Rejection) -> None:
         assigned = record.origin.assigned
         if assigned.is_revoked or self.is_closed:
             return
         if self._deliveries_max is not None and assigned.ledger.refused[record.offset] >= self._deliveries_max:
-            self._give_up(assigned, record, refusal.reason)
+            self._give_up(assigned, record, rejection.reason)
         else:
-            assigned.bring_back(record, refusal.due_s)
+            assigned.bring_back(record, rejection.due_s)
             self._hold_back(assigned)
 
     def _give_up(self, assigned: HeldSegment[R, M], record: M, reason: str) -> None:
