@@ -55,7 +55,7 @@ def read_native(spark: SparkSession, given: dict[str, str]) -> DataFrame:
     options = parse_options(given)
     if options.window.ranges is not None:
         raise InvalidArgument(f"option {RANGES!r} is internal: give startingOffsets and endingOffsets")
-    found = find(options.place, ends=True)
+    found = find(options.location, ends=True)
     columns = chosen_columns(found.snapshot.topic, options.shown)
     why = why_not_native(options, columns)
     if why is not None:
@@ -72,7 +72,7 @@ def read_native(spark: SparkSession, given: dict[str, str]) -> DataFrame:
 
 def why_not_native(options: SparkOptions, columns: Sequence[Column]) -> str | None:
     """Return why the data source has to read everything; None if it need not."""
-    if options.place.storage is None:
+    if options.location.storage is None:
         return "the option 'storage' is missing, so no file can be read"
     if options.min_partitions is not None or options.records_max is not None:
         return "minPartitions and maxRecordsPerPartition divide by records, Spark's own reader divides by bytes"

@@ -4,7 +4,7 @@ import pytest
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.options import OPTIONS, SparkApi, TopicLocation, check_names, parse_options, parse_place
+from seaweedmq.spark.options import OPTIONS, SparkApi, TopicLocation, check_names, parse_location, parse_options
 from seaweedmq.spark.streams.stream_options import parse_stream_options
 from seaweedmq.storage.plan.window import EARLIEST, Offsets
 
@@ -65,10 +65,10 @@ def test_every_option_has_a_face() -> None:
 
 
 def test_brokers_may_stand_in_for_the_storage() -> None:
-    brokers = parse_place({"topic": "shop/orders", "bootstrap": "127.0.0.1:17777"})
+    brokers = parse_location({"topic": "shop/orders", "bootstrap": "127.0.0.1:17777"})
     assert brokers == TopicLocation(topic=TopicName("shop", "orders"), storage=None, bootstrap="127.0.0.1:17777")
     with pytest.raises(InvalidArgument, match=r"option 'storage' is missing: give it like .*, or 'bootstrap'"):
-        parse_place({"topic": "shop/orders"})
+        parse_location({"topic": "shop/orders"})
 
 
 @pytest.mark.parametrize(

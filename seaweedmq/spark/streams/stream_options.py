@@ -15,7 +15,7 @@ from seaweedmq.spark.options import (
     check_names,
     parse_bool,
     parse_count,
-    parse_place,
+    parse_location,
     parse_shown,
 )
 from seaweedmq.storage.plan.positions import parse_offsets, parse_timestamp
@@ -62,25 +62,25 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     value that breaks its rule.
     """
     named = check_names(given, SparkApi.STREAM)
-    place = parse_place(named)
-    if place.storage is None:
+    location = parse_location(named)
+    if location.storage is None:
         raise InvalidArgument(
             "option 'storage' is missing: a stream reads the files of the shared storage, and queries 'bootstrap' "
             "only for end offsets; give the root of the storage"
         )
     if "startingOffsets" in named and "startingTimestamp" in named:
         raise InvalidArgument("options 'startingOffsets' and 'startingTimestamp' exclude each other: give one")
-    starting = parse_offsets("startingOffsets", named.get("startingOffsets", "latest"), place.topic, absent=EARLIEST)
+    starting = parse_offsets("startingOffsets", named.get("startingOffsets", "latest"), location.topic, absent=EARLIEST)
     return StreamOptions(
-        storage=place.storage,
-        topic=place.topic,
+        storage=location.storage,
+        topic=location.topic,
         shown=parse_shown(named),
         starting=Offsets(
             default=_begin(starting.default),
             by_segment={segment: _begin(offset) for segment, offset in starting.by_segment.items()},
         ),
         starting_us=parse_timestamp("startingTimestamp", named.get("startingTimestamp")),
-        bootstrap=place.bootstrap,
+        bootstrap=location.bootstrap,
         limit=_limit(named),
         fail_on_data_loss=parse_bool(named, "failOnDataLoss", default=True),
         partitions_min=parse_count(named, "minPartitions") or 0,
