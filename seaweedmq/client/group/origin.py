@@ -50,7 +50,7 @@ class GroupOrigin(Origin):
 
     def deliveries(self, offset: int) -> int:
         """Return the number of deliveries of a record, including the current one."""
-        return self.assigned.ledger.refused.get(offset, 0) + 1
+        return self.assigned.ledger.rejected.get(offset, 0) + 1
 
 
 def messages_at(rows: FetchedRows, offsets: list[int]) -> list[Message]:

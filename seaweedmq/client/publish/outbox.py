@@ -161,9 +161,9 @@ class Outbox:
         """Handle the acknowledgement of a segment's first frame. Raises as :meth:`SendWindow.acked`."""
         return [self._windows[segment].acked(ack)]
 
-    def refused(self, segment: int, error: SeaweedMQError) -> list[Action]:
+    def rejected(self, segment: int, error: SeaweedMQError) -> list[Action]:
         """Handle the rejection of one of a segment's frames in flight."""
-        return [*self._windows[segment].refused(error)]
+        return [*self._windows[segment].rejected(error)]
 
     def lost(self, segment: int, error: SeaweedMQError) -> None:
         """Handle a lost stream, or a failed attempt to open one. A window that was handed over has no frames."""

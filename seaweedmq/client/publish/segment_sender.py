@@ -153,7 +153,7 @@ class SegmentSender:
             if not self._window.in_flight:
                 self._outbox.lost(self._segment, error)
                 raise
-            self._report(self._outbox.refused(self._segment, error))
+            self._report(self._outbox.rejected(self._segment, error))
             return False
         except NotFound as error:
             self._lost(error)

@@ -97,7 +97,7 @@ class Ledger(Generic[R]):
         self._spans: deque[RowSpan[R]] = deque()
         self.fetched_to: int | None = None
         """Offset of the first row that has not arrived; None while it is unknown."""
-        self.refused: dict[int, int] = dict(deliveries)
+        self.rejected: dict[int, int] = dict(deliveries)
         """Number of deliveries without an acknowledgement, by offset."""
 
     @property
@@ -163,15 +163,15 @@ class Ledger(Generic[R]):
 
     def reject(self, offset: int) -> int:
         """Count a delivery without an acknowledgement; return the number so far."""
-        self.refused[offset] = self.refused.get(offset, 0) + 1
-        return self.refused[offset]
+        self.rejected[offset] = self.rejected.get(offset, 0) + 1
+        return self.rejected[offset]
 
     def deliveries(self, count_max: int) -> dict[int, int]:
         """Return the failed deliveries to commit with the position, at most ``count_max`` with the lowest offsets."""
         position = self.position()
         if position is not None:
-            self.refused = {offset: n for offset, n in self.refused.items() if offset >= position}
-        return {offset: self.refused[offset] for offset in sorted(self.refused)[:count_max]}
+            self.rejected = {offset: n for offset, n in self.rejected.items() if offset >= position}
+        return {offset: self.rejected[offset] for offset in sorted(self.rejected)[:count_max]}
 
     def unacked(self) -> int:
         """Return the number of delivered records that are not acknowledged."""

@@ -74,7 +74,7 @@ class HeldSegment(Generic[R, M]):
     def _count_crashes(self, first_offset: int) -> None:
         """Charge losses of earlier owners to the first record, which may have caused them."""
         if self._crashes:
-            self.ledger.refused[first_offset] = self.ledger.refused.get(first_offset, 0) + self._crashes
+            self.ledger.rejected[first_offset] = self.ledger.rejected.get(first_offset, 0) + self._crashes
             self._crashes = 0
 
     # --- reading ----------------------------------------------------------------------------------------------------

@@ -218,7 +218,7 @@ class RecordDispatch(Generic[R, M]):
         self.is_strict = (
             self.one_at_a_time
             or bool(self._held_back)
-            or (self._deliveries_max is not None and any(a.ledger.refused for a in self.assigned.values()))
+            or (self._deliveries_max is not None and any(a.ledger.rejected for a in self.assigned.values()))
         )
         return self.is_strict
 
@@ -236,10 +236,10 @@ class RecordDispatch(Generic[R, M]):
         if self.one_at_a_time:
             self._hold_back(assigned)
         if self._deliveries_max is not None:
-            refused = assigned.ledger.refused.get(record.offset, 0)
-            if refused >= self._deliveries_max:
+            rejected = assigned.ledger.rejected.get(record.offset, 0)
+            if rejected >= self._deliveries_max:
                 self._use(-1)
-                self._give_up(assigned, record, f"delivered {refused} times and not acknowledged")
+                self._give_up(assigned, record, f"delivered {rejected} times and not acknowledged")
                 return False
         return True
 
@@ -337,7 +337,7 @@ class RecordDispatch(Generic[R, M]):
         assigned = record.origin.assigned
         if assigned.is_revoked or self.is_closed:
             return
-        if self._deliveries_max is not None and assigned.ledger.refused[record.offset] >= self._deliveries_max:
+        if self._deliveries_max is not None and assigned.ledger.rejected[record.offset] >= self._deliveries_max:
             self._give_up(assigned, record, rejection.reason)
         else:
             assigned.bring_back(record, rejection.due_s)
@@ -346,7 +346,7 @@ class RecordDispatch(Generic[R, M]):
     def _give_up(self, assigned: HeldSegment[R, M], record: M, reason: str) -> None:
         assigned.give_up(record)
         self._hold_back(assigned)
-        self.given_up.append(DeadRecord(record, assigned.ledger.refused[record.offset], reason))
+        self.given_up.append(DeadRecord(record, assigned.ledger.rejected[record.offset], reason))
 
     def _hold_back(self, assigned: HeldSegment[R, M]) -> None:
         self._held_back[assigned.segment] = assigned

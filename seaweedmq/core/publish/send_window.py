@@ -9,11 +9,11 @@ States of a frame, in the order of the queue: removed (acknowledged) | in flight
 A frame leaves the queue with one of three outcomes, which every event returns:
 
     FrameAcked     acked; sealed, for committed frames
-    FrameFailed    expire (overdue), refused (the culprit), give_up; sealed and pruned, for frames of unknown fate
+    FrameFailed    expire (overdue), rejected (the culprit), give_up; sealed and pruned, for frames of unknown fate
     FrameRerouted  sealed and pruned, for frames that were not appended; opened, for frames that are too long
 
 Sequences count records. Invariant: queued frames are contiguous and end at ``next_sequence``. Only ``expire`` and
-``refused`` leave a gap in front of them, which ``opened`` closes.
+``rejected`` leave a gap in front of them, which ``opened`` closes.
 """
 
 from collections import deque
@@ -179,7 +179,7 @@ class SendWindow:
         self.is_open = False
         self.last_error = error or self.last_error
 
-    def refused(self, error: SeaweedMQError) -> list[FrameFailed]:
+    def rejected(self, error: SeaweedMQError) -> list[FrameFailed]:
         """Handle the rejection of a frame in flight.
 
         A single frame in flight is the rejected one, and fails. Otherwise frames are sent one at a time until the queue

@@ -286,12 +286,12 @@ def test_a_refused_frame_is_found_by_sending_one_at_a_time() -> None:
     window.opened(ready())
     window.take(MESSAGE)
     refusal = InvalidArgument("one of them is poison")
-    assert window.refused(refusal) == []  # three were in flight: the bad one is not known
+    assert window.rejected(refusal) == []  # three were in flight: the bad one is not known
     window.opened(ready())
     assert sequences(window.take(MESSAGE)) == [0]
     window.acked(FrameAck(0, 1, 0))
     assert sequences(window.take(MESSAGE)) == [1]
-    assert told(window.refused(refusal)) == ["failed 1..1: InvalidArgument"]
+    assert told(window.rejected(refusal)) == ["failed 1..1: InvalidArgument"]
     window.opened(ready(next_sequence=1))
     assert sequences(window.take(MESSAGE)) == [1]  # the third, renumbered
 
