@@ -18,7 +18,7 @@ from benchmarks.balancer_day import (
 )
 
 HOUR_S = 3_600.0
-COLOURS = {"split": "tab:red", "merge": "tab:green", "move": "tab:blue"}
+COLORS = {"split": "tab:red", "merge": "tab:green", "move": "tab:blue"}
 
 
 def plot_day(day: Day, path: Path) -> None:
@@ -51,10 +51,10 @@ def plot_day(day: Day, path: Path) -> None:
 
 
 def _changes(axes: Axes, day: Day) -> None:
-    for kind, colour in COLOURS.items():
+    for kind, color in COLORS.items():
         times = [at_s / HOUR_S for at_s, action in day.actions if kind_of(action) == kind]
         steps = list(range(1, len(times) + 1))
-        axes.step([0, *times, 24], [0, *steps, len(times)], where="post", color=colour, label=f"{kind}: {len(times)}")
+        axes.step([0, *times, 24], [0, *steps, len(times)], where="post", color=color, label=f"{kind}: {len(times)}")
     axes.set_ylabel("changes so far")
     axes.set_yscale("symlog", linthresh=10)
     axes.set_xlabel("hour of the day")

@@ -186,7 +186,7 @@ class World:
                 segments=1,
                 replicas=min(self.topics[segment.topic].replicas, len(costs)),
                 tie=lambda: 0.0,
-                wish=repair.healthy_replicas,
+                preferred=repair.healthy_replicas,
             )
             for broker in there:
                 costs[broker] += cost

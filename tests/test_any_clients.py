@@ -164,7 +164,7 @@ class Visited:
             "streams": self._logs_bytes - budgets["buffer"].limit_bytes,
             **{name: budgets[name].used_bytes for name in ("intake", "reading", "relaying", "sending")},
             "kafka": self._broker.gateway.held_bytes,
-            "fetches": self._broker.rooms.fetch_memory.used,
+            "fetches": self._broker.handlers.fetch_memory.used,
         }
 
     async def _watch(self) -> None:

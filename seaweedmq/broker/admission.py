@@ -16,7 +16,7 @@ from collections.abc import Callable
 from seaweedmq.broker.readiness import Readiness
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.cluster import identity_from_json, identity_to_json
-from seaweedmq.core.identity import Create, Decision, EtcdState, Join, Refuse, StorageState, decide
+from seaweedmq.core.identity import Create, Decision, EtcdState, Join, Reject, StorageState, decide
 from seaweedmq.errors import Corrupt, SeaweedMQError, StorageFailed, StorageFull, Unavailable, Unsupported
 from seaweedmq.model.cluster import ClusterIdentity
 from seaweedmq.ports import Compare, MetaStore, Put, SegmentStore, Snapshot
@@ -24,7 +24,7 @@ from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
 
-RETRY_FIRST_S, RETRY_MOST_S = 0.2, 5.0
+RETRY_S_FIRST, RETRY_S_MAX = 0.2, 5.0
 CLUSTER = "cluster"
 """Cause: etcd and storage do not belong together, or are not of the same time."""
 STORAGE = "storage"
@@ -71,8 +71,8 @@ class Admission:
 
         The view is empty before the admission: calls answered from it would report that there are no topics.
         """
-        if self._refusal:
-            raise NotAdmitted(f"broker {self._address} does not serve: {self._refusal}")
+        if self._rejection:
+            raise NotAdmitted(f"broker {self._address} does not serve: {self._rejection}")
         if self._identity is None:
             raise NotAdmitted(f"broker {self._address} is starting: retry")
 
@@ -87,8 +87,8 @@ class Admission:
                 case Join(identity):
                     await self._join(identity)
                     return identity
-                case Refuse(reason):
-                    self._refuse(reason)
+                case Reject(reason):
+                    self._reject(reason)
                     self.check()
                 case Create():
                     await self._create(decision)
@@ -99,7 +99,7 @@ class Admission:
 
         Raises StorageFailed if storage cannot be read, or takes no marker, and the broker was not rejected before.
         """
-        await retrying(backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), on=self._may_heal)(self.admit)
+        await retrying(backoff(self._rng, RETRY_S_FIRST, RETRY_S_MAX), on=self._may_heal)(self.admit)
 
     async def watch_root(self) -> None:
         """Keep the cause ``storage`` of the readiness current, until cancelled."""
@@ -107,7 +107,7 @@ class Admission:
             try:
                 await self._store.verify_root()
             except StorageFailed as error:
-                self._readiness.refuse(STORAGE, str(error))
+                self._readiness.reject(STORAGE, str(error))
             else:
                 self._readiness.allow(STORAGE)
             await asyncio.sleep(ROOT_CHECK_S)
@@ -138,11 +138,11 @@ class Admission:
         return True
 
     @property
-    def _refusal(self) -> str:
+    def _rejection(self) -> str:
         return self._readiness.reasons.get(CLUSTER, "")
 
     def _may_heal(self, error: BaseException) -> bool:
-        return isinstance(error, SeaweedMQError) and (bool(self._refusal) or not isinstance(error, StorageFailed))
+        return isinstance(error, SeaweedMQError) and (bool(self._rejection) or not isinstance(error, StorageFailed))
 
     async def _decide(self) -> Decision:
         """Read etcd between two reads of the marker, and decide.
@@ -157,7 +157,7 @@ class Admission:
             if marker is None:
                 marker = await self._store.read_marker()
         except (Corrupt, Unsupported) as error:
-            return Refuse(str(error))
+            return Reject(str(error))
         has_topics = identity is None and bool((await self._meta.list(keys.TOPICS)).entries)
         stores_topics = (marker is None or identity is None) and await self._store.has_topics()
         decision = decide(
@@ -167,7 +167,7 @@ class Admission:
         )
         known = self._identity
         if isinstance(decision, Join) and known is not None and decision.identity.cluster_id != known.cluster_id:
-            return Refuse(
+            return Reject(
                 f"etcd and storage now belong to cluster {decision.identity.cluster_id}, and this broker to "
                 f"{known.cluster_id}: restore both, or restart the broker"
             )
@@ -181,7 +181,7 @@ class Admission:
         self._identity = identity
         if is_new:
             log.info("cluster joined: %s, generation %d", identity.cluster_id, identity.generation)
-        elif self._refusal:
+        elif self._rejection:
             log.info("cluster joined again: %s, generation %d", identity.cluster_id, identity.generation)
         self._readiness.allow(CLUSTER)
 
@@ -195,7 +195,7 @@ class Admission:
         except StorageFull as error:
             log.error("storage full: reads and retention continue, publishers wait: %s", error)
         except StorageFailed as error:
-            self._refuse(str(error))
+            self._reject(str(error))
             self.check()
 
     async def _create(self, decision: Create) -> None:
@@ -208,15 +208,15 @@ class Admission:
         await self._meta.transact([absent], [Put(keys.CLUSTER, identity_to_json(identity))])
         log.info("cluster created: %s", cluster_id)
 
-    def _refuse(self, reason: str) -> None:
-        if reason != self._refusal:
+    def _reject(self, reason: str) -> None:
+        if reason != self._rejection:
             log.error("broker rejected: %s: %s; retrying", self._address, reason)
-        self._readiness.refuse(CLUSTER, reason)
+        self._readiness.reject(CLUSTER, reason)
 
     def _halt(self, reason: str) -> None:
         """Stop serving; the next :meth:`admit` finds the remedy."""
-        if not self._refusal:
-            self._refuse(reason)
+        if not self._rejection:
+            self._reject(reason)
             self._halted()
 
 

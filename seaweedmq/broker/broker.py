@@ -8,10 +8,10 @@ from seaweedmq.broker.api import Api, Local
 from seaweedmq.broker.cluster_status import StatusService
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.drainer import Drainer
-from seaweedmq.broker.incarnation import Incarnation, IncarnationParts, make_incarnation
+from seaweedmq.broker.incarnation import Incarnation, IncarnationContext, make_incarnation
 from seaweedmq.broker.inspect import Inspection
 from seaweedmq.broker.leader_forwarder import LeaderForwarder
-from seaweedmq.broker.local import ServingParts
+from seaweedmq.broker.local import ServingContext
 from seaweedmq.broker.membership import Endpoints, Membership
 from seaweedmq.broker.memory.broker_memory import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.peer_connections import PeerConnections
@@ -87,7 +87,7 @@ class Broker:
         self._etcd = meta = ObservedMetaStore(meta, env.rng)
         self.readiness = Readiness()
         """Reasons not to serve at present, set and withdrawn by parts of the broker."""
-        self.readiness.refuse(START, f"broker {address} is starting; retry")
+        self.readiness.reject(START, f"broker {address} is starting; retry")
         self._admission = Admission(
             meta=meta, store=store, rng=env.rng, address=address, readiness=self.readiness, halted=self._halt
         )
@@ -118,7 +118,7 @@ class Broker:
             frame_bytes_max=config.frame_bytes_max,
         )
         clock = ConfirmedClock(env)
-        self._incarnation_parts = IncarnationParts(
+        self._incarnation_context = IncarnationContext(
             config=config,
             env=env,
             clock=clock,
@@ -145,7 +145,7 @@ class Broker:
             make_session=lambda: Session(meta, config.lease_ttl_s, env.rng, env.boot_s, standby),
             admit=self._admit,
             make_incarnation=lambda info, session: make_incarnation(
-                self._incarnation_parts, self._supervisor.child(info.id), info, session
+                self._incarnation_context, self._supervisor.child(info.id), info, session
             ),
             changed=self._membership_changed,
             drop=self._drop,
@@ -170,7 +170,7 @@ class Broker:
             kafka_groups=kafka_groups,
             check_admission=self._admission.check,
         )
-        serving = ServingParts(
+        serving = ServingContext(
             view=self._view,
             store=store,
             lookup=lookup,
@@ -238,7 +238,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Reject new work, write and commit the rest, and leave the cluster. Other brokers take the segments over."""
-        self.readiness.refuse(STOP, f"broker {self.address} is stopping: use another broker")
+        self.readiness.reject(STOP, f"broker {self.address} is stopping: use another broker")
         self._membership.retire()
         incarnation = self._membership.incarnation
         if incarnation:
@@ -260,7 +260,7 @@ class Broker:
         await self._converter.close()
 
     def _membership_changed(self) -> None:
-        self._view.look_again()  # segments may have been assigned to a new id before etcd's answer arrived
+        self._view.announce_all()  # segments may have been assigned to a new id before etcd's answer arrived
         self._moved.fire()
 
     def _session(self) -> Session | None:

@@ -79,8 +79,8 @@ class Incarnation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncarnationParts:
-    """The parts that all incarnations of a broker share."""
+class IncarnationContext:
+    """The objects that all incarnations of a broker share."""
 
     config: BrokerConfig
     env: Environment
@@ -104,85 +104,87 @@ class IncarnationParts:
 
 
 def make_incarnation(
-    parts: IncarnationParts, supervisor: Supervisor, info: BrokerInfo, session: Session
+    context: IncarnationContext, supervisor: Supervisor, info: BrokerInfo, session: Session
 ) -> Incarnation:
     """Create an incarnation, with tasks of this supervisor. Nothing runs before ``begin``."""
-    election = Election(parts.meta, session, info.id, parts.env.rng)
+    election = Election(context.meta, session, info.id, context.env.rng)
 
     def make_groups() -> Groups:
         return Groups(
-            view=parts.view,
-            stores=GroupStores(parts.meta, parts.store, election, parts.env.rng),
-            dial=parts.dial,
-            catch_up=parts.descriptions.catch_up,
-            config=parts.config,
-            env=parts.env,
+            view=context.view,
+            stores=GroupStores(context.meta, context.store, election, context.env.rng),
+            dial=context.dial,
+            catch_up=context.descriptions.catch_up,
+            config=context.config,
+            env=context.env,
             spawn=supervisor.brief,
-            memory_bytes_max=parts.memory.groups_bytes,
+            memory_bytes_max=context.memory.groups_bytes,
         )
 
     def etcd_access() -> EtcdAccess:
-        return EtcdAccess(trouble=parts.etcd_trouble(), lease_s=session.remaining_s)
+        return EtcdAccess(trouble=context.etcd_trouble(), lease_s=session.remaining_s)
 
     leader = Leader(
-        metadata=Metadata(parts.view, election, parts.env.rng),
-        store=parts.store,
-        env=parts.env,
-        clock=parts.clock,
-        host=HostBroker(dial=parts.dial, stats=parts.descriptions.stats, is_leaving=parts.is_leaving, etcd=etcd_access),
-        config=parts.config,
+        metadata=Metadata(context.view, election, context.env.rng),
+        store=context.store,
+        env=context.env,
+        clock=context.clock,
+        host=HostBroker(
+            dial=context.dial, stats=context.descriptions.stats, is_leaving=context.is_leaving, etcd=etcd_access
+        ),
+        config=context.config,
         make_groups=make_groups,
     )
     followers = FollowerService(
-        config=parts.config,
-        env=parts.env,
-        view=parts.view,
-        store=parts.store,
-        memory=parts.memory,
-        producers=parts.producers,
+        config=context.config,
+        env=context.env,
+        view=context.view,
+        store=context.store,
+        memory=context.memory,
+        producers=context.producers,
         broker_id=info.id,
-        suspicions=parts.suspicions,
+        suspicions=context.suspicions,
     )
     reporter = LoadReporter(
         broker_id=info.id,
-        view=parts.view,
-        env=parts.env,
-        dial=parts.dial,
-        budget=parts.memory.logs,
-        segments=parts.owned.segments.values,
+        view=context.view,
+        env=context.env,
+        dial=context.dial,
+        budget=context.memory.logs,
+        segments=context.owned.segments.values,
         etcd=etcd_access,
-        interval_s=parts.config.load_report_interval_s,
+        interval_s=context.config.load_report_interval_s,
     )
     conversion = Conversion(
-        config=parts.config,
+        config=context.config,
         broker_id=info.id,
-        view=parts.view,
-        store=parts.store,
-        converter=parts.converter,
-        segments=parts.owned.segments.values,
+        view=context.view,
+        store=context.store,
+        converter=context.converter,
+        segments=context.owned.segments.values,
         cpu_share=lambda: reporter.cpu_share,
     )
     compaction = AutoCompaction(
-        config=parts.config,
+        config=context.config,
         broker_id=info.id,
-        view=parts.view,
-        store=parts.store,
-        converter=parts.converter,
+        view=context.view,
+        store=context.store,
+        converter=context.converter,
         cpu_share=lambda: reporter.cpu_share,
     )
     retention = Retention(
-        config=parts.config,
+        config=context.config,
         broker_id=info.id,
-        view=parts.view,
-        store=parts.store,
-        converter=parts.converter,
-        clock=parts.clock,
-        report_emptied=parts.report_emptied,
+        view=context.view,
+        store=context.store,
+        converter=context.converter,
+        clock=context.clock,
+        report_emptied=context.report_emptied,
     )
     maintenance = Maintenance(
-        config=parts.config,
-        segments=parts.owned.segments.values,
-        clock=parts.clock,
+        config=context.config,
+        segments=context.owned.segments.values,
+        clock=context.clock,
         conversion=conversion,
         compaction=compaction,
         retention=retention,

@@ -90,7 +90,7 @@ class Inspection:
                 replicated=owned.log.replicated,
                 end=owned.log.end,
                 cached_bytes=owned.log.cached_bytes,
-                trouble=str(owned.refusal or owned.failure or ""),
+                trouble=str(owned.rejection or owned.failure or ""),
             )
             for owned in self._owned.segments.values()
         )

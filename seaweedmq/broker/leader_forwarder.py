@@ -75,9 +75,9 @@ class LeaderForwarder:
         info = self._another(own)
         async with (
             closing(remote(self._dialer.dial(info.address).forwarded)) as replies,
-            closing(self._while_leading(info, replies)) as heard,
+            closing(self._while_leading(info, replies)) as leader_replies,
         ):
-            async for reply in heard:
+            async for reply in leader_replies:
                 yield reply
 
     async def _while_leading(self, info: BrokerInfo, replies: AsyncIterator[R]) -> AsyncGenerator[R, None]:
@@ -95,10 +95,10 @@ class LeaderForwarder:
                         coming.exception()  # retrieve it, or asyncio logs it if the caller is cancelled
                 if coming.cancelled():
                     raise StaleMetadata(f"broker {info.id} no longer leads: retry")
-                news = coming.result()
-                if news is None:
+                reply = coming.result()
+                if reply is None:
                     return
-                yield news
+                yield reply
         finally:
             moved.cancel()
             await asyncio.wait({moved})

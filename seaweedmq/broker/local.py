@@ -23,12 +23,12 @@ from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.read.recovery import earliest_offset
 from seaweedmq.storage.read.time_search import RecordAt, find_latest_time, find_offset_by_time
 
-__all__ = ["LocalPartition", "ServingParts", "Tail", "TailState"]
+__all__ = ["LocalPartition", "ServingContext", "Tail", "TailState"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServingParts:
-    """The parts of a broker that serve its partitions."""
+class ServingContext:
+    """The shared objects that serve the partitions of a broker."""
 
     view: ClusterView
     store: SegmentStore
@@ -42,7 +42,7 @@ class LocalPartition:
     """A partition of a topic, while this broker is the primary of its open segment."""
 
     def __init__(
-        self, serving: ServingParts, topic: Topic, lineage: Sequence[Segment], open_segment: OpenSegment
+        self, serving: ServingContext, topic: Topic, lineage: Sequence[Segment], open_segment: OpenSegment
     ) -> None:
         self.topic = topic
         self.segment = open_segment.segment
@@ -59,7 +59,7 @@ class LocalPartition:
     @property
     def is_over(self) -> bool:
         """Whether the segment takes no more frames, so that the partition has to be looked up again."""
-        return self._open.refusal is not None
+        return self._open.rejection is not None
 
     @property
     def is_sure(self) -> bool:

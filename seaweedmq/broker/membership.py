@@ -81,7 +81,7 @@ class Membership:
         joining = retrying(
             backoff(self._env.rng, 0.1, self._ttl_s),
             on=lambda error: isinstance(error, SeaweedMQError) and not isinstance(error, AlreadyExists),
-            told=self._failures_log.told(REGISTRATION),
+            on_retry=self._failures_log.on_retry(REGISTRATION),
         )
         incarnation: Incarnation = await joining(self.join)
         self._failures_log.over(REGISTRATION)

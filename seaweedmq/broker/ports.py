@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
-from seaweedmq.broker.local import LocalPartition, ServingParts
+from seaweedmq.broker.local import LocalPartition, ServingContext
 from seaweedmq.broker.memory.broker_memory import KafkaMemory
 from seaweedmq.broker.serve.kafka_group_router import KafkaGroupRouter
 from seaweedmq.coordination.view import ClusterView
@@ -28,7 +28,7 @@ TOPICS_KNOWN_MAX = 1_000
 class PartitionAccess:
     """The partitions of all topics, and those that this broker leads: to find, to append to, and to read."""
 
-    def __init__(self, serving: ServingParts) -> None:
+    def __init__(self, serving: ServingContext) -> None:
         self.serving = serving
         self._known: OrderedDict[TopicName, _Partitions] = OrderedDict()
 

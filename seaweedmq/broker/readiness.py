@@ -45,12 +45,12 @@ class Readiness:
         """Whether the broker has no reason not to serve."""
         return not self._reasons
 
-    def refuse(self, cause: str, reason: str) -> None:
+    def reject(self, cause: str, reason: str) -> None:
         """Set the reason of a cause, replacing an earlier one."""
         if self._reasons.get(cause) != reason:
             if cause not in self._reasons:
-                is_news = self.is_ready and cause not in EXPECTED
-                log.log(logging.WARNING if is_news else logging.INFO, "not serving: %s", reason)
+                is_unexpected = self.is_ready and cause not in EXPECTED
+                log.log(logging.WARNING if is_unexpected else logging.INFO, "not serving: %s", reason)
             self._reasons[cause] = reason
             self.changed.fire()
 
@@ -81,7 +81,7 @@ async def follow_lease(
             pause_s = min(now.remaining_s, now.ttl_s / CHECKS_PER_TTL)
         else:
             state = "the broker is not registered" if now is None else "the lease of the broker is over"
-            readiness.refuse(LEASE, f"{state}: {why() or 'it registers again'}; retry")
+            readiness.reject(LEASE, f"{state}: {why() or 'it registers again'}; retry")
             pause_s = None
         others = (changed,) if now is None else (changed, now.changed)
         try:

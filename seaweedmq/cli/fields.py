@@ -22,7 +22,7 @@ from seaweedmq.model.topic import Topic
 Fields = dict[str, Any]
 
 
-def moment(at_us: int) -> str:
+def iso_time(at_us: int) -> str:
     """Format microseconds since 1970 as ISO 8601, to the second."""
     return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="seconds")
 
@@ -42,7 +42,7 @@ def topic_fields(topic: Topic) -> Fields:
         "target_bytes_per_s": topic.target_bytes_per_s,
         "target_records_per_s": topic.target_records_per_s,
         "configs": dict(topic.configs),
-        "created": moment(topic.created_us),
+        "created": iso_time(topic.created_us),
     }
 
 
@@ -120,7 +120,7 @@ def broker_fields(broker: BrokerStatus) -> Fields:
         "lease_s": broker.etcd.lease_s if broker.etcd else None,
         "etcd": (broker.etcd.trouble or ETCD_OK) if broker.etcd else None,
         "pid": info.pid,
-        "started": moment(info.started_us),
+        "started": iso_time(info.started_us),
         "version": info.version,
     }
 
@@ -128,7 +128,7 @@ def broker_fields(broker: BrokerStatus) -> Fields:
 def decision_fields(decision: Decision) -> Fields:
     """Return the fields of a leader's decision."""
     return {
-        "at": moment(decision.at_us),
+        "at": iso_time(decision.at_us),
         "kind": decision.kind,
         "topic": str(decision.topic),
         "segments": decision.segments,

@@ -96,7 +96,7 @@ class FrameHeader(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A frame in place: both parts are bytes, or views of the received ones."""
+    """A decoded header with the two parts of its frame, which are bytes or views of the received ones."""
 
     header: FrameHeader
     header_bytes: Frames
@@ -126,9 +126,9 @@ def decode_header(data: Frames, position: int = 0) -> FrameHeader:
     if fields[0] != MAGIC:
         raise Corrupt(f"frame at byte {position}: begins with {fields[0]!r} instead of {MAGIC!r}; not a frame")
     if fields[1] != VERSION:
-        as_ours = bytearray(data[position : position + _CHECKSUM_AT])
-        as_ours[len(MAGIC)] = VERSION
-        if xxh3_64_intdigest(as_ours) == fields[31]:
+        as_supported = bytearray(data[position : position + _CHECKSUM_AT])
+        as_supported[len(MAGIC)] = VERSION
+        if xxh3_64_intdigest(as_supported) == fields[31]:
             raise Corrupt(
                 f"frame at byte {position}: has format version {fields[1]}, but the checksum of version {VERSION}; "
                 "the header was damaged, send or fetch it again"

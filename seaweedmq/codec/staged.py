@@ -29,7 +29,7 @@ def manifest_to_bytes(manifest: staged.Manifest) -> bytes:
         producer_id=manifest.producer_id,
         ring=_range(manifest.ring),
         files=[[file.name, file.size_bytes, file.record_count] for file in manifest.files],
-        roots=[_place(place) for place in manifest.roots],
+        roots=[_segment_to_json(root) for root in manifest.roots],
         **({"checkpoint": manifest.checkpoint} if manifest.checkpoint else {}),
     )
 
@@ -46,7 +46,7 @@ def manifest_from_bytes(data: bytes, path: str) -> staged.Manifest:
             files=tuple(
                 staged.StagedFile(_text(n), _number(size), _number(count)) for n, size, count in fields["files"]
             ),
-            roots=tuple(map(_place_of, fields["roots"])),
+            roots=tuple(map(_segment_from_json, fields["roots"])),
             checkpoint=str(fields.get("checkpoint", "")),
         )
 
@@ -56,7 +56,7 @@ def manifest_from_bytes(data: bytes, path: str) -> staged.Manifest:
 def progress_to_bytes(progress: staged.BatchProgress) -> bytes:
     """Return ``progress.json``."""
     return _to_bytes(
-        places=[_place(place) for place in progress.places],
+        places=[_segment_to_json(staged) for staged in progress.segments],
         finished=[[segment, end.kept, list(end.successors)] for segment, end in progress.finished.items()],
         reached=[[segment, at.sequence, at.offset] for segment, at in progress.reached.items()],
     )
@@ -67,7 +67,7 @@ def progress_from_bytes(data: bytes, path: str) -> staged.BatchProgress:
 
     def read(fields: Mapping[str, Any]) -> staged.BatchProgress:
         return staged.BatchProgress(
-            places=tuple(map(_place_of, fields["places"])),
+            segments=tuple(map(_segment_from_json, fields["places"])),
             finished={
                 _number(segment): staged.FinishedSegment(_number(kept), tuple(map(_number, successors)))
                 for segment, kept, successors in fields["finished"]
@@ -127,11 +127,11 @@ def _range_of(value: Any) -> KeyRange:
     return KeyRange(_number(lo), _number(hi))
 
 
-def _place(place: staged.StagedSegment) -> list[Any]:
-    return [place.segment, *_range(place.slots), list(place.predecessors)]
+def _segment_to_json(staged: staged.StagedSegment) -> list[Any]:
+    return [staged.segment, *_range(staged.slots), list(staged.predecessors)]
 
 
-def _place_of(value: Any) -> staged.StagedSegment:
+def _segment_from_json(value: Any) -> staged.StagedSegment:
     segment, lo, hi, predecessors = value
     return staged.StagedSegment(_number(segment), _range_of((lo, hi)), tuple(map(_number, predecessors)))
 

@@ -38,9 +38,9 @@ class Election:
         """Creation revision of the lock while this broker surely leads, else None."""
         return self._held if self._session.alive() else None
 
-    async def outlive_others(self) -> None:
-        """Run ``Session.outlive_others``."""
-        await self._session.outlive_others()
+    async def await_expired_leases(self) -> None:
+        """Run ``Session.await_expired_leases``."""
+        await self._session.await_expired_leases()
 
     async def run(self) -> None:
         """Campaign until cancelled, or the session is lost. Call once."""

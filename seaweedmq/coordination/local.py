@@ -96,8 +96,8 @@ class LocalEtcd:
             log = await asyncio.to_thread(self._log_end)
             taken = "address already in use" in log
             if self._ports is not None or not taken or attempt == PORT_ATTEMPTS - 1:
-                told = f"ends with: {log}" if log else "is empty"
-                raise Unavailable(f"etcd did not start: it {end}, and its log {told}")
+                content = f"ends with: {log}" if log else "is empty"
+                raise Unavailable(f"etcd did not start: it {end}, and its log {content}")
 
     async def stop(self) -> None:
         """Stop etcd cleanly; kill it after ``STOP_TIMEOUT_S``. No error if it does not run."""

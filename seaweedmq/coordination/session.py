@@ -100,7 +100,7 @@ class Session:
             await self.close()
             raise
 
-    async def outlive_others(self) -> None:
+    async def await_expired_leases(self) -> None:
         """Return once every lease that ended before this one began has also ended by its holder's clock.
 
         Etcd ends a lease after its holder's clock did, unless it lost its table of leases. If it loses that later, this
@@ -186,9 +186,9 @@ class Session:
         puts = [Put(broker_key(info.id), broker_to_json(info), self.lease)]
         puts += [Put(key, info.id.encode(), self.lease) for key in addresses]
         revisions = dict.fromkeys(others, 0)  # Read only if wrong: brokers share this address only by mistake.
-        looks_at = [address]
+        keys = [address]
         while True:
-            for key in looks_at:
+            for key in keys:
                 held = await self._store.get(key)
                 if held is not None and held.lease and held.value != info.id.encode():
                     return held
@@ -198,7 +198,7 @@ class Session:
             seen = [Compare(key, mod_revision=revision) for key, revision in revisions.items()]
             if await self._store.transact(seen, puts) is not None:
                 return None
-            looks_at = addresses
+            keys = addresses
 
     async def _keep_alive(self) -> None:
         loop = asyncio.get_running_loop()

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 READ_AT_ONCE = 1_000
 """Values of a listing that are decoded before other tasks run."""
-RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
+RETRY_S_FIRST, RETRY_S_MAX = 0.1, 2.0
 REVISION_BITS = 40
 """Bits of a version below the generation: a million changes a second would take twelve days to fill them."""
 
@@ -96,7 +96,7 @@ class ClusterView:
     async def run(self) -> None:
         """Mirror the store until cancelled, listing again after each failure; pauses grow if watches fail at once."""
         loop = asyncio.get_running_loop()
-        pause_s = backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S)
+        pause_s = backoff(self._rng, RETRY_S_FIRST, RETRY_S_MAX)
         broken = 0
         while True:
             listing = retrying(pause_s, on=SeaweedMQError)
@@ -106,7 +106,7 @@ class ClusterView:
             try:
                 await self._follow()
             except SeaweedMQError as error:
-                broken = broken + 1 if loop.time() - began < RETRY_MOST_S else 1
+                broken = broken + 1 if loop.time() - began < RETRY_S_MAX else 1
                 _log.log(logging.INFO if broken == 1 else logging.DEBUG, "metadata watch ended: %s; retrying", error)
                 await asyncio.sleep(pause_s(broken))
 
@@ -206,13 +206,13 @@ class ClusterView:
             await self._changed.wait()
         return self.changes
 
-    def news(self) -> ChangedTopics:
+    def changed_topics(self) -> ChangedTopics:
         """Return a reader of the changes from now on, until it is closed. It begins with all topics."""
-        news = ChangedTopics(self._readers)
-        news.add(self._topics)
-        return news
+        reader = ChangedTopics(self._readers)
+        reader.add(self._topics)
+        return reader
 
-    def look_again(self) -> None:
+    def announce_all(self) -> None:
         """Announce a change of everything: decisions by the same metadata also depend on something else."""
         self._touched.update(dict.fromkeys((*self._topics, *self._open)))
         self._announce(self.revision)
@@ -241,19 +241,19 @@ class ClusterView:
 
     async def _replace(self, snapshot: Snapshot) -> None:
         """Become the snapshot: decode changed values alone, yielding to other tasks, then apply all at once."""
-        news: list[tuple[Entry, Value]] = []
+        changed: list[tuple[Entry, Value]] = []
         cluster = identity_in(snapshot)
         known: Mapping[str, int] = self._mod_revisions
         if snapshot.revision < self.revision or cluster != self.cluster:
             known = {}  # the same revision may now be that of another value
         for at in range(0, len(snapshot.entries), READ_AT_ONCE):
-            some = snapshot.entries[at : at + READ_AT_ONCE]
-            news += [(entry, read_value(entry)) for entry in some if known.get(entry.key) != entry.mod_revision]
+            page = snapshot.entries[at : at + READ_AT_ONCE]
+            changed += [(entry, read_value(entry)) for entry in page if known.get(entry.key) != entry.mod_revision]
             await asyncio.sleep(0)
         self.cluster = cluster
         for key in self._mod_revisions.keys() - {entry.key for entry in snapshot.entries}:
             self._forget(key)
-        for entry, value in news:
+        for entry, value in changed:
             self._learn(entry, value, is_new=False)
         self._announce(snapshot.revision)
 
@@ -261,8 +261,8 @@ class ClusterView:
         self.revision = revision
         self.changes += 1
         if self._touched:
-            for news in self._readers:
-                news.add(self._touched)
+            for reader in self._readers:
+                reader.add(self._touched)
             self._touched.clear()
         self._changed.set()
         self._changed = asyncio.Event()

@@ -60,27 +60,27 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class Reject:
     """A decision to serve nothing."""
 
     reason: str
     """Sentence that names what is missing and the remedy."""
 
 
-Decision: TypeAlias = Join | Create | Refuse
+Decision: TypeAlias = Join | Create | Reject
 
 
 def decide(etcd: EtcdState, storage: StorageState, *, new_id: str) -> Decision:
     """Decide whether to serve. ``new_id`` is the id of the cluster if it is new."""
     marker, key = storage.marker, etcd.identity
     if marker is not None and marker.format != STORAGE_FORMAT:
-        return Refuse(
+        return Reject(
             f"storage {storage.uri} has format {marker.format}, this build reads {STORAGE_FORMAT}: run a newer build"
         )
     if marker is None:
         if key is not None or (etcd.has_topics and not storage.has_topics):
             cluster = f"of cluster {key.cluster_id} " if key is not None else ""
-            return Refuse(
+            return Reject(
                 f"storage {storage.uri} has no cluster.json, and etcd has a cluster: the storage {cluster}is not "
                 "mounted there, or --storage names another folder; mount it or correct --storage"
             )
@@ -95,7 +95,7 @@ def decide(etcd: EtcdState, storage: StorageState, *, new_id: str) -> Decision:
             return _lost(storage)
         return Create(None, marker.cluster_id, marker.generation)
     if key.cluster_id != marker.cluster_id:
-        return Refuse(
+        return Reject(
             f"storage {storage.uri} belongs to cluster {marker.cluster_id}, and etcd to cluster {key.cluster_id}: "
             "correct --storage or --etcd"
         )
@@ -104,16 +104,16 @@ def decide(etcd: EtcdState, storage: StorageState, *, new_id: str) -> Decision:
     return Join(key)
 
 
-def _lost(storage: StorageState) -> Refuse:
-    return Refuse(
+def _lost(storage: StorageState) -> Reject:
+    return Reject(
         f"etcd is empty, and storage {storage.uri} holds the topics of a cluster: etcd has lost its data, or --etcd "
         f"names another one; correct --etcd, or rebuild etcd with `{_command(storage)}`"
     )
 
 
-def _behind(etcd: EtcdState, storage: StorageState, marker: StorageMarker) -> Refuse:
+def _behind(etcd: EtcdState, storage: StorageState, marker: StorageMarker) -> Reject:
     generation = 0 if etcd.identity is None else etcd.identity.generation
-    return Refuse(
+    return Reject(
         f"etcd is at revision {etcd.revision} of generation {generation}, and storage {storage.uri} has seen revision "
         f"{marker.etcd_revision} of generation {marker.generation}: etcd was restored from an older backup; rebuild it "
         f"with `{_command(storage)}`"

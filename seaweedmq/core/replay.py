@@ -21,7 +21,7 @@ from seaweedmq.model.staged import FinishedSegment, StagedSegment
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class RowSources:
     """The sources of a segment's rows."""
 
     slots: KeyRange
@@ -33,8 +33,8 @@ class Replay:
     """The progress of one batch. Its size is bounded by the segments of the lineage from the roots on."""
 
     def __init__(self, roots: Iterable[StagedSegment]) -> None:
-        self._places = {place.segment: place for place in roots}
-        self._entered: set[int] = set(self._places)
+        self._segments = {staged.segment: staged for staged in roots}
+        self._entered: set[int] = set(self._segments)
         self._roots = frozenset(self._entered)
         self._begun: set[int] = set()
         self._finished: dict[int, FinishedSegment] = {}
@@ -51,13 +51,13 @@ class Replay:
         return self._finished
 
     @property
-    def places(self) -> tuple[StagedSegment, ...]:
+    def segments(self) -> tuple[StagedSegment, ...]:
         """All known segments, by id, including those without rows that determine which segments may begin."""
-        return tuple(self._places[segment] for segment in sorted(self._places))
+        return tuple(self._segments[segment] for segment in sorted(self._segments))
 
-    def place(self, segment: int) -> StagedSegment:
+    def staged(self, segment: int) -> StagedSegment:
         """Return a known segment."""
-        return self._places[segment]
+        return self._segments[segment]
 
     def unknown(self) -> set[int]:
         """Return the segments that must be known before it is clear which ones may begin."""
@@ -70,24 +70,26 @@ class Replay:
         """Return the segments that may begin, by id."""
         return sorted(s for s in self._entered - self._begun if not self._is_open_to_more(s, set()))
 
-    def feed(self, segment: int) -> Feed:
+    def sources(self, segment: int) -> RowSources:
         """Return the sources of a segment's rows. Requires that the segment is ready, or has begun."""
-        place = self._places[segment]
+        staged = self._segments[segment]
         if segment in self._roots:
-            return Feed(place.slots, ())
-        origins = ((p, self._finished[p]) for p in sorted(place.predecessors) if p in self._finished)
-        return Feed(place.slots, tuple((p, end.kept) for p, end in origins if segment in end.successors))
+            return RowSources(staged.slots, ())
+        origins = ((p, self._finished[p]) for p in sorted(staged.predecessors) if p in self._finished)
+        return RowSources(staged.slots, tuple((p, end.kept) for p, end in origins if segment in end.successors))
 
-    def know(self, places: Iterable[StagedSegment]) -> None:
+    def learn(self, segments: Iterable[StagedSegment]) -> None:
         """Add segments of the lineage. A known segment never changes."""
-        for place in places:
-            assert self._places.setdefault(place.segment, place) == place, f"{place} differs from the known segment"
+        for staged in segments:
+            assert self._segments.setdefault(staged.segment, staged) == staged, (
+                f"{staged} differs from the known segment"
+            )
 
-    def begin(self, segment: int) -> Feed:
+    def begin(self, segment: int) -> RowSources:
         """Begin to publish a segment's rows, and return their sources."""
         assert segment in self.ready(), f"segment {segment} may not begin yet"
         self._begun.add(segment)
-        return self.feed(segment)
+        return self.sources(segment)
 
     def finish(self, segment: int, kept: int, successors: Iterable[int] = ()) -> None:
         """Finish a begun segment, which keeps its first ``kept`` rows; the others go to the successors, if any."""
@@ -98,27 +100,27 @@ class Replay:
         assert not self._begun.intersection(end.successors), f"a successor of segment {segment} began before it"
 
     def restore(self, finished: Mapping[int, FinishedSegment]) -> None:
-        """Restore the state of an earlier :attr:`finished`, whose :attr:`places` are known."""
+        """Restore the state of an earlier :attr:`finished`, whose :attr:`segments` are known."""
         for segment, end in finished.items():
             self.begin(segment)
             self.finish(segment, end.kept, end.successors)
 
     def _is_open_to_more(self, segment: int, missing: set[int]) -> bool:
         """Whether a predecessor may still pass rows to the segment. Unknown segments are added to ``missing``."""
-        place = self._places.get(segment)
-        if place is None:
+        staged = self._segments.get(segment)
+        if staged is None:
             missing.add(segment)
             return True
         if segment in self._roots:
             return False
         # Visit each segment once: over alternating splits and merges the number of paths doubles with every pair.
-        seen, waiting, is_open = set(place.predecessors), list(place.predecessors), False
+        seen, waiting, is_open = set(staged.predecessors), list(staged.predecessors), False
         while waiting:
             before = waiting.pop()
             if before in self._entered:
                 is_open |= before not in self._finished
                 continue  # its predecessors have ended, or delay it as well
-            earlier = self._places.get(before)
+            earlier = self._segments.get(before)
             if earlier is None:
                 missing.add(before)
                 is_open = True

@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from seaweedmq.examples.running import FLIGHTS, parser, run, spark_session
 
-LOOK_S = 0.5
+POLL_INTERVAL_S = 0.5
 """Interval in seconds of checks whether a query without progress still runs."""
 
 
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if given.flights is None:
                 query.awaitTermination()
             else:
-                while query.isActive and not totals.until(given.flights, LOOK_S):
+                while query.isActive and not totals.until(given.flights, POLL_INTERVAL_S):
                     pass
                 if not query.isActive:
                     query.awaitTermination()  # raises the error that ended it

@@ -47,15 +47,15 @@ class RequestOrder(Enum):
     A handler that is not a coroutine function (``def beat(request) -> asyncio.Future[Reply]``) needs no task. If its
     future is done on return, the reply is sent in the same step of the event loop.
     """
-    ASIDE = "aside"
+    CONCURRENT = "concurrent"
     """Requests that may wait for long: each begins at once, and no other request waits for it."""
 
 
 _ORDERS: Mapping[int, RequestOrder] = {
     API.PRODUCE: RequestOrder.IN_ORDER,
-    API.FETCH: RequestOrder.ASIDE,
-    API.JOIN_GROUP: RequestOrder.ASIDE,
-    API.SYNC_GROUP: RequestOrder.ASIDE,
+    API.FETCH: RequestOrder.CONCURRENT,
+    API.JOIN_GROUP: RequestOrder.CONCURRENT,
+    API.SYNC_GROUP: RequestOrder.CONCURRENT,
 }
 
 
@@ -118,7 +118,7 @@ class RequestScheduler:
     def receive(self, request: Request, slot: ReplySlot) -> None:
         """Start a request, or queue it behind earlier ones of the same order."""
         order = order_of(request.api)
-        if order is RequestOrder.ASIDE:
+        if order is RequestOrder.CONCURRENT:
             self._spawn_answer(request, slot, self._handle(request))
             return
         self._queues[order].append((request, slot))
@@ -165,7 +165,7 @@ class RequestScheduler:
 
     def _reply_done(self, request: Request, slot: ReplySlot, reply: asyncio.Future[Reply]) -> None:
         try:
-            self._say(request, slot, reply.result())
+            self._send_reply(request, slot, reply.result())
         except asyncio.CancelledError:
             slot.fill()
         except Exception as error:  # noqa: BLE001 - answered and logged
@@ -239,11 +239,11 @@ class RequestScheduler:
 
     async def _answer(self, request: Request, slot: ReplySlot, reply: Awaitable[Reply]) -> None:
         try:
-            said = await reply
-            if isinstance(said, EncodedReply):
-                self._say(request, slot, said)
-            elif said is not None:
-                await self._write(request, slot, said)
+            result = await reply
+            if isinstance(result, EncodedReply):
+                self._send_reply(request, slot, result)
+            elif result is not None:
+                await self._write(request, slot, result)
             elif _wants_no_answer(request):
                 slot.fill()
             else:
@@ -257,18 +257,18 @@ class RequestScheduler:
         if request.elements >= LARGE_ELEMENTS:
             await free_message(request.body, request.turn)
 
-    async def _write(self, request: Request, slot: ReplySlot, said: Reply) -> None:
+    async def _write(self, request: Request, slot: ReplySlot, reply: Reply) -> None:
         """Send a reply; encode a large one in steps."""
-        if not is_large(said):
-            self._say(request, slot, said)
+        if not is_large(reply):
+            self._send_reply(request, slot, reply)
             return
-        steps = writing(request.api, request.version, request.correlation_id, said)
+        steps = writing(request.api, request.version, request.correlation_id, reply)
         slot.fill(await in_turns(steps, request.turn))
-        await free_message(said, request.turn)
+        await free_message(reply, request.turn)
 
-    def _say(self, request: Request, slot: ReplySlot, said: Reply) -> None:
-        buffers = reply_buffers(request.api, request.version, request.correlation_id, said)
-        slot.fill(buffers, said.sent if isinstance(said, EncodedReply) else None)
+    def _send_reply(self, request: Request, slot: ReplySlot, reply: Reply) -> None:
+        buffers = reply_buffers(request.api, request.version, request.correlation_id, reply)
+        slot.fill(buffers, reply.sent if isinstance(reply, EncodedReply) else None)
 
     def _fail(self, request: Request, slot: ReplySlot, error: Exception) -> None:
         """Send an error reply; close the connection if that fails."""
@@ -295,9 +295,9 @@ class RequestScheduler:
 
     def _note_failure(self, request: Request, slot: ReplySlot, error: Exception) -> bool:
         """Log a failure; return whether the client waits for a reply."""
-        who = f"{request.context.peer} ({request.context.client_id})"
-        name = f"{name_of(request.api)} version {request.version} of {who}"
-        code = code_of(error, place=error_scope_of(request.api))
+        client = f"{request.context.peer} ({request.context.client_id})"
+        name = f"{name_of(request.api)} version {request.version} of {client}"
+        code = code_of(error, scope=error_scope_of(request.api))
         if isinstance(error, SeaweedMQError | TimeoutError):
             log.debug("Kafka request failed: %s: %s: %s", name, code.name, error)
         else:
@@ -328,7 +328,7 @@ def _is_large(request: Request) -> bool:
 
 def _failed_buffers(request: Request, error: Exception) -> Sequence[Buffer]:
     words = str(error) if isinstance(error, SeaweedMQError) else f"{type(error).__name__}: see the broker's log"
-    reply = error_reply(request, code_of(error, place=error_scope_of(request.api)), words)
+    reply = error_reply(request, code_of(error, scope=error_scope_of(request.api)), words)
     return reply_buffers(request.api, request.version, request.correlation_id, reply)
 
 

@@ -41,13 +41,13 @@ class Gateway:
         """Bytes of unanswered requests and of replies that clients have not read."""
         return 0 if self._server is None else self._server.in_flight.taken_bytes
 
-    async def start(self, rooms: Iterable[HandlerGroup], in_flight_bytes_max: int) -> None:
-        """Answer requests by the handlers of ``rooms``, with at most ``in_flight_bytes_max`` bytes of them in memory.
+    async def start(self, groups: Iterable[HandlerGroup], in_flight_bytes_max: int) -> None:
+        """Answer requests by the handlers of ``groups``, with at most ``in_flight_bytes_max`` bytes of them in memory.
 
         Raises:
             AlreadyExists: If another process has begun to listen at the address.
         """
-        self._server = KafkaServer(handlers_of(rooms), self._config, in_flight_bytes_max)
+        self._server = KafkaServer(handlers_of(groups), self._config, in_flight_bytes_max)
         await self._server.start(self._bound)
 
     async def stop(self) -> None:
@@ -57,11 +57,11 @@ class Gateway:
         self._bound.close()
 
 
-def handlers_of(rooms: Iterable[HandlerGroup]) -> dict[int, Handler]:
+def handlers_of(groups: Iterable[HandlerGroup]) -> dict[int, Handler]:
     """Return the handler of each API by its key, including ApiVersions."""
     handlers: dict[int, Handler] = {API.API_VERSIONS: _versions}
-    for room in rooms:
-        for api, handler in room.handlers().items():
+    for group in groups:
+        for api, handler in group.handlers().items():
             assert api not in handlers, f"two handlers for {API(api).name}"
             handlers[api] = handler
     return handlers

@@ -78,8 +78,8 @@ class UnsupportedHandlers(HandlerGroup):
             return refusal.kafka_code, str(refusal)
         if led.error is Code.NONE:
             return Code.ELECTION_NOT_NEEDED, f"partition {partition} of {topic} has leader {led.leader}"
-        nobody = Code.PREFERRED_LEADER_NOT_AVAILABLE if kind == PREFERRED else Code.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        code = Code.PREFERRED_LEADER_NOT_AVAILABLE if kind == PREFERRED else Code.ELIGIBLE_LEADERS_NOT_AVAILABLE
         return (
-            nobody,
+            code,
             f"partition {partition} of {topic} gets a leader once a broker has capacity: no election is held",
         )

@@ -71,7 +71,7 @@ class SegmentProgress:
 class BatchProgress:
     """The noted progress of a batch; the actual progress may be further."""
 
-    places: tuple[StagedSegment, ...] = ()
+    segments: tuple[StagedSegment, ...] = ()
     """Segments that are named below, and those that determine when these may begin."""
     finished: Mapping[int, FinishedSegment] = field(default_factory=dict)
     """Outcome of each sealed segment, in the order of the events."""

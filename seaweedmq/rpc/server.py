@@ -138,9 +138,9 @@ class _Handlers:
             cluster.encode_replicate_reply,
             self._admission.count,
         )
-        travelling = [METHODS[call] for call in TOGETHER]
-        for service in {method.service for method in travelling}:
-            methods = {method.name: method for method in travelling if method.service == service}
+        batched = [METHODS[call] for call in TOGETHER]
+        for service in {method.service for method in batched}:
+            methods = {method.name: method for method in batched if method.service == service}
             services[service][transport.AT_ONCE] = grpc.unary_unary_rpc_method_handler(self._together(methods))
         services[transport.CLUSTER_SERVICE]["ReportLoad"] = grpc.stream_unary_rpc_method_handler(
             self._report_load, request_deserializer=cluster.decode_load
@@ -202,17 +202,17 @@ class _Handlers:
     ) -> "grpc.RpcMethodHandler[bytes, bytes]":
         async def handle(envelopes: AsyncIterator[bytes], rpc: Rpc) -> None:
             context = _context_of(rpc)
-            answering = ChannelHandler(
+            handler = ChannelHandler(
                 name=name,
                 answer=lambda requests: answer(requests, context),
                 decode=decode,
                 encode=encode,
                 admitted=admitted,
-                told=lambda error: self._reported_error(name, context, error),
+                error_of=lambda error: self._reported_error(name, context, error),
             )
             async with self._errors_as_status(name, rpc, context):
                 with self._admission.ahead() as ahead_bytes:
-                    server = ChannelServer(answering, ahead_bytes=ahead_bytes)
+                    server = ChannelServer(handler, ahead_bytes=ahead_bytes)
                     self._channel_servers.add(server)
                     try:
                         await server.run(envelopes, rpc.write)
@@ -257,14 +257,14 @@ class _Handlers:
         )
 
     def _check_protocol(self, method: str, rpc: Rpc) -> None:
-        ours = str(self._protocol_version)
-        theirs = next((v for key, v in rpc.invocation_metadata() or () if key == transport.PROTOCOL_KEY), ours)
-        if theirs == ours:
+        supported = str(self._protocol_version)
+        requested = next((v for key, v in rpc.invocation_metadata() or () if key == transport.PROTOCOL_KEY), supported)
+        if requested == supported:
             return
-        number = str(theirs)[:20]
+        number = str(requested)[:20]
         caller = "calling broker" if method in self._between_brokers or _is_forwarded(rpc) else "client"
         older = f"the {caller}" if number.isdecimal() and int(number) < self._protocol_version else "this broker"
-        raise Unsupported(f"the {caller} speaks protocol {number}, this broker {ours}: upgrade {older}")
+        raise Unsupported(f"the {caller} speaks protocol {number}, this broker {supported}: upgrade {older}")
 
 
 def _is_over(error: Exception) -> bool:

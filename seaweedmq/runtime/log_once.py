@@ -16,7 +16,7 @@ REJECTIONS_PAUSE_S = 60.0
 
 
 @dataclass(slots=True)
-class _Trouble:
+class _Failures:
     """The failures of one thing since it last succeeded."""
 
     since_s: float
@@ -31,42 +31,42 @@ class OnceLogger:
     def __init__(self, log: logging.Logger, level: int = logging.WARNING) -> None:
         self._log = log
         self._level = level
-        self._troubles: dict[str, _Trouble] = {}
+        self._failing: dict[str, _Failures] = {}
 
     def add(self, what: str, error: BaseException, level: int | None = None) -> None:
         """Log that ``what`` failed and is retried, unless that was already logged for this reason."""
         now = asyncio.get_running_loop().time()
-        if what not in self._troubles and len(self._troubles) >= REMEMBERED_MAX:
-            self._troubles.clear()
-        trouble = self._troubles.setdefault(what, _Trouble(now))
-        trouble.failures += 1
-        trouble.latest = reason = str(error) or type(error).__name__
-        if reason not in trouble.reasons and len(trouble.reasons) < REASONS_MAX:
-            trouble.reasons.add(reason)
+        if what not in self._failing and len(self._failing) >= REMEMBERED_MAX:
+            self._failing.clear()
+        failing = self._failing.setdefault(what, _Failures(now))
+        failing.failures += 1
+        failing.latest = reason = str(error) or type(error).__name__
+        if reason not in failing.reasons and len(failing.reasons) < REASONS_MAX:
+            failing.reasons.add(reason)
             self._log.log(
                 level or self._level, "%s: %s%s", what, reason, "" if reason.endswith("retry") else "; retrying"
             )
 
     def over(self, what: str) -> None:
         """Log that ``what`` succeeded after failures; without failures, do nothing."""
-        trouble = self._troubles.pop(what, None)
-        if trouble is not None:
-            lasted_s = asyncio.get_running_loop().time() - trouble.since_s
-            self._log.info("%s: succeeds again after %d failures in %.1f s", what, trouble.failures, lasted_s)
+        failing = self._failing.pop(what, None)
+        if failing is not None:
+            lasted_s = asyncio.get_running_loop().time() - failing.since_s
+            self._log.info("%s: succeeds again after %d failures in %.1f s", what, failing.failures, lasted_s)
 
     def lasting(self) -> Mapping[str, str]:
         """Return the latest reason of everything that fails at present, with the number of failures."""
         now = asyncio.get_running_loop().time()
         return {
-            what: f"{trouble.latest} ({trouble.failures} failures in {now - trouble.since_s:.0f} s)"
-            for what, trouble in self._troubles.items()
+            what: f"{failing.latest} ({failing.failures} failures in {now - failing.since_s:.0f} s)"
+            for what, failing in self._failing.items()
         }
 
     def forget(self, what: str) -> None:
         """Drop the failures of something that is no longer retried."""
-        self._troubles.pop(what, None)
+        self._failing.pop(what, None)
 
-    def told(self, what: str) -> Callable[[int, BaseException], None]:
+    def on_retry(self, what: str) -> Callable[[int, BaseException], None]:
         """Return a callback for ``runtime.retrying`` that adds each failure of ``what``."""
         return lambda _, error: self.add(what, error)
 

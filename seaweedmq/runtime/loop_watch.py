@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 HELD_S: Final = 0.5
 """Time in seconds without a loop iteration above which the loop is held."""
-LOOK_S: Final = 0.1
+CHECK_INTERVAL_S: Final = 0.1
 LOCKED_SHARE: Final = 0.5
 """Least CPU share during a stop of the watchdog above which the process was not frozen."""
 FRAMES_MAX: Final = 30
@@ -44,7 +44,7 @@ class HoldTracker:
 
     beat_s: float
     """Time at which the loop last ran."""
-    looked_s: float
+    checked_s: float
     cpu_s: float = 0.0
     """CPU time of the process at the last check."""
     holds: int = 0
@@ -52,10 +52,10 @@ class HoldTracker:
     """Length of the current hold, or of the last one."""
     _is_held: bool = False
 
-    def look(self, now: float, cpu_s: float = 0.0) -> Finding:
+    def check(self, now: float, cpu_s: float = 0.0) -> Finding:
         """Check the loop at time ``now``, when the process has used ``cpu_s`` of CPU time."""
-        stood_s, used_s = now - self.looked_s, cpu_s - self.cpu_s
-        self.looked_s, self.cpu_s = now, cpu_s
+        stood_s, used_s = now - self.checked_s, cpu_s - self.cpu_s
+        self.checked_s, self.cpu_s = now, cpu_s
         if stood_s > HELD_S:  # the watchdog stopped as well: the loop's activity meanwhile is unknown
             self.beat_s = max(self.beat_s, now)
             if used_s >= LOCKED_SHARE * stood_s:
@@ -84,7 +84,7 @@ class LoopWatch:
     def __init__(self, clock_s: Callable[[], float] = boot_s) -> None:
         self._clock_s = clock_s
         now = clock_s()
-        self._tracker = HoldTracker(beat_s=now, looked_s=now, cpu_s=time.process_time())
+        self._tracker = HoldTracker(beat_s=now, checked_s=now, cpu_s=time.process_time())
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -112,11 +112,11 @@ class LoopWatch:
 
     def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
         self._tracker.beat_s = self._clock_s()
-        self._timer = loop.call_later(LOOK_S, self._beat, loop)
+        self._timer = loop.call_later(CHECK_INTERVAL_S, self._beat, loop)
 
     def _run(self, watched: int) -> None:
-        while not self._stopped.wait(LOOK_S):
-            match self._tracker.look(self._clock_s(), time.process_time()):
+        while not self._stopped.wait(CHECK_INTERVAL_S):
+            match self._tracker.check(self._clock_s(), time.process_time()):
                 case Finding.HELD:
                     log.warning("event loop held: %.1f s so far, by:\n%s", self._tracker.held_s, _stack(watched))
                 case Finding.LOCKED:

@@ -26,35 +26,35 @@ def retrying(
     *,
     on: type[BaseException] | tuple[type[BaseException], ...] | Callable[[BaseException], bool] = is_retryable,
     stop: Stop = stop_never,
-    told: Callable[[int, BaseException], None] | None = None,
+    on_retry: Callable[[int, BaseException], None] | None = None,
 ) -> AsyncRetrying:
     """Return attempts that continue until one succeeds, raises another error than ``on``, or ``stop`` holds.
 
     The last error is then raised. ``pause_s`` returns the seconds to wait after attempt number n, from 1, see
-    :func:`backoff`; ``on`` has errors or is a predicate of an error. ``told`` gets the number of the attempt and its
+    :func:`backoff`; ``on`` has errors or is a predicate of an error. ``on_retry`` gets the number of an attempt and its
     error before each pause. By default attempts continue until cancelled; see :func:`after_s`, :func:`after_attempts`
     and :func:`when` for ``stop``.
     """
-    worth_it = (lambda error: isinstance(error, on)) if isinstance(on, (type, tuple)) else on
+    is_retried = (lambda error: isinstance(error, on)) if isinstance(on, (type, tuple)) else on
 
-    def tell(state: RetryCallState) -> None:
+    def before_sleep(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
-        if told is not None and error is not None:
-            told(state.attempt_number, error)
+        if on_retry is not None and error is not None:
+            on_retry(state.attempt_number, error)
 
     return AsyncRetrying(
-        retry=retry_if_exception(worth_it),
+        retry=retry_if_exception(is_retried),
         wait=lambda state: pause_s(state.attempt_number),
         stop=stop,
         sleep=asyncio.sleep,
-        before_sleep=tell,
+        before_sleep=before_sleep,
         reraise=True,
     )
 
 
-def backoff(rng: random.Random, first_s: float, most_s: float) -> Callable[[int], float]:
-    """Return random pauses whose bound doubles with each attempt, from ``first_s`` up to ``most_s``."""
-    return lambda attempt: rng.uniform(0.0, min(most_s, first_s * 2.0 ** min(attempt - 1, 30)))
+def backoff(rng: random.Random, first_s: float, max_s: float) -> Callable[[int], float]:
+    """Return random pauses whose bound doubles with each attempt, from ``first_s`` up to ``max_s``."""
+    return lambda attempt: rng.uniform(0.0, min(max_s, first_s * 2.0 ** min(attempt - 1, 30)))
 
 
 def after_s(timeout_s: float) -> Stop:

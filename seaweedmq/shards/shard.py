@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 WRITE_TIMEOUT_S: Final = 10.0
 """Seconds for an append to be committed; the shard ends if it is not."""
-LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S = 0.05, 2.0
+LOAD_RETRY_S_FIRST, LOAD_RETRY_S_MAX = 0.05, 2.0
 LOADED_AT_ONCE: Final = 500
 """Records loaded into the state in one step of the event loop."""
 
@@ -100,32 +100,32 @@ class Shard(Generic[M, E]):
         """Whether the shard answers requests."""
         return self.stage is Stage.ACTIVE
 
-    def ask(self, event_of: Callable[[int], E], made_of: Callable[[Any], Any] = _itself) -> "asyncio.Future[Any]":
+    def submit(self, event_of: Callable[[int], E], result_of: Callable[[Any], Any] = _itself) -> "asyncio.Future[Any]":
         """Handle a request and return a future of its reply, done already if no commit has to precede the reply.
 
-        ``event_of`` makes the event from the request's token, ``made_of`` the result from the state machine's reply.
+        ``event_of`` makes the event from the request's token, ``result_of`` the result from the state machine's reply.
         Raises the machine's ``loading_error``, which the future never has, if the shard is loading, and StaleMetadata
         if it is over; the future has that if the shard ends before the reply counts.
         """
         self._check_active()
         token = next(self._tokens)
         event = event_of(token)
-        answer = self._answer_to(token, made_of)
+        answer = self._answer_to(token, result_of)
         self._take(event)
         return answer
 
-    def look(self, at: Callable[[M], T]) -> "asyncio.Future[T]":
-        """Read the state; the future is done once everything read is committed. Raises as :meth:`ask`."""
+    def read(self, query: Callable[[M], T]) -> "asyncio.Future[T]":
+        """Query the state; the future is done once everything read is committed. Raises as :meth:`submit`."""
         self._check_active()
         token = next(self._tokens)
-        seen = at(self._state)
+        seen = query(self._state)
         answer = self._answer_to(token, _itself)
         self._settle(_Append(answers=[(token, seen)]))
         return answer
 
-    def _answer_to(self, token: int, made_of: Callable[[Any], Any]) -> "asyncio.Future[Any]":
+    def _answer_to(self, token: int, result_of: Callable[[Any], Any]) -> "asyncio.Future[Any]":
         answer = self._loop.create_future()
-        self._waiting[token] = answer, made_of
+        self._waiting[token] = answer, result_of
         return answer
 
     def _check_active(self) -> None:
@@ -155,7 +155,7 @@ class Shard(Generic[M, E]):
         if outcome.prompt:
             prompt = [(reply.token, reply) for reply in outcome.prompt]
             if self.partition.is_sure:
-                self._say(prompt)
+                self._answer(prompt)
             else:
                 answers += prompt
         if pairs or answers:
@@ -164,19 +164,19 @@ class Shard(Generic[M, E]):
     def _settle(self, more: _Append) -> None:
         """Send the replies once everything handled so far is committed."""
         if not more.pairs and not self._round and not self._is_writing and self.partition.is_sure:
-            self._say(more.answers)
+            self._answer(more.answers)
             return
         self._round.pairs += more.pairs
         self._round.answers += more.answers
         self._work.fire()
 
-    def _say(self, answers: Iterable[tuple[int, Any]]) -> None:
-        for token, told in answers:
-            answer, made_of = self._waiting.pop(token, (None, _itself))
+    def _answer(self, answers: Iterable[tuple[int, Any]]) -> None:
+        for token, reply in answers:
+            answer, result_of = self._waiting.pop(token, (None, _itself))
             if answer is None or answer.done():
                 continue  # the request was cancelled
             try:
-                answer.set_result(made_of(told))
+                answer.set_result(result_of(reply))
             except Exception as error:  # noqa: BLE001 - concerns this request only
                 answer.set_exception(error)
 
@@ -196,10 +196,10 @@ class Shard(Generic[M, E]):
         """Load, then append records until the segment ends or an append fails."""
         try:
             loading = retrying(
-                backoff(self._env.rng, LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S),
+                backoff(self._env.rng, LOAD_RETRY_S_FIRST, LOAD_RETRY_S_MAX),
                 on=Exception,  # a failure of one partition must not end the others of this broker
                 stop=when(lambda: self.partition.is_over),
-                told=self._log_load_failure,
+                on_retry=self._log_load_failure,
             )
             await loading(self._load)
             self._begin()
@@ -253,7 +253,7 @@ class Shard(Generic[M, E]):
                 await self._write([self._kind.encode(self._kind.nothing)])
         finally:
             self._is_writing = False
-        self._say(now.answers)
+        self._answer(now.answers)
         mark = self._snapshots.take_mark()
         if mark is not None:
             self._raise_mark(mark)

@@ -90,7 +90,7 @@ class ShardLog:
         """Load records of one segment; return where the next segment begins, or the end of the committed records."""
         tail = self.partition.tail(position)
         try:
-            while await tail.look() is TailState.READABLE:
+            while await tail.poll() is TailState.READABLE:
                 if await tail.ready():
                     await _take_in(tail, kept)
         finally:

@@ -55,7 +55,7 @@ def read_native(spark: SparkSession, given: dict[str, str]) -> DataFrame:
     options = parse_options(given)
     if options.window.ranges is not None:
         raise InvalidArgument(f"option {RANGES!r} is internal: give startingOffsets and endingOffsets")
-    found = find(options.place, ends=True)
+    found = find(options.location, ends=True)
     columns = chosen_columns(found.snapshot.topic, options.shown)
     why = why_not_native(options, columns)
     if why is not None:
@@ -72,7 +72,7 @@ def read_native(spark: SparkSession, given: dict[str, str]) -> DataFrame:
 
 def why_not_native(options: SparkOptions, columns: Sequence[Column]) -> str | None:
     """Return why the data source has to read everything; None if it need not."""
-    if options.place.storage is None:
+    if options.location.storage is None:
         return "the option 'storage' is missing, so no file can be read"
     if options.min_partitions is not None or options.records_max is not None:
         return "minPartitions and maxRecordsPerPartition divide by records, Spark's own reader divides by bytes"
@@ -96,9 +96,9 @@ def _tables(
     needed = [c.source for c in columns if c.source != TOPIC]
     if timestamps.is_bounded:
         needed.append(TIMESTAMP)
-    told = {TOPIC: f"'{found.snapshot.topic.name}'"}
+    literals = {TOPIC: f"'{found.snapshot.topic.name}'"}
     # As text in one call: a Column takes three calls to the JVM, which together took a third of the planning.
-    shown = [f"{told.get(c.source) or _quoted(c.source)} AS {_quoted(c.name)}" for c in columns]
+    shown = [f"{literals.get(c.source) or _quoted(c.source)} AS {_quoted(c.name)}" for c in columns]
 
     def frame(files: Sequence[SegmentFile], sources: Sequence[str], conditions: Sequence[Expression]) -> DataFrame:
         schema = StructType([StructField(s, kinds[s]) for s in dict.fromkeys(sources)])

@@ -115,7 +115,7 @@ class ColumnOptions:
 class SparkOptions:
     """The options of a batch read."""
 
-    place: TopicLocation
+    location: TopicLocation
     window: ReadWindow
     shown: ColumnOptions
     min_partitions: int | None
@@ -126,13 +126,13 @@ class SparkOptions:
     @property
     def topic(self) -> TopicName:
         """The name of the topic."""
-        return self.place.topic
+        return self.location.topic
 
 
-def check_names(given: Mapping[str, str], face: SparkApi | None = None) -> dict[str, str]:
+def check_names(given: Mapping[str, str], api: SparkApi | None = None) -> dict[str, str]:
     """Return the options with the names of ``OPTIONS``; given names are case-insensitive, as in Spark.
 
-    ``face`` is the API that is called; None accepts the options of all, since it is not known yet. The InvalidArgument
+    ``api`` is the API that is called; None accepts the options of all, since it is not known yet. The InvalidArgument
     of an unknown option suggests the nearest name.
     """
     named: dict[str, str] = {}
@@ -150,15 +150,15 @@ def check_names(given: Mapping[str, str], face: SparkApi | None = None) -> dict[
             raise InvalidArgument("load() and save() take no path: give options 'storage' and 'topic'")
         known = _BY_LOWER.get(folded)
         if known is None:
-            raise InvalidArgument(_unknown(name, face))
-        if face is not None and known in OPTIONS and face not in OPTIONS[known]:
-            faces = " and ".join(sorted(OPTIONS[known]))
-            raise InvalidArgument(f"option {known!r} is not an option of {face}, only of {faces}: leave it out")
+            raise InvalidArgument(_unknown(name, api))
+        if api is not None and known in OPTIONS and api not in OPTIONS[known]:
+            apis = " and ".join(sorted(OPTIONS[known]))
+            raise InvalidArgument(f"option {known!r} is not an option of {api}, only of {apis}: leave it out")
         named[known] = value
     return named
 
 
-def parse_place(named: Mapping[str, str]) -> TopicLocation:
+def parse_location(named: Mapping[str, str]) -> TopicLocation:
     """Return the location of a topic from checked options; InvalidArgument if one is missing."""
     wanted = ("topic",) if named.get("bootstrap") else ("storage", "topic")
     for name in wanted:
@@ -178,20 +178,22 @@ def parse_place(named: Mapping[str, str]) -> TopicLocation:
 def parse_options(given: Mapping[str, str]) -> SparkOptions:
     """Parse the options of a batch read; InvalidArgument if one is unknown or missing, or a value breaks its rule."""
     named = check_names(given, SparkApi.BATCH)
-    place = parse_place(named)
+    location = parse_location(named)
     for offsets, times in (
         ("startingOffsets", "startingOffsetsByTimestamp"),
         ("endingOffsets", "endingOffsetsByTimestamp"),
     ):
         if offsets in named and times in named:
             raise InvalidArgument(f"options {offsets!r} and {times!r} exclude each other: give one of them")
-    starting = parse_offsets("startingOffsets", named.get("startingOffsets", "earliest"), place.topic, absent=EARLIEST)
+    starting = parse_offsets(
+        "startingOffsets", named.get("startingOffsets", "earliest"), location.topic, absent=EARLIEST
+    )
     if None in (starting.default, *starting.by_segment.values()):
         raise InvalidArgument(
             f"option 'startingOffsets' is {named['startingOffsets'][:100]!r}: a batch read cannot begin at latest, "
             "no record follows it; give earliest or an offset, or use spark.readStream"
         )
-    ending = parse_offsets("endingOffsets", named.get("endingOffsets", "latest"), place.topic, absent=None)
+    ending = parse_offsets("endingOffsets", named.get("endingOffsets", "latest"), location.topic, absent=None)
     if EARLIEST in (ending.default, *ending.by_segment.values()):
         raise InvalidArgument(
             f"option 'endingOffsets' is {named['endingOffsets'][:100]!r}: a batch read cannot end at earliest, "
@@ -205,13 +207,13 @@ def parse_options(given: Mapping[str, str]) -> SparkOptions:
     if timestamps.lo is not None and timestamps.hi is not None and timestamps.lo > timestamps.hi:
         raise backwards("Timestamp", named["startingTimestamp"], named["endingTimestamp"])
     starting_times, ending_times = (
-        parse_times(name, named[name], place.topic, absent=absent) if name in named else None
+        parse_times(name, named[name], location.topic, absent=absent) if name in named else None
         for name, absent in (("startingOffsetsByTimestamp", EARLIEST), ("endingOffsetsByTimestamp", None))
     )
     if starting_times is not None and ending_times is not None:
         check_order("OffsetsByTimestamp", starting_times, ending_times, unit=1_000)
     return SparkOptions(
-        place=place,
+        location=location,
         window=ReadWindow(
             starting=starting,
             ending=ending,
@@ -279,8 +281,8 @@ def _listed(text: str) -> tuple[str, ...] | None:
     return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
 
 
-def _unknown(name: str, face: SparkApi | None) -> str:
-    names = [known for known, faces in OPTIONS.items() if face is None or face in faces]
+def _unknown(name: str, api: SparkApi | None) -> str:
+    names = [known for known, apis in OPTIONS.items() if api is None or api in apis]
     folded = _OF_KAFKA.get(name.lower(), name).lower()
     nearest = difflib.get_close_matches(folded, [n.lower() for n in names], 1)
     meant = f"did you mean {_BY_LOWER[nearest[0]]!r}? Options are" if nearest else "options are"

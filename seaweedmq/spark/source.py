@@ -15,7 +15,7 @@ from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.column_types import arrow_schema, spark_schema
 from seaweedmq.spark.filters import narrowed
-from seaweedmq.spark.options import SparkOptions, check_names, parse_options, parse_place, parse_shown
+from seaweedmq.spark.options import SparkOptions, check_names, parse_location, parse_options, parse_shown
 from seaweedmq.spark.streams.stream_options import parse_stream_options
 from seaweedmq.spark.topic_access import broker_reader, chosen_columns, find
 from seaweedmq.storage.place import Place
@@ -63,15 +63,15 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
 
     def schema(self) -> StructType:
         """Return the schema of the chosen columns."""
-        topic = find(parse_place(self._given), ends=False).snapshot.topic
+        topic = find(parse_location(self._given), ends=False).snapshot.topic
         return spark_schema(chosen_columns(topic, parse_shown(self._given)))
 
     def reader(self, schema: StructType) -> "SeaweedMQReader":
         """Return a reader for one batch read."""
         options = parse_options(self._given)
         # Planned ranges are committed, so the brokers' current end offsets do not matter.
-        found = find(options.place, ends=options.window.ranges is None)
-        if options.window.ranges is not None and options.place.bootstrap is not None:
+        found = find(options.location, ends=options.window.ranges is None)
+        if options.window.ranges is not None and options.location.bootstrap is not None:
             ends = {number: parts[-1][1] for number, parts in options.window.ranges.items()}
             found = replace(found, known=BrokerOffsets(begins={}, ends=ends, is_all=found.place is None))
         columns = chosen_columns(found.snapshot.topic, options.shown)
@@ -142,7 +142,7 @@ class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
             timestamps=self._window.timestamps,
             columns=self._columns,
             schema=arrow_schema(self._columns),
-            brokers=broker_reader(self._options.place, fail_on_data_loss=self._options.fail_on_data_loss),
+            brokers=broker_reader(self._options.location, fail_on_data_loss=self._options.fail_on_data_loss),
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
         return scan.read(partition.ranges)

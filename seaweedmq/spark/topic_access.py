@@ -35,8 +35,11 @@ def find(location: TopicLocation, *, ends: bool) -> TopicSource:
 
     known = None
     if ends:
-        told = live.ask(location.bootstrap, location.topic)
-        description, known = told.description, BrokerOffsets(begins=told.begins, ends=told.ends, is_all=place is None)
+        live_topic = live.ask(location.bootstrap, location.topic)
+        description, known = (
+            live_topic.description,
+            BrokerOffsets(begins=live_topic.begins, ends=live_topic.ends, is_all=place is None),
+        )
     else:
         description = live.describe(location.bootstrap, location.topic)
     # List files after the brokers reported their end offsets: what is in neither did not exist then.

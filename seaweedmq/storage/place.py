@@ -126,35 +126,35 @@ class Place:
             if path == self.root:
                 return
 
-    def make_folder(self, relative: str, *, beside: str = "") -> Path:
+    def make_folder(self, relative: str, *, sibling: str = "") -> Path:
         """Create a folder and its missing parents, but never the root.
 
         A missing root is an unmounted disk: creating it would put the data in the wrong place. The mount may also
         vanish at any moment and expose the folder beneath it. So a folder directly below the root is created only
-        beside the file ``beside``, by one open directory; deeper folders need their parents. Raises FileNotFoundError
-        if the root, or ``beside`` in it, is missing.
+        beside its ``sibling`` file, by one open directory; deeper folders need their parents. Raises FileNotFoundError
+        if the root, or ``sibling`` in it, is missing.
         """
         path, parent = self.path(relative), relative.rpartition("/")[0]
         try:
             if parent:
                 path.mkdir()
             elif not path.is_dir():
-                self._make_top(relative, beside)
+                self._make_top(relative, sibling)
         except FileExistsError:
             pass
         except FileNotFoundError:
             if not parent:
                 raise
-            self.make_folder(parent, beside=beside)
+            self.make_folder(parent, sibling=sibling)
             with contextlib.suppress(FileExistsError):
                 path.mkdir()
         return path
 
-    def _make_top(self, name: str, beside: str) -> None:
+    def _make_top(self, name: str, sibling: str) -> None:
         fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            if beside:
-                os.stat(beside, dir_fd=fd)
+            if sibling:
+                os.stat(sibling, dir_fd=fd)
             os.mkdir(name, dir_fd=fd)
         finally:
             os.close(fd)

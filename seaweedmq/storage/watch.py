@@ -57,7 +57,7 @@ class TopicWatch:
         self._table_ends = _Kept(clock, lambda: table_ends(place, name), dict[int, int])
         self._last: TopicState | None = None
 
-    def look(self) -> TopicState:
+    def poll(self) -> TopicState:
         """Return the topic's current state, the same object if nothing changed; tables are read last."""
         topic = self._topic.get(self._state(document_path(self._name, TOPIC_DOCUMENT)))
         segments = self._segments.get(self._state(document_path(self._name, LINEAGE_DOCUMENT)))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from seaweedmq.cli.live.views import SEGMENTS_SHOWN_MAX, cluster_view, colours_of, ring_bar, topic_view
+from seaweedmq.cli.live.views import SEGMENTS_SHOWN_MAX, cluster_view, colors_of, ring_bar, topic_view
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, SegmentLoad
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.ring import RING_SLOTS_MAX, WHOLE_RING, KeyRange, even_ranges
@@ -140,7 +140,7 @@ def test_of_many_segments_the_busiest_are_named() -> None:
 def test_the_bar_is_as_wide_as_asked_and_each_segment_as_wide_as_its_share(count: int, width: int) -> None:
     """With even ranges, the minimum of one cell for each segment changes nothing."""
     segments = [segment(n, r.lo, r.hi) for n, r in enumerate(even_ranges(WHOLE_RING, count))]
-    bar = ring_bar(WHOLE_RING, segments, colours_of(segments), width)
+    bar = ring_bar(WHOLE_RING, segments, colors_of(segments), width)
     cells = [span.end - span.start for span in bar.spans]
     assert len(bar.plain) == sum(cells) == width
     assert all(abs(each - width / count) <= 1 for each in cells)
@@ -149,19 +149,19 @@ def test_the_bar_is_as_wide_as_asked_and_each_segment_as_wide_as_its_share(count
 def test_the_narrowest_segment_is_seen() -> None:
     edges = [0, 1, 2, 40_000, 40_001, RING_SLOTS_MAX]
     segments = [segment(n, lo, hi) for n, (lo, hi) in enumerate(pairwise(edges))]
-    assert ring_bar(WHOLE_RING, segments, colours_of(segments), 20).plain == "▏▏▏2        ▏▏4     "
+    assert ring_bar(WHOLE_RING, segments, colors_of(segments), 20).plain == "▏▏▏2        ▏▏4     "
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=20, unique=True))
 def test_neighbours_have_different_colours(numbers: list[int]) -> None:
     ranges = even_ranges(WHOLE_RING, len(numbers))
     segments = [segment(n, r.lo, r.hi) for n, r in zip(numbers, ranges, strict=True)]
-    colours = list(colours_of(segments).values())
-    assert all(a != b for a, b in pairwise(colours))
+    colors = list(colors_of(segments).values())
+    assert all(a != b for a, b in pairwise(colors))
 
 
 def test_the_bar_is_coloured() -> None:
-    bar = ring_bar(WHOLE_RING, SEGMENTS[1:], colours_of(SEGMENTS[1:]), 8)
+    bar = ring_bar(WHOLE_RING, SEGMENTS[1:], colors_of(SEGMENTS[1:]), 8)
     assert isinstance(bar, Text)
     assert [(s.start, s.end) for s in bar.spans] == [(0, 2), (2, 4), (4, 8)]
     assert len({s.style for s in bar.spans}) == 3

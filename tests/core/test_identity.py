@@ -2,7 +2,7 @@
 
 import pytest
 
-from seaweedmq.core.identity import Create, Decision, EtcdState, Join, Refuse, StorageState, decide
+from seaweedmq.core.identity import Create, Decision, EtcdState, Join, Reject, StorageState, decide
 from seaweedmq.model.cluster import ClusterIdentity, StorageMarker
 
 
@@ -69,7 +69,7 @@ def test_what_an_operator_has_to_mend_is_refused(
     etcd: ClusterIdentity | None, storage: StorageMarker | None, topics: str, words: str
 ) -> None:
     refused = decided(etcd, storage, topics=topics)
-    assert isinstance(refused, Refuse)
+    assert isinstance(refused, Reject)
     assert words in refused.reason
     assert (RECOVER in refused.reason) == (UNMOUNTED not in refused.reason)
 
@@ -84,5 +84,5 @@ def test_what_an_operator_has_to_mend_is_refused(
 )
 def test_a_wrong_option_is_refused(etcd: ClusterIdentity | None, storage: StorageMarker, words: str) -> None:
     refused = decided(etcd, storage)
-    assert isinstance(refused, Refuse)
+    assert isinstance(refused, Reject)
     assert words in refused.reason

@@ -25,9 +25,9 @@ class ByteClient:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        rooms = Handlers(host.broker.ports)
-        self.directory, self.nodes = rooms.directory, rooms.nodes
-        self.handlers: Mapping[int, Handler] = handlers_of(rooms.all)
+        groups = Handlers(host.broker.ports)
+        self.directory, self.nodes = groups.directory, groups.nodes
+        self.handlers: Mapping[int, Handler] = handlers_of(groups.all)
 
     async def ask(self, api: API, version: int | None = None, **fields: Any) -> Any:
         """Return the reply to a request in this version, by default the newest, as a client decodes it."""
@@ -53,7 +53,7 @@ async def answered(
     try:
         reply = await handlers[api](request)
     except SeaweedMQError as error:
-        reply = error_reply(request, code_of(error, place=error_scope_of(api)), str(error))
+        reply = error_reply(request, code_of(error, scope=error_scope_of(api)), str(error))
     encoded = b"".join(reply.buffers) if isinstance(reply, EncodedReply) else bytes(reply.encode(version=version))
     return REPLIES[api].decode(encoded, version=version)
 

@@ -28,8 +28,8 @@ class InProcessClient:
     def __init__(self, testbed: Testbed, host: Host) -> None:
         self.testbed = testbed
         self.host = host
-        self.rooms = Handlers(host.broker.ports)
-        self._handlers = {api: handler for room in self.rooms.all for api, handler in room.handlers().items()}
+        self.handlers = Handlers(host.broker.ports)
+        self._handlers = {api: handler for group in self.handlers.all for api, handler in group.handlers().items()}
         self._numbers = itertools.count(1)
         self._line = Line()
         self.reads = asyncio.Event()
@@ -158,7 +158,7 @@ async def more_in_process_clients(testbed: Testbed, count: int) -> list[InProces
 
 
 async def _opened(client: InProcessClient) -> InProcessClient:
-    await client.testbed.network.spawn(client.host.owner, client.rooms.nodes.ready())
+    await client.testbed.network.spawn(client.host.owner, client.handlers.nodes.ready())
     return client
 
 

@@ -30,7 +30,7 @@ async def kept_by(cluster: Cluster, member: Member) -> int:
     """Return the number of offsets that a group's coordinator holds."""
     gateway = await cluster.coordinator(member.group)
     await cluster.testbed.until(lambda: gateway.shard(member.group).is_active)
-    return len(await gateway.shard(member.group).look(lambda state: state.offsets(member.group)))
+    return len(await gateway.shard(member.group).read(lambda state: state.offsets(member.group)))
 
 
 async def asked_by_name(member: Member) -> list[int]:

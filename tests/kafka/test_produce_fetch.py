@@ -263,7 +263,7 @@ async def test_a_client_that_asks_elsewhere_is_told_the_leader_and_its_address(t
     """The leader is not named where it does not help."""
     leader, other = await leader_and_other(testbed)
     assert (await other.fetch("orders", 0, 0)).error_code == Code.NOT_LEADER_OR_FOLLOWER
-    topic_id, makes = UUID(bytes=other.rooms.directory.find("orders").id), messages.ProduceRequest.TopicProduceData
+    topic_id, makes = UUID(bytes=other.handlers.directory.find("orders").id), messages.ProduceRequest.TopicProduceData
     for api, version in ((API.PRODUCE, 10), (API.PRODUCE, 12), (API.PRODUCE, 13), (API.FETCH, 16), (API.FETCH, 17)):
         if api is API.PRODUCE:
             name = {"name": "orders"} if version < 13 else {"topic_id": topic_id}
@@ -292,7 +292,7 @@ async def leader_and_other(testbed: Testbed) -> tuple[InProcessClient, InProcess
 
 def assert_names(leader: InProcessClient, partition: Any, reply: Any) -> None:
     """Check that a reply names the partition's leader with epoch and address (KIP-951)."""
-    node = leader.rooms.nodes.of_broker(leader.host.broker.id)
+    node = leader.handlers.nodes.of_broker(leader.host.broker.id)
     [segment] = leader.host.inspect.view.open_of(ORDERS).values()
     assert node is not None
     told = partition.current_leader
@@ -308,7 +308,7 @@ async def test_whoever_waited_for_long_hears_of_the_leader_of_now(testbed: Testb
     await topic(testbed, opened[0], replicas=2)
     leader = await leader_of(testbed, opened)
     rest = [d for d in opened if d is not leader]
-    before = rest[0].rooms.directory.find("orders")
+    before = rest[0].handlers.directory.find("orders")
     leader.host.kill()
     successor = await leader_of(testbed, rest)
     here = rest[0].host
@@ -316,10 +316,10 @@ async def test_whoever_waited_for_long_hears_of_the_leader_of_now(testbed: Testb
         lambda: [s.primary for s in here.inspect.view.open_of(ORDERS).values()] == [successor.host.broker.id]
     )
     [segment] = here.inspect.view.open_of(ORDERS).values()
-    partitions = PartitionLookup(here.broker.ports.partitions, rest[0].rooms.directory)
+    partitions = PartitionLookup(here.broker.ports.partitions, rest[0].handlers.directory)
     hint = partitions.hint(before, 0, StaleMetadata("the segment is sealed"))
     assert hint is not None
-    assert hint == LeaderHint(rest[0].rooms.nodes.of_broker(successor.host.broker.id), segment.id)
+    assert hint == LeaderHint(rest[0].handlers.nodes.of_broker(successor.host.broker.id), segment.id)
     assert partitions.hint(before, 0, Unavailable("it has no leader")) is None, "this error gives no hint"
     await here.api.call(DeleteTopic(ORDERS))
     await testbed.until(lambda: ORDERS not in here.inspect.view.topics)

@@ -406,7 +406,7 @@ async def test_an_event_that_fails_ends_the_coordinator_and_what_was_committed_i
     shard = gateway.shard(GROUP)
     bug = gateway.host.api  # a value that fits no key
     with pytest.raises(AttributeError):
-        await shard.ask(lambda token: CommitOffsets(token=token, group=bug, offsets=()))
+        await shard.submit(lambda token: CommitOffsets(token=token, group=bug, offsets=()))
     assert await member.heartbeat() == Code.NONE
     assert await member.committed() == {0: 5}
     assert gateway.shard(GROUP) is not shard
@@ -429,7 +429,7 @@ async def test_what_can_not_be_taken_in_keeps_one_coordinator_loading_and_nothin
 
     monkeypatch.setattr(GroupShard, "load", failing)
     with pytest.raises(AttributeError):
-        await gateway.shard(GROUP).ask(lambda token: CommitOffsets(token=token, group=gateway, offsets=()))
+        await gateway.shard(GROUP).submit(lambda token: CommitOffsets(token=token, group=gateway, offsets=()))
     for _ in range(3):
         await asyncio.sleep(1.0)
         assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS

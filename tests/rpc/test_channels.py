@@ -323,10 +323,10 @@ async def test_the_end_of_a_stream_is_said_behind_what_is_being_written() -> Non
         await writing.wait()
         yield write_envelope([wire.Ahead(1)])
 
-    answering = ChannelHandler(
-        name="nobody", answer=None, decode=None, encode=None, admitted=nullcontext, told=lambda error: error
+    handler = ChannelHandler(
+        name="nobody", answer=None, decode=None, encode=None, admitted=nullcontext, error_of=lambda error: error
     )
-    running = asyncio.create_task(ChannelServer(answering, ahead_bytes=1).run(envelopes(), write))
+    running = asyncio.create_task(ChannelServer(handler, ahead_bytes=1).run(envelopes(), write))
     await writing.wait()
     for _ in range(20):
         await asyncio.sleep(0)

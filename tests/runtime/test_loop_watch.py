@@ -6,43 +6,43 @@ import time
 
 import pytest
 
-from seaweedmq.runtime.loop_watch import HELD_S, LOOK_S, Finding, HoldTracker, LoopWatch
+from seaweedmq.runtime.loop_watch import CHECK_INTERVAL_S, HELD_S, Finding, HoldTracker, LoopWatch
 
 
 def test_a_hold_is_found_once_and_its_end_with_its_length() -> None:
-    tracker = HoldTracker(beat_s=0.0, looked_s=0.0)
-    assert tracker.look(0.1) is Finding.NOTHING
+    tracker = HoldTracker(beat_s=0.0, checked_s=0.0)
+    assert tracker.check(0.1) is Finding.NOTHING
     for tenths in range(2, 5):
-        assert tracker.look(tenths / 10) is Finding.NOTHING
-    assert tracker.look(0.5) is Finding.HELD
-    assert tracker.look(0.6) is Finding.NOTHING
-    assert tracker.look(0.7) is Finding.NOTHING
+        assert tracker.check(tenths / 10) is Finding.NOTHING
+    assert tracker.check(0.5) is Finding.HELD
+    assert tracker.check(0.6) is Finding.NOTHING
+    assert tracker.check(0.7) is Finding.NOTHING
     tracker.beat_s = 0.75
-    assert tracker.look(0.8) is Finding.RELEASED
+    assert tracker.check(0.8) is Finding.RELEASED
     assert (tracker.holds, tracker.held_s) == (1, pytest.approx(0.7))
-    assert tracker.look(0.9) is Finding.NOTHING
+    assert tracker.check(0.9) is Finding.NOTHING
 
 
 def test_a_process_that_was_frozen_was_not_held() -> None:
-    tracker = HoldTracker(beat_s=0.0, looked_s=0.0)
-    assert tracker.look(10.0) is Finding.NOTHING
-    assert tracker.look(10.1) is Finding.NOTHING
-    assert tracker.look(10.2) is Finding.NOTHING
+    tracker = HoldTracker(beat_s=0.0, checked_s=0.0)
+    assert tracker.check(10.0) is Finding.NOTHING
+    assert tracker.check(10.1) is Finding.NOTHING
+    assert tracker.check(10.2) is Finding.NOTHING
     assert tracker.holds == 0
 
 
 def test_a_call_that_keeps_the_lock_of_the_interpreter_is_a_hold() -> None:
-    tracker = HoldTracker(beat_s=0.0, looked_s=0.0, cpu_s=7.0)
-    assert tracker.look(0.1, 7.1) is Finding.NOTHING
-    assert tracker.look(3.1, 10.0) is Finding.LOCKED, "the watchdog was blocked, and the process was not frozen"
+    tracker = HoldTracker(beat_s=0.0, checked_s=0.0, cpu_s=7.0)
+    assert tracker.check(0.1, 7.1) is Finding.NOTHING
+    assert tracker.check(3.1, 10.0) is Finding.LOCKED, "the watchdog was blocked, and the process was not frozen"
     assert (tracker.holds, tracker.held_s) == (1, pytest.approx(3.0))
-    assert tracker.look(3.2, 10.1) is Finding.NOTHING
-    assert tracker.look(9.2, 10.2) is Finding.NOTHING, "frozen"
+    assert tracker.check(3.2, 10.1) is Finding.NOTHING
+    assert tracker.check(9.2, 10.2) is Finding.NOTHING, "frozen"
 
 
 def test_what_holds_the_loop_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     def a_handler_without_turns() -> None:
-        time.sleep(HELD_S + 3 * LOOK_S)
+        time.sleep(HELD_S + 3 * CHECK_INTERVAL_S)
 
     async def hold() -> int:
         watch = LoopWatch()
@@ -52,7 +52,7 @@ def test_what_holds_the_loop_is_named_in_the_log(caplog: pytest.LogCaptureFixtur
             a_handler_without_turns()
             async with asyncio.timeout(10):
                 while "event loop released" not in caplog.text:  # noqa: ASYNC110
-                    await asyncio.sleep(LOOK_S)
+                    await asyncio.sleep(CHECK_INTERVAL_S)
         finally:
             watch.stop()
         return watch.holds

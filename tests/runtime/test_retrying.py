@@ -39,11 +39,11 @@ def a_second(attempt: int) -> float:
 
 async def test_it_goes_on_until_it_succeeds_with_the_pauses_it_was_given() -> None:
     tries = Attempts(*refused(3))
-    told: list[tuple[int, str]] = []
-    again = retrying(float, told=lambda number, error: told.append((number, str(error))))
+    retried: list[tuple[int, str]] = []
+    again = retrying(float, on_retry=lambda number, error: retried.append((number, str(error))))
     assert await tries.run(again) == "done"
     assert tries.at_s == [0, 1, 3, 6]
-    assert told == [(1, "refusal 1"), (2, "refusal 2"), (3, "refusal 3")]
+    assert retried == [(1, "refusal 1"), (2, "refusal 2"), (3, "refusal 3")]
 
 
 async def test_what_fails_for_good_is_raised_at_once() -> None:

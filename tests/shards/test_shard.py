@@ -92,11 +92,11 @@ async def test_a_machine_of_any_kind_is_loaded_asked_and_restored(testbed: Testb
     marks: list[int] = []
     first = shard_of(host, marks)
     with pytest.raises(Unavailable, match="partition 0 of test/topic is being loaded: retry"):
-        first.ask(lambda token: Add(token, "a"))
+        first.submit(lambda token: Add(token, "a"))
     running = asyncio.create_task(first.run())
     await testbed.until(lambda: first.is_active)
     for number in range(ADDED):
-        answer = first.ask(lambda token: Add(token, f"counter {token % 2}"))
+        answer = first.submit(lambda token: Add(token, f"counter {token % 2}"))
         assert not answer.done(), "the record is not committed yet"
         assert (await answer).total == number // 2 + 1
     await testbed.until(lambda: marks)
@@ -104,11 +104,11 @@ async def test_a_machine_of_any_kind_is_loaded_asked_and_restored(testbed: Testb
     running.cancel()
     await asyncio.wait([running])
     with pytest.raises(StaleMetadata, match="no longer leads"):
-        first.ask(lambda token: Add(token, "a"))
+        first.submit(lambda token: Add(token, "a"))
 
     second = shard_of(host, marks)
     running = asyncio.create_task(second.run())
     await testbed.until(lambda: second.is_active)
-    assert await second.look(lambda state: dict(state.totals)) == {"counter 0": ADDED // 2, "counter 1": ADDED // 2}
+    assert await second.read(lambda state: dict(state.totals)) == {"counter 0": ADDED // 2, "counter 1": ADDED // 2}
     running.cancel()
     await asyncio.wait([running])

@@ -95,7 +95,7 @@ class Watch:
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def look(self) -> TopicState:
+    def poll(self) -> TopicState:
         segments = tuple(stored.as_segment() for stored in self._source.segments.values())
         topic = Topic(
             name=NAME,
@@ -154,7 +154,7 @@ class World:
         rng = self.rng
         for name in ("fsync", "fdatasync"):
             patch.setattr(os, name, lambda fd: None)
-        patch.setattr(stream, "LOOK_INTERVAL_S", 0.0)
+        patch.setattr(stream, "REFRESH_INTERVAL_S", 0.0)
         patch.setattr(stream, "SERIAL_RECORDS_MAX", rng.choice((0, 5, 40, 100_000)))
         patch.setattr(stream, "tasks", partial(tasks, records_min=rng.choice((1, 10, 1_000))))
         patch.setattr(stager, "FRAME_BYTES", rng.choice((100, 400, 1 << 20)))
@@ -246,7 +246,7 @@ class World:
         if not done:
             return 0
         place = frontier_of(
-            json.loads(self.checkpoint.offsets[done - 1]), Watch(self.source).look().topic, Place(self.root)
+            json.loads(self.checkpoint.offsets[done - 1]), Watch(self.source).poll().topic, Place(self.root)
         )
         return read_up_to(self.source, place, segment)
 
@@ -350,7 +350,7 @@ class Driver:
         given = {"storage": str(world.root), "topic": str(NAME), "bootstrap": "b:1", "startingOffsets": "earliest"}
         if world.limit is not None:
             given["maxRecordsPerTrigger"] = str(world.limit)
-        topic = Watch(world.source).look().topic
+        topic = Watch(world.source).poll().topic
         reader = SeaweedMQStreamReader(Place(world.root), parse_stream_options(given), topic, columns_of(topic))
         for part, of_the_model in (("_watch", Watch(world.source)), ("_brokers", Brokers(world))):
             setattr(reader, part, of_the_model)

@@ -6,7 +6,7 @@ import pytest
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.options import OPTIONS, SparkApi, TopicLocation, check_names, parse_options, parse_place
+from seaweedmq.spark.options import OPTIONS, SparkApi, TopicLocation, check_names, parse_location, parse_options
 from seaweedmq.spark.streams.stream_options import parse_stream_options
 from seaweedmq.storage.plan.window import EARLIEST, Offsets, ReadWindow
 from tests.support.topic_files import NOON_US
@@ -64,12 +64,12 @@ def test_a_misspelt_option_is_refused_with_the_nearest_right_one(misspelt: str, 
 def test_an_option_like_no_other_or_of_another_face_is_refused_with_what_there_is() -> None:
     with pytest.raises(InvalidArgument, match=r"option 'xyzzy' is unknown: options are storage, bootstrap, topic"):
         check_names({"xyzzy": "1"})
-    for name, face, said in (
+    for name, api, said in (
         ("endingOffsets", SparkApi.WRITE, r"df\.write, only of spark\.read: leave"),
         ("maxRecordsPerTrigger", SparkApi.BATCH, r"spark\.read,"),
     ):
         with pytest.raises(InvalidArgument, match=f"'{name}' is not an option of {said}"):
-            check_names({**REQUIRED, name: "5"}, face)
+            check_names({**REQUIRED, name: "5"}, api)
 
 
 def test_names_have_no_case_and_the_catalogs_repetitions_are_ignored() -> None:
@@ -89,10 +89,10 @@ def test_every_option_has_a_face() -> None:
 
 
 def test_brokers_may_stand_in_for_the_storage() -> None:
-    brokers = parse_place({"topic": "shop/orders", "bootstrap": "127.0.0.1:17777"})
+    brokers = parse_location({"topic": "shop/orders", "bootstrap": "127.0.0.1:17777"})
     assert brokers == TopicLocation(topic=TopicName("shop", "orders"), storage=None, bootstrap="127.0.0.1:17777")
     with pytest.raises(InvalidArgument, match=r"option 'storage' is missing: give it like .*, or 'bootstrap'"):
-        parse_place({"topic": "shop/orders"})
+        parse_location({"topic": "shop/orders"})
 
 
 @pytest.mark.parametrize(

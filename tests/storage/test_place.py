@@ -38,7 +38,7 @@ def test_folders_are_created_below_the_root_alone(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Place(tmp_path / "unmounted").make_folder("topics/shop")
     with pytest.raises(FileNotFoundError):
-        Place(tmp_path).make_folder("topics/shop", beside="cluster.json")
+        Place(tmp_path).make_folder("topics/shop", sibling="cluster.json")
     assert list(tmp_path.iterdir()) == []
 
 

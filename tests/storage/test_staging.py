@@ -111,7 +111,7 @@ def test_what_was_noted_last_is_what_is_known(sink: StagedSink) -> None:
     batch.put_manifest(manifest(staged(batch)))
     assert batch.progress() == BatchProgress()
     note = BatchProgress(
-        places=(StagedSegment(1, WHOLE_RING, (0,)),),
+        segments=(StagedSegment(1, WHOLE_RING, (0,)),),
         finished={0: FinishedSegment(5, (1,))},
         reached={0: SegmentProgress(5, 50), 1: SegmentProgress(1, 51)},
     )

@@ -24,17 +24,17 @@ class Clock:
 
 
 def test_a_look_finds_what_is_new_and_nothing_else_is_made_anew(orders: TopicFiles) -> None:
-    looks = TopicWatch(Place(orders.root), orders.name, Clock())
-    first = looks.look()
+    topic_watch = TopicWatch(Place(orders.root), orders.name, Clock())
+    first = topic_watch.poll()
     assert (first.topic, [s.id for s in first.segments], first.table_ends) == (orders.topic, [0], {})
     orders.table(0, 20)
-    second = looks.look()
+    second = topic_watch.poll()
     assert second.table_ends == {0: 20}
     assert second.segments is first.segments
     orders.split(0, 20)
-    third = looks.look()
+    third = topic_watch.poll()
     assert [s.id for s in third.segments] == [0, 1, 2]
-    assert looks.look() is third
+    assert topic_watch.poll() is third
 
 
 def test_a_file_is_found_that_came_at_the_same_time_as_the_one_before(
@@ -42,25 +42,25 @@ def test_a_file_is_found_that_came_at_the_same_time_as_the_one_before(
 ) -> None:
     monkeypatch.setattr(TopicWatch, "_state", lambda self, path: (1, 2, 3))  # a clock without progress
     clock = Clock()
-    looks = TopicWatch(Place(orders.root), orders.name, clock)
+    topic_watch = TopicWatch(Place(orders.root), orders.name, clock)
     orders.table(0, 20)
-    assert looks.look().table_ends == {0: 20}
+    assert topic_watch.poll().table_ends == {0: 20}
     clock.now += SETTLING_S - 0.1
     orders.table(20, 30)
-    assert looks.look().table_ends == {0: 30}
+    assert topic_watch.poll().table_ends == {0: 30}
 
 
 def test_once_settled_no_folder_is_listed(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     orders.table(0, 20)
     clock = Clock()
-    looks = TopicWatch(Place(orders.root), orders.name, clock)
-    looks.look()
+    topic_watch = TopicWatch(Place(orders.root), orders.name, clock)
+    topic_watch.poll()
     clock.now += SETTLING_S
-    settled = looks.look()
+    settled = topic_watch.poll()
     monkeypatch.setattr(watch, "table_ends", None)
     monkeypatch.setattr(watch, "read_document", None)
     clock.now += 1_000
-    assert looks.look() is settled
+    assert topic_watch.poll() is settled
 
 
 def test_names_that_are_no_tables_say_nothing(orders: TopicFiles) -> None:
@@ -74,4 +74,4 @@ def test_names_that_are_no_tables_say_nothing(orders: TopicFiles) -> None:
 
 def test_a_topic_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no topic shop/orders in"):
-        TopicWatch(Place(tmp_path), TopicName("shop", "orders"), Clock()).look()
+        TopicWatch(Place(tmp_path), TopicName("shop", "orders"), Clock()).poll()

@@ -30,7 +30,7 @@ class Insides:
 
     @property
     def descriptions(self) -> Descriptions:
-        return self._broker._incarnation_parts.descriptions
+        return self._broker._incarnation_context.descriptions
 
     @property
     def memory(self) -> BrokerMemory:

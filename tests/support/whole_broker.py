@@ -30,7 +30,7 @@ class WholeBroker:
     """A broker with its parts."""
 
     broker: Broker
-    rooms: Handlers
+    handlers: Handlers
     gateway: Gateway
     address: str
     kafka_port: int
@@ -66,7 +66,7 @@ async def whole_broker(storage: Path, config: BrokerConfig) -> AsyncIterator[Who
         stack.push_async_callback(server.stop, 0)
         stack.push_async_callback(broker.stop)
         await broker.start()
-        rooms = Handlers(broker.ports)
-        stack.push_async_callback(rooms.close)
-        await gateway.start(rooms.all, broker.ports.runtime.memory.in_flight_bytes)
-        yield WholeBroker(broker, rooms, gateway, native.address, kafka.port)
+        handlers = Handlers(broker.ports)
+        stack.push_async_callback(handlers.close)
+        await gateway.start(handlers.all, broker.ports.runtime.memory.in_flight_bytes)
+        yield WholeBroker(broker, handlers, gateway, native.address, kafka.port)

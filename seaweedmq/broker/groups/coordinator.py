@@ -283,7 +283,7 @@ class Coordinator:
                 continue
             if isinstance(reply, events.StreamEnd):
                 session.end(reply.error)
-            elif unsent := session.say(reply.message):
+            elif unsent := session.enqueue(reply.message):
                 self.handle(events.Released(session.stream, unsent))
 
     def _settled(self) -> "asyncio.Future[None]":

@@ -36,7 +36,7 @@ FILES_MAX = 8
 """Files that one leadership begins before its replaced and failed ones must be deleted."""
 PART_CHANGES = 200
 """Keys in one frame of a snapshot."""
-RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
+RETRY_S_FIRST, RETRY_S_MAX = 0.1, 2.0
 _OVER = "the leader changed: the group continues at the new one"
 
 
@@ -66,7 +66,7 @@ class GroupJournal:
         self._meta = meta
         self._store = store
         self._election = election
-        self._pause_s = backoff(rng, RETRY_FIRST_S, RETRY_MOST_S)
+        self._pause_s = backoff(rng, RETRY_S_FIRST, RETRY_S_MAX)
         self._waiting: list[_Line] = []
         self._work = asyncio.Event()
         self._is_over = False
@@ -161,10 +161,10 @@ class GroupJournal:
     async def _delete_older(self, newest: str) -> None:
         """Delete the files before one whose snapshot is durable, with retries without end."""
 
-        def complain(_: int, error: BaseException) -> None:
+        def log_failure(_: int, error: BaseException) -> None:
             self._failures_log.add("old journals of groups", error)
 
-        async for attempt in retrying(self._pause_s, on=SeaweedMQError, told=complain):
+        async for attempt in retrying(self._pause_s, on=SeaweedMQError, on_retry=log_failure):
             with attempt:
                 older = [found for found in await self._store.list_journals() if found < newest]
                 await self._store.delete_journals(older)

@@ -19,7 +19,7 @@ class MemberSession:
         """Create the session; ``held`` is the generation of each segment that the member claimed."""
         self.stream = stream
         self.member = member
-        self._told = set(held.items())
+        self._sent = set(held.items())
         """Segments and generations in the last assignment that was sent; initially the claimed ones.
 
         A withdrawn segment never returns in the same generation, so none outside it reappears in a later assignment.
@@ -42,22 +42,22 @@ class MemberSession:
             await self._changed.wait()
         self._unanswered += 1
 
-    def say(self, message: GroupReply) -> dict[int, int]:
+    def enqueue(self, message: GroupReply) -> dict[int, int]:
         """Queue a message for the member.
 
         Returns the generation of each segment that a replaced, unsent assignment had and this one lacks: its release
         need not be awaited.
         """
-        untold: dict[int, int] = {}
+        unsent: dict[int, int] = {}
         match message:
             case GroupAssignment():
                 before, self._assignment = self._assignment, message
                 if before is not None:
-                    untold = dict(_ownerships(before) - _ownerships(message) - self._told)
+                    unsent = dict(_ownerships(before) - _ownerships(message) - self._sent)
             case GroupCommitted():
                 self._answers.append(message)
         self._changed.fire()
-        return untold
+        return unsent
 
     def end(self, error: SeaweedMQError | None) -> None:
         """End the stream after the queued messages. The first end counts."""
@@ -85,7 +85,7 @@ class MemberSession:
                 yield answer
             elif self._assignment is not None:
                 assignment, self._assignment = self._assignment, None
-                self._told = _ownerships(assignment)
+                self._sent = _ownerships(assignment)
                 yield assignment
             elif self._over:
                 if self._error is not None:

@@ -181,7 +181,7 @@ class Balancer:
                     kind="split",
                     predecessors=(predecessor,),
                     ranges=ranges,
-                    wishes=action.placement,
+                    preferred=action.placement,
                     reason=action.reason,
                 )
             case Merge():
@@ -191,7 +191,7 @@ class Balancer:
                     kind="merge",
                     predecessors=(lower, upper),
                     ranges=(slots,),
-                    wishes=(action.placement,),
+                    preferred=(action.placement,),
                     reason=action.reason,
                 )
             case Move():
@@ -200,7 +200,7 @@ class Balancer:
                     kind="move",
                     predecessors=(predecessor,),
                     ranges=(predecessor.slots,),
-                    wishes=(action.replicas,),
+                    preferred=(action.replicas,),
                     reason=action.reason,
                 )
             case Hold():

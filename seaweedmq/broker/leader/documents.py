@@ -39,12 +39,12 @@ class Documents:
     """``topic.json`` and ``lineage.json`` of every topic, and the folders of deleted topics."""
 
     def __init__(
-        self, metadata: Metadata, store: SegmentStore, *, heard: Callable[[Deletion], Awaitable[None]]
+        self, metadata: Metadata, store: SegmentStore, *, wait_closed: Callable[[Deletion], Awaitable[None]]
     ) -> None:
-        """Create the documents; ``heard`` returns once every broker that served a deleted topic has dropped it."""
+        """Create the documents; ``wait_closed`` returns once no broker serves a deleted topic any longer."""
         self._metadata = metadata
         self._store = store
-        self._heard = heard
+        self._wait_closed = wait_closed
         self._writing = asyncio.Lock()
         """Lock of documents and folders: an older document must not overtake a newer one."""
         self._due: set[TopicName] = set()
@@ -146,7 +146,7 @@ class Documents:
         """
         deletions = self._metadata.view.deletions
         while (deletion := deletions.get(name)) is not None:
-            await self._heard(deletion)
+            await self._wait_closed(deletion)
             async with self._writing:
                 if deletions.get(name) != deletion:
                     continue  # another task was faster, and another deletion may follow
@@ -169,19 +169,19 @@ class Documents:
         return True
 
 
-async def _repeat(expected: asyncio.Event, do_what_is_due: Callable[[], Awaitable[bool]]) -> None:
+async def _repeat(expected: asyncio.Event, work: Callable[[], Awaitable[bool]]) -> None:
     """Do the work after each event, and again after a pause while some is left."""
     loop = asyncio.get_running_loop()
     pause_s = GATHER_S
     while True:
         await expected.wait()
-        heard = loop.time()
-        while expected.is_set() and loop.time() - heard < GATHER_S_MAX:
+        event_s = loop.time()
+        while expected.is_set() and loop.time() - event_s < GATHER_S_MAX:
             expected.clear()
             await asyncio.sleep(pause_s)
         expected.clear()
         began = loop.time()
-        if not await do_what_is_due():
+        if not await work():
             expected.set()
             await asyncio.sleep(RETRY_S)
         pause_s = min(max(GATHER_S, (loop.time() - began) / WRITING_SHARE_MAX), PAUSE_S_MAX)

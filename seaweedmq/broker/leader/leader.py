@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 RESERVED_PART = 4
 """Inverse of the largest share of open segments that is reserved."""
-DUTIES_RETRY_FIRST_S, DUTIES_RETRY_MOST_S = 0.2, 5.0
+DUTIES_RETRY_S_FIRST, DUTIES_RETRY_S_MAX = 0.2, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +98,8 @@ class Leader:
         self._documents = Documents(
             self.metadata,
             store,
-            heard=lambda deletion: wait_closed(
-                deletion, view, host.dial, election.outlive_others, rng=env.rng, lease_ttl_s=config.lease_ttl_s
+            wait_closed=lambda deletion: wait_closed(
+                deletion, view, host.dial, election.await_expired_leases, rng=env.rng, lease_ttl_s=config.lease_ttl_s
             ),
         )
         self._taken_ids = taken_ids = TakenIds(store, view)
@@ -110,7 +110,7 @@ class Leader:
             metadata=self.metadata,
             documents=self._documents,
             placement=self.placement,
-            sealer=Sealer(view, store, host.dial, election.outlive_others, self._severity),
+            sealer=Sealer(view, store, host.dial, election.await_expired_leases, self._severity),
             taken_ids=taken_ids,
             wall_us=env.wall_us,
             orphaned=self._repairs.add,
@@ -168,7 +168,7 @@ class Leader:
 
     async def run(self) -> None:
         """Lead whenever elected, until cancelled. Failed duties restart: on another leader they would fail likewise."""
-        pause_s = backoff(self._rng, DUTIES_RETRY_FIRST_S, DUTIES_RETRY_MOST_S)
+        pause_s = backoff(self._rng, DUTIES_RETRY_S_FIRST, DUTIES_RETRY_S_MAX)
         failed = 0
         while True:
             await self.election.wait_leading()
@@ -221,13 +221,13 @@ class Leader:
         for segment in segments:
             if suspect and suspect not in segment.replicas:
                 raise InvalidArgument(f"{segment}: {suspect} is not one of its replicas")
-        news = [segment for segment in segments if not self.transitions.concerns(segment)]
-        if not news:
+        new = [segment for segment in segments if not self.transitions.concerns(segment)]
+        if not new:
             return
-        log.log(level, "replica suspected: %s: %s: %s", named(news), suspect or "no broker", suspicions.reason)
+        log.log(level, "replica suspected: %s: %s: %s", named(new), suspect or "no broker", suspicions.reason)
         if suspect:
             self.placement.suspect(suspect)
-        for segment in news:
+        for segment in new:
             self._repairs.add(segment)
 
     def _open_at(self, ref: SegmentRef) -> Segment | None:

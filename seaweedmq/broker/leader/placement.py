@@ -130,7 +130,7 @@ class Placement:
             raise Unavailable("every broker is being drained: add a broker")
 
     def of_successors(
-        self, topic: Topic, predecessors: Sequence[Segment], wishes: Sequence[Sequence[str]]
+        self, topic: Topic, predecessors: Sequence[Segment], preferred: Sequence[Sequence[str]]
     ) -> list[tuple[str, ...]]:
         """Return the replicas of each successor, fewer than the topic has if brokers are missing.
 
@@ -140,10 +140,10 @@ class Placement:
         every broker is being drained.
         """
         loads = [load for predecessor in predecessors if (load := self.traffic(predecessor))]
-        cost = SEGMENT_COST + sum(load.bytes_per_s for load in loads) / RATE_COST_BYTES / len(wishes)
+        cost = SEGMENT_COST + sum(load.bytes_per_s for load in loads) / RATE_COST_BYTES / len(preferred)
         placed: list[tuple[str, ...]] = []
         leaving = Counter(replica for predecessor in predecessors for replica in predecessor.replicas)
-        for wish in wishes:
+        for preferred_brokers in preferred:
             self.check_target()
             draining = self.draining
             staying = [
@@ -152,7 +152,9 @@ class Placement:
             trusted = [c for c in staying if c.broker not in self.suspects]
             free, wanted = (trusted, topic.replicas) if trusted else (staying, 1)
             replicas = min(wanted, len(free))
-            (chosen,) = place(free, segments=1, replicas=replicas, tie=self._rng.random, wish=wish, cost=cost)
+            (chosen,) = place(
+                free, segments=1, replicas=replicas, tie=self._rng.random, preferred=preferred_brokers, cost=cost
+            )
             self._expect([chosen], cost)
             leaving.subtract(chosen)
             placed.append(chosen)

@@ -24,7 +24,7 @@ REPLACEMENTS_AT_ONCE = 1_000
 """Concurrent replacements that query one broker: they share messages, and a stuck one delays only its own segment."""
 RECOVERIES_AT_ONCE = 8
 """Concurrent recoveries of segments without live replicas: each reads files."""
-LOOK_S = 0.02
+CHECK_INTERVAL_S = 0.02
 """Shortest time between two checks, in seconds: one check covers many changes."""
 CHECK_SHARE_MAX = 0.2
 """Largest share of time spent on checks: with many segments one check may be long."""
@@ -62,7 +62,7 @@ class Repairer:
         """Brokers that were live, and brokers that were draining, at the last check of all segments."""
         self._limits: dict[str, asyncio.Semaphore] = {}
         """Limits of concurrent replacements by first live replica; "" for segments without one."""
-        self._look_again = asyncio.Event()
+        self._recheck = asyncio.Event()
         self._failures_log = OnceLogger(log)
 
     def add(self, segment: Segment) -> None:
@@ -75,18 +75,18 @@ class Repairer:
     async def run(self, transitions: TransitionRunner) -> None:
         """Replace segments until cancelled."""
         loop = asyncio.get_running_loop()
-        with closing(self._metadata.view.news()) as news:
+        with closing(self._metadata.view.changed_topics()) as changed_topics:
             async with asyncio.TaskGroup() as tasks:
                 while True:
                     seen = self._metadata.view.changes
-                    self._look_again.clear()
+                    self._recheck.clear()
                     began = loop.time()
-                    for repair in self._due(news.take_now()):
+                    for repair in self._due(changed_topics.take_now()):
                         key = repair.segment.key
                         task = tasks.create_task(self.carry_out(transitions, repair), name=f"replace {repair.segment}")
                         self._replacing.add(key)
                         task.add_done_callback(partial(self._ended, key))
-                    await asyncio.sleep(max(LOOK_S, (loop.time() - began) / CHECK_SHARE_MAX))
+                    await asyncio.sleep(max(CHECK_INTERVAL_S, (loop.time() - began) / CHECK_SHARE_MAX))
                     await self._wait_due(seen)
 
     def _due(self, touched: Iterable[TopicName]) -> list[Repair]:
@@ -174,7 +174,7 @@ class Repairer:
                 kind="repair",
                 predecessors=(segment,),
                 ranges=(segment.slots,),
-                wishes=(repair.healthy_replicas,),
+                preferred=(repair.healthy_replicas,),
                 reason=repair.reason,
                 timeout_s=None,
             )
@@ -212,7 +212,7 @@ class Repairer:
 
     def _schedule(self, key: SegmentId) -> None:
         self._unchecked[key] = None
-        self._look_again.set()
+        self._recheck.set()
 
     async def _wait_due(self, seen: int) -> None:
         """Wait until another check is due.
@@ -225,7 +225,7 @@ class Repairer:
         timeout_s = min((at - now for at in times), default=None)
         waiting = {
             asyncio.create_task(self._metadata.view.wait_change(seen), name="repairs wait for a change"),
-            asyncio.create_task(self._look_again.wait(), name="repairs wait for more"),
+            asyncio.create_task(self._recheck.wait(), name="repairs wait for more"),
         }
         try:
             await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -37,18 +37,18 @@ class Sealer:
         view: ClusterView,
         store: SegmentStore,
         dial: Callable[[str], BrokerApi],
-        outlive_others: Callable[[], Awaitable[None]],
+        await_expired_leases: Callable[[], Awaitable[None]],
         severity: Callable[[str], int],
     ) -> None:
         """Create the sealer.
 
-        ``outlive_others`` returns once the leases that are gone from etcd have run out by their holders' clocks, and
-        ``severity`` the log level for a broker that does not answer.
+        ``await_expired_leases`` returns once leases that are gone from etcd have also ended by their holders' clocks.
+        ``severity`` returns the log level for a broker that does not answer.
         """
         self._view = view
         self._store = store
         self._dial = dial
-        self._outlive_others = outlive_others
+        self._await_expired_leases = await_expired_leases
         self._severity = severity
         self._failures = GroupedLogger(log)
 
@@ -58,12 +58,12 @@ class Sealer:
         Returns the epoch of the sealing and the sealed log; None while no replica that holds the log answers. Raises
         Unrecoverable, with the file's name, if no replica lives and a file is damaged or foreign.
         """
-        whom = seal_candidates(segment, self._view.brokers)
-        if whom.files:
+        candidates = seal_candidates(segment, self._view.brokers)
+        if candidates.files:
             # After the fence, a primary that turns out to be alive commits nothing that the read below may miss.
             await self._store.fence(topic.name, topic.uid, segment.id)
             if segment.primary not in self._view.left:
-                await self._outlive_others()  # until then it may commit without a fence check
+                await self._await_expired_leases()  # until then it may commit without a fence check
             # Flush first: the writers may have died before they flushed frames that now count, and their machines may
             # fail at any moment. Flush again afterwards, for frames that a surviving writer wrote in between.
             await self._sync_logs(topic, segment)
@@ -77,13 +77,13 @@ class Sealer:
                 sequences=tuple(p.sequence for p in recovered.producers),
                 sequences_complete=recovered.producers_complete,
             )
-        if whom.primary is not None:
-            timeout_s = SUSPECT_SEAL_TIMEOUT_S if whom.primary in suspects else SEAL_TIMEOUT_S
-            sealed = await self._by_primary(topic, segment, whom.primary, timeout_s)
+        if candidates.primary is not None:
+            timeout_s = SUSPECT_SEAL_TIMEOUT_S if candidates.primary in suspects else SEAL_TIMEOUT_S
+            sealed = await self._by_primary(topic, segment, candidates.primary, timeout_s)
             if sealed is not None:
                 return segment.epoch, sealed
-        if whom.followers:
-            sealed = await self._by_followers(topic, segment, whom.followers)
+        if candidates.followers:
+            sealed = await self._by_followers(topic, segment, candidates.followers)
             if sealed is not None:
                 return segment.epoch + 1, sealed
         return None

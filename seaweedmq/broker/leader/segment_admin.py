@@ -8,7 +8,7 @@ from seaweedmq.broker.leader.transition_runner import Transition, TransitionRunn
 from seaweedmq.coordination.description import describe
 from seaweedmq.core.balance.splitting import split_slot
 from seaweedmq.core.lineage.problems import check_recoverable
-from seaweedmq.core.lineage.segment_rules import check_replicas, check_unpartitioned, check_width, halves, neighbours
+from seaweedmq.core.lineage.segment_rules import check_replicas, check_unpartitioned, check_width, halves, neighbors
 from seaweedmq.core.lineage.topology import SEGMENTS_PER_TOPIC_MAX
 from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
 from seaweedmq.model.description import TopicDescription
@@ -56,7 +56,7 @@ class SegmentAdmin:
     async def merge(self, name: TopicName, first: int, second: int) -> TopicDescription:
         """Answer ``calls.MergeSegments``."""
         check_unpartitioned(self._metadata.topic(name), "merged")
-        lower, upper = neighbours(self._open(name, first), self._open(name, second))
+        lower, upper = neighbors(self._open(name, first), self._open(name, second))
         for predecessor in (lower, upper):  # before sealing the other one needlessly
             check_recoverable(predecessor)
         return await self._carry_out("merge", (lower, upper), (KeyRange(lower.slots.lo, upper.slots.hi),))
@@ -86,9 +86,9 @@ class SegmentAdmin:
         kind: str,
         predecessors: tuple[Segment, ...],
         ranges: tuple[KeyRange, ...],
-        wishes: tuple[tuple[str, ...], ...] = (),
+        preferred: tuple[tuple[str, ...], ...] = (),
     ) -> TopicDescription:
-        transition = Transition(kind=kind, predecessors=predecessors, ranges=ranges, wishes=wishes, reason=MANUAL)
+        transition = Transition(kind=kind, predecessors=predecessors, ranges=ranges, preferred=preferred, reason=MANUAL)
         await self._transitions.carry_out(transition)
         return describe(self._metadata.view, transition.topic)
 

@@ -37,7 +37,7 @@ class Transition:
     """Open segments to replace, in ring order."""
     ranges: tuple[KeyRange, ...]
     """Slot ranges of the successors; together they cover the predecessors' slots."""
-    wishes: tuple[tuple[str, ...], ...] = ()
+    preferred: tuple[tuple[str, ...], ...] = ()
     """Preferred replicas of each successor, the primary first. Missing or full brokers are replaced by load."""
     reason: str
     """Reason in words, for people."""
@@ -231,7 +231,7 @@ class TransitionRunner:
             ends,
             ranges=transition.ranges,
             placement=self._placement.of_successors(
-                topic, transition.predecessors, transition.wishes or [()] * len(transition.ranges)
+                topic, transition.predecessors, transition.preferred or [()] * len(transition.ranges)
             ),
             now_us=self._wall_us(),
         )

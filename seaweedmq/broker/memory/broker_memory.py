@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.memory.read_permit import turn_bytes
+from seaweedmq.broker.memory.read_permit import permit_bytes
 from seaweedmq.errors import InvalidArgument, ResourceExhausted
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
 
@@ -130,7 +130,7 @@ class BrokerMemory:
                 f"{needed + HEAP_BYTES_MIN} or more, or lower frame_bytes_max"
             )
         # Each read permit keeps one file open, so their memory bounds their number.
-        readers_bytes = max(frame, config.file_readers_max * turn_bytes(config.read_chunk_bytes))
+        readers_bytes = max(frame, config.file_readers_max * permit_bytes(config.read_chunk_bytes))
         frames = available - 3 * share
         groups_bytes = frames // GROUPS_PART
         frames -= groups_bytes

@@ -17,7 +17,7 @@ FRAMES_HELD = 4
 """Most copies of a large frame that a reader of files holds in addition."""
 
 
-def turn_bytes(chunk_bytes: int, largest_bytes: int = 0) -> int:
+def permit_bytes(chunk_bytes: int, largest_bytes: int = 0) -> int:
     """Return the memory of one permit in bytes, from the chunk size and the largest frame found so far."""
     return RUNS_HELD * chunk_bytes + FRAMES_HELD * max(chunk_bytes, largest_bytes)
 
@@ -30,7 +30,7 @@ class ReadPermit:
 
     def __init__(self, budget: MemoryBudget, chunk_bytes: int, largest_bytes: int) -> None:
         self._budget = budget
-        self._size = min(budget.limit, turn_bytes(chunk_bytes, largest_bytes))
+        self._size = min(budget.limit, permit_bytes(chunk_bytes, largest_bytes))
         self._covered_bytes = 3 * max(chunk_bytes, largest_bytes)
         self._chunks: AsyncGenerator[Chunk, None] | None = None
         self._rest = Chunk(0, b"")

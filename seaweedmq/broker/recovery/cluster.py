@@ -23,7 +23,7 @@ from seaweedmq.broker.recovery.registrations import registrations, until_ended
 from seaweedmq.broker.recovery.topics import FoundTopic, KnownTopic, find_topic
 from seaweedmq.codec.state import keys, metadata
 from seaweedmq.codec.state.cluster import identity_from_json
-from seaweedmq.core.identity import EtcdState, Refuse, StorageState, decide
+from seaweedmq.core.identity import EtcdState, Reject, StorageState, decide
 from seaweedmq.core.lineage.reconstruction import Reconstructed
 from seaweedmq.errors import Corrupt, InvalidArgument
 from seaweedmq.model.cluster import STORAGE_FORMAT, ClusterIdentity, StorageMarker
@@ -131,7 +131,7 @@ def _state(found: "_Found", storage: StorageState, new_id: str) -> EtcdCondition
     """Return the condition of etcd by brokers' rule; raise InvalidArgument if it and storage do not belong together."""
     etcd = EtcdState(identity=found.identity, revision=found.revision, has_topics=bool(found.topics))
     decision = decide(etcd, storage, new_id=new_id)
-    if not isinstance(decision, Refuse):
+    if not isinstance(decision, Reject):
         return EtcdCondition.IN_STEP
     marker = storage.marker
     if marker is not None and marker.format == STORAGE_FORMAT and found.identity is None and not found.topics:

@@ -43,7 +43,7 @@ class FenceCheck:
 
     def begin(self) -> None:
         """Start one check."""
-        self._task = self._spawn(self._look(), f"check the fence of {self._segment}")
+        self._task = self._spawn(self._run(), f"check the fence of {self._segment}")
 
     def cancel(self) -> None:
         """Stop the check. No callback follows."""
@@ -56,16 +56,16 @@ class FenceCheck:
         if self._task:
             await asyncio.wait({self._task})
 
-    async def _look(self) -> None:
+    async def _run(self) -> None:
         slow = Unavailable(
             f"{self._segment}: etcd is unreachable, and storage has not answered the fence check; "
             "nothing is acknowledged until one of them answers"
         )
         timer = asyncio.get_running_loop().call_later(CHECK_S_MAX, self._on_failure, slow)
-        looks = retrying(backoff(self._rng, 0.05, CHECK_RETRY_S_MAX), on=SeaweedMQError, told=self._failed)
+        attempts = retrying(backoff(self._rng, 0.05, CHECK_RETRY_S_MAX), on=SeaweedMQError, on_retry=self._failed)
         try:
-            async for look in looks:
-                with look:
+            async for attempt in attempts:
+                with attempt:
                     fenced = await self._store.is_fenced(self._topic.name, self._topic.uid, self._segment.id)
         finally:
             timer.cancel()

@@ -224,11 +224,11 @@ class FollowerService:
     async def _save(self, replica: Replica, writing: ReplicaWriter, limit: asyncio.Semaphore) -> None:
         """Retry until the replica is written out or dropped."""
 
-        def complain(attempt: int, error: BaseException) -> None:
+        def log_failure(attempt: int, error: BaseException) -> None:
             if attempt == 1:
                 log.warning("write-out failed: %s: %s; retrying", replica.name, error)
 
-        trying = retrying(backoff(self._env.rng, 0.05, 1.0), on=errors.StorageFailed, told=complain)
+        trying = retrying(backoff(self._env.rng, 0.05, 1.0), on=errors.StorageFailed, on_retry=log_failure)
         async with limit:
             with suppress(errors.NotFound):  # the segment was sealed meanwhile
                 await trying(writing.run)
@@ -334,7 +334,7 @@ class FollowerService:
         if self._closed or replica.fenced or found is None or not found[1].is_open:
             return
         reason = f"{self._broker_id} lost the replicate stream of {primary}"
-        self._suspicions.tell(ref, primary, reason)
+        self._suspicions.add(ref, primary, reason)
 
 
 def _key(ref: replication.SegmentRef) -> ReplicaKey:

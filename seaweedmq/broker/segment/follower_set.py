@@ -112,5 +112,5 @@ class FollowerSet:
     async def _ask_for_successor(self, suspect: str, reason: str) -> None:
         """Report the segment until cancelled: a leader that received the report may die before it acts."""
         while True:
-            self._replication.suspicions.tell(self._ref, suspect, reason)
+            self._replication.suspicions.add(self._ref, suspect, reason)
             await asyncio.sleep(NOTIFY_INTERVAL_S)

@@ -9,7 +9,7 @@ NOTHING_BYTES_PER_S = 1.0
 
 
 class Meter:
-    """A meter that only counts on the hot path and computes averages in ``look``.
+    """A meter that only counts on the hot path and computes averages in ``update``.
 
     The averages decay with two time constants. They cover only the time since the segment was opened, so those of a
     young segment do not rise slowly from 0.
@@ -52,7 +52,7 @@ class Meter:
         if any(histogram):  # those of Kafka clients are not counted
             self._histogram = [a + b for a, b in zip(self._histogram, histogram, strict=True)]
 
-    def look(self, now: float) -> None:
+    def update(self, now: float) -> None:
         """Update the averages. Traffic counts as constant between two calls."""
         elapsed = now - self._since
         if elapsed <= 0:

@@ -45,7 +45,7 @@ class OwnedSegments:
         self._numbers: dict[TopicName, set[int]] = {}
         """The ids of the same segments, by topic name."""
         self._view = view
-        self._news = view.news()
+        self._changed_topics = view.changed_topics()
         self._incarnation = incarnation
         self._context = context
         self._stopping = False
@@ -57,7 +57,7 @@ class OwnedSegments:
     async def run(self) -> None:
         """Open and close segments as the metadata changes, until cancelled."""
         while True:
-            await self._reconcile(await self._news.take())
+            await self._reconcile(await self._changed_topics.take())
 
     async def drop(self, reason: SeaweedMQError) -> None:
         """Close all segments at once, because the lease is lost; ``reason`` is what their clients receive."""

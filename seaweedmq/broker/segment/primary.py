@@ -58,7 +58,7 @@ class OpenSegment:
             durability=topic.durability,
             producers=ProducerTable(ProducerLimits.of(context.config), context.producers),
             followers=len(segment.replicas) > 1,
-            thin=len(segment.replicas) < min(topic.replicas, SAFE_REPLICAS),
+            is_under_replicated=len(segment.replicas) < min(topic.replicas, SAFE_REPLICAS),
         )
         self.committed_changed = Signal()
         self.appended = Signal()
@@ -70,7 +70,7 @@ class OpenSegment:
             log_files=LogFileCreator(context.store, topic, segment, context.writer_id, context.provenance),
             roll_bytes=roll_bounds(topic, context.config).size_bytes,
             env=context.env,
-            ask_sync=self._ask_sync,
+            request_sync=self._request_sync,
         )
         self._writer = SegmentWriter(
             segment,
@@ -92,7 +92,7 @@ class OpenSegment:
             on_held=self._on_held,
             on_lost=lambda follower, error: self._on_event(self._lifecycle.follower_lost(follower, error)),
         )
-        self._look = FenceCheck(
+        self._fence_check = FenceCheck(
             topic,
             segment,
             context,
@@ -115,9 +115,9 @@ class OpenSegment:
         return self._lifecycle.stage is SegmentStage.CLOSED
 
     @property
-    def refusal(self) -> SeaweedMQError | None:
+    def rejection(self) -> SeaweedMQError | None:
         """The reason why the segment permanently rejects records; None while it accepts them."""
-        return self._lifecycle.refusal
+        return self._lifecycle.rejection
 
     @property
     def failure(self) -> SeaweedMQError | None:
@@ -151,19 +151,19 @@ class OpenSegment:
                     self._context.budget.touch(self)
                     self.committed_changed.fire()
                 case RequestFsync():
-                    self._ask_sync()
+                    self._request_sync()
                 case CheckFence():
-                    self._look.begin()
+                    self._fence_check.begin()
                 case RetrySoon():
                     self._timer = self._loop.call_later(REEVALUATE_S, self._advance)
                 case CommitFlushedOnly():
-                    self.log.thin = True
+                    self.log.is_under_replicated = True
                 case LeaveFollowers():
                     self._followers.leave()
                     self.log.without_followers()
                 case Halt():
                     self._stop_timer()
-                    self._look.cancel()
+                    self._fence_check.cancel()
                 case NotifyPublishers():
                     level = logging.ERROR if self.stage is SegmentStage.FENCED else logging.WARNING
                     log.log(level, "%s", self._lifecycle.failure)
@@ -180,7 +180,7 @@ class OpenSegment:
             self._timer.cancel()
             self._timer = None
 
-    def _ask_sync(self) -> None:
+    def _request_sync(self) -> None:
         self._context.sync_rounds.request(self, urgent=True)
 
     def _on_held(self, held: int) -> None:
@@ -257,8 +257,8 @@ class OpenSegment:
         self._advance()
 
     def check_open(self) -> None:
-        """Raise ``refusal`` or ``failure`` if one of them keeps the segment from accepting records."""
-        if reason := self.refusal or self.failure:
+        """Raise ``rejection`` or ``failure`` if one of them keeps the segment from accepting records."""
+        if reason := self.rejection or self.failure:
             raise fresh(reason)
 
     def evict(self, bytes_wanted: int) -> int:
@@ -330,8 +330,8 @@ class OpenSegment:
         return self._sealed
 
     def _check_writing(self) -> None:
-        if self.is_closed and self.refusal:
-            raise fresh(self.refusal)
+        if self.is_closed and self.rejection:
+            raise fresh(self.rejection)
 
     async def drain(self, timeout_s: float) -> None:
         """Accept nothing more, write and fsync all records, and close the files, within ``timeout_s`` seconds.
@@ -352,7 +352,7 @@ class OpenSegment:
                 *(self.segment, self.log.flushed, self.log.end, self.log.committed, error or "time is up"),
             )
         if not self.is_closed:
-            await self.close(self.refusal or Unavailable(f"{self.segment} was sealed"))
+            await self.close(self.rejection or Unavailable(f"{self.segment} was sealed"))
 
     async def _commit_all(self) -> None:
         """Write and commit all records, until done or until the segment is sealed or closed meanwhile."""
@@ -373,7 +373,7 @@ class OpenSegment:
         """Stop serving at once: write, commit and acknowledge nothing more. Clients receive ``reason``."""
         self._perform(self._lifecycle.close(reason))
         await self._followers.close()
-        await self._look.close()
+        await self._fence_check.close()
         await self._writer.close()
         await self.files.close()
         self._context.budget.forget(self)

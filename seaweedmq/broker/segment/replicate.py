@@ -115,10 +115,11 @@ class FollowerLink:
 
     def on_flushed(self) -> None:
         """Notify the follower, in the background, of frames that are now both committed and flushed: it frees them."""
-        if self._notifying is None and self._limit is not None and self._news() > self._notified:
+        if self._notifying is None and self._limit is not None and self._freeable_end() > self._notified:
             self._notifying = asyncio.create_task(self._notify(), name=f"send progress to {self.follower}")
 
-    def _news(self) -> int:
+    def _freeable_end(self) -> int:
+        """Return the offset below which frames are committed and flushed, so that the follower may free them."""
         return min(self._log.flushed, self._log.committed)
 
     async def _replicate(self) -> None:
@@ -163,7 +164,7 @@ class FollowerLink:
 
     async def _notify(self) -> None:
         try:
-            while (flushed := self._news()) > self._notified:
+            while (flushed := self._freeable_end()) > self._notified:
                 committed = self._log.committed
                 await self._dial(self.follower).call(
                     NoteProgress(ref=self._opening.ref, committed=committed, flushed=flushed)

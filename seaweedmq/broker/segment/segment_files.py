@@ -57,7 +57,7 @@ class SegmentFiles:
         log_files: LogFileCreator,
         roll_bytes: int,
         env: Environment,
-        ask_sync: Callable[[], None],
+        request_sync: Callable[[], None],
     ) -> None:
         self.sealed: list[SegmentFile] = []
         """The closed log files that are not converted to tables yet. They have all frames below ``flushed``."""
@@ -73,7 +73,7 @@ class SegmentFiles:
         self.roll_bytes = roll_bytes
         """The size in bytes at which a file is complete."""
         self._env = env
-        self._ask_sync = ask_sync
+        self._request_sync = request_sync
         """Function that requests a call of ``sync`` soon."""
         self.open_files: list[OpenFile] = []
         """The files that are not closed yet, in order of creation."""
@@ -159,7 +159,7 @@ class SegmentFiles:
             if self.active.is_durable:
                 self.retire()
             else:
-                self._ask_sync()  # until then the file grows, up to UNFLUSHED_BYTES_MAX
+                self._request_sync()  # until then the file grows, up to UNFLUSHED_BYTES_MAX
         if self.active is None:
             await self._make_durable()
             self.active = await self._create_file(base)
@@ -185,7 +185,7 @@ class SegmentFiles:
         """Complete the active file: the next write begins another one, and ``sync`` closes this one."""
         if self.active is not None:
             self.active = None
-            self._ask_sync()
+            self._request_sync()
 
     def retire_if_older(self, age_s: float) -> None:
         """Complete the active file if it is durable, has frames, and was created ``age_s`` seconds ago or earlier."""
@@ -280,12 +280,12 @@ class SegmentFiles:
                 await self._close_quietly(failed)
             self.failure = None
             self._failed_rewrites = 0
-            self._ask_sync()  # this round skipped the files after the failed one
+            self._request_sync()  # this round skipped the files after the failed one
         except StorageFailed as again:
             self.failure = again
             self._failed_rewrites += 1
             self._stop_timer()
-            self._retry_timer = self._loop.call_later(self.pause_s(self._failed_rewrites), self._ask_sync)
+            self._retry_timer = self._loop.call_later(self.pause_s(self._failed_rewrites), self._request_sync)
 
     async def _write_copy(self, base: int, entries: list[LogEntry]) -> None:
         copy = await self._create_file(base)

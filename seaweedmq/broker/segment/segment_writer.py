@@ -105,7 +105,7 @@ class SegmentWriter:
             lambda failed: self._files.pause_s(failed + 1),
             on=StorageFailed,
             stop=when(self._is_closed),
-            told=lambda _, error: self._note_failure(error),
+            on_retry=lambda _, error: self._note_failure(error),
         )
         sync_due: bool = await appending(attempt)
         return sync_due

@@ -33,7 +33,7 @@ class Suspicions:
         self._gathered: dict[_Suspicion, dict[SegmentRef, None]] = {}
         self._under_way: set[SegmentRef] = set()
 
-    def tell(self, ref: SegmentRef, suspect: str, reason: str) -> None:
+    def add(self, ref: SegmentRef, suspect: str, reason: str) -> None:
         """Report in the background that the segment suspects a broker, unless a report of the segment is under way."""
         if ref in self._under_way:
             return

@@ -166,7 +166,7 @@ class Acknowledgements:
         self._pending: deque[FrameAck] = deque()
         self._ended = False
         self._taken = Signal()
-        self._news = Signal()
+        self._changed = Signal()
         """Signal for events of these frames alone. It wakes no others: thousands may wait for one segment."""
 
     @property
@@ -183,12 +183,12 @@ class Acknowledgements:
         """Add an appended frame, to be acknowledged once it is committed."""
         self._pending.append(appended)
         if appended.end_offset <= self._appender.segment.log.committed:
-            self._news.fire()  # a repeated frame: the segment does not fire for it again
+            self._changed.fire()  # a repeated frame: the segment does not fire for it again
 
     def end(self) -> None:
         """Note that no more frames will be added."""
         self._ended = True
-        self._news.fire()
+        self._changed.fire()
 
     async def next(self) -> tuple[FrameAck, ...]:
         """Wait for committed frames, and return all of them in the order of ``add``.
@@ -203,7 +203,7 @@ class Acknowledgements:
                 return ()
             if segment.failure and (self._pending or self._appender.is_waiting):
                 raise fresh(segment.failure)
-            await segment.committed_changed.wait(self._news)
+            await segment.committed_changed.wait(self._changed)
         self._taken.fire()
         return durable
 

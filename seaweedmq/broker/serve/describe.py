@@ -70,10 +70,10 @@ class Descriptions:
         wanted: dict[TopicName, list[AwaitedTopic]] = {}
         for awaited in topics:
             wanted.setdefault(awaited.name, []).append(awaited)
-        with suppress(TimeoutError), closing(self._view.news()) as news:
+        with suppress(TimeoutError), closing(self._view.changed_topics()) as changed_topics:
             async with asyncio.timeout(min(patience_s, AWAIT_S_MAX)):
                 while True:
-                    touched = [awaited for name in await news.take() for awaited in wanted.get(name, ())]
+                    touched = [awaited for name in await changed_topics.take() for awaited in wanted.get(name, ())]
                     if any(map(self._is_newer, touched)):
                         break
         changed = (describe(self._view, a.name, replace(OPEN, ids=a.ids)) for a in topics if self._is_newer(a))

@@ -129,20 +129,20 @@ class InheritedProducers:
 
         Failures are only logged: the frame is known to be stored, so its producer can continue without the offsets.
         """
-        table, topic, who = self._segment.log.producers, self._segment.topic, header.producer_id
+        table, topic, producer_id = self._segment.log.producers, self._segment.topic, header.producer_id
         try:
             async with asyncio.timeout(OFFSETS_TIMEOUT_S):
                 for predecessor in self._predecessors():
-                    if who not in self._sealed.recorded(topic, predecessor) and predecessor.sequences_complete:
+                    if producer_id not in self._sealed.recorded(topic, predecessor) and predecessor.sequences_complete:
                         continue
                     found = await self._sealed.recovered(topic, predecessor)
-                    state = found.states.get(who)
+                    state = found.states.get(producer_id)
                     if state is not None:
-                        table.put_before(who, state.producer_epoch, state.recent)
+                        table.put_before(producer_id, state.producer_epoch, state.recent)
                     if not self._may_be_older(header):
                         return
         except (Corrupt, NotFound, StorageFailed, TimeoutError) as error:
             log.warning(
                 "offset lookup failed: %s, producer %d gets no offsets of a repeated frame: %s",
-                *(self._segment.segment, who, error or "timed out"),
+                *(self._segment.segment, producer_id, error or "timed out"),
             )

@@ -101,7 +101,7 @@ class Lookup:
             return ServedSegment(topic, segment, None)
         owned = self._owned.get(SegmentId(name, number))
         # A segment that is being closed may belong to an earlier topic of this name.
-        serves = owned is not None and not owned.refusal and owned.topic.uid == topic.uid
+        serves = owned is not None and not owned.rejection and owned.topic.uid == topic.uid
         return ServedSegment(topic, segment, owned) if serves else None
 
     def schema(self, topic: Topic) -> pa.Schema | None:

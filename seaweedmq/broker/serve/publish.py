@@ -102,8 +102,8 @@ class PublishService:
             return
         sealed = self._lookup.try_segment(opening.topic, opening.segment, segment.topic.uid)
         if sealed is None or sealed.segment.is_open:
-            assert segment.refusal is not None
-            raise fresh(segment.refusal)
+            assert segment.rejection is not None
+            raise fresh(segment.rejection)
         yield await self._sealed(sealed.topic, sealed.segment, opening, stream.settled)
 
     def _open(self, opening: PublishOpen, segment: OpenSegment, intake: Intake) -> "_Stream":

@@ -76,9 +76,9 @@ class SubscribeService:
         self, tail: Tail, credit: "_Credit", opening: SubscribeOpen
     ) -> AsyncGenerator[SubscribeReply, None]:
         try:
-            while (standing := await tail.look()) is not TailState.ENDED:
+            while (state := await tail.poll()) is not TailState.ENDED:
                 credit.check()
-                if standing is TailState.CAUGHT_UP:
+                if state is TailState.CAUGHT_UP:
                     await tail.change(credit.broken)
                     continue
                 if credit.bytes <= 0:

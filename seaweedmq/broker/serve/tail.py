@@ -43,8 +43,8 @@ class Tail:
 
     The reader calls in this order::
 
-        look -> READABLE -> ready -> next_bytes -> take -> look ...
-             -> CAUGHT_UP -> ``change``, or ``changed`` of many tails at once -> look ...
+        poll -> READABLE -> ready -> next_bytes -> take -> poll ...
+             -> CAUGHT_UP -> ``change``, or ``changed`` of many tails at once -> poll ...
              -> ENDED
 
     Frames in memory come straight from the segment's log. For the others the tail holds a permit to read files, with
@@ -67,7 +67,7 @@ class Tail:
         self.position = position
         """The offset after the frames taken. The first frame may begin below it."""
         self.found = found
-        """The state of the segment at the last ``look``."""
+        """The state of the segment at the last ``poll``."""
         self._lookup = lookup
         self._store = store
         self._index = index
@@ -89,7 +89,7 @@ class Tail:
         assert self.found.open is not None
         return self.found.open.committed_changed
 
-    async def look(self) -> TailState:
+    async def poll(self) -> TailState:
         """Return the current state at the position.
 
         Raises:
@@ -119,7 +119,7 @@ class Tail:
     async def ready(self) -> bool:
         """Make frames available for ``take``, waiting for a permit if they are in files. Requires READABLE.
 
-        Returns whether there are frames. If not, call ``look``: the permit has ended, or others wait for its memory.
+        Returns whether there are frames. If not, call ``poll``: the permit has ended, or others wait for its memory.
 
         Raises:
             OutOfRange: If retention removed the records at the position.
@@ -162,7 +162,7 @@ class Tail:
     def take(self, bytes_max: int) -> TailChunk | None:
         """Return the next frames that fit, at least one, and move the position past them.
 
-        None if they were freed since ``ready``: call ``look`` then. Raises NotFound if the topic was deleted.
+        None if they were freed since ``ready``: call ``poll`` then. Raises NotFound if the topic was deleted.
         """
         self._check_exists()
         if self._permit is not None:
@@ -223,7 +223,7 @@ class Tail:
         return turn
 
     async def _check_kept(self) -> None:
-        """Raise OutOfRange if retention or a low watermark removed the records at the position since ``look``."""
+        """Raise OutOfRange if retention or a low watermark removed the records at the position since ``poll``."""
         topic, segment = self._lookup.view.topics[self.found.topic.name], self.found.segment
         earliest = await earliest_offset(self._store, topic, segment)
         if self.position < earliest:

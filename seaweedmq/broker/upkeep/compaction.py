@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 from seaweedmq.broker.upkeep.maintained_segments import is_maintainer
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.files.compaction import AUTO_TARGET_BYTES, TableMerge, due_merge, granular
+from seaweedmq.core.files.compaction import AUTO_TARGET_BYTES, TableMerge, due_merge, target_table_bytes
 from seaweedmq.core.files.conversion import BUSY_CPU_SHARE
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.config import BrokerConfig
@@ -105,7 +105,7 @@ class AutoCompaction:
             return None
         low = topic.low_watermark(segment.slots)
         live = [f for f in files if (f.end_offset or 0) > low]
-        return due_merge(live, granular(AUTO_TARGET_BYTES, topic.retention_bytes))
+        return due_merge(live, target_table_bytes(AUTO_TARGET_BYTES, topic.retention_bytes))
 
     async def _merge(self, topic: Topic, merge: TableMerge) -> bool:
         """Merge tables; return whether more merges of the segment may be due."""

@@ -50,7 +50,7 @@ class LoadReporter:
         """Report to the current leader until cancelled. Failures are retried and never stop the broker."""
         while True:
             pause_s = backoff(self._env.rng, 0.1, self._interval_s)
-            await retrying(pause_s, on=SeaweedMQError, told=self._complain)(self._report)
+            await retrying(pause_s, on=SeaweedMQError, on_retry=self._log_failure)(self._report)
             self._failures_log.over(REPORTING)
 
     async def _report(self) -> None:
@@ -89,7 +89,7 @@ class LoadReporter:
         loads = []
         for segment in self._segments():
             meter, unwritten = segment.meter, segment.log.unwritten_bytes
-            meter.look(now)
+            meter.update(now)
             if meter.long_bytes_per_s or unwritten:
                 loads.append(
                     SegmentLoad(
@@ -112,6 +112,6 @@ class LoadReporter:
             etcd=self._etcd(),
         )
 
-    def _complain(self, _: int, error: BaseException) -> None:
+    def _log_failure(self, _: int, error: BaseException) -> None:
         if isinstance(error, SeaweedMQError) and not error.retryable:
             self._failures_log.add(REPORTING, error)

@@ -21,9 +21,9 @@ WRITTEN_AT_ONCE = 100
 class ProducerDocuments:
     """The producer documents of the topics that one broker maintains."""
 
-    def __init__(self, store: SegmentStore, complaints: OnceLogger) -> None:
+    def __init__(self, store: SegmentStore, failures_log: OnceLogger) -> None:
         self._store = store
-        self._failures_log = complaints
+        self._failures_log = failures_log
         self._due: dict[TopicName, tuple[int, dict[int, bytes]]] = {}
         """Topic with documents that the storage rejected -> its uid, and their content by segment id."""
 

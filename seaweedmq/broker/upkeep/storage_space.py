@@ -32,25 +32,25 @@ class SpaceGuard:
         """Create a guard that accepts records; those of the topic ``exempt`` are always accepted."""
         self._free_bytes_min = free_bytes_min
         self._exempt = exempt
-        self._refusal: StorageFull | None = None
+        self._rejection: StorageFull | None = None
 
     def check(self, topic: TopicName) -> None:
         """Return if records of a topic may be appended, else raise StorageFull, which has setting and remedy."""
-        if self._refusal is not None and topic != self._exempt:
-            raise fresh(self._refusal)
+        if self._rejection is not None and topic != self._exempt:
+            raise fresh(self._rejection)
 
     def measured(self, space: StorageSpace) -> float:
         """Evaluate a measurement; return the seconds until the next one."""
         free_bytes = space.free_bytes
         least = min(self._free_bytes_min, space.total_bytes // TOTAL_PART)
-        if self._refusal is None and free_bytes < least:
-            self._refusal = StorageFull(
+        if self._rejection is None and free_bytes < least:
+            self._rejection = StorageFull(
                 f"storage has less than {least:,} bytes free, the least for new records (storage_free_bytes_min): "
                 "free space on it, raise its size or lower the retention of topics; then records are accepted again"
             )
-            log.error("records rejected: %s; %d bytes are free", self._refusal, free_bytes)
-        elif self._refusal is not None and free_bytes >= RESUME_RATIO * least:
-            self._refusal = None
+            log.error("records rejected: %s; %d bytes are free", self._rejection, free_bytes)
+        elif self._rejection is not None and free_bytes >= RESUME_RATIO * least:
+            self._rejection = None
             log.info("records accepted again: %d bytes of the storage are free", free_bytes)
         return min(PAUSE_S_MAX, max(PAUSE_S_MIN, abs(free_bytes - least) / FILL_BYTES_PER_S))
 

@@ -16,7 +16,7 @@ from seaweedmq.model.topic import Topic
 DECISIONS_SHOWN_MAX = 8
 SEGMENTS_SHOWN_MAX = 24
 """Maximum number of rows of the legend: the segments with the highest rates."""
-COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "bright_red", "bright_green", "bright_yellow")
+COLORS = ("red", "green", "yellow", "blue", "magenta", "cyan", "bright_red", "bright_green", "bright_yellow")
 KIND_STYLES: Mapping[str, str] = {
     DecisionKind.SPLIT: "green",
     DecisionKind.MERGE: "cyan",
@@ -70,7 +70,7 @@ def topic_view(
     """Return the view of a topic: its ring as a bar of ``width`` cells with a legend, rates, and decisions about it."""
     rates = {s.segment: s for s in stats}
     open_segments = sorted((s for s in found.segments if s.is_open), key=lambda s: s.slots)
-    colours = colours_of(open_segments)
+    colors = colors_of(open_segments)
     about = [d for d in decisions if d.topic == found.topic.name]
     status = topic_status(found, about)
     return Group(
@@ -82,27 +82,27 @@ def topic_view(
             f"{sum(s.records_per_s for s in rates.values()):,.0f} records/s"
         ),
         Text(),
-        ring_bar(found.topic.ring, open_segments, colours, width),
+        ring_bar(found.topic.ring, open_segments, colors, width),
         Text(),
-        *_legend(found, open_segments, colours, rates),
+        *_legend(found, open_segments, colors, rates),
         Text(),
         _decisions(about, now_us),
     )
 
 
-def colours_of(open_segments: Sequence[Segment]) -> dict[int, str]:
+def colors_of(open_segments: Sequence[Segment]) -> dict[int, str]:
     """Return a stable color for each segment, by its id unless its neighbor in ring order has the same."""
-    colours: dict[int, str] = {}
+    colors: dict[int, str] = {}
     before = ""
     for segment in open_segments:
-        colour = COLOURS[segment.id % len(COLOURS)]
-        if colour == before:
-            colour = COLOURS[(segment.id + 1) % len(COLOURS)]
-        colours[segment.id] = before = colour
-    return colours
+        color = COLORS[segment.id % len(COLORS)]
+        if color == before:
+            color = COLORS[(segment.id + 1) % len(COLORS)]
+        colors[segment.id] = before = color
+    return colors
 
 
-def ring_bar(ring: KeyRange, open_segments: Sequence[Segment], colours: Mapping[int, str], width: int) -> Text:
+def ring_bar(ring: KeyRange, open_segments: Sequence[Segment], colors: Mapping[int, str], width: int) -> Text:
     """Return one line of ``width`` cells for the ring; each segment begins with a line, and its id if there is room.
 
     A segment has as many cells as its share of the slots and one more, so that the narrowest, which may have the
@@ -119,14 +119,14 @@ def ring_bar(ring: KeyRange, open_segments: Sequence[Segment], colours: Mapping[
         cells = cell(segment.slots.hi) - cell(segment.slots.lo) + extra
         label = str(segment.id)
         text = f"▏{label}" if cells > len(label) else "▏"
-        bar.append(text[:cells].ljust(cells), style=f"black on {colours[segment.id]}")
+        bar.append(text[:cells].ljust(cells), style=f"black on {colors[segment.id]}")
     return bar
 
 
 def _legend(
     found: TopicDescription,
     open_segments: Sequence[Segment],
-    colours: Mapping[int, str],
+    colors: Mapping[int, str],
     rates: Mapping[int, SegmentStats],
 ) -> list[RenderableType]:
     def rate(segment: Segment) -> float:
@@ -145,7 +145,7 @@ def _legend(
         if live is not None:
             figures = [_bytes_per_s(live.bytes_per_s), f"{live.records_per_s:,.0f}", f"{live.high_watermark:,}"]
         table.add_row(
-            Text("██", style=colours[segment.id]),
+            Text("██", style=colors[segment.id]),
             str(segment.id),
             str(segment.slots),
             f"{segment.slots.width / found.topic.ring.width:.1%}",

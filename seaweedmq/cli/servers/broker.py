@@ -108,7 +108,7 @@ async def run_broker(
         stack.push_async_callback(server.stop, STOP_GRACE_S)
         stack.push_async_callback(one.stop)
         if gateway is not None:
-            one.readiness.refuse(KAFKA, f"broker {address} does not listen for Kafka clients yet: retry")
+            one.readiness.reject(KAFKA, f"broker {address} does not listen for Kafka clients yet: retry")
         await one.start()
         one.watch_storage()
         if gateway is not None:

@@ -22,7 +22,7 @@ async def wait_for_etcd(meta: EtcdMetaStore, endpoints: str, timeout_s: float, r
 
     try:
         async with asyncio.timeout(timeout_s):
-            asking = retrying(backoff(rng, 0.1, 1.0), on=Unavailable, stop=after_s(timeout_s), told=report)
+            asking = retrying(backoff(rng, 0.1, 1.0), on=Unavailable, stop=after_s(timeout_s), on_retry=report)
             await asking(meta.get, LEADER)
     except (TimeoutError, Unavailable) as error:
         raise Unavailable(

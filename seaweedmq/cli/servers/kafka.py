@@ -61,6 +61,6 @@ async def start_gateway(gateway: "Gateway", ports: "GatewayPorts", stack: AsyncE
     """
     from seaweedmq.kafka.handlers import Handlers
 
-    rooms = Handlers(ports)
-    stack.push_async_callback(rooms.close)
-    await gateway.start(rooms.all, ports.runtime.memory.in_flight_bytes)
+    handlers = Handlers(ports)
+    stack.push_async_callback(handlers.close)
+    await gateway.start(handlers.all, ports.runtime.memory.in_flight_bytes)

@@ -25,7 +25,7 @@ STOP_TIMEOUT_S = 60.0
 Above LEAVE_TIMEOUT_S + REPLICAS_TIMEOUT_S of ``broker.broker``: while storage or etcd fail, a broker may spend that
 long writing out its replicas.
 """
-LOOK_INTERVAL_S = 1.0
+CHECK_INTERVAL_S = 1.0
 PROBE_TIMEOUT_S = 1.0
 """Timeout in seconds of a query to a starting broker: repeating it soon is better than a long wait."""
 
@@ -63,7 +63,7 @@ class LocalCluster:
         etcd_lives = self._etcd is not None
         try:
             while alive:
-                ended, _ = await asyncio.wait(alive, timeout=LOOK_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
+                ended, _ = await asyncio.wait(alive, timeout=CHECK_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended:
                     child = alive.pop(task)
                     note(f"broker {child.address} pid {child.process.pid} ended: {_how(child)}")

@@ -89,9 +89,9 @@ async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: s
         topic_uid=topic.topic.uid,
         takes_pieces=True,
     )
-    async with broker_stream(cluster, address, lambda api: api.subscribe(_only(opening)), str(segment)) as talk:
-        talk.expect(cluster.config.rpc_timeout_s)
-        return await _read_first(talk.replies, topic)
+    async with broker_stream(cluster, address, lambda api: api.subscribe(_only(opening)), str(segment)) as stream:
+        stream.expect(cluster.config.rpc_timeout_s)
+        return await _read_first(stream.replies, topic)
 
 
 async def _read_first(replies: AsyncIterator[subscribe.SubscribeReply], topic: TopicDescription) -> int | None:

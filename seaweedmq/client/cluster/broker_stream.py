@@ -56,19 +56,19 @@ async def broker_stream(
     The first reply is due within the cluster's ``answer_timeout_s``. If a reply is late, Unavailable is raised and the
     broker is avoided for a while. The error of :meth:`BrokerStream.end` is raised here.
     """
-    talk: BrokerStream[R] | None = None
+    stream: BrokerStream[R] | None = None
     with cluster.reaching(address):
         try:
             async with (
                 closing(open_stream(cluster.dial(address))) as replies,
                 asyncio.timeout(cluster.answer_timeout_s(address)) as limit,
             ):
-                talk = BrokerStream(address, replies, limit)
+                stream = BrokerStream(address, replies, limit)
                 try:
-                    yield talk
+                    yield stream
                 finally:
-                    talk.over()
+                    stream.over()
         except TimeoutError:
-            if talk is not None and talk.failure is not None:
-                raise talk.failure from None
+            if stream is not None and stream.failure is not None:
+                raise stream.failure from None
             raise Unavailable(f"broker {address} does not answer for {what}: retry") from None

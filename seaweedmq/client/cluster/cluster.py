@@ -70,7 +70,7 @@ class Cluster:
         self._dialer = dialer
         self.env = env
         self.config = config
-        self.news = TopicUpdates(self._await_topics, env.rng)
+        self.updates = TopicUpdates(self._await_topics, env.rng)
         """Updates of the topics that have subscribers."""
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -274,12 +274,12 @@ class Cluster:
         try:
             with self.reaching(address):
                 async with asyncio.timeout(call.patience_s + AWAITED_ANSWER_S):
-                    told = await self.dial(address).call(call)
+                    updates = await self.dial(address).call(call)
         except TimeoutError:
             raise Unavailable(f"broker {address} does not report topic changes: retry") from None
-        for description in told.changed:
+        for description in updates.changed:
             self._live = tuple(description.addresses.values()) or self._live
-        return told
+        return updates
 
     def address_of(self, description: TopicDescription, segment: Segment) -> str:
         """Return the address that serves a segment: its primary if it is open, any broker if it is sealed.
@@ -304,7 +304,7 @@ class Cluster:
         """Close every connection. Idempotent."""
         if not self._closed:
             self._closed = True
-            await self.news.close()
+            await self.updates.close()
             await self._dialer.close()
 
 

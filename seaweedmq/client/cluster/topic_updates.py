@@ -36,7 +36,7 @@ class UpdateSubscriber(Protocol):
     def awaited(self) -> AwaitedTopic:
         """Return the state that the subscriber has."""
 
-    def know(self, told: TopicDescription) -> bool:
+    def update(self, description: TopicDescription) -> bool:
         """Take in a broker's description if it is newer. Return whether it was taken in."""
 
     def confirm(self) -> None:
@@ -46,42 +46,42 @@ class UpdateSubscriber(Protocol):
 class TopicUpdates:
     """The subscribed topics. A task queries updates while there are any."""
 
-    def __init__(self, ask: Callable[[AwaitTopics], Awaitable[UpdatedTopics]], rng: random.Random) -> None:
-        """Make an empty set; ``ask`` makes the call at one broker."""
-        self._ask = ask
+    def __init__(self, call: Callable[[AwaitTopics], Awaitable[UpdatedTopics]], rng: random.Random) -> None:
+        """Make an empty set; ``call`` makes the call at one broker."""
+        self._call = call
         self._rng = rng
         self._wanted: dict[UpdateSubscriber, float] = {}
         """Subscriber -> loop time at which its subscription ends; the least recently queried first."""
         self._more = asyncio.Event()
-        self._asking: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
-    def want(self, known: UpdateSubscriber, until: float) -> None:
+    def want(self, subscriber: UpdateSubscriber, until: float) -> None:
         """Send updates to a subscriber until a loop time, which replaces the previous one."""
-        if known not in self._wanted:
+        if subscriber not in self._wanted:
             self._more.set()
-        self._wanted[known] = until
+        self._wanted[subscriber] = until
         self._begin()
 
-    def forget(self, known: UpdateSubscriber) -> None:
+    def forget(self, subscriber: UpdateSubscriber) -> None:
         """End the updates to a subscriber."""
-        self._wanted.pop(known, None)
-        if not self._wanted and self._asking is not None:
-            self._asking.cancel()
+        self._wanted.pop(subscriber, None)
+        if not self._wanted and self._task is not None:
+            self._task.cancel()
 
     async def close(self) -> None:
         """End all subscriptions and the task."""
         self._wanted.clear()
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.wait({self._asking})
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
 
     def _begin(self) -> None:
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._run(), name="topic updates")
-            self._asking.add_done_callback(self._ended)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="topic updates")
+            self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._asking = None
+        self._task = None
         if not task.cancelled():
             task.result()
         if self._wanted:  # Subscribed after the task was cancelled.
@@ -89,23 +89,23 @@ class TopicUpdates:
 
     async def _run(self) -> None:
         # Errors are not reported here: without updates every subscriber queries its topic itself and gets the error.
-        asking = retrying(backoff(self._rng, PAUSE_S_MIN, PAUSE_S_MAX), on=SeaweedMQError)
+        repeated = retrying(backoff(self._rng, PAUSE_S_MIN, PAUSE_S_MAX), on=SeaweedMQError)
         while self._still_wanted():
             await asyncio.sleep(pause_s(len(self._wanted)))
-            await asking(self._ask_once)
+            await repeated(self._call_once)
 
     def _still_wanted(self) -> bool:
         now = asyncio.get_running_loop().time()
-        self._wanted = {known: until for known, until in self._wanted.items() if until > now}
+        self._wanted = {subscriber: until for subscriber, until in self._wanted.items() if until > now}
         return bool(self._wanted)
 
-    async def _ask_once(self) -> None:
+    async def _call_once(self) -> None:
         """Make one call. It is cancelled when more topics are subscribed: the next call includes them."""
         if not self._still_wanted():
             return
         self._more.clear()
         chosen = self._next()
-        call = asyncio.ensure_future(self._ask(AwaitTopics(tuple(chosen.values()), PATIENCE_S)))
+        call = asyncio.ensure_future(self._call(AwaitTopics(tuple(chosen.values()), PATIENCE_S)))
         more = asyncio.create_task(self._more.wait(), name="wait for more topics")
         try:
             await asyncio.wait({call, more}, return_when=asyncio.FIRST_COMPLETED)
@@ -115,24 +115,24 @@ class TopicUpdates:
             await asyncio.wait({call, more})
         if call.cancelled():
             return
-        told = call.result()
-        changed = {description.topic.uid: description for description in told.changed}
-        for known, awaited in chosen.items():
+        updates = call.result()
+        changed = {description.topic.uid: description for description in updates.changed}
+        for subscriber, awaited in chosen.items():
             if awaited.topic_uid in changed:
-                known.know(changed[awaited.topic_uid])
-            elif awaited.topic_uid not in told.unknown:
-                known.confirm()
+                subscriber.update(changed[awaited.topic_uid])
+            elif awaited.topic_uid not in updates.unknown:
+                subscriber.confirm()
 
     def _next(self) -> dict[UpdateSubscriber, AwaitedTopic]:
         """Return the topics of one call, up to its limits. The next call begins with the others."""
         chosen: dict[UpdateSubscriber, AwaitedTopic] = {}
         ids = 0
-        for known, until in list(self._wanted.items()):
-            awaited = known.awaited()
+        for subscriber, until in list(self._wanted.items()):
+            awaited = subscriber.awaited()
             ids += len(awaited.ids)
             if chosen and (len(chosen) == AWAITED_AT_ONCE_MAX or ids > IDS_MAX):
                 break
-            chosen[known] = awaited
-            del self._wanted[known]
-            self._wanted[known] = until
+            chosen[subscriber] = awaited
+            del self._wanted[subscriber]
+            self._wanted[subscriber] = until
         return chosen

@@ -43,8 +43,8 @@ class TopicView:
         """The ids of the segments in the description."""
         self._queries: dict[asyncio.Task[TopicDescription], frozenset[int]] = {}
         """Query in flight -> ids of the segments that it includes."""
-        self._looking: asyncio.Task[None] | None = None
-        self._told = Signal()
+        self._refreshing: asyncio.Task[None] | None = None
+        self._updated = Signal()
         """A signal that fires with every description that is taken in."""
         self.current_s = -math.inf
         """Loop time at which a broker last confirmed that the description is current."""
@@ -59,13 +59,13 @@ class TopicView:
         wanted = frozenset(ids)
         if not refresh and self._description is not None and wanted <= self._ids:
             return self._description
-        look = next((task for task, asked in self._queries.items() if wanted <= asked), None)
-        if look is None:
+        query = next((task for task, asked in self._queries.items() if wanted <= asked), None)
+        if query is None:
             asked = wanted.union(self._ask())
-            look = asyncio.create_task(self._look(replace(OPEN, ids=tuple(sorted(asked)))))
-            self._queries[look] = asked
-            look.add_done_callback(self._query_done)
-        return await asyncio.shield(look)
+            query = asyncio.create_task(self._query(replace(OPEN, ids=tuple(sorted(asked)))))
+            self._queries[query] = asked
+            query.add_done_callback(self._query_done)
+        return await asyncio.shield(query)
 
     async def ends(self, segment: int, within_s: float) -> bool:
         """Wait up to ``within_s`` for an open segment to end, with updates from brokers. Return whether it ended."""
@@ -74,19 +74,19 @@ class TopicView:
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while self.is_open(segment) == is_open:
-                    await self._told.wait()
+                    await self._updated.wait()
         return is_open and not self.is_open(segment)
 
     def want(self, within_s: float) -> None:
         """Receive updates for ``within_s`` seconds; ``on_change`` gets them."""
-        self._cluster.news.want(self, asyncio.get_running_loop().time() + within_s + WANTED_S)
+        self._cluster.updates.want(self, asyncio.get_running_loop().time() + within_s + WANTED_S)
 
     def refresh_periodically(self, pause_s: float) -> None:
         """Query the topic every ``pause_s`` seconds until closed or deleted; ``on_change`` gets the changes."""
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look_again(pause_s), name=f"refresh of {self.name}")
+        if self._refreshing is None:
+            self._refreshing = asyncio.create_task(self._refresh_in_loop(pause_s), name=f"refresh of {self.name}")
 
-    async def _look_again(self, pause_s: float) -> None:
+    async def _refresh_in_loop(self, pause_s: float) -> None:
         while True:
             await asyncio.sleep(pause_s)
             try:
@@ -110,34 +110,36 @@ class TopicView:
 
     async def whole(self) -> TopicDescription:
         """Query the topic with all its segments."""
-        return await self._look(ALL)
+        return await self._query(ALL)
 
-    async def _look(self, which: SegmentSelection) -> TopicDescription:
+    async def _query(self, which: SegmentSelection) -> TopicDescription:
         uid = self._description.topic.uid if self._description is not None else 0
-        told = await self._cluster.describe(self.name, which, self._cluster.config.rpc_timeout_s, uid)
-        if self.know(told) or self._description is None:
-            return told
+        description = await self._cluster.describe(self.name, which, self._cluster.config.rpc_timeout_s, uid)
+        if self.update(description) or self._description is None:
+            return description
         unknown = set(which.ids) - self._ids
         if unknown:
             raise Unavailable(f"segment {min(unknown)} of {self.name} is not known yet to the queried broker: retry")
         return self._description
 
-    def know(self, told: TopicDescription) -> bool:
+    def update(self, description: TopicDescription) -> bool:
         """Take in a description unless it is older: ids and revisions never fall. Return whether it was taken in.
 
         A publisher with an older one would renumber a segment's records, or send without the schema. NotFound is raised
         if it describes a recreated topic, which is not the one that was opened.
         """
-        known, topic = self._description, told.topic
+        known, topic = self._description, description.topic
         if known is not None and known.topic.uid != topic.uid:
             raise topic_recreated(self.name)
-        if known is not None and (topic.next_segment < known.topic.next_segment or 0 < told.revision < known.revision):
+        if known is not None and (
+            topic.next_segment < known.topic.next_segment or 0 < description.revision < known.revision
+        ):
             return False
-        self._description = told
-        self._ids = frozenset(segment.id for segment in told.segments)
-        self._on_change(told)
+        self._description = description
+        self._ids = frozenset(segment.id for segment in description.segments)
+        self._on_change(description)
         self.confirm()
-        self._told.fire()
+        self._updated.fire()
         return True
 
     def confirm(self) -> None:
@@ -146,15 +148,15 @@ class TopicView:
 
     def close(self) -> None:
         """Cancel all queries and updates."""
-        self._cluster.news.forget(self)
-        if self._looking is not None:
-            self._looking.cancel()
-        for look in self._queries:
-            look.cancel()
+        self._cluster.updates.forget(self)
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+        for query in self._queries:
+            query.cancel()
 
-    def _query_done(self, look: asyncio.Task[TopicDescription]) -> None:
-        del self._queries[look]
-        _retrieve(look)
+    def _query_done(self, query: asyncio.Task[TopicDescription]) -> None:
+        del self._queries[query]
+        _retrieve(query)
 
 
 def _retrieve(done: "asyncio.Task[TopicDescription]") -> None:

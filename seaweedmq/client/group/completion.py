@@ -13,7 +13,7 @@ from seaweedmq.runtime.retrying import is_retryable
 
 STOP_POLL_S = 0.2
 """Interval between two queries of the group."""
-LOOK_S = 5.0
+CHECK_INTERVAL_S = 5.0
 """Interval between two queries of the topic: retention may remove a segment that is still to be read."""
 
 
@@ -31,16 +31,16 @@ async def wait_finished(
     the topic, refreshed or cached, with the given segments.
     """
     clock = asyncio.get_running_loop().time
-    look_at = clock()
+    check_at = clock()
     while True:
         if is_done_here():
             try:
                 reading = await cluster.call(f"describe group {group}", DescribeGroup(group))
                 left = left_to_read(reading, topic, stops)
                 if left:
-                    is_due = clock() >= look_at
+                    is_due = clock() >= check_at
                     known = await description(is_due, left)
-                    look_at = clock() + LOOK_S if is_due else look_at
+                    check_at = clock() + CHECK_INTERVAL_S if is_due else check_at
                     left &= {segment.id for segment in known.segments}  # Retention removed the others.
                 if not left:
                     return

@@ -66,20 +66,20 @@ class DeadLetter:
         besides its own.
         """
         row = record_batch_of(self.rows)
-        told = self._told()
-        yield "", self._table(row, told)
-        del told["reason"]
-        yield "the reason", self._table(row, told)
+        properties = self._properties()
+        yield "", self._table(row, properties)
+        del properties["reason"]
+        yield "the reason", self._table(row, properties)
         yield "its timestamp and the headers of the dead letter", self._table(row.drop_columns(["_timestamp"]), {})
         large = [
             field.name
             for field, column in zip(row.schema, row.columns, strict=True)
             if column.nbytes > LARGE_BYTES and field.nullable
         ]
-        told["left-out"] = ", ".join(f"{name} ({row.column(name).nbytes} bytes)" for name in large)
-        yield str(told["left-out"]), self._table(_emptied(row, large), told)
+        properties["left-out"] = ", ".join(f"{name} ({row.column(name).nbytes} bytes)" for name in large)
+        yield str(properties["left-out"]), self._table(_emptied(row, large), properties)
 
-    def _told(self) -> dict[str, object]:
+    def _properties(self) -> dict[str, object]:
         origin = self.rows.origin
         return {
             "reason": self.reason[:REASON_LENGTH_MAX],
@@ -90,10 +90,10 @@ class DeadLetter:
             "group": self.group,
         }
 
-    def _table(self, row: pa.RecordBatch, told: Mapping[str, object]) -> pa.RecordBatch:
+    def _table(self, row: pa.RecordBatch, properties: Mapping[str, object]) -> pa.RecordBatch:
         """Build the table without null ``_key`` and ``_headers`` columns, as publishers do."""
         headers = [item for item in row.column("_headers")[0].as_py() or () if not item[0].startswith(PREFIX)]
-        headers += [(PREFIX + name, str(value).encode()) for name, value in told.items()]
+        headers += [(PREFIX + name, str(value).encode()) for name, value in properties.items()]
         columns = {name: row.column(name) for name in row.schema.names if name not in PLACE}
         columns["_headers"] = pa.array([headers], type=_HEADERS.type)
         if not headers:

@@ -16,7 +16,7 @@ from seaweedmq.client.group.assignment_lease import AssignmentLease
 from seaweedmq.client.group.origin import AssignedSegment, GroupOrigin, messages_at
 from seaweedmq.client.subscribe.messages import FetchedRows, Message, MessageRun, record_batch_of
 from seaweedmq.client.subscribe.topic_reader import MESSAGES_AT_ONCE
-from seaweedmq.core.member.acks import OUT, Offsets
+from seaweedmq.core.member.acks import IN_FLIGHT, Offsets
 from seaweedmq.core.member.holdings import Holdings, Instructions
 from seaweedmq.core.member.record_dispatch import Bounds, DeadRecord, NewRows, RecordDispatch
 from seaweedmq.core.member.redelivery import NEVER
@@ -57,7 +57,7 @@ class Dispatcher:
         self._holdings = Holdings(self._dispatch)
         self.commits = self._holdings.commits
         """The commits to send. Only the loop's thread may use them."""
-        self.news = Notice()
+        self.wakeup = Notice()
         """A notice that records may be available."""
         self.attention = Notice()
         """A notice that a position that others wait for may have changed."""
@@ -146,7 +146,7 @@ class Dispatcher:
         rows = self._whole_run()
         if rows is None:
             self._fill()
-            rows = self._neighbours()
+            rows = self._neighbors()
         if rows is None:
             return None
         if self._auto_ack and isinstance(rows.origin, GroupOrigin):
@@ -167,10 +167,10 @@ class Dispatcher:
         (origin, first, count), self._taken = self._taken, None
         if count > 1:
             with self._lock:
-                origin.span.ack_out(first, count)
+                origin.span.ack_in_flight(first, count)
             if origin.assigned.is_watched:
                 self.on_acked()
-        elif origin.span.state(first) == OUT:
+        elif origin.span.state(first) == IN_FLIGHT:
             origin.ack(first)
 
     def _fill(self) -> bool:
@@ -196,10 +196,10 @@ class Dispatcher:
             run = self._dispatch.next_run()
             return _rows_of(run) if run is not None and self._dispatch.deliver(run) else None
 
-    def _neighbours(self) -> FetchedRows | None:
+    def _neighbors(self) -> FetchedRows | None:
         """Return adjacent ready records as rows."""
         with self._lock:
-            taken = self._dispatch.take_neighbours()
+            taken = self._dispatch.take_neighbors()
             self._pass_dead_letters()
             rows: FetchedRows | None = taken[0].origin.span.rows if taken else None
         return None if rows is None else rows.slice(taken[0].offset - rows.first_offset, len(taken))
@@ -239,14 +239,14 @@ class Dispatcher:
         """Redeliver rows after ``delay_s`` seconds. Any thread may call it."""
         with self._lock:
             parts = [(span.rows, out) for span, out in self._dispatch.in_flight_among(segment, offsets)]
-        self.refuse([m for rows, out in parts if rows for m in messages_at(rows, out)], delay_s, reason)
+        self.reject([m for rows, out in parts if rows for m in messages_at(rows, out)], delay_s, reason)
 
-    def refuse(self, messages: Sequence[Message], delay_s: float, reason: str) -> None:
+    def reject(self, messages: Sequence[Message], delay_s: float, reason: str) -> None:
         """Redeliver messages that are in flight, all ``delay_s`` seconds from now. Any thread may call it."""
         with self._lock:
             due_s = self._clock() + delay_s
             for message in messages:
-                self._dispatch.refuse(message, due_s, reason)
+                self._dispatch.reject(message, due_s, reason)
             self._pass_dead_letters()
         self._wake()
 
@@ -255,7 +255,7 @@ class Dispatcher:
         with self._lock:
             self._dispatch.handler_ended(message)
             self._pass_dead_letters()
-        self.news.notify()
+        self.wakeup.notify()
         if message.origin.assigned.is_watched:
             self.on_acked()
 
@@ -266,7 +266,7 @@ class Dispatcher:
         self._wake()
 
     def _wake(self) -> None:
-        self.news.notify()
+        self.wakeup.notify()
         self.attention.notify()
 
     def pause(self) -> None:
@@ -276,7 +276,7 @@ class Dispatcher:
     def resume(self) -> None:
         """Continue delivery."""
         self._is_paused = False
-        self.news.notify()
+        self.wakeup.notify()
 
     def hand_to_handlers(self, one_at_a_time: bool) -> None:
         """Switch between handlers, which take one record per key at a time, and iteration."""
@@ -290,7 +290,7 @@ class Dispatcher:
 
     def mute(self) -> None:
         """Silence the notices: there are no waiters, and the loop may be closed soon."""
-        self.news.mute()
+        self.wakeup.mute()
         self.attention.mute()
 
     def assigned(self, segment: int) -> AssignedSegment | None:
@@ -350,9 +350,9 @@ class Dispatcher:
         return self._changed(self._holdings.end)
 
     def commit_and_release(
-        self, is_time: bool, begun_at: Callable[[int], int | None]
+        self, commit_all: bool, begun_at: Callable[[int], int | None]
     ) -> Instructions[FetchedRows, Message]:
-        """Queue commits, of all segments if ``is_time`` or those that others wait for, and release finished segments.
+        """Queue commits of all segments with ``commit_all``, else of those that others wait for; release finished ones.
 
         ``begun_at`` returns the first offset of reading of a segment, if known.
         """
@@ -360,16 +360,16 @@ class Dispatcher:
             for assigned in self._dispatch.assigned.values():
                 if not assigned.has_begun and (begin := begun_at(assigned.segment)) is not None:
                     assigned.begin_at(begin)
-            instructions = self._holdings.maintain(is_time)
+            instructions = self._holdings.maintain(commit_all)
             blocks = self._dispatch.unacked.blocks
         if blocks:
-            self.news.set()
+            self.wakeup.set()
         return instructions
 
     def _changed(self, change: Callable[[], Instructions[FetchedRows, Message]]) -> Instructions[FetchedRows, Message]:
         with self._lock:
             instructions = change()
-        self.news.set()
+        self.wakeup.set()
         self.attention.set()
         return instructions
 

@@ -116,7 +116,7 @@ class HandlerRunner:
 
     def _on_done(self, slots: asyncio.Semaphore, message: Message, task: asyncio.Task[None]) -> None:
         if task.cancelled() or task.exception() is not None:  # Possibly before the handler was called.
-            self._dispatcher.refuse([message], 0.0, "cancelled")
+            self._dispatcher.reject([message], 0.0, "cancelled")
         self._dispatcher.handler_ended(message)
         self._tasks.discard(task)
         slots.release()
@@ -128,7 +128,7 @@ class HandlerRunner:
             return
         delay_s = self._delay_s(message.deliveries)
         log.warning("handler failed: record of %s; retrying in %g s", message.topic, delay_s, exc_info=error)
-        self._dispatcher.refuse([message], delay_s, f"{type(error).__name__}: {error}")
+        self._dispatcher.reject([message], delay_s, f"{type(error).__name__}: {error}")
         # A task or thread that raises one of these would end the event loop, and with it the whole client.
         if isinstance(error, SystemExit | KeyboardInterrupt) and self._exit is None:
             self._exit = error

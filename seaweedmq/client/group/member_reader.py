@@ -71,7 +71,7 @@ class MemberReader(TopicReader):
             auto_ack=member.auto_ack,
             columns=options.columns,
         )
-        self._news = self._dispatcher.news
+        self._wakeup = self._dispatcher.wakeup
         self._membership = GroupMembership(self, self._dispatcher, config, f"group {member.group} of {topic}")
         self._helpers = BackgroundTasks(f"in {member.group}", self._on_helper_failed)
         self._error: SeaweedMQError | None = None
@@ -135,7 +135,7 @@ class MemberReader(TopicReader):
         if self._error is None:
             self._error = error
             self._membership.end()
-        self._news.set()
+        self._wakeup.set()
 
     async def _read(self, assigned: AssignedSegment, start: Start) -> None:
         segment = await self._segment(assigned.segment)

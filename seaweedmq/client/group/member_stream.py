@@ -59,7 +59,7 @@ class MemberStream:
         self._leaving = False
         self._work = asyncio.Event()
         self._answered = asyncio.Event()
-        self._talk: BrokerStream[groups.GroupReply] | None = None
+        self._broker_stream: BrokerStream[groups.GroupReply] | None = None
         self._reached_at = 0.0
         self._failed: SeaweedMQError | None = None
 
@@ -142,8 +142,8 @@ class MemberStream:
         try:
             async with broker_stream(
                 self._cluster, address, lambda api: api.join_group(self._requests(work)), self._what()
-            ) as self._talk:
-                async for reply in self._talk.replies:
+            ) as self._broker_stream:
+                async for reply in self._broker_stream.replies:
                     joined = True
                     if isinstance(reply, groups.GroupAssignment):
                         self._owner.on_assignment(reply)
@@ -156,7 +156,7 @@ class MemberStream:
                         work.set()
                     self._expect_answer()
         finally:
-            self._talk = None
+            self._broker_stream = None
             if beating is not None:
                 beating.cancel()
             if joined:
@@ -170,13 +170,13 @@ class MemberStream:
             await asyncio.sleep(self._assignment_lease.beat_s)
             if not self._assignment_lease.beat():
                 break
-        if self._talk is not None:
+        if self._broker_stream is not None:
             stood_still = f"this process was paused: its assignment in {self._what()} is queried again"
-            self._talk.end(StaleMetadata(stood_still))
+            self._broker_stream.end(StaleMetadata(stood_still))
 
     def _expect_answer(self) -> None:
-        if self._talk is not None:
-            self._talk.expect(self._cluster.config.stall_timeout_s if self._commits.is_under_way else None)
+        if self._broker_stream is not None:
+            self._broker_stream.expect(self._cluster.config.stall_timeout_s if self._commits.is_under_way else None)
 
     async def _requests(self, work: asyncio.Event) -> AsyncIterator[groups.GroupRequest]:
         yield replace(self._opening, held=dict(self._owner.held()))

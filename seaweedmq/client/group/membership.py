@@ -137,10 +137,10 @@ class GroupMembership:
         if self._stream is None or self._dispatcher.is_over:
             return
         now = asyncio.get_running_loop().time()
-        is_time = now >= self._commit_at
-        if is_time:
+        is_commit_due = now >= self._commit_at
+        if is_commit_due:
             self._commit_at = now + self._config.group_commit_interval_s
-        self._carry_out(self._dispatcher.commit_and_release(is_time, self._owner.begun_at))
+        self._carry_out(self._dispatcher.commit_and_release(is_commit_due, self._owner.begun_at))
         self._stream.wake()
 
     def _carry_out(self, instructions: Instructions[FetchedRows, Message]) -> None:

@@ -16,7 +16,7 @@ class OriginOwner(Protocol):
     def on_acked(self) -> None:
         """Handle an acknowledgement in a watched segment."""
 
-    def refuse(self, messages: Sequence[Message], delay_s: float, reason: str) -> None:
+    def reject(self, messages: Sequence[Message], delay_s: float, reason: str) -> None:
         """Redeliver messages that are in flight, all at the same time."""
 
 
@@ -46,11 +46,11 @@ class GroupOrigin(Origin):
 
     def nack(self, message: Message, delay_s: float) -> None:
         """Redeliver a record after ``delay_s`` seconds."""
-        self._owner.refuse([message], delay_s, "nack")
+        self._owner.reject([message], delay_s, "nack")
 
     def deliveries(self, offset: int) -> int:
         """Return the number of deliveries of a record, including the current one."""
-        return self.assigned.ledger.refused.get(offset, 0) + 1
+        return self.assigned.ledger.rejected.get(offset, 0) + 1
 
 
 def messages_at(rows: FetchedRows, offsets: list[int]) -> list[Message]:

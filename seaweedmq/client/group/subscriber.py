@@ -188,7 +188,7 @@ class GroupSubscriber(MemberReader):
             if self._is_over(idle_since):
                 self._end()
                 break
-            await self._until_news(idle_since)
+            await self._wait_for_records(idle_since)
         return False
 
     def _is_over(self, idle_since: float) -> bool:
@@ -200,14 +200,14 @@ class GroupSubscriber(MemberReader):
     def _handling_count(self) -> int:
         return 0 if self._handling is None else self._handling.running
 
-    async def _until_news(self, idle_since: float) -> None:
-        self._news.clear()
+    async def _wait_for_records(self, idle_since: float) -> None:
+        self._wakeup.clear()
         until = self._dispatcher.due_s
         if self._timeout is not None:
             until = min(until, idle_since + self._timeout)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(until if until < NEVER else None):
-                await self._news.wait()
+                await self._wakeup.wait()
 
     def _give_up(self, given_up: DeadRecord[Message]) -> None:
         letter = letter_of(given_up, self.group)

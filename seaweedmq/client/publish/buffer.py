@@ -85,7 +85,7 @@ class RecordBuffer:
         """An event of the loop that is set when there is work."""
         self.cut_at_s = -math.inf
         """Loop time at which the last batch was passed to the loop."""
-        self.refusal: SeaweedMQError | None = None
+        self.rejection: SeaweedMQError | None = None
         """The reason why the topic rejects single records; None if it does not."""
         self._closed: SeaweedMQError | None = None
 
@@ -259,8 +259,8 @@ class RecordBuffer:
     def _next_batch(self, size: int) -> Batch | None:
         if self._closed is not None:
             raise fresh(self._closed)
-        if self.refusal is not None:
-            raise fresh(self.refusal)
+        if self.rejection is not None:
+            raise fresh(self.rejection)
         has_work = self._cut()
         if not self.room.has(size):
             if has_work:

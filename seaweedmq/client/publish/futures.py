@@ -142,14 +142,14 @@ class TableFuture(Future[TableReceipt]):
     def result(self, timeout: float | None = None) -> TableReceipt:
         """Wait for the outcome and return the receipt. Raises as :meth:`RecordFuture.result`."""
         if self.exception(timeout) is not None:
-            raise self._told()
+            raise self._reported_error()
         return super().result()
 
     def exception(self, timeout: float | None = None) -> SeaweedMQError | None:
         """Wait for the outcome like :meth:`result`. Return the failure, or None if every row was acknowledged."""
         if not self.done():
             _check_thread(self._loop_thread, timeout)
-        return None if super().exception(timeout) is None else self._told()
+        return None if super().exception(timeout) is None else self._reported_error()
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Call ``fn(self)`` at the outcome, in the client's thread; at once if it is known. It must not block."""
@@ -174,7 +174,7 @@ class TableFuture(Future[TableReceipt]):
         """Return the failure if the future has not reported it."""
         return None if self._error is None or self._reported else fresh(self._error)
 
-    def _told(self) -> SeaweedMQError:
+    def _reported_error(self) -> SeaweedMQError:
         assert self._error is not None, "a table failed without an error"
         self._reported = True
         return fresh(self._error)

@@ -16,7 +16,7 @@ from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX, by_segment
 from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
 from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
-from seaweedmq.core.publish.routing import Routes, Trail
+from seaweedmq.core.publish.routing import Routes, SuccessorMap
 from seaweedmq.core.publish.send_window import SendWindow
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
 from seaweedmq.model.config import MIB
@@ -76,7 +76,7 @@ class Outbox:
         self._successors: dict[int, Segment] = {}
         """The segments of the routes, as described when the first records were routed there."""
         self._windows: dict[int, SendWindow] = {}
-        self._trail = Trail()
+        self._successor_map = SuccessorMap()
         """Segments whose window was handed over, with their successors. None gets a window again: it would number
         from 0, and the segment's frames of the first window would pass for those of the second."""
 
@@ -92,9 +92,9 @@ class Outbox:
         """
         return self._windows[segment]
 
-    def follow(self, segments: Iterable[int]) -> set[int]:
+    def resolve(self, segments: Iterable[int]) -> set[int]:
         """Return the segments, with those handed over replaced by their current successors."""
-        return self._trail.follow(segments)
+        return self._successor_map.resolve(segments)
 
     @property
     def rows_bytes(self) -> int:
@@ -111,7 +111,7 @@ class Outbox:
         return any(window.is_open and window.waiting_bytes > AHEAD_BYTES for window in windows)
 
     @property
-    def refusal(self) -> InvalidArgument | None:
+    def rejection(self) -> InvalidArgument | None:
         """The reason why the topic rejects plain records; None if it does not."""
         if self.schema is None:
             return None
@@ -124,9 +124,9 @@ class Outbox:
 
     def begin(self, ring: KeyRange, segments: Iterable[Segment]) -> list[Action]:
         """Set the topic's ring and segments; Unavailable if the open segments do not cover the ring."""
-        heirs = {segment.id: segment for segment in segments if segment.is_open}
-        self._routes = Routes.to_open(ring, heirs.values())
-        self._successors = heirs
+        open_segments = {segment.id: segment for segment in segments if segment.is_open}
+        self._routes = Routes.to_open(ring, open_segments.values())
+        self._successors = open_segments
         return [self._limits()]
 
     def grow(self, ring: KeyRange, segments: Sequence[Segment]) -> None:
@@ -138,8 +138,8 @@ class Outbox:
 
     def add(self, rows: Rows) -> list[Action]:
         """Route and encode rows, and queue their frames."""
-        if not rows.flags >> SCHEMA_VERSION_SHIFT and (refusal := self.refusal) is not None:
-            return [FrameFailed(rows.positions, rows.promise, refusal)]
+        if not rows.flags >> SCHEMA_VERSION_SHIFT and (rejection := self.rejection) is not None:
+            return [FrameFailed(rows.positions, rows.promise, rejection)]
         return self._queue(rows)
 
     def opened(self, segment: int, ready: PublishReady) -> list[Action]:
@@ -157,9 +157,9 @@ class Outbox:
         """Handle the acknowledgement of a segment's first frame. Raises as :meth:`SendWindow.acked`."""
         return [self._windows[segment].acked(ack)]
 
-    def refused(self, segment: int, error: SeaweedMQError) -> list[Action]:
+    def rejected(self, segment: int, error: SeaweedMQError) -> list[Action]:
         """Handle the rejection of one of a segment's frames in flight."""
-        return [*self._windows[segment].refused(error)]
+        return [*self._windows[segment].rejected(error)]
 
     def lost(self, segment: int, error: SeaweedMQError) -> None:
         """Handle a lost stream, or a failed attempt to open one. A window that was handed over has no frames."""
@@ -175,19 +175,19 @@ class Outbox:
 
         Unavailable is raised, and nothing has changed, if the successors do not cover it, or one is older.
         """
-        heirs = list(successors)
-        self._check_later(segment, heirs)
-        routes = self._current_routes().replace(segment, heirs)
+        successors = list(successors)
+        self._check_later(segment, successors)
+        routes = self._current_routes().replace(segment, successors)
         left = self._windows[segment].sealed(sealed)
-        return [*self._hand_over(segment, heirs, routes), *self._actions_of(left)]
+        return [*self._hand_over(segment, successors, routes), *self._actions_of(left)]
 
-    def forgotten(self, segment: int, heirs: Iterable[Segment]) -> list[Action]:
-        """Handle a pruned segment: later rows go to ``heirs``; Unavailable as by :meth:`sealed`."""
-        heirs = list(heirs)
-        self._check_later(segment, heirs)
-        routes = self._current_routes().replace(segment, heirs)
-        left = self._windows[segment].forgotten()
-        return [*self._hand_over(segment, heirs, routes), *self._actions_of(left)]
+    def pruned(self, segment: int, successors: Iterable[Segment]) -> list[Action]:
+        """Handle a pruned segment: later rows go to ``successors``; Unavailable as by :meth:`sealed`."""
+        successors = list(successors)
+        self._check_later(segment, successors)
+        routes = self._current_routes().replace(segment, successors)
+        left = self._windows[segment].pruned()
+        return [*self._hand_over(segment, successors, routes), *self._actions_of(left)]
 
     def expire(self, now: float) -> list[Action]:
         """Fail overdue frames."""
@@ -232,35 +232,35 @@ class Outbox:
         actions: list[Action] = []
         for each in left:
             if isinstance(each, FrameRerouted):
-                actions += self._again(each.frame)
+                actions += self._reroute(each.frame)
             else:
                 actions.append(each)
         return actions
 
-    def _again(self, frame: OutgoingFrame) -> list[Action]:
+    def _reroute(self, frame: OutgoingFrame) -> list[Action]:
         try:
             rows = rows_of_frame(frame, self.schema, self._current_routes().ring)
         except SeaweedMQError as error:
             return [FrameFailed(frame.positions, frame.promise, error)]  # No window holds it: nothing else reports it.
         return self.add(rows)
 
-    def _check_later(self, segment: int, heirs: Iterable[Segment]) -> None:
+    def _check_later(self, segment: int, successors: Iterable[Segment]) -> None:
         """Raise Unavailable if a successor is the segment itself or older.
 
         Such a seal was lost with etcd, so the recovered etcd has the segment as open. Its window was handed over, and
         another one would begin with the same sequences. The leader seals it again, which makes its successors known.
         """
         slots = self._windows[segment].segment.slots
-        for successor in heirs:
+        for successor in successors:
             if successor.id <= segment and successor.slots.overlaps(slots):
                 raise Unavailable(f"{successor} was sealed, and is open in a recovered etcd: retry")
 
-    def _hand_over(self, segment: int, heirs: Iterable[Segment], routes: Routes) -> list[Action]:
+    def _hand_over(self, segment: int, successors: Iterable[Segment], routes: Routes) -> list[Action]:
         """End the window. The caller makes the routes before it empties the window, since that may fail."""
-        known = self._successors | {successor.id: successor for successor in heirs}
+        known = self._successors | {successor.id: successor for successor in successors}
         self._routes = routes
         self._successors = {number: known[number] for number in routes.segments}
-        self._trail.leave(segment, (successor.id for successor in heirs), routes)
+        self._successor_map.record(segment, (successor.id for successor in successors), routes)
         del self._windows[segment]
         return [self._limits()]
 

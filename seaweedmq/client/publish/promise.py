@@ -37,8 +37,8 @@ class BatchPromise:
     """
 
     __slots__ = (
-        "_base", "_callbacks", "_condition", "_errors", "_offsets", "_on_settled", "_reported", "_segment", "_segments",
-        "_told", "_unreported", "_waiters", "count", "deadline_s", "loop_thread", "pending",
+        "_base", "_callbacks", "_condition", "_errors", "_notified", "_offsets", "_on_settled", "_reported", "_segment",
+        "_segments", "_unreported", "_waiters", "count", "deadline_s", "loop_thread", "pending",
     )  # fmt: skip
 
     def __init__(self, deadline_s: float, on_settled: Callable[[], None], loop_thread: int = NO_THREAD) -> None:
@@ -61,7 +61,8 @@ class BatchPromise:
         """The number of failed rows whose futures have not reported it."""
         self._condition: threading.Condition | None = None
         self._waiters: dict[int, tuple[Future[Receipt], list[Any]]] = {}
-        self._told: dict[int, list[Any]] = {}
+        self._notified: dict[int, list[Any]] = {}
+        """The waiters of settled rows, by position."""
         self._callbacks: list[tuple[int, Future[Receipt], Callable[[Any], object]]] = []
 
     def begin(self, count: int) -> None:
@@ -166,7 +167,7 @@ class BatchPromise:
         """Return the list of waiters, which ``concurrent.futures.wait`` changes while it holds the condition."""
         if self.is_settled(position):
             # A waiter may wait for other futures also, and must not get this one twice.
-            return self._told.setdefault(position, [])
+            return self._notified.setdefault(position, [])
         return self._waiters.setdefault(position, (future, []))[1]
 
     def add_callback(self, future: Future[Receipt], position: int, callback: Callable[[Any], object]) -> None:
@@ -207,7 +208,7 @@ class BatchPromise:
             if state == _NOT_YET:
                 continue
             del self._waiters[position]
-            self._told[position] = waiters
+            self._notified[position] = waiters
             for waiter in waiters:
                 if state <= _FAILED:
                     waiter.add_exception(future)

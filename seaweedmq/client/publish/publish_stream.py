@@ -38,7 +38,7 @@ class FrameSource(Protocol):
         """The lowest sequence that may be sent."""
 
     @property
-    def out(self) -> int:
+    def in_flight(self) -> int:
         """The number of frames in flight."""
 
     def opened(self, ready: publish.PublishReady, message_bytes: int) -> None:
@@ -62,7 +62,7 @@ class PublishStream:
         self._source = source
         self._message_bytes_max = LARGE_MESSAGE_BYTES
         self._work = asyncio.Event()
-        self._talk: BrokerStream[publish.PublishReply] | None = None
+        self._broker_stream: BrokerStream[publish.PublishReply] | None = None
         self._is_over = False
 
     def wake(self) -> None:
@@ -71,20 +71,20 @@ class PublishStream:
 
     def end(self, error: SeaweedMQError) -> None:
         """End the stream with an error that is not the broker's fault."""
-        if self._talk is not None:
-            self._talk.end(error)
+        if self._broker_stream is not None:
+            self._broker_stream.end(error)
 
     async def run(self) -> publish.PublishSealed | None:
         """Send frames and handle replies until the segment is sealed, or the source is done, which returns None."""
         try:
             async with broker_stream(
                 self._cluster, self._address, lambda api: api.publish(self._requests()), str(self._segment)
-            ) as self._talk:
-                async for reply in self._talk.replies:
+            ) as self._broker_stream:
+                async for reply in self._broker_stream.replies:
                     if isinstance(reply, publish.PublishAck):
                         if await self._source.acked(reply):
                             return None
-                        self._expect_ack(self._source.out > 0)
+                        self._expect_ack(self._source.in_flight > 0)
                     elif isinstance(reply, publish.PublishReady):
                         self._expect_ack(False)
                         self._message_bytes_max = reply.message_bytes_max
@@ -105,7 +105,7 @@ class PublishStream:
                     self._work.clear()
                     await self._work.wait()
                     continue
-                if self._source.out == len(frames):
+                if self._source.in_flight == len(frames):
                     self._expect_ack(True)
                 if len(frames) == 1 and len(frames[0]) > self._message_bytes_max:
                     for request in in_pieces(frames[0]):
@@ -116,8 +116,8 @@ class PublishStream:
             self.end(error)
 
     def _expect_ack(self, is_expected: bool) -> None:
-        if self._talk is not None:
-            self._talk.expect(self._cluster.config.stall_timeout_s if is_expected else None)
+        if self._broker_stream is not None:
+            self._broker_stream.expect(self._cluster.config.stall_timeout_s if is_expected else None)
 
 
 def publish_open(

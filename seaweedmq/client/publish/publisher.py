@@ -221,7 +221,7 @@ class Publisher(ClosingContext):
             description = await self._cluster.call(
                 f"set the schema of {self._topic}", AdoptSchema(self._topic, data, uid)
             )
-            self._view.know(description)
+            self._view.update(description)
         batches, flags = fit(table, self._outbox.schema, key, timestamp)
         promise = TableFuture(sum(b.num_rows for b in batches), get_ident())
         return TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
@@ -236,11 +236,11 @@ class Publisher(ClosingContext):
     def _on_description(self, description: TopicDescription) -> None:
         schema = description.topic.schema
         self._outbox.schema = None if schema is None else schema_from_bytes(schema)
-        self.buffer.refusal = self._outbox.refusal
+        self.buffer.rejection = self._outbox.rejection
         with suppress(Unavailable):  # Transient: some new partitions are not open yet.
             self._outbox.grow(description.topic.ring, description.segments)
         for sender in self._senders.values():
-            sender.told()
+            sender.on_update()
 
     async def _pump(self) -> None:
         while True:
@@ -255,18 +255,18 @@ class Publisher(ClosingContext):
 
     async def _encode(self, work: Work) -> None:
         """Turn work into frames, as room permits."""
-        put_out = 0
+        added = 0
         error: SeaweedMQError | None = None
         try:
             for rows in work.rows(self._outbox.rows_bytes):
                 if self._outbox.is_crowded:
                     await self._until_room(work.promise.deadline_s)
                 self._report(self._outbox.add(rows))
-                put_out += len(rows)
+                added += len(rows)
         except SeaweedMQError as failure:
             error = failure
-        if error is not None or put_out == 0:
-            work.promise.settle_from(put_out, error)
+        if error is not None or added == 0:
+            work.promise.settle_from(added, error)
 
     async def _until_room(self, deadline_s: float) -> None:
         """Wait for room in the outbox; DeadlineExceeded if there is none before ``deadline_s``."""

@@ -67,7 +67,7 @@ class SegmentSender:
         if self._stream is not None:
             self._stream.end(StaleMetadata("records were overdue: the stream is reopened"))
 
-    def told(self) -> None:
+    def on_update(self) -> None:
         """Handle an update of the topic.
 
         A frozen broker accepts connections and never answers. Its segments move once its lease ends, and other brokers
@@ -113,7 +113,7 @@ class SegmentSender:
         self._outbox.lost(self._segment, error)
         self._refresh = self._lost_s is None
 
-    def _looks(self) -> bool:
+    def _needs_query(self) -> bool:
         """Whether to query the topic: a broker knows more, or none has confirmed the view for a while."""
         if self._refresh or self._lost_s is None:
             return self._refresh
@@ -125,12 +125,12 @@ class SegmentSender:
         It returns False if the stream broke after progress, or other brokers reported that the segment has ended.
         """
         try:
-            description = await self._view.description(self._looks(), (self._segment,))
+            description = await self._view.description(self._needs_query(), (self._segment,))
             self._refresh = False
             segment = description.segment(self._segment)
             if segment is None:
                 open_now = await self._view.description(True)
-                self._report(self._outbox.forgotten(self._segment, (s for s in open_now.segments if s.is_open)))
+                self._report(self._outbox.pruned(self._segment, (s for s in open_now.segments if s.is_open)))
                 return True
         except SeaweedMQError as error:
             self._lost(error)
@@ -143,10 +143,10 @@ class SegmentSender:
             successors = await self._successors(sealed.successors)
             self._report(self._outbox.sealed(self._segment, sealed, successors))
         except InvalidArgument as error:
-            if not self._window.out:
+            if not self._window.in_flight:
                 self._outbox.lost(self._segment, error)
                 raise
-            self._report(self._outbox.refused(self._segment, error))
+            self._report(self._outbox.rejected(self._segment, error))
             return False
         except NotFound as error:
             self._lost(error)
@@ -170,9 +170,9 @@ class SegmentSender:
         """
         refresh = False
 
-        async def look() -> list[Segment]:
+        async def query() -> list[Segment]:
             nonlocal refresh
-            wanted = self._outbox.follow(ids)  # In every attempt: other windows are handed over meanwhile.
+            wanted = self._outbox.resolve(ids)  # In every attempt: other windows are handed over meanwhile.
             description = await self._view.description(refresh, wanted)
             found = description.by_id()
             if wanted and found.keys() >= wanted:
@@ -184,7 +184,7 @@ class SegmentSender:
                 f"the successors {sorted(wanted)} of the sealed segment {self._window.segment} are not known yet: retry"
             )
 
-        return await self._repeat(look)
+        return await self._repeat(query)
 
     async def _publish(self, segment: Segment, description: TopicDescription) -> PublishSealed:
         """Send frames and handle replies until the segment is sealed."""
@@ -219,9 +219,9 @@ class SegmentSender:
         return self._window.first_sequence
 
     @property
-    def out(self) -> int:
+    def in_flight(self) -> int:
         """The number of frames in flight."""
-        return self._window.out
+        return self._window.in_flight
 
     def opened(self, ready: PublishReady, message_bytes: int) -> None:
         """Handle an open stream."""

@@ -59,7 +59,7 @@ class StagedPublisher:
         self._topic = topic.name
         self._manifest = manifest
         self._replay = Replay(manifest.roots)
-        self._replay.know(progress.places)
+        self._replay.learn(progress.segments)
         self._replay.restore(progress.finished)
         schema = None if topic.schema is None else schema_from_bytes(topic.schema)
         self._rows = StagedRows(frames, manifest, self._replay, schema)
@@ -70,7 +70,7 @@ class StagedPublisher:
         self._noting = asyncio.Lock()
         self._noted_s = asyncio.get_running_loop().time()
         self._tasks: dict[asyncio.Task[FinishedSegment], int] = {}
-        self._view = TopicView(cluster, topic.name, lambda _: None, self._asked_for)
+        self._view = TopicView(cluster, topic.name, lambda _: None, self._segments_in_progress)
 
     async def run(self) -> None:
         """Publish until every row is committed.
@@ -117,15 +117,15 @@ class StagedPublisher:
         """Record that a segment is finished, before its successors get the other rows."""
         successors = end.successors
         await self._known(successors)
-        left = [self._replay.place(segment).slots] if successors else []
-        for slots in (self._replay.place(successor).slots for successor in successors):
+        left = [self._replay.staged(segment).slots] if successors else []
+        for slots in (self._replay.staged(successor).slots for successor in successors):
             left = [part for each in left for part in each.without(slots)]
         if left:
             raise Corrupt(f"the successors {successors} of {self._topic}#{segment} do not cover its slots: {left[0]}")
         self._replay.finish(segment, end.kept, successors)
         await self._put_note(must=bool(successors))
 
-    def _asked_for(self) -> list[int]:
+    def _segments_in_progress(self) -> list[int]:
         return sorted(self._tasks.values())
 
     async def _known(self, segments: Iterable[int]) -> None:
@@ -138,7 +138,7 @@ class StagedPublisher:
                 description = await self._view.description(refresh, wanted)
                 if description.topic.uid != self._manifest.topic_uid:
                     raise recreated(self._topic, self._manifest.batch)
-                self._replay.know(place_of(s) for s in description.segments if s.id in wanted)
+                self._replay.learn(staged_segment_of(s) for s in description.segments if s.id in wanted)
                 wanted -= {s.id for s in description.segments}
                 if wanted and min(wanted) < description.topic.next_segment:
                     raise OutOfRange(
@@ -156,12 +156,12 @@ class StagedPublisher:
         async with self._noting:
             self._noted_s = asyncio.get_running_loop().time()
             progress = BatchProgress(
-                places=self._replay.places, finished=dict(self._replay.finished), reached=dict(self._reached)
+                segments=self._replay.segments, finished=dict(self._replay.finished), reached=dict(self._reached)
             )
             await self._offload(partial(self._note, progress))
 
 
-def place_of(segment: Segment) -> StagedSegment:
+def staged_segment_of(segment: Segment) -> StagedSegment:
     """Convert a segment's description."""
     return StagedSegment(segment.id, segment.slots, segment.predecessors)
 

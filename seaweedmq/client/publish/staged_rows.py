@@ -76,14 +76,14 @@ class StagedRows:
 
     def of(self, segment: int) -> Iterator[RowSelection]:
         """Yield the rows of a segment that is ready or has begun, in order. Every call yields the same rows."""
-        feed = self._replay.feed(segment)
-        if feed.origins:
-            for before, kept in feed.origins:
+        sources = self._replay.sources(segment)
+        if sources.origins:
+            for before, kept in sources.origins:
                 for piece in self.beyond(self.of(before), kept):
-                    yield from self._within(piece, feed.slots)
+                    yield from self._within(piece, sources.slots)
         else:
-            for frame in self._staged.headers(feed.slots.lo, feed.slots.hi):
-                yield from self._within(RowSelection(frame, None), feed.slots)
+            for frame in self._staged.headers(sources.slots.lo, sources.slots.hi):
+                yield from self._within(RowSelection(frame, None), sources.slots)
 
     def beyond(self, pieces: Iterator[RowSelection], count: int) -> Iterator[RowSelection]:
         """Yield the rows after the first ``count``."""
@@ -104,7 +104,7 @@ class StagedRows:
         are. Without a later frame the last one is sent again. ``message_bytes`` limits several frames together;
         InvalidArgument is raised if a frame exceeds the broker's limit.
         """
-        slots = self._replay.place(segment).slots
+        slots = self._replay.staged(segment).slots
         parts: list[Frames] = []
         sent: list[SentFrame] = []
         size = 0

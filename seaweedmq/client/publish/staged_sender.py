@@ -131,13 +131,13 @@ class StagedSender:
         is_new_epoch = False
         answered = asyncio.Event()
 
-        async def question() -> AsyncIterator[PublishRequest]:
+        async def requests() -> AsyncIterator[PublishRequest]:
             yield publish_open(segment, self._manifest.topic_uid, self.producer, QUERY_SEQUENCE)
             await answered.wait()
 
         # The broker stores the queried sequence while the stream is open, and would expect the rows to begin there.
-        async with broker_stream(self._cluster, address, lambda api: api.publish(question()), str(segment)) as talk:
-            async for reply in talk.replies:
+        async with broker_stream(self._cluster, address, lambda api: api.publish(requests()), str(segment)) as stream:
+            async for reply in stream.replies:
                 if not isinstance(reply, PublishAck):
                     known, is_new_epoch = reply.next_sequence, is_new_epoch or reply.is_new_epoch
                     answered.set()
@@ -189,7 +189,7 @@ class StagedSender:
         return self._reached.sequence
 
     @property
-    def out(self) -> int:
+    def in_flight(self) -> int:
         """The number of frames in flight."""
         return len(self._sending.in_flight)
 

@@ -71,8 +71,8 @@ class RangeReader(TopicReader):
         while self._rows is None and self._readers and not self._closed:
             pulled = self._pull()
             if pulled is None:
-                self._news.clear()
-                await self._news.wait()
+                self._wakeup.clear()
+                await self._wakeup.wait()
                 continue
             reader, arrived = pulled
             self._check_begin(reader)
@@ -119,6 +119,6 @@ class RangeReader(TopicReader):
                     found[number] = end if reader.begin_offset is None else min(end, reader.begin_offset)
                     self._drop_reader(number)
             if self._readers:
-                self._news.clear()
-                await self._news.wait()
+                self._wakeup.clear()
+                await self._wakeup.wait()
         return found

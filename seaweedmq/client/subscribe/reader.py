@@ -179,14 +179,14 @@ class SegmentReader:
 
         The broker's rejection is raised if it is not, and Unavailable if the broker does not report the end.
         """
-        async with self._conversation(address, self._requests(subscribe.LATEST, topic_uid, asyncio.Event())) as talk:
-            first = await anext(talk.replies, None)
+        async with self._open_stream(address, self._requests(subscribe.LATEST, topic_uid, asyncio.Event())) as stream:
+            first = await anext(stream.replies, None)
         if not isinstance(first, subscribe.SubscribeReady):
             raise Unavailable(f"broker {address} did not report the end of {self.segment}: retry")
         if not self._cursor.begin_beyond(first.start_offset):
             raise refusal
 
-    def _conversation(
+    def _open_stream(
         self, address: str, requests: AsyncIterator[subscribe.SubscribeRequest]
     ) -> AbstractAsyncContextManager[BrokerStream[subscribe.SubscribeReply]]:
         return broker_stream(self._cluster, address, lambda api: api.subscribe(requests), str(self.segment))
@@ -200,8 +200,8 @@ class SegmentReader:
         ready = False
         assembler = FrameAssembler()
         try:
-            async with self._conversation(address, requests) as talk:
-                async for received in talk.replies:
+            async with self._open_stream(address, requests) as stream:
+                async for received in stream.replies:
                     reply = assembler.add(received)
                     if reply is None:
                         continue
@@ -210,7 +210,7 @@ class SegmentReader:
                         self._got_frames = True
                     elif isinstance(reply, subscribe.SubscribeReady):
                         ready = True
-                        talk.expect(None)
+                        stream.expect(None)
                         cursor.ready(reply.start_offset)
                     elif isinstance(reply, subscribe.SubscribeSkipped):
                         missing = cursor.skipped(reply.start_offset, reply.end_offset)

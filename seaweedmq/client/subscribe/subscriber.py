@@ -152,8 +152,8 @@ class Subscriber(TopicReader):
                 self._open_due()
             pulled = self._pull()
             if pulled is None:
-                self._news.clear()
-                await self._news.wait()
+                self._wakeup.clear()
+                await self._wakeup.wait()
                 continue
             reader, arrived = pulled
             if arrived is not None:
@@ -173,7 +173,7 @@ class Subscriber(TopicReader):
         if known is not None and ring.hi > known.hi:
             self._added |= {s.id for s in description.segments if s.is_open and s.slots.lo >= known.hi}
             self._ring_known = ring
-            self._news.set()
+            self._wakeup.set()
 
     async def _finish(self, reader: SegmentReader) -> None:
         """Handle a segment that was delivered to its end: continue with its successors."""

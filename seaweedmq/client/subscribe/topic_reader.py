@@ -84,7 +84,7 @@ class TopicReader(ClosingContext):
         self._readers: dict[int, SegmentReader] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._round: deque[SegmentReader] = deque()
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._ended = False
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
@@ -185,7 +185,7 @@ class TopicReader(ClosingContext):
         if not reader.queued:
             reader.queued = True
             self._round.append(reader)
-        self._news.set()
+        self._wakeup.set()
 
     def on_skipped(self, segment: Segment, offsets: range) -> None:
         """Log and store a gap of lost records."""
@@ -265,7 +265,7 @@ class TopicReader(ClosingContext):
 
     def _end(self) -> None:
         self._ended = True
-        self._news.set()
+        self._wakeup.set()
         for task in self._tasks.values():
             task.cancel()
 

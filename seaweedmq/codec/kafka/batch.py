@@ -181,20 +181,20 @@ def _check_records(
         lowest = header.first_timestamp_ms + bounds.timestamp_delta_min
         highest = header.first_timestamp_ms + bounds.timestamp_delta_max
     if (compacted and bounds.key_length_min < 0) or not times_ms[0] <= lowest <= highest <= times_ms[1]:
-        _refuse_records(header, unpacked, compacted, times_ms)
+        _reject_records(header, unpacked, compacted, times_ms)
     return lowest, highest
 
 
-def _refuse_records(header: BatchHeader, unpacked: memoryview, compacted: bool, times_ms: tuple[int, int]) -> None:
+def _reject_records(header: BatchHeader, unpacked: memoryview, compacted: bool, times_ms: tuple[int, int]) -> None:
     """Raise InvalidBatch if a rule for single records is broken, as in Apache Kafka's ``LogValidator``."""
     found = list(islice(_record_errors(header, unpacked, compacted, times_ms), RECORD_ERRORS_MAX))
     if not found:  # only records without a time are out of range
         return
-    refusals = {refusal for refusal, _ in found}
+    codes = {code for code, _ in found}
     records = [error for _, error in found]
     raise InvalidBatch(
         BatchErrorCode.INVALID_TIMESTAMP
-        if BatchErrorCode.INVALID_TIMESTAMP in refusals
+        if BatchErrorCode.INVALID_TIMESTAMP in codes
         else BatchErrorCode.INVALID_RECORD,
         f"{len(records)} of {header.record_count} records of a batch are invalid, the first with number "
         f"{records[0].number}: {records[0].text}",

@@ -29,9 +29,9 @@ class RecordError(NamedTuple):
 class InvalidBatch(InvalidArgument):
     """The error of a record batch that breaks a rule; the whole batch is rejected."""
 
-    def __init__(self, refusal: BatchErrorCode, text: str, records: Sequence[RecordError] = ()) -> None:
+    def __init__(self, error_code: BatchErrorCode, text: str, records: Sequence[RecordError] = ()) -> None:
         super().__init__(text)
-        self.refusal = refusal
+        self.error_code = error_code
         """Kafka's error code of the rule."""
         self.records = records
         """Invalid records, if the rule is one for single records."""

@@ -271,9 +271,9 @@ def _find_block(octets: Octets, starts: Longs, ends: Longs, first: int) -> tuple
     length, at = read_varints(octets, starts, INT_BYTES_MAX)
     if (at + length != ends).any():
         raise _wrong_length(first + int((at + length != ends).argmax()))
-    strange = octets[at] > _ATTRIBUTES_MAX
-    if strange.any():
-        raise _unknown_attributes(first + int(strange.argmax()))
+    unknown = octets[at] > _ATTRIBUTES_MAX
+    if unknown.any():
+        raise _unknown_attributes(first + int(unknown.argmax()))
     timestamp, at = read_varints(octets, at + 1, LONG_BYTES_MAX)
     offset, at = read_varints(octets, at, INT_BYTES_MAX)
     wrong = offset != np.arange(first, first + len(starts))

@@ -40,9 +40,9 @@ def group_from_json(data: bytes) -> GroupRecord:
         owners={segment: _owner(fields, value) for segment, value in fields.numbered("owners").items()},
         crashes=_counts(fields, "crashes"),
     )
-    strangers = {owner.member for owner in record.owners.values()} - record.members.keys()
-    if strangers:
-        raise fields.corrupt("owners", f"{min(strangers)!r} is not a member")
+    non_members = {owner.member for owner in record.owners.values()} - record.members.keys()
+    if non_members:
+        raise fields.corrupt("owners", f"{min(non_members)!r} is not a member")
     return record
 
 

@@ -27,7 +27,7 @@ class Add:
     size_bytes: int
     modified_ms: int
     """Wall clock in milliseconds since 1970 UTC."""
-    brings_records: bool = True
+    data_change: bool = True
     """Whether the table has new records; otherwise it replaces tables of the previous version."""
     stats: str
     """Statistics as JSON, see :func:`stats_json`."""
@@ -48,7 +48,8 @@ class Remove:
     path: str
     size_bytes: int
     removed_ms: int
-    takes_records: bool = True
+    data_change: bool = True
+    """Whether the version loses the records of the table; otherwise tables that it adds have them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,7 @@ def _actions(commit: Commit) -> Iterator[dict[str, Any]]:
             "remove": {
                 "path": remove.path,
                 "deletionTimestamp": remove.removed_ms,
-                "dataChange": remove.takes_records,
+                "dataChange": remove.data_change,
                 "extendedFileMetadata": True,
                 "partitionValues": {},
                 "size": remove.size_bytes,
@@ -142,7 +143,7 @@ def _actions(commit: Commit) -> Iterator[dict[str, Any]]:
                 "partitionValues": {},
                 "size": add.size_bytes,
                 "modificationTime": add.modified_ms,
-                "dataChange": add.brings_records,
+                "dataChange": add.data_change,
                 "stats": add.stats,
             }
         }
@@ -203,7 +204,7 @@ def add_of(action: Mapping[str, Any]) -> Add:
         path=str(action["path"]),
         size_bytes=int(action["size"]),
         modified_ms=int(action["modificationTime"]),
-        brings_records=bool(action["dataChange"]),
+        data_change=bool(action["dataChange"]),
         stats=str(action.get("stats") or "{}"),
     )
 
@@ -214,7 +215,7 @@ def remove_of(action: Mapping[str, Any]) -> Remove:
         path=str(action["path"]),
         size_bytes=int(action.get("size") or 0),
         removed_ms=int(action.get("deletionTimestamp") or 0),
-        takes_records=bool(action["dataChange"]),
+        data_change=bool(action["dataChange"]),
     )
 
 

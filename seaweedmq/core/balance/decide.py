@@ -28,7 +28,7 @@ def decide(
     well = healthy(cluster)
     known = loads.reported[cluster.primary] & (cluster.primary >= 0)
     held = plan_splits(plan, well & known, pressure_of(cluster, loads))
-    if well.all() and not plan.thin.any() and bool(loads.reported[cluster.usable].all()):
+    if well.all() and not plan.under_replicated.any() and bool(loads.reported[cluster.usable].all()):
         MovePlanner(plan, well).plan_moves()
         plan_merges(plan, well)
     return [*plan.actions, *held]

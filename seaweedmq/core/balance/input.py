@@ -111,9 +111,9 @@ class ClusterColumns:
         lo = _ints(map(attrgetter("slots.lo"), known))
         order = np.lexsort((lo, topic))
         order = order[topic[order] >= 0]
-        everybody = list(map(attrgetter("replicas"), known))
-        count = _ints(map(len, everybody))
-        replicas = _ragged(_ints(map(broker_of.__getitem__, chain.from_iterable(everybody))), count)
+        replica_lists = list(map(attrgetter("replicas"), known))
+        count = _ints(map(len, replica_lists))
+        replicas = _ragged(_ints(map(broker_of.__getitem__, chain.from_iterable(replica_lists))), count)
         cluster = cls(
             topics=[t.name for t in names],
             topic_replicas=_ints(t.replicas for t in names),

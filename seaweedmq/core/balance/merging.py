@@ -17,8 +17,8 @@ def plan_merges(plan: Plan, healthy: Bools) -> None:
     cluster = plan.cluster
     fit = cluster.topic_auto[cluster.topic] & healthy & plan.may_move & ~plan.taken
     pressure = _pressure_of_pairs(cluster, plan.loads)
-    neighbours = (cluster.topic[:-1] == cluster.topic[1:]) & (cluster.hi[:-1] == cluster.lo[1:])
-    pairs: Ints = np.flatnonzero(fit[:-1] & fit[1:] & neighbours & (pressure < MERGE_BELOW))
+    neighbors = (cluster.topic[:-1] == cluster.topic[1:]) & (cluster.hi[:-1] == cluster.lo[1:])
+    pairs: Ints = np.flatnonzero(fit[:-1] & fit[1:] & neighbors & (pressure < MERGE_BELOW))
     settled = cluster.topic[~cluster.changing]  # the changing ones may already be merging
     spare = np.bincount(settled, minlength=len(cluster.topics)) - cluster.topic_segments_min
     for lower in heaviest_first(pairs, -pressure[pairs]).tolist():

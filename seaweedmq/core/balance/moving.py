@@ -48,9 +48,9 @@ class MovePlanner:
         self._fit = healthy & plan.may_move
         cluster = plan.cluster
         unsure = cluster.replicas[(plan.young | cluster.changing) & ~np.bool_(plan.at_once)]
-        calm = cluster.usable.copy()
-        calm[unsure[unsure >= 0]] = False
-        self._calm = calm
+        settled = cluster.usable.copy()
+        settled[unsure[unsure >= 0]] = False
+        self._settled = settled
         """(B,) whether the broker's load is known: none of its segments is new or changing."""
         self._moves_of: Counter[int] = Counter()
         self._rows_on: dict[int, Ints] = {}
@@ -58,8 +58,8 @@ class MovePlanner:
         self._mean = float(long[cluster.usable].mean())
         self._costs: Floats = long + plan.costs - plan.costs_of(plan.weight)
         """(B,) cost by the long averages, which noise hardly moves, including the planned changes."""
-        self._heavy = calm & _beyond(short, cluster.usable, 1) & _beyond(long, cluster.usable, 1)
-        self._light = calm & _beyond(short, cluster.usable, -1) & _beyond(long, cluster.usable, -1)
+        self._heavy = settled & _beyond(short, cluster.usable, 1) & _beyond(long, cluster.usable, 1)
+        self._light = settled & _beyond(short, cluster.usable, -1) & _beyond(long, cluster.usable, -1)
 
     def plan_moves(self) -> None:
         """Plan moves until every broker is near the mean, no move fits, or the pace allows no more."""
@@ -88,8 +88,8 @@ class MovePlanner:
     def _partners(self, broker: int, order: Floats) -> list[int]:
         if self._spent(broker):
             return []
-        calm = np.flatnonzero(self._calm)
-        ordered = calm[np.argsort(order[calm], kind="stable")].tolist()
+        settled = np.flatnonzero(self._settled)
+        ordered = settled[np.argsort(order[settled], kind="stable")].tolist()
         return [b for b in ordered[: PARTNERS_MAX + 1] if b != broker and not self._spent(b)][:PARTNERS_MAX]
 
     def _spent(self, broker: int) -> bool:

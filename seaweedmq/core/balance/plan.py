@@ -61,7 +61,7 @@ class Plan:
         """(T,) number of changes of each topic that may still be started."""
         self.usable_count = int(cluster.usable.sum())
         wanted = np.minimum(cluster.topic_replicas, self.usable_count)[cluster.topic]
-        self.thin: Bools = cluster.replica_count < wanted
+        self.under_replicated: Bools = cluster.replica_count < wanted
         """(S,) whether the segment is under-replicated for want of brokers, and could have more replicas now."""
         self.mean = float(self.costs[cluster.usable].mean())
 

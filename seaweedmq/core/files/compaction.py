@@ -32,7 +32,7 @@ MERGE_TABLES_MAX: Final = 10_000
 """Most tables that are merged into one; a larger merge makes several tables."""
 
 
-def granular(target_bytes: int, retention_bytes: int | None) -> int:
+def target_table_bytes(target_bytes: int, retention_bytes: int | None) -> int:
     """Return the target table size of a topic with a size limit: retention deletes whole tables, and needs several."""
     return (
         target_bytes if retention_bytes is None else max(1, min(target_bytes, retention_bytes // RETAINED_TABLES_MIN))

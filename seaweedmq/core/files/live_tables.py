@@ -61,16 +61,16 @@ def around(changed: Iterable[TableSpan], spans: Iterable[TableSpan]) -> list[Tab
 
     These are connected to the changed ones by overlaps. The result may have more spans of their segments, never fewer.
     """
-    hulls: dict[int, tuple[int, int]] = {}
+    bounds: dict[int, tuple[int, int]] = {}
     for span in changed:
-        low, high = hulls.get(span.segment, (span.base, span.end))
-        hulls[span.segment] = min(low, span.base), max(high, span.end)
-    by_segment: dict[int, list[TableSpan]] = {segment: [] for segment in hulls}
+        low, high = bounds.get(span.segment, (span.base, span.end))
+        bounds[span.segment] = min(low, span.base), max(high, span.end)
+    by_segment: dict[int, list[TableSpan]] = {segment: [] for segment in bounds}
     for span in spans:
         if span[0] in by_segment:
             by_segment[span[0]].append(span)
     found: list[TableSpan] = []
-    for segment, (low, high) in hulls.items():
+    for segment, (low, high) in bounds.items():
         while True:
             near = [s for s in by_segment[segment] if s[1] < high and low < s[2]]
             wider = min((s.base for s in near), default=low), max((s.end for s in near), default=high)

@@ -35,7 +35,7 @@ class SeenTables:
         for gone in self._seen.keys() - ends.keys():
             del self._seen[gone]
         for segment, end in ends.items():
-            seen = self._seen.setdefault(segment, self._before_it_was_there())
+            seen = self._seen.setdefault(segment, self._evidence_before())
             end = max(end, seen[-1][0]) if seen else end  # the last table may have been deleted
             if seen and seen[-1][0] == end:
                 seen.pop()
@@ -47,9 +47,9 @@ class SeenTables:
 
     def absent(self, segment: int, steady_s: float) -> tuple[tuple[int, int], ...]:
         """Return ``(end offset, microseconds ago)``: tables that reach beyond the offset did not exist then."""
-        seen = self._seen.get(segment) or self._before_it_was_there()
+        seen = self._seen.get(segment) or self._evidence_before()
         return tuple((end, int((steady_s - at_s) * US_PER_S)) for end, at_s in seen)
 
-    def _before_it_was_there(self) -> list[tuple[int, float]]:
+    def _evidence_before(self) -> list[tuple[int, float]]:
         """Return the evidence about a segment that the last listing lacked: it had no tables then."""
         return [] if self._since_s is None else [(NOTHING, self._last_s)]

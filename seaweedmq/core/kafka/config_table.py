@@ -35,7 +35,7 @@ _CONFIGS = {
     Config(CLEANUP_POLICY, LIST, "delete", "log.*", only=("delete", "compact")): (
         "delete: retention removes old records. Without it every record is kept. With compact all need keys."
     ),
-    _ineffective("compression.gzip.level", INT, "-1", "*", low=1, high=9, besides=-1): (
+    _ineffective("compression.gzip.level", INT, "-1", "*", low=1, high=9, extra=-1): (
         "Level at which brokers compress with gzip; batches are kept as producers send them."
     ),
     _ineffective("compression.lz4.level", INT, "9", "*", low=1, high=17): (

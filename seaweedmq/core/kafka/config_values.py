@@ -55,7 +55,7 @@ class Config:
     """Whether it has an effect here. Others are kept and shown: tools set them, and read them again."""
     low: float = -math.inf
     high: float = math.inf
-    besides: int | None = None
+    extra: int | None = None
     """Allowed number outside of ``low`` to ``high``."""
     form: str = ""
     """Regular expression that the items of a list match, separated by commas. Empty: any."""
@@ -103,10 +103,10 @@ class Config:
 
     def _within(self, number: float | None, text: str) -> float:
         low, high = self._bounds()
-        if number is None or not (low <= number <= high or number == self.besides):
+        if number is None or not (low <= number <= high or number == self.extra):
             kind = "a number" if self.type is ConfigType.DOUBLE else "a whole number"
-            besides = "" if self.besides is None else f", or {self.besides}"
-            raise self._refused(text, f"{kind} from {low:,} to {high:,}{besides}")
+            extra = "" if self.extra is None else f", or {self.extra}"
+            raise self._refused(text, f"{kind} from {low:,} to {high:,}{extra}")
         return number
 
     def _bounds(self) -> tuple[float, float]:

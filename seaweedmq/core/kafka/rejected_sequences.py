@@ -32,23 +32,23 @@ class RejectedSequences:
     def __len__(self) -> int:
         return len(self._refused)
 
-    def is_behind(self, who: Hashable, producer_epoch: int, first_sequence: int, now: float) -> bool:
+    def is_behind(self, producer: Hashable, producer_epoch: int, first_sequence: int, now: float) -> bool:
         """Whether an earlier frame was rejected and not repeated, so that this one is not a beginning."""
-        refused = self._refused.get(who)
+        refused = self._refused.get(producer)
         if refused is None:
             return False
         epoch, sequence, at = refused
         if now < at + REJECTED_S and epoch == producer_epoch and unwrapped(first_sequence, sequence) > sequence:
             return True
-        del self._refused[who]
+        del self._refused[producer]
         return False
 
-    def refuse(self, who: Hashable, producer_epoch: int, first_sequence: int, now: float) -> None:
+    def reject(self, producer: Hashable, producer_epoch: int, first_sequence: int, now: float) -> None:
         """Remember a rejected frame that is behind no other and will be repeated; at the limit the earliest goes."""
-        self._refused[who] = producer_epoch, first_sequence, now
+        self._refused[producer] = producer_epoch, first_sequence, now
         if len(self._refused) > self._refused_max:
             self._refused.popitem(last=False)
 
-    def forget(self, who: Hashable) -> None:
+    def forget(self, producer: Hashable) -> None:
         """Forget a rejection: the producer is known to be further, so another leader has stored the frame."""
-        self._refused.pop(who, None)
+        self._refused.pop(producer, None)

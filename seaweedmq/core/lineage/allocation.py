@@ -55,17 +55,17 @@ def place(
     segments: int,
     replicas: int,
     tie: Callable[[], float],
-    wish: Sequence[str] = (),
+    preferred: Sequence[str] = (),
     cost: float = SEGMENT_COST,
 ) -> list[tuple[str, ...]]:
     """Choose the replicas (the primary first) of each of ``segments`` new segments.
 
-    Each segment goes to the brokers of ``wish`` (the primary first) that are candidates, and to the cheapest others.
+    Each segment goes to the ``preferred`` brokers (the primary first) that are candidates, and to the cheapest others.
     Its expected cost is added before the next one is placed; ``tie`` returns a random number, which orders brokers of
-    equal cost. Brokers without room come last, wished for or not, and get a segment only if the others do not suffice.
-    Without a wish, the primary is the chosen broker that leads the fewest of these segments. With as many replicas as
-    brokers, each broker gets every segment, and the cheapest one would lead them all. Raises InvalidArgument if there
-    are fewer brokers than replicas.
+    equal cost. Brokers without room come last, preferred or not, and get a segment only if the others do not suffice.
+    Without preferred brokers, the primary is the chosen broker that leads the fewest of these segments. With as many
+    replicas as brokers, each broker gets every segment, and the cheapest one would lead them all. Raises
+    InvalidArgument if there are fewer brokers than replicas.
     """
     costs = {c.broker: c.cost for c in candidates}
     if not 1 <= replicas <= len(costs):
@@ -80,11 +80,11 @@ def place(
         # Brokers with much room come before cheap ones only if the end could run out of brokers with room.
         is_tight = sum(max(0, min(free, left)) for free in room.values()) < left * replicas + len(room)
         need = {broker: -min(free, left) if is_tight else 0 for broker, free in room.items()}
-        wished = [broker for broker in wish if room.get(broker, 0) > 0][:replicas]
-        others = [broker for broker in costs if broker not in wished]  # a list: ties are drawn in this order
+        granted = [broker for broker in preferred if room.get(broker, 0) > 0][:replicas]
+        others = [broker for broker in costs if broker not in granted]  # a list: ties are drawn in this order
         others.sort(key=lambda broker: (room[broker] <= 0, need[broker], costs[broker], tie()))
-        chosen = (*wished, *others[: replicas - len(wished)])
-        if not wished:
+        chosen = (*granted, *others[: replicas - len(granted)])
+        if not granted:
             chosen = tuple(
                 sorted(chosen, key=lambda broker: (room[broker] <= 0, led[broker]))
             )  # stable: the cheapest first among equals

@@ -196,8 +196,8 @@ class FrontierWalk:
         if not before:
             return True
         total = sum(self._records[part] for part in before) + self.end_of(segment.id) - self.offsets[segment.id]
-        goes_on = len(segment.predecessors) == 1 and len(self._lineage.successors(segment.predecessors[0])) == 1
-        if not goes_on and self._serial_max is not None and total > self._serial_max:
+        is_continued = len(segment.predecessors) == 1 and len(self._lineage.successors(segment.predecessors[0])) == 1
+        if not is_continued and self._serial_max is not None and total > self._serial_max:
             return False
         first = min(before)
         for part in before:

@@ -26,7 +26,7 @@ class LineageWalk:
         self._waiting: dict[int, Segment] = {}
         self._begun: set[int] = set()
         self._finished: set[int] = set(skipped)
-        self._heirs: dict[int, set[int]] = {}
+        self._successors: dict[int, set[int]] = {}
         """Waiting successors of each segment that is not finished."""
         self._candidates: set[int] = set()
         """Waiting segments that may be due."""
@@ -44,11 +44,11 @@ class LineageWalk:
             self._candidates.add(number)
             for predecessor in segment.predecessors:
                 if not self._is_passed(predecessor):
-                    self._heirs.setdefault(predecessor, set()).add(number)
+                    self._successors.setdefault(predecessor, set()).add(number)
 
     def missing(self) -> set[int]:
         """Return predecessors, never learned nor pruned, without which the order of waiting segments is unknown."""
-        return self._heirs.keys() - self._waiting.keys() - self._begun
+        return self._successors.keys() - self._waiting.keys() - self._begun
 
     def due(self) -> list[Segment]:
         """Return the segments to open now, by id, and mark them as begun."""
@@ -92,7 +92,7 @@ class LineageWalk:
 
     def _pass(self, segment: int) -> None:
         self._finished.add(segment)
-        self._candidates.update(self._heirs.pop(segment, set()) & self._waiting.keys())
+        self._candidates.update(self._successors.pop(segment, set()) & self._waiting.keys())
 
 
 def before_open(segments: Iterable[Segment]) -> set[int]:

@@ -11,19 +11,19 @@ from seaweedmq.model.segment import PROBLEM_CHARS_MAX, Segment
 
 SHOWN_MAX = 3
 """Number of segments of a topic whose problems are spelled out."""
-RETRY_FIRST_S, RETRY_MOST_S = 5.0, 60.0
+RETRY_S_FIRST, RETRY_S_MAX = 5.0, 60.0
 """Shortest and longest pause between attempts: each attempt reads the files of the segment."""
 
 
 def retry_pause_s(attempts: int) -> float:
     """Return the pause after ``attempts`` failed attempts, from 1."""
-    return min(RETRY_MOST_S, RETRY_FIRST_S * 2.0 ** min(attempts - 1, 30))
+    return min(RETRY_S_MAX, RETRY_S_FIRST * 2.0 ** min(attempts - 1, 30))
 
 
 def problem_of(segment: Segment, error: Exception) -> str:
     """Return why a segment cannot be recovered, at most ``PROBLEM_CHARS_MAX`` long; the error's text names the file."""
     before = f"{segment} cannot be recovered: "
-    behind = f"; repair or restore its files, recovery is retried within {RETRY_MOST_S:g} s"
+    behind = f"; repair or restore its files, recovery is retried within {RETRY_S_MAX:g} s"
     reason, room = str(error), PROBLEM_CHARS_MAX - len(before) - len(behind)
     return before + (reason if len(reason) <= room else f"{reason[: room - 3]}...") + behind
 

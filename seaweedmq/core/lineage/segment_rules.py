@@ -39,7 +39,7 @@ def halves(segment: Segment, at: int) -> tuple[KeyRange, KeyRange]:
     return slots.split(at)
 
 
-def neighbours(first: Segment, second: Segment) -> tuple[Segment, Segment]:
+def neighbors(first: Segment, second: Segment) -> tuple[Segment, Segment]:
     """Return the two segments in the order of the ring, or raise InvalidArgument if they are not adjacent."""
     if first.id == second.id:
         raise InvalidArgument(f"{first} cannot be merged with itself: name two adjacent segments")

@@ -11,10 +11,10 @@ from typing import Generic, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-OUT, ACKED, NEW, WAITING, DEAD_LETTER = range(5)
+IN_FLIGHT, ACKED, NEW, WAITING, DEAD_LETTER = range(5)
 """States of a row.
 
-- OUT: in flight: delivered to the user, or about to be.
+- IN_FLIGHT: delivered to the user, or about to be.
 - ACKED: acknowledged.
 - NEW: never delivered.
 - WAITING: to be redelivered here or by the segment's next owner.
@@ -65,15 +65,15 @@ class RowSpan(Generic[R]):
         """Set the state of a row that was delivered before."""
         self.states[offset - self.first] = state
 
-    def ack_out(self, first: int, count: int) -> None:
+    def ack_in_flight(self, first: int, count: int) -> None:
         """Acknowledge those of ``[first, first + count)`` that are in flight."""
         at = first - self.first
         states = np.frombuffer(self.states, dtype=np.uint8)[at : at + count]
-        states[states == OUT] = ACKED
+        states[states == IN_FLIGHT] = ACKED
 
     def position(self) -> int:
         """Return the lowest unacknowledged offset; ``end`` if all are acknowledged."""
-        found = [at for state in (OUT, NEW, WAITING, DEAD_LETTER) if (at := self.states.find(state)) >= 0]
+        found = [at for state in (IN_FLIGHT, NEW, WAITING, DEAD_LETTER) if (at := self.states.find(state)) >= 0]
         return self.first + min(found) if found else self.end
 
     def unacked(self) -> int:
@@ -83,11 +83,11 @@ class RowSpan(Generic[R]):
     def is_acked(self) -> bool:
         """Whether every row is acknowledged."""
         states = self.states
-        return not (OUT in states or NEW in states or WAITING in states or DEAD_LETTER in states)
+        return not (IN_FLIGHT in states or NEW in states or WAITING in states or DEAD_LETTER in states)
 
     def has_in_flight(self) -> bool:
         """Whether a row is in flight or a dead letter, so that the segment cannot be released yet."""
-        return OUT in self.states or DEAD_LETTER in self.states
+        return IN_FLIGHT in self.states or DEAD_LETTER in self.states
 
 
 class Ledger(Generic[R]):
@@ -97,7 +97,7 @@ class Ledger(Generic[R]):
         self._spans: deque[RowSpan[R]] = deque()
         self.fetched_to: int | None = None
         """Offset of the first row that has not arrived; None while it is unknown."""
-        self.refused: dict[int, int] = dict(deliveries)
+        self.rejected: dict[int, int] = dict(deliveries)
         """Number of deliveries without an acknowledgement, by offset."""
 
     @property
@@ -146,7 +146,7 @@ class Ledger(Generic[R]):
         """Yield the spans, in order, with those of ``offsets`` that are in flight, ascending."""
         for span, chosen in self._chosen(offsets):
             at = np.asarray(chosen)
-            out = at[np.frombuffer(span.states, dtype=np.uint8)[at] == OUT]
+            out = at[np.frombuffer(span.states, dtype=np.uint8)[at] == IN_FLIGHT]
             if len(out):
                 yield span, (np.unique(out) + span.first).tolist()
 
@@ -161,17 +161,17 @@ class Ledger(Generic[R]):
             if len(at):
                 yield span, at
 
-    def refuse(self, offset: int) -> int:
+    def reject(self, offset: int) -> int:
         """Count a delivery without an acknowledgement; return the number so far."""
-        self.refused[offset] = self.refused.get(offset, 0) + 1
-        return self.refused[offset]
+        self.rejected[offset] = self.rejected.get(offset, 0) + 1
+        return self.rejected[offset]
 
     def deliveries(self, count_max: int) -> dict[int, int]:
         """Return the failed deliveries to commit with the position, at most ``count_max`` with the lowest offsets."""
         position = self.position()
         if position is not None:
-            self.refused = {offset: n for offset, n in self.refused.items() if offset >= position}
-        return {offset: self.refused[offset] for offset in sorted(self.refused)[:count_max]}
+            self.rejected = {offset: n for offset, n in self.rejected.items() if offset >= position}
+        return {offset: self.rejected[offset] for offset in sorted(self.rejected)[:count_max]}
 
     def unacked(self) -> int:
         """Return the number of delivered records that are not acknowledged."""

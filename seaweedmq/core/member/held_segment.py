@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, OUT, WAITING, Ledger, Offsets, RowSpan
+from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, IN_FLIGHT, WAITING, Ledger, Offsets, RowSpan
 from seaweedmq.core.member.redelivery import NEVER, KeyOrder
 from seaweedmq.model.messages.groups import DELIVERIES_KEPT_MAX, Ownership, Position
 from seaweedmq.model.messages.subscribe import Start, StartKind
@@ -69,7 +69,7 @@ class HeldSegment(Generic[R, M]):
     def _count_crashes(self, first_offset: int) -> None:
         """Charge losses of earlier owners to the first record, which may have caused them."""
         if self._crashes:
-            self.ledger.refused[first_offset] = self.ledger.refused.get(first_offset, 0) + self._crashes
+            self.ledger.rejected[first_offset] = self.ledger.rejected.get(first_offset, 0) + self._crashes
             self._crashes = 0
 
     @property
@@ -113,7 +113,7 @@ class HeldSegment(Generic[R, M]):
     def bring_back(self, record: M, due_s: float) -> None:
         """Queue a record for redelivery at ``due_s``; later ones of its key wait for it."""
         self.keep(record)
-        self.order.refuse(record.key, record.offset, due_s)
+        self.order.reject(record.key, record.offset, due_s)
 
     def keep(self, record: M) -> None:
         """Hold a record that waits in ``order``."""
@@ -133,13 +133,13 @@ class HeldSegment(Generic[R, M]):
         for record in due[len(taken) :]:
             self.bring_back(record, now_s)
         for record in taken:
-            record.origin.span.put(record.offset, OUT)
+            record.origin.span.put(record.offset, IN_FLIGHT)
         return taken
 
     def give_up(self, record: M) -> None:
         """Make a record a dead letter; later ones of its key wait until the dead-letter topic has it."""
         record.origin.span.put(record.offset, DEAD_LETTER)
-        self.order.refuse(record.key, record.offset, NEVER)
+        self.order.reject(record.key, record.offset, NEVER)
 
     def dead_letter_stored(self, record: M) -> None:
         """Acknowledge a dead letter that the dead-letter topic has."""

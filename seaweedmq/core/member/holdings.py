@@ -3,12 +3,10 @@
 | segment | event | then |
 |---|---|---|
 | not held | assigned | held: to be read |
-| held | its assignment was withdrawn, or replaced by one of another generation | revoked: no longer read and delivered
-|
+| held | its assignment was withdrawn, or replaced by one of another generation | revoked: no longer read |
 | held | the coordinator rejected a commit of it | revoked, and none of its commits is retried |
 | held | the membership ended | revoked |
-| revoked | none of its records is in flight, and its last position was answered | not held: its release is to be
-reported |
+| revoked | none of its records is in flight, and its last position was answered | not held: release to be reported |
 
 A segment that was assigned again in the meantime is held again as soon as it was released.
 """
@@ -79,8 +77,8 @@ class Holdings(Generic[R, M]):
         self.is_over = True
         return Instructions(stop=self._revoke(list(self._dispatch.assigned.values())))
 
-    def maintain(self, is_time: bool) -> Instructions[R, M]:
-        """Commit positions that others wait for, and all of them if ``is_time``; release finished segments."""
+    def maintain(self, commit_all: bool) -> Instructions[R, M]:
+        """Commit positions that others wait for, and all of them if ``commit_all``; release finished segments."""
         if self.is_over:
             return Instructions()
         drained = []
@@ -90,7 +88,7 @@ class Holdings(Generic[R, M]):
             # Acknowledgements take no lock: check that nothing is in flight before reading the position, which is then
             # final.
             is_over = assigned.is_revoked and not assigned.ledger.has_in_flight()
-            if (is_time or is_urgent) and not assigned.is_refused:
+            if (commit_all or is_urgent) and not assigned.is_refused:
                 position = assigned.position()
                 if position is not None:
                     self.commits.want(position)
@@ -119,8 +117,7 @@ class Holdings(Generic[R, M]):
     def _release(self, assigned: HeldSegment[R, M]) -> None:
         self._dispatch.release(assigned)
         given = self._newest.get(assigned.segment)
-        if (
-            given is not None and given.generation == assigned.generation
-        ):  # rejected before the assignment was withdrawn
+        # The coordinator rejected a commit before it withdrew the assignment.
+        if given is not None and given.generation == assigned.generation:
             del self._newest[assigned.segment]
         self.commits.forget(assigned.segment)

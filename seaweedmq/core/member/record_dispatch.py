@@ -29,7 +29,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
-from seaweedmq.core.member.acks import ACKED, OUT, WAITING, Offsets, RowSpan
+from seaweedmq.core.member.acks import ACKED, IN_FLIGHT, WAITING, Offsets, RowSpan
 from seaweedmq.core.member.held_segment import HeldSegment, M, R
 from seaweedmq.core.member.redelivery import NEVER
 from seaweedmq.core.member.unacked import Unacked
@@ -70,7 +70,7 @@ class DeadRecord(Generic[M]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusal:
+class _Rejection:
     due_s: float
     reason: str
 
@@ -103,7 +103,7 @@ class RecordDispatch(Generic[R, M]):
         """Segment and span with new rows."""
         self.admitted: deque[M] = deque()
         """Records that waited, for handlers; they are in flight and already admitted."""
-        self._with_handlers: dict[tuple[HeldSegment[R, M], int], _Refusal | None] = {}
+        self._with_handlers: dict[tuple[HeldSegment[R, M], int], _Rejection | None] = {}
         """Segment and offset of records whose handlers work -> their rejection in the meantime, if any."""
         self._held_back: dict[int, HeldSegment[R, M]] = {}
         """Segments, by id, where a record waits, or a key is held, or did before. Without revoked ones."""
@@ -211,7 +211,7 @@ class RecordDispatch(Generic[R, M]):
         self.is_strict = (
             self.one_at_a_time
             or bool(self._held_back)
-            or (self._deliveries_max is not None and any(a.ledger.refused for a in self.assigned.values()))
+            or (self._deliveries_max is not None and any(a.ledger.rejected for a in self.assigned.values()))
         )
         return self.is_strict
 
@@ -229,14 +229,14 @@ class RecordDispatch(Generic[R, M]):
         if self.one_at_a_time:
             self._hold_back(assigned)
         if self._deliveries_max is not None:
-            refused = assigned.ledger.refused.get(record.offset, 0)
-            if refused >= self._deliveries_max:
+            rejected = assigned.ledger.rejected.get(record.offset, 0)
+            if rejected >= self._deliveries_max:
                 self._use(-1)
-                self._give_up(assigned, record, f"delivered {refused} times and not acknowledged")
+                self._give_up(assigned, record, f"delivered {rejected} times and not acknowledged")
                 return False
         return True
 
-    def take_neighbours(self) -> list[M]:
+    def take_neighbors(self) -> list[M]:
         """Take ready records of one frame with consecutive offsets."""
         taken: list[M] = []
         while self.ready:
@@ -277,31 +277,31 @@ class RecordDispatch(Generic[R, M]):
         assigned = self.assigned.get(segment)
         return () if assigned is None else assigned.ledger.in_flight_among(offsets)
 
-    def refuse(self, record: M, due_s: float, reason: str) -> None:
+    def reject(self, record: M, due_s: float, reason: str) -> None:
         """Reject a record: if it is in flight, it is redelivered at ``due_s``."""
-        place = record.origin
-        if place.span.state(record.offset) != OUT:
+        origin = record.origin
+        if origin.span.state(record.offset) != IN_FLIGHT:
             return
-        assigned = place.assigned
-        assigned.ledger.refuse(record.offset)
-        place.span.put(record.offset, WAITING)
-        refusal = _Refusal(due_s, reason)
+        assigned = origin.assigned
+        assigned.ledger.reject(record.offset)
+        origin.span.put(record.offset, WAITING)
+        rejection = _Rejection(due_s, reason)
         if (assigned, record.offset) in self._with_handlers:
-            self._with_handlers[assigned, record.offset] = refusal
+            self._with_handlers[assigned, record.offset] = rejection
         else:
-            self._bring_back(record, refusal)
+            self._bring_back(record, rejection)
 
     def handler_ended(self, record: M) -> None:
         """Record that a record's handler ended: the record is acknowledged, unless it was rejected."""
-        place = record.origin
-        refusal = self._with_handlers.pop((place.assigned, record.offset))
-        state = place.span.state(record.offset)
-        if state == OUT:
-            place.span.put(record.offset, ACKED)
-        if state in (OUT, ACKED):
-            place.assigned.order.settle(record.key)
-        elif refusal is not None:
-            self._bring_back(record, refusal)
+        origin = record.origin
+        rejection = self._with_handlers.pop((origin.assigned, record.offset))
+        state = origin.span.state(record.offset)
+        if state == IN_FLIGHT:
+            origin.span.put(record.offset, ACKED)
+        if state in (IN_FLIGHT, ACKED):
+            origin.assigned.order.settle(record.key)
+        elif rejection is not None:
+            self._bring_back(record, rejection)
 
     def dead_letter_stored(self, record: M) -> None:
         """Acknowledge a dead letter that is in the dead-letter topic."""
@@ -322,20 +322,20 @@ class RecordDispatch(Generic[R, M]):
         """Close the subscription: records rejected from now on are not redelivered here."""
         self.is_closed = True
 
-    def _bring_back(self, record: M, refusal: _Refusal) -> None:
+    def _bring_back(self, record: M, rejection: _Rejection) -> None:
         assigned = record.origin.assigned
         if assigned.is_revoked or self.is_closed:
             return
-        if self._deliveries_max is not None and assigned.ledger.refused[record.offset] >= self._deliveries_max:
-            self._give_up(assigned, record, refusal.reason)
+        if self._deliveries_max is not None and assigned.ledger.rejected[record.offset] >= self._deliveries_max:
+            self._give_up(assigned, record, rejection.reason)
         else:
-            assigned.bring_back(record, refusal.due_s)
+            assigned.bring_back(record, rejection.due_s)
             self._hold_back(assigned)
 
     def _give_up(self, assigned: HeldSegment[R, M], record: M, reason: str) -> None:
         assigned.give_up(record)
         self._hold_back(assigned)
-        self.given_up.append(DeadRecord(record, assigned.ledger.refused[record.offset], reason))
+        self.given_up.append(DeadRecord(record, assigned.ledger.rejected[record.offset], reason))
 
     def _hold_back(self, assigned: HeldSegment[R, M]) -> None:
         self._held_back[assigned.segment] = assigned
@@ -343,7 +343,7 @@ class RecordDispatch(Generic[R, M]):
 
     def _take_back(self, record: M) -> None:
         """Return a record of a revoked segment that did not reach the user."""
-        if record.origin.span.state(record.offset) == OUT:
+        if record.origin.span.state(record.offset) == IN_FLIGHT:
             record.origin.span.put(record.offset, WAITING)
             self._use(-1)
 

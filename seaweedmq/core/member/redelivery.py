@@ -62,7 +62,7 @@ class KeyOrder:
             self._push(key, line)
         return False
 
-    def refuse(self, key: bytes | None, offset: int, due_s: float) -> None:
+    def reject(self, key: bytes | None, offset: int, due_s: float) -> None:
         """Queue a delivered record for redelivery at ``due_s``; ``NEVER`` if it waits until dropped."""
         if key is None:
             self._keyless[offset] = due_s

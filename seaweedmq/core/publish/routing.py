@@ -26,9 +26,9 @@ class Routes:
     A slot range may be narrower than its segment's: after a merge the two sides are handed over one by one.
     """
 
-    def __init__(self, ring: KeyRange, stretches: Iterable[tuple[KeyRange, int]]) -> None:
+    def __init__(self, ring: KeyRange, slot_ranges: Iterable[tuple[KeyRange, int]]) -> None:
         self.ring = ring
-        self._slot_ranges = sorted(_SlotRange(slots, segment) for slots, segment in stretches)
+        self._slot_ranges = sorted(_SlotRange(slots, segment) for slots, segment in slot_ranges)
         if not covers_ring((s.slots for s in self._slot_ranges), ring):
             raise Unavailable(
                 f"the open segments do not cover the key ring: {self._slot_ranges}: metadata changes, retry"
@@ -56,9 +56,9 @@ class Routes:
 
     def partition(self, slots: npt.NDArray[np.uint16]) -> list[tuple[int, npt.NDArray[np.int64]]]:
         """Return the row numbers of each segment that gets rows, ascending within each."""
-        stretch_of_row = np.searchsorted(self._edges, slots, side="right").astype(np.uint16)
-        segments = self._segments[stretch_of_row]
-        order = np.argsort(stretch_of_row, kind="stable")
+        range_of_row = np.searchsorted(self._edges, slots, side="right").astype(np.uint16)
+        segments = self._segments[range_of_row]
+        order = np.argsort(range_of_row, kind="stable")
         if len(self.segments) != len(self._slot_ranges):
             order = np.argsort(segments, kind="stable")
         ordered = segments[order]
@@ -80,34 +80,34 @@ class Routes:
         The successors must cover the slot ranges. Slots of several successors go to the newest: after a merge the other
         side may have moved on already, while this side still has an older segment for the same slots.
         """
-        heirs = sorted(successors, key=lambda successor: successor.id, reverse=True)
-        stretches: list[tuple[KeyRange, int]] = []
-        for stretch in self._slot_ranges:
-            if stretch.segment != sealed:
-                stretches.append(stretch)
+        newest_first = sorted(successors, key=lambda successor: successor.id, reverse=True)
+        slot_ranges: list[tuple[KeyRange, int]] = []
+        for slot_range in self._slot_ranges:
+            if slot_range.segment != sealed:
+                slot_ranges.append(slot_range)
                 continue
-            left = [stretch.slots]
-            for successor in heirs:
-                stretches += [
+            left = [slot_range.slots]
+            for successor in newest_first:
+                slot_ranges += [
                     (part, successor.id) for slots in left if (part := slots.within(successor.slots)) is not None
                 ]
                 left = [part for slots in left for part in slots.without(successor.slots)]
-        return Routes(self.ring, stretches)
+        return Routes(self.ring, slot_ranges)
 
 
-class Trail:
+class SuccessorMap:
     """The segments that one publisher left, with their successors: it may meet them again through an older segment."""
 
     def __init__(self) -> None:
         self._successors: dict[int, tuple[int, ...]] = {}
 
-    def leave(self, segment: int, heirs: Iterable[int], routes: Routes) -> None:
+    def record(self, segment: int, successors: Iterable[int], routes: Routes) -> None:
         """Record a segment that was left, and drop those that cannot be reached from ``routes``: ids only rise."""
         oldest = min(routes.segments)
-        kept = {**self._successors, segment: tuple(heirs)}
+        kept = {**self._successors, segment: tuple(successors)}
         self._successors = {number: next_ids for number, next_ids in kept.items() if number > oldest}
 
-    def follow(self, segments: Iterable[int]) -> set[int]:
+    def resolve(self, segments: Iterable[int]) -> set[int]:
         """Return the segments, with those that were left replaced by their current successors.
 
         Each segment is visited once: alternating splits and merges double the paths through the lineage each time.

@@ -9,11 +9,11 @@ States of a frame, in the order of the queue: removed (acknowledged) | in flight
 A frame leaves the queue with one of three outcomes, which every event returns:
 
     FrameAcked     acked; sealed, for committed frames
-    FrameFailed    expire (overdue), refused (the culprit), give_up; sealed and forgotten, for frames of unknown fate
-    FrameRerouted  sealed and forgotten, for frames that were not appended; opened, for frames that are too long
+    FrameFailed    expire (overdue), rejected (the culprit), give_up; sealed and pruned, for frames of unknown fate
+    FrameRerouted  sealed and pruned, for frames that were not appended; opened, for frames that are too long
 
 Sequences count records. Invariant: queued frames are contiguous and end at ``next_sequence``. Only ``expire`` and
-``refused`` leave a gap in front of them, which ``opened`` closes.
+``rejected`` leave a gap in front of them, which ``opened`` closes.
 """
 
 from collections import deque
@@ -78,7 +78,7 @@ class SendWindow:
         return self.waiting_bytes + self._in_flight.size_bytes
 
     @property
-    def out(self) -> int:
+    def in_flight(self) -> int:
         """The number of frames in flight."""
         return len(self._in_flight)
 
@@ -146,11 +146,11 @@ class SendWindow:
         """Take the frames of the next message, up to ``message_bytes`` if there are several; empty if none may go."""
         taken: list[Frames] = []
         size = 0
-        while self.is_open and self.out < len(self._frames):
-            frame = self._frames[self.out]
+        while self.is_open and self.in_flight < len(self._frames):
+            frame = self._frames[self.in_flight]
             if taken and size + len(frame.data) > message_bytes:
                 break
-            if (self._one_by_one and self.out) or not self._in_flight.has_room(1, len(frame.data)):
+            if (self._one_by_one and self.in_flight) or not self._in_flight.has_room(1, len(frame.data)):
                 break
             taken.append(frame.data)
             size += len(frame.data)
@@ -175,13 +175,13 @@ class SendWindow:
         self.is_open = False
         self.last_error = error or self.last_error
 
-    def refused(self, error: SeaweedMQError) -> list[FrameFailed]:
+    def rejected(self, error: SeaweedMQError) -> list[FrameFailed]:
         """Handle the rejection of a frame in flight.
 
         A single frame in flight is the rejected one, and fails. Otherwise frames are sent one at a time until the queue
         is empty, which finds it.
         """
-        is_alone = self.out == 1
+        is_alone = self.in_flight == 1
         self.lost(error)
         if is_alone:
             return _failed([self._pop_first()], error)
@@ -214,7 +214,7 @@ class SendWindow:
                 left.append(FrameRerouted(frame))
         return left
 
-    def forgotten(self) -> list[FrameOutcome]:
+    def pruned(self) -> list[FrameOutcome]:
         """Handle a pruned segment, whose records of the queue are unknown. Requires that no stream is open."""
         unsent = [FrameRerouted(frame) for frame in self._take_from(self._sent)]
         error = OutOfRange(
@@ -241,7 +241,7 @@ class SendWindow:
     def _take_from(self, sequence: int) -> list[OutgoingFrame]:
         """Remove the frames from ``sequence`` on that are not in flight. Return them oldest first."""
         taken: list[OutgoingFrame] = []
-        while len(self._frames) > self.out and self._frames[-1].first_sequence >= sequence:
+        while len(self._frames) > self.in_flight and self._frames[-1].first_sequence >= sequence:
             frame = self._frames.pop()
             self.waiting_bytes -= len(frame.data)
             self.next_sequence = frame.first_sequence

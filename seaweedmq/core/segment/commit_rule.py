@@ -56,13 +56,13 @@ CommitAction: TypeAlias = RaiseHighWatermark | RequestFsync | CheckFence | Repor
 
 
 def commit_rule(
-    log: SegmentLog, *, lease_alive: bool, stuck: bool, follower_lost: bool, looking: bool
+    log: SegmentLog, *, lease_alive: bool, stuck: bool, follower_lost: bool, is_checking: bool
 ) -> list[CommitAction]:
     """Return the actions to perform after progress of the log.
 
     ``lease_alive`` is read after the durable step: a broker that was frozen between the two must not acknowledge what
     its successor may lack. ``stuck``: the segment cannot commit without the lease. ``follower_lost``: frames wait for
-    the segment's replacement. ``looking``: a fence check is running.
+    the segment's replacement. ``is_checking``: a fence check is running.
     """
     actions: list[CommitAction] = []
     if lease_alive:
@@ -75,7 +75,7 @@ def commit_rule(
         if follower_lost or log.committable > log.committed:
             actions.append(ReportLeaseDoubt())
     elif log.flushed > log.committed:
-        if not looking:
+        if not is_checking:
             actions.append(CheckFence(log.flushed))
     elif log.written > log.committed:
         actions.append(RequestFsync())

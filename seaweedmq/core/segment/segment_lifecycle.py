@@ -127,7 +127,7 @@ class SegmentLifecycle:
 
     def __init__(self, segment: Segment, log: SegmentLog) -> None:
         self.stage = SegmentStage.SERVING
-        self.refusal: SeaweedMQError | None = None
+        self.rejection: SeaweedMQError | None = None
         """Reason why the segment accepts no records, None while it does."""
         self.failure: SeaweedMQError | None = None
         """Reason why nothing is committed at present, None while frames are committed."""
@@ -150,7 +150,7 @@ class SegmentLifecycle:
             lease_alive=lease_alive,
             stuck=self._stuck is not None,
             follower_lost=self.stage is SegmentStage.DOUBTFUL,
-            looking=self._checked_up_to is not None,
+            is_checking=self._checked_up_to is not None,
         ):
             if isinstance(action, ReportLeaseDoubt):
                 actions += self._fail(self._stuck)
@@ -194,7 +194,7 @@ class SegmentLifecycle:
     def drain(self, why: SeaweedMQError) -> Sequence[Action]:
         """Accept nothing more, and commit what is there."""
         self._move(Event.DRAIN)
-        self.refusal = why
+        self.rejection = why
         return ()
 
     def seal(self) -> Sequence[Action]:
@@ -203,7 +203,7 @@ class SegmentLifecycle:
         self._move(Event.SEAL)
         if self.stage is before:
             return ()
-        self.refusal = StaleMetadata(f"{self._segment} is being sealed: continue in its successors")
+        self.rejection = StaleMetadata(f"{self._segment} is being sealed: continue in its successors")
         self.failure = None
         return Halt(), LeaveFollowers()
 
@@ -215,7 +215,7 @@ class SegmentLifecycle:
     def close(self, why: SeaweedMQError) -> Sequence[Action]:
         """Write nothing more. A repeated call has no effect."""
         self._move(Event.CLOSE)
-        self.refusal = why
+        self.rejection = why
         return (Halt(),)
 
     def _move(self, event: Event) -> None:

@@ -64,10 +64,10 @@ class SegmentLog:
         durability: Durability,
         producers: ProducerTable,
         followers: bool = False,
-        thin: bool = False,
+        is_under_replicated: bool = False,
     ) -> None:
         self.durability = durability
-        self.thin = thin
+        self.is_under_replicated = is_under_replicated
         """Whether the segment is under-replicated: the page cache of one machine is not a second copy, so that nothing
         is committed before it is flushed."""
         self._followers = followers
@@ -89,7 +89,7 @@ class SegmentLog:
         """Index of the oldest entry still held; the lists are compacted from time to time."""
         self._unwritten = 0
         """Index of the first entry that ``take_unwritten`` has not returned."""
-        self._looks: deque[tuple[float, int]] = deque()
+        self._ends_seen: deque[tuple[float, int]] = deque()
         """Time of each ``forget_older`` call and the end of the log then, limited to the age that the call is given."""
 
     @property
@@ -186,7 +186,7 @@ class SegmentLog:
     @property
     def waits_for_fsync(self) -> bool:
         """Whether only flushed frames may be committed."""
-        return self.thin or self.durability is Durability.STORED
+        return self.is_under_replicated or self.durability is Durability.STORED
 
     @property
     def committable(self) -> int:
@@ -230,10 +230,10 @@ class SegmentLog:
         An entry's age counts from the first call that saw it, so that it may stay one interval between calls longer.
         """
         old = 0
-        while self._looks and self._looks[0][0] <= now - age_s:
-            _, old = self._looks.popleft()
-        if not self._looks or self._looks[-1][1] < self.end:
-            self._looks.append((now, self.end))
+        while self._ends_seen and self._ends_seen[0][0] <= now - age_s:
+            _, old = self._ends_seen.popleft()
+        if not self._ends_seen or self._ends_seen[-1][1] < self.end:
+            self._ends_seen.append((now, self.end))
         return self._forget(old, self.cached_bytes)
 
     def _forget(self, below: int, bytes_wanted: int) -> int:

@@ -31,7 +31,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PATIENCE_S_MIN, PATIENCE_S_MAX = 1.0, 60.0
-RETRY_FIRST_S, RETRY_MOST_S = 0.02, 0.5
+RETRY_S_FIRST, RETRY_S_MAX = 0.02, 0.5
 CALLS_AT_ONCE = 32
 """Maximum number of concurrent calls of one request."""
 
@@ -116,7 +116,7 @@ class TopicChanges:
             changed = AlterTopic(topic.name, change(found.topic), topic.uid, found.revision)
             return await self._api.call(changed, limited)
 
-        again = retrying(backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), on=StaleMetadata)
+        again = retrying(backoff(self._rng, RETRY_S_FIRST, RETRY_S_MAX), on=StaleMetadata)
         try:
             async with _deadline(timeout_s, context) as limited:
                 await self._view.wait_version((await again(altered)).revision)

@@ -196,8 +196,8 @@ class ConfigHandlers(HandlerGroup):
         wanted: Collection[int] = (ResourceKind.CLIENT_METRICS,)
         if request.version >= ALL_KINDS_FROM:
             wanted = set(request.body.resource_types) or set(ResourceKind)
-        if strange := sorted(set(wanted) - set(ResourceKind)):
-            raise KafkaError(Code.UNSUPPORTED_VERSION, f"resource type {strange[0]} is unknown: use 2, 4, 8, 16 or 32")
+        if unknown := sorted(set(wanted) - set(ResourceKind)):
+            raise KafkaError(Code.UNSUPPORTED_VERSION, f"resource type {unknown[0]} is unknown: use 2, 4, 8, 16 or 32")
         found: list[tuple[int, str]] = []
         if ResourceKind.TOPIC in wanted:
             found += [(ResourceKind.TOPIC, topic.name) for topic in self._directory.topics()]

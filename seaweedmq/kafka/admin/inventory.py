@@ -65,7 +65,7 @@ class InventoryHandlers(HandlerGroup):
             async with asyncio.timeout(LISTED_WITHIN_S):
                 topics = await self._held(wanted)
         except (SeaweedMQError, TimeoutError) as failure:
-            error = code_of(failure, place=ErrorScope.ADMIN)
+            error = code_of(failure, scope=ErrorScope.ADMIN)
         return DescribeLogDirsResponse(
             error_code=Code.NONE,
             results=[
@@ -118,7 +118,7 @@ class InventoryHandlers(HandlerGroup):
             topic = self._directory.find(name)
             states = self._producers(topic.topic.name, topic.slot(partition))
         except SeaweedMQError as error:
-            code = code_of(error, place=ErrorScope.DATA)
+            code = code_of(error, scope=ErrorScope.DATA)
             return result(partition_index=partition, error_code=code, error_message=str(error), active_producers=[])
         return result(
             partition_index=partition,

@@ -31,7 +31,7 @@ DEFAULT = -1
 NAMED_BY_ID_FROM = 6
 """Version of DeleteTopics from which each topic is named by its name or its id."""
 
-_Mention: TypeAlias = tuple[str | None, bytes | None]
+_TopicKey: TypeAlias = tuple[str | None, bytes | None]
 """A topic in a DeleteTopics request: its name, or its id of 16 bytes; both or neither are rejected."""
 
 
@@ -49,7 +49,7 @@ def admin_code(error: SeaweedMQError) -> int:
         case InvalidArgument():
             return Code.POLICY_VIOLATION
         case _:
-            return code_of(error, place=ErrorScope.ADMIN)
+            return code_of(error, scope=ErrorScope.ADMIN)
 
 
 class TopicHandlers(HandlerGroup):
@@ -177,18 +177,18 @@ class TopicHandlers(HandlerGroup):
                 f"assignments of topic {name} are empty, of different lengths, or name a broker twice",
             )
         there = {node.id for node in self._directory.nodes.live()}
-        strange = sorted({broker for brokers in assignments for broker in brokers} - there)
-        if strange:
+        unregistered = sorted({broker for brokers in assignments for broker in brokers} - there)
+        if unregistered:
             raise KafkaError(
                 Code.INVALID_REPLICA_ASSIGNMENT,
-                f"topic {name} is assigned to broker {strange[0]}, which is not registered: use {sorted(there)}",
+                f"topic {name} is assigned to broker {unregistered[0]}, which is not registered: use {sorted(there)}",
             )
         return counts.pop()
 
     async def delete_topics(self, request: Request) -> Reply:
         """Delete topics with all their records."""
         body = request.body
-        asked: Iterable[_Mention]
+        asked: Iterable[_TopicKey]
         if request.version >= NAMED_BY_ID_FROM:
             asked = ((t.name, None if t.topic_id is None else t.topic_id.bytes) for t in body.topics)
         else:
@@ -197,8 +197,8 @@ class TopicHandlers(HandlerGroup):
         responses = await for_each(found.items(), lambda item: self._delete(*item, request), request.turn)
         return DeleteTopicsResponse(responses=responses)
 
-    async def _delete(self, mention: _Mention, found: PartitionedTopic | KafkaError, request: Request) -> Any:
-        name, topic_id = mention
+    async def _delete(self, key: _TopicKey, found: PartitionedTopic | KafkaError, request: Request) -> Any:
+        name, topic_id = key
         failure: SeaweedMQError | None = None
         if isinstance(found, KafkaError):
             failure = found
@@ -215,15 +215,17 @@ class TopicHandlers(HandlerGroup):
             error_message=None if failure is None else str(failure),
         )
 
-    async def _to_delete(self, asked: Iterable[_Mention], turn: Turn) -> dict[_Mention, PartitionedTopic | KafkaError]:
+    async def _to_delete(
+        self, asked: Iterable[_TopicKey], turn: Turn
+    ) -> dict[_TopicKey, PartitionedTopic | KafkaError]:
         """Resolve the topics of one request.
 
-        As in Kafka, a topic that is named twice is not deleted and gets one result with an error. The two mentions may
+        As in Kafka, a topic that is named twice is not deleted and gets one result with an error. The two may
         be equal, or be the name and the id.
         """
-        found: dict[_Mention, PartitionedTopic | KafkaError] = {}
-        for mention, times in (await by_key(asked, lambda mention: mention, turn)).items():
-            name, topic_id = mention
+        found: dict[_TopicKey, PartitionedTopic | KafkaError] = {}
+        for key, times in (await by_key(asked, lambda key: key, turn)).items():
+            name, topic_id = key
             try:
                 if (name is None) == (topic_id is None):
                     raise KafkaError(
@@ -231,9 +233,9 @@ class TopicHandlers(HandlerGroup):
                     )
                 if len(times) > 1:
                     raise _named_twice(name or (topic_id or b"").hex())
-                found[mention] = self._directory.find(name if topic_id is None else topic_id)  # type: ignore[arg-type]
+                found[key] = self._directory.find(name if topic_id is None else topic_id)  # type: ignore[arg-type]
             except KafkaError as error:
-                found[mention] = unraised(error)
+                found[key] = unraised(error)
             await turn.pause()
         for (name, _), topic in list(found.items()):
             if name is not None and isinstance(topic, PartitionedTopic) and (None, topic.id) in found:

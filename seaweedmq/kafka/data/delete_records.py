@@ -52,7 +52,7 @@ class DeleteRecordsHandlers(HandlerGroup):
                 result.DeleteRecordsPartitionResult(
                     partition_index=partition,
                     low_watermark=outcome if isinstance(outcome, int) else NO_OFFSET,
-                    error_code=Code.NONE if isinstance(outcome, int) else code_of(outcome, place=ErrorScope.DATA),
+                    error_code=Code.NONE if isinstance(outcome, int) else code_of(outcome, scope=ErrorScope.DATA),
                 )
             )
             await request.turn.pause()

@@ -81,7 +81,7 @@ class Fetched:
 
         That a partition does not exist does not: a consumer with a deleted one would send requests without a pause.
         """
-        return self.error is not None and code_of(self.error, place=ErrorScope.FETCH) not in _MISSING
+        return self.error is not None and code_of(self.error, scope=ErrorScope.FETCH) not in _MISSING
 
     def count(self) -> None:
         """Count the bytes committed since the last call, without reading them."""
@@ -124,7 +124,7 @@ class FetchHandlers(HandlerGroup):
         bytes_max = min(max(body.max_bytes, 0), REPLY_BYTES_MAX)
         fetched: dict[PartitionKey, Fetched] = {}
         for key, want in exchange.partitions.items():
-            fetched[key] = await self._look(key, want)
+            fetched[key] = await self._find(key, want)
             await request.turn.pause()
         if body.max_wait_ms > 0:
             await self._wait(request, fetched, FetchWait(max(body.min_bytes, 0), bytes_max), deadline)
@@ -169,65 +169,65 @@ class FetchHandlers(HandlerGroup):
                 while not poll.is_over:
                     await poll.changed()
                     for key in poll.ended():  # this broker may lead the successor
-                        poll.replace(key, await self._look(key, fetched[key].want))
+                        poll.replace(key, await self._find(key, fetched[key].want))
         except TimeoutError:
             return
         finally:
             poll.close()
 
-    async def _look(self, key: PartitionKey, want: RequestedPartition) -> Fetched:
+    async def _find(self, key: PartitionKey, want: RequestedPartition) -> Fetched:
         """Find the partition and check the offset, without reading."""
         name, index = key
-        said = Fetched(index, want)
+        part = Fetched(index, want)
         topic = None
         try:
             topic = self._partitions.topic(name)
             partition = self._partitions.led(topic, index, want.leader_epoch)
-            said.source, said.high_watermark = partition, partition.high_watermark
-            said.log_start = await partition.log_start()
-            _check_offset(partition, want.offset, said.log_start)
-            said.counted_to = want.offset
+            part.source, part.high_watermark = partition, partition.high_watermark
+            part.log_start = await partition.log_start()
+            _check_offset(partition, want.offset, part.log_start)
+            part.counted_to = want.offset
         except SeaweedMQError as error:
-            self._fail(said, topic, error)
-        return said
+            self._fail(part, topic, error)
+        return part
 
-    def _fail(self, said: Fetched, topic: PartitionedTopic | None, error: SeaweedMQError) -> None:
+    def _fail(self, part: Fetched, topic: PartitionedTopic | None, error: SeaweedMQError) -> None:
         if isinstance(error, Unavailable):
             self._rejections.add(error)
-        said.error, said.source = unraised(error), None
-        said.high_watermark = said.log_start = NO_OFFSET
-        said.hint = None if topic is None else self._partitions.hint(topic, said.partition, error)
+        part.error, part.source = unraised(error), None
+        part.high_watermark = part.log_start = NO_OFFSET
+        part.hint = None if topic is None else self._partitions.hint(topic, part.partition, error)
 
     async def _gather(
         self, fetched: dict[PartitionKey, Fetched], bytes_max: int, memory: ReplyMemory, turn: Turn
     ) -> int:
         """Read the committed records; return their bytes."""
         share = FetchBudget(bytes_max)
-        for key, said in fetched.items():
+        for key, part in fetched.items():
             await turn.pause()  # before the read: one commit may have woken a thousand consumers
-            if said.is_old:
-                said = fetched[key] = await self._look(key, said.want)
-            if said.source is not None and said.want.offset < said.high_watermark:
-                await self._read(key, said, share, memory)
+            if part.is_old:
+                part = fetched[key] = await self._find(key, part.want)
+            if part.source is not None and part.want.offset < part.high_watermark:
+                await self._read(key, part, share, memory)
         return share.taken
 
-    async def _read(self, key: PartitionKey, said: Fetched, share: FetchBudget, memory: ReplyMemory) -> None:
-        assert said.source is not None
+    async def _read(self, key: PartitionKey, part: Fetched, share: FetchBudget, memory: ReplyMemory) -> None:
+        assert part.source is not None
         topic = None
         try:
             topic = self._partitions.topic(key[0])
             async with asyncio.timeout(READ_S_MAX):
-                said.batches = await self._reader.read(
-                    said.source, said.want.offset, said.want.bytes_max, share, memory
+                part.batches = await self._reader.read(
+                    part.source, part.want.offset, part.want.bytes_max, share, memory
                 )
         except SeaweedMQError as error:
-            self._fail(said, topic, error)
+            self._fail(part, topic, error)
         except TimeoutError:
-            said.error = Unavailable(
-                f"records of partition {said.partition} of {said.source.topic.name} were not read within "
+            part.error = Unavailable(
+                f"records of partition {part.partition} of {part.source.topic.name} were not read within "
                 f"{READ_S_MAX:g} s: the storage is slow, or slow consumers hold kafka_fetch_bytes_max: retry"
             )
-            self._rejections.add(said.error)
+            self._rejections.add(part.error)
 
 
 class _Poll:
@@ -265,10 +265,10 @@ class _Poll:
         ended, self._ended = self._ended, set()
         return [key for key in self._fetched if key in ended] if ended else []
 
-    def replace(self, key: PartitionKey, said: Fetched) -> None:
+    def replace(self, key: PartitionKey, part: Fetched) -> None:
         """Replace a partition by its repeated lookup."""
         self._unlisten(key)
-        self._fetched[key] = said
+        self._fetched[key] = part
         self._listen(key)
 
     def close(self) -> None:
@@ -278,31 +278,31 @@ class _Poll:
             self._unlisten(key)
 
     def _listen(self, key: PartitionKey) -> None:
-        said = self._fetched[key]
-        source = said.source
-        if said.ends_wait:
+        part = self._fetched[key]
+        source = part.source
+        if part.ends_wait:
             self._failed.add(key)
         if source is None:
             self._wait.count(key, 0)
             return
-        heard = partial(self._committed, key)
-        self._listening[key] = source.changed, heard
-        source.changed.listen(heard)
-        heard()
+        listener = partial(self._committed, key)
+        self._listening[key] = source.changed, listener
+        source.changed.listen(listener)
+        listener()
 
     def _unlisten(self, key: PartitionKey) -> None:
         if key in self._listening:
-            signal, heard = self._listening.pop(key)
-            signal.unlisten(heard)
+            signal, listener = self._listening.pop(key)
+            signal.unlisten(listener)
 
     def _committed(self, key: PartitionKey) -> None:
-        said = self._fetched[key]
-        if said.source is not None and said.source.is_over:
+        part = self._fetched[key]
+        if part.source is not None and part.source.is_over:
             self._ended.add(key)
             self._woken.set()
             return
-        said.count()
-        self._wait.count(key, said.readable_bytes)
+        part.count()
+        self._wait.count(key, part.readable_bytes)
         if self._wait.is_enough:
             self._woken.set()
 
@@ -331,13 +331,13 @@ async def _reply(
 ) -> Reply:
     topics: dict[str | bytes, list[FetchedPartition]] = {}
     hints, count = [], 0
-    for key, said in fetched.items():
-        told = SentPartition(said.high_watermark, said.log_start)
-        if exchange.settle(key, told, has_records=said.has_records, has_error=said.error is not None):
-            topics.setdefault(key[0], []).append(_partition(said, request.body.isolation_level))
+    for key, part in fetched.items():
+        state = SentPartition(part.high_watermark, part.log_start)
+        if exchange.settle(key, state, has_records=part.has_records, has_error=part.error is not None):
+            topics.setdefault(key[0], []).append(_partition(part, request.body.isolation_level))
             count += 1
-            if said.hint is not None:
-                hints.append(said.hint)
+            if part.hint is not None:
+                hints.append(part.hint)
         await request.turn.pause()
     make = partial(
         fetch_reply,
@@ -360,15 +360,15 @@ async def _reply(
     return reply
 
 
-def _partition(said: Fetched, isolation_level: int) -> FetchedPartition:
+def _partition(part: Fetched, isolation_level: int) -> FetchedPartition:
     return FetchedPartition(
-        index=said.partition,
-        error_code=Code.NONE if said.error is None else code_of(said.error, place=ErrorScope.FETCH),
-        high_watermark=said.high_watermark,
-        last_stable_offset=said.high_watermark,
-        log_start_offset=said.log_start,
+        index=part.partition,
+        error_code=Code.NONE if part.error is None else code_of(part.error, scope=ErrorScope.FETCH),
+        high_watermark=part.high_watermark,
+        last_stable_offset=part.high_watermark,
+        log_start_offset=part.log_start,
         aborted=() if isolation_level == READ_COMMITTED else None,
-        records=() if said.batches is None else said.batches.buffers,
-        leader_id=-1 if said.hint is None else said.hint.node.id,
-        leader_epoch=-1 if said.hint is None else said.hint.epoch,
+        records=() if part.batches is None else part.batches.buffers,
+        leader_id=-1 if part.hint is None else part.hint.node.id,
+        leader_epoch=-1 if part.hint is None else part.hint.epoch,
     )

@@ -31,8 +31,8 @@ class InitProducerIdHandlers(HandlerGroup):
                 Code.INVALID_REQUEST,
                 f"transactional.id {transactional[:100]!r}: SeaweedMQ has no transactions yet: omit it",
             )
-        who = (request.body.producer_id, request.body.producer_epoch)
-        if who != NO_PRODUCER and min(who) < 0:
+        producer = (request.body.producer_id, request.body.producer_epoch)
+        if producer != NO_PRODUCER and min(producer) < 0:
             raise KafkaError(Code.INVALID_REQUEST, "producer has only one of id and epoch: give both or none")
         try:
             producer_id = await self._ids.next()

@@ -90,7 +90,7 @@ class PartitionReader:
                 await self._add(partition, tail.found.segment.id, cursor.rest[0], found)
                 if found.batches.next_offset >= cursor.rest[0].header.end_offset:
                     cursor.rest.popleft()
-            if found.is_full or await tail.look() is not TailState.READABLE:
+            if found.is_full or await tail.poll() is not TailState.READABLE:
                 return
             if not await tail.ready():
                 continue

@@ -89,7 +89,7 @@ class _Failed(NamedTuple):
 class _Sequence(NamedTuple):
     """The sequence of a batch of an idempotent producer."""
 
-    who: tuple[int, str | bytes, int, int]
+    producer: tuple[int, str | bytes, int, int]
     """The connection, topic, partition and producer id."""
     epoch: int
     first: int
@@ -151,7 +151,9 @@ class ProduceHandlers(HandlerGroup):
         header = _header_of(records)
         sequence = None if header is None else _Sequence.of(request.connection, key, part.index, header)
         now = asyncio.get_running_loop().time()
-        is_behind = sequence is not None and self._rejected.is_behind(sequence.who, sequence.epoch, sequence.first, now)
+        is_behind = sequence is not None and self._rejected.is_behind(
+            sequence.producer, sequence.epoch, sequence.first, now
+        )
         try:
             topic = self._partitions.topic(key)
             async with asyncio.timeout_at(deadline):
@@ -159,7 +161,7 @@ class ProduceHandlers(HandlerGroup):
                     topic, part.index, records, header, needs_all=request.body.acks == ACKS_ALL, may_begin=not is_behind
                 )
             if sequence is not None:
-                self._rejected.forget(sequence.who)
+                self._rejected.forget(sequence.producer)
             return appended
         except SeaweedMQError as raised:
             # Without its traceback, whose frames hold the unpacked batch: up to 64 MiB until garbage is collected.
@@ -171,8 +173,8 @@ class ProduceHandlers(HandlerGroup):
             failed = _Failed(
                 part.index, DeadlineExceeded(f"{wanted.name}: no memory for the batch within timeout_ms: retry")
             )
-        if sequence is not None and not is_behind and code_of(failed.error, place=ErrorScope.PRODUCE) in _RESENT:
-            self._rejected.refuse(sequence.who, sequence.epoch, sequence.first, now)
+        if sequence is not None and not is_behind and code_of(failed.error, scope=ErrorScope.PRODUCE) in _RESENT:
+            self._rejected.reject(sequence.producer, sequence.epoch, sequence.first, now)
         return failed
 
     async def _append_to(
@@ -325,7 +327,7 @@ def _produced(outcome: _Appended | _Failed) -> ProducedPartition:
     hint, error = outcome.hint, outcome.error
     return ProducedPartition(
         index=outcome.number,
-        error_code=code_of(error, place=ErrorScope.PRODUCE),
+        error_code=code_of(error, scope=ErrorScope.PRODUCE),
         record_errors=error.records if isinstance(error, InvalidBatch) else (),
         error_message=str(error),
         leader_id=-1 if hint is None else hint.node.id,

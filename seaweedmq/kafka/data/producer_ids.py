@@ -15,7 +15,7 @@ from seaweedmq.model.claims import ClaimKind
 from seaweedmq.ports import Compare, MetaStore, Put, SegmentStore
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
-RETRY_FIRST_S, RETRY_MOST_S = 0.02, 0.5
+RETRY_S_FIRST, RETRY_S_MAX = 0.02, 0.5
 BLOCK_TIMEOUT_S = 5.0
 CLAIMS_KEPT = 8
 """Number of the highest claims that are kept. A claim below them took so long that an earlier claim of its block may
@@ -43,7 +43,7 @@ class ProducerIds:
                 if (given := self._block.take()) is not None:
                     return given
                 attempts = retrying(
-                    backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), on=Conflict, stop=after_s(BLOCK_TIMEOUT_S)
+                    backoff(self._rng, RETRY_S_FIRST, RETRY_S_MAX), on=Conflict, stop=after_s(BLOCK_TIMEOUT_S)
                 )
                 try:
                     self._block.refill(await attempts(self._take_block))

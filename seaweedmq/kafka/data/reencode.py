@@ -32,7 +32,7 @@ class Reencoder:
         self._kept: OrderedDict[_Key, tuple[bytes, ...]] = OrderedDict()
         """Cached batches, the least recently used first."""
         self._kept_bytes = 0
-        self._turns: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         """Locks of uncached frames: one reader encodes, and if it is cancelled, the next one does."""
         self._large = asyncio.Lock()
 
@@ -56,7 +56,7 @@ class Reencoder:
         found = self._found(key)
         if found is not None:
             return found
-        async with self._turns.setdefault(key, asyncio.Lock()):
+        async with self._locks.setdefault(key, asyncio.Lock()):
             found = self._found(key)
             if found is None:
                 async with self._large if header.frame_bytes >= LARGE_BYTES else nullcontext():

@@ -40,7 +40,7 @@ class ClassicGroupHandlers(messages.HandlerGroup):
         _check_texts(body)
         client_id = request.context.client_id[:CLIENT_ID_LENGTH_MAX]
         named = body.rebalance_timeout_ms if request.version >= REBALANCE_TIMEOUT_FROM else -1
-        answer = self._coordinators.shard_of(_named(body.group_id)).ask(
+        answer = self._coordinators.shard_of(_named(body.group_id)).submit(
             lambda token: events.Join(
                 token=token,
                 group=body.group_id,
@@ -85,7 +85,7 @@ class ClassicGroupHandlers(messages.HandlerGroup):
                 Code.INCONSISTENT_GROUP_PROTOCOL,
                 f"SyncGroup of {body.group_id} names no protocol: give type and name from JoinGroup's reply",
             )
-        answer = self._coordinators.shard_of(_named(body.group_id)).ask(
+        answer = self._coordinators.shard_of(_named(body.group_id)).submit(
             lambda token: events.Sync(
                 token=token,
                 group=body.group_id,
@@ -110,7 +110,7 @@ class ClassicGroupHandlers(messages.HandlerGroup):
     def heartbeat(self, request: messages.Request) -> "asyncio.Future[messages.Reply]":
         """Handle Heartbeat; the future is usually done on return."""
         body, version = request.body, request.version
-        return self._coordinators.shard_of(_named(body.group_id)).ask(
+        return self._coordinators.shard_of(_named(body.group_id)).submit(
             lambda token: events.Heartbeat(
                 token=token,
                 group=body.group_id,
@@ -127,7 +127,7 @@ class ClassicGroupHandlers(messages.HandlerGroup):
         shard = self._coordinators.shard_of(_named(body.group_id))
 
         async def left(leaving: tuple[events.Leaving, ...]) -> events.LeaveReply:
-            reply = await shard.ask(lambda token: events.Leave(token=token, group=body.group_id, members=leaving))
+            reply = await shard.submit(lambda token: events.Leave(token=token, group=body.group_id, members=leaving))
             assert isinstance(reply, events.LeaveReply)
             return reply
 
@@ -145,9 +145,9 @@ class ClassicGroupHandlers(messages.HandlerGroup):
                 return messages.LeaveGroupResponse(error_code=reply.error, members=[])
             members += [
                 messages.LeaveGroupResponse.MemberResponse(
-                    member_id=who.member, group_instance_id=who.instance, error_code=error
+                    member_id=leaving.member, group_instance_id=leaving.instance, error_code=error
                 )
-                for who, error in reply.members
+                for leaving, error in reply.members
             ]
             await request.turn.pause()
         return messages.LeaveGroupResponse(error_code=0, members=members)
@@ -169,9 +169,9 @@ class ClassicGroupHandlers(messages.HandlerGroup):
     async def _described(self, group: str, operations: set[int] | None, version: int) -> messages.Reply:
         make = messages.DescribeGroupsResponse.DescribedGroup
         try:
-            found = await self._coordinators.shard_of(group).look(lambda state: state.describe(group))
+            found = await self._coordinators.shard_of(group).read(lambda state: state.describe(group))
         except SeaweedMQError as error:
-            code = code_of(error, place=ErrorScope.COORDINATOR)
+            code = code_of(error, scope=ErrorScope.COORDINATOR)
             return make(group_id=group, error_code=code, error_message=str(error))
         if found.state is GroupState.DEAD and version >= NAMED_ERRORS_FROM:
             return make(
@@ -206,7 +206,7 @@ class ClassicGroupHandlers(messages.HandlerGroup):
         groups: list[ListedGroup] = []
         for shard in self._coordinators.here():
             try:
-                groups += await shard.look(lambda state: state.groups())
+                groups += await shard.read(lambda state: state.groups())
             except StaleMetadata:
                 continue  # the shard moved to another broker, which the client also queries
             await request.turn.pause()
@@ -234,9 +234,9 @@ class ClassicGroupHandlers(messages.HandlerGroup):
 
     async def _deleted(self, group: str) -> int:
         try:
-            reply = await self._coordinators.shard_of(group).ask(lambda token: events.RemoveGroup(token, group))
+            reply = await self._coordinators.shard_of(group).submit(lambda token: events.RemoveGroup(token, group))
         except SeaweedMQError as error:
-            return code_of(error, place=ErrorScope.COORDINATOR)
+            return code_of(error, scope=ErrorScope.COORDINATOR)
         assert isinstance(reply, events.DeleteGroupReply)
         return reply.error
 

@@ -92,7 +92,7 @@ class CommittedOffsetsHandlers(HandlerGroup):
             answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             answer.set_result(said_of(events.CommitReply(token=0, errors=())))
             return answer
-        return shard.ask(
+        return shard.submit(
             lambda token: events.CommitOffsets(
                 token=token,
                 group=body.group_id,
@@ -131,7 +131,7 @@ class CommittedOffsetsHandlers(HandlerGroup):
         try:
             committed = await self._committed(body.group_id, body.topics, request.turn)
         except SeaweedMQError as error:
-            code = code_of(error, place=ErrorScope.COORDINATOR)
+            code = code_of(error, scope=ErrorScope.COORDINATOR)
             if code not in ELSEWHERE or request.version != NOT_SETTLED_IN or not body.require_stable:
                 raise
             return OffsetFetchResponse(topics=_unstable(make, of_each, body.topics), error_code=code)
@@ -144,9 +144,9 @@ class CommittedOffsetsHandlers(HandlerGroup):
         try:
             committed = await self._committed(group.group_id, group.topics, request.turn)
         except SeaweedMQError as error:
-            code = code_of(error, place=ErrorScope.COORDINATOR)
-            is_told = code in ELSEWHERE and request.version >= NOT_SETTLED_FROM
-            topics = _unstable(of_topic, of_each, group.topics) if is_told else []
+            code = code_of(error, scope=ErrorScope.COORDINATOR)
+            is_listed = code in ELSEWHERE and request.version >= NOT_SETTLED_FROM
+            topics = _unstable(of_topic, of_each, group.topics) if is_listed else []
             return make(group_id=group.group_id, topics=topics, error_code=code)
         topics = await _with_offsets(of_topic, of_each, committed, request.turn)
         return make(group_id=group.group_id, topics=topics)
@@ -187,11 +187,11 @@ class CommittedOffsetsHandlers(HandlerGroup):
     ) -> Mapping[events.Partition, OffsetValue]:
         shard, found = self._coordinators.shard_of(group), dict[events.Partition, OffsetValue]()
         if asked is None:
-            found = dict(await shard.look(lambda state: state.offsets(group, None)))
+            found = dict(await shard.read(lambda state: state.offsets(group, None)))
         else:
             for first in range(0, max(len(asked), 1), AT_ONCE):  # runs once for an empty list, to check the coordinator
                 part = asked[first : first + AT_ONCE]
-                found |= await shard.look(lambda state, part=part: state.offsets(group, part))  # type: ignore[misc]
+                found |= await shard.read(lambda state, part=part: state.offsets(group, part))  # type: ignore[misc]
                 await turn.pause()
         return await self._coordinators.topic_ids.without_deleted(found)
 
@@ -226,7 +226,7 @@ class CommittedOffsetsHandlers(HandlerGroup):
             for each in topic.partitions
             if 0 <= each.partition_index < count
         )
-        reply = await self._coordinators.shard_of(group).ask(
+        reply = await self._coordinators.shard_of(group).submit(
             lambda token: events.DeleteOffsets(token, group, partitions)
         )
         assert isinstance(reply, events.DeleteOffsetsReply)

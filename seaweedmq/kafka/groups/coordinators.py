@@ -35,7 +35,7 @@ COMPACTED: Final = (("cleanup.policy", "compact"),)
 CREATE_TIMEOUT_S: Final = 10.0
 SUCCESSOR_WAIT_S: Final = 1.0
 """Seconds that FindCoordinator waits for the successor of an unreachable coordinator; then the client retries."""
-MARK_RETRY_FIRST_S, MARK_RETRY_MOST_S, MARK_TIMEOUT_S = 0.1, 5.0, 60.0
+MARK_RETRY_S_FIRST, MARK_RETRY_S_MAX, MARK_TIMEOUT_S = 0.1, 5.0, 60.0
 
 
 class Coordinators:
@@ -65,7 +65,7 @@ class Coordinators:
         self._is_over = False
         self._uids: dict[str, int] = {}
         """The uids of the topics of the Kafka namespace, by the name that Kafka clients use."""
-        self._topic_changes = cluster.view.news()
+        self._topic_changes = cluster.view.changed_topics()
         self._creating = asyncio.Lock()
         self._partitions_default = config.kafka_internal_partitions
         """Number of partitions of the internal topic when this broker creates it."""
@@ -252,7 +252,7 @@ class Coordinators:
     async def _raise(self, partition: LocalPartition, mark: int) -> None:
         raising = RaiseLowWatermark(self.topic_name, {partition.partition: mark}, partition.topic.uid)
         attempts = retrying(
-            backoff(self._runtime.env.rng, MARK_RETRY_FIRST_S, MARK_RETRY_MOST_S), stop=after_s(MARK_TIMEOUT_S)
+            backoff(self._runtime.env.rng, MARK_RETRY_S_FIRST, MARK_RETRY_S_MAX), stop=after_s(MARK_TIMEOUT_S)
         )
         try:
             await attempts(self._cluster.api.call, raising)

@@ -25,20 +25,20 @@ class FindCoordinatorHandlers(HandlerGroup):
         """Return the coordinator of one key, or of many; each key has its own error."""
         body = request.body
         if request.version < MANY_KEYS_FROM:
-            return await self._told(FindCoordinatorResponse, body.key, body.key_type)
-        make, coordinators = FindCoordinatorResponse.Coordinator, []
+            return await self._coordinator_of(FindCoordinatorResponse, body.key, body.key_type)
+        reply_type, coordinators = FindCoordinatorResponse.Coordinator, []
         for key in body.coordinator_keys:
-            coordinators.append(await self._told(make, key, body.key_type, key=key))
+            coordinators.append(await self._coordinator_of(reply_type, key, body.key_type, key=key))
             await request.turn.pause()
         return FindCoordinatorResponse(coordinators=coordinators)
 
-    async def _told(self, make: Any, group: str, key_type: int, **more: str) -> Any:
+    async def _coordinator_of(self, reply_type: Any, group: str, key_type: int, **more: str) -> Any:
         try:
             node = await self._node_of(group, key_type)
         except SeaweedMQError as error:
-            code = code_of(error, place=ErrorScope.COORDINATOR)
-            return make(error_code=code, error_message=str(error), node_id=NO_NODE, host="", port=NO_NODE, **more)
-        return make(error_code=Code.NONE, node_id=node.id, host=node.host, port=node.port, **more)
+            code = code_of(error, scope=ErrorScope.COORDINATOR)
+            return reply_type(error_code=code, error_message=str(error), node_id=NO_NODE, host="", port=NO_NODE, **more)
+        return reply_type(error_code=Code.NONE, node_id=node.id, host=node.host, port=node.port, **more)
 
     async def _node_of(self, group: str, key_type: int) -> Node:
         if key_type == OF_TRANSACTIONS:  # after any other error librdkafka retries silently until its timeout

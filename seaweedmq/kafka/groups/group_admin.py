@@ -53,7 +53,7 @@ class GroupAdmin:
     async def _list(self) -> tuple[KafkaGroupSummary, ...]:
         found: list[KafkaGroupSummary] = []
         for shard in self._coordinators.here():
-            found += await shard.look(
+            found += await shard.read(
                 lambda state: [
                     KafkaGroupSummary(
                         group=group.group,
@@ -113,7 +113,7 @@ class GroupAdmin:
             events.OffsetToCommit(topic=name.name, partition=n, offset=at, topic_id=topic_id)
             for n, at in starts.items()
         )
-        reply = await shard.ask(lambda token: events.CommitOffsets(token=token, group=group, offsets=offsets))
+        reply = await shard.submit(lambda token: events.CommitOffsets(token=token, group=group, offsets=offsets))
         assert isinstance(reply, events.CommitReply)
         for error in reply.errors:
             if error is not Code.NONE:
@@ -121,7 +121,7 @@ class GroupAdmin:
         return await self._describe(group)
 
     async def _delete(self, group: str) -> None:
-        reply = await self._coordinators.shard_of(group).ask(lambda token: events.RemoveGroup(token, group))
+        reply = await self._coordinators.shard_of(group).submit(lambda token: events.RemoveGroup(token, group))
         assert isinstance(reply, events.DeleteGroupReply)
         match reply.error:
             case Code.NONE:
@@ -135,7 +135,7 @@ class GroupAdmin:
     async def _found(
         self, shard: GroupCoordinator, group: str
     ) -> tuple[DescribedGroup, Mapping[events.Partition, OffsetValue]]:
-        found, offsets = await shard.look(lambda state: (state.describe(group), state.offsets(group)))
+        found, offsets = await shard.read(lambda state: (state.describe(group), state.offsets(group)))
         if found.state is GroupState.DEAD:
             raise _unknown(group)
         return found, await self._coordinators.topic_ids.without_deleted(offsets)

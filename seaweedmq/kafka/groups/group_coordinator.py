@@ -18,7 +18,7 @@ from seaweedmq.model.kafka.groups import OffsetRecord
 from seaweedmq.ports import Environment
 from seaweedmq.runtime.retrying import backoff, retrying
 from seaweedmq.shards.machine import MachineKind
-from seaweedmq.shards.shard import LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S, Shard
+from seaweedmq.shards.shard import LOAD_RETRY_S_FIRST, LOAD_RETRY_S_MAX, Shard
 from seaweedmq.shards.shard_log import ShardLog
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class GroupCoordinator(Shard[GroupShard, ShardEvent]):
             self._is_doubtful.clear()
             topics, self._maybe_deleted = self._maybe_deleted, set()
             for topic in sorted(topics):
-                asking = retrying(backoff(self._env.rng, LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S), on=SeaweedMQError)
+                asking = retrying(backoff(self._env.rng, LOAD_RETRY_S_FIRST, LOAD_RETRY_S_MAX), on=SeaweedMQError)
                 topic_id: bytes | None = await asking(self._topic_ids.current, topic)
                 if not self.is_active:
                     return

@@ -112,14 +112,14 @@ class MetadataHandlers(HandlerGroup):
                 led[partition.leader_id].append((topic.name, partition))
             await turn.pause()
 
-        async def look(node: int) -> None:
+        async def check(node: int) -> None:
             broker = self._nodes.broker_of(node)
             topic = self._directory.view.topics.get(TopicName(self._directory.namespace, led[node][0][0]))
             if broker is not None and topic is not None and not await is_reachable(self._cluster, broker, topic):
                 for _, partition in led[node]:
                     partition.leader_id, partition.error_code = NO_NODE, Code.LEADER_NOT_AVAILABLE
 
-        await asyncio.gather(*map(look, led))
+        await asyncio.gather(*map(check, led))
 
     def _named(self, name: str, failure: SeaweedMQError | None, body: Any) -> Any:
         try:
@@ -128,7 +128,7 @@ class MetadataHandlers(HandlerGroup):
             self._directory.topic_name(name)
             return self._topic(self._directory.find(name), body)
         except SeaweedMQError as error:
-            return _no_topic(name, None, code_of(error, place=ErrorScope.METADATA))
+            return _no_topic(name, None, code_of(error, scope=ErrorScope.METADATA))
 
     def _with_id(self, topic_id: bytes, body: Any) -> Any:
         try:

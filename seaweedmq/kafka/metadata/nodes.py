@@ -32,7 +32,7 @@ from seaweedmq.runtime.retrying import after_s, backoff, retrying
 log = logging.getLogger(__name__)
 
 NO_NODE = -1
-RETRY_FIRST_S, RETRY_MOST_S = 0.02, 0.5
+RETRY_S_FIRST, RETRY_S_MAX = 0.02, 0.5
 NODES_TIMEOUT_S = 5.0
 CLUSTER_ID_BYTES = 16
 NUMBERING = "numbering of Kafka's nodes, brokers without a number are hidden from clients"
@@ -80,7 +80,7 @@ class Nodes:
         if self._table.cluster_id and not self._unnumbered():
             return
         attempts = retrying(
-            backoff(self._env.rng, RETRY_FIRST_S, RETRY_MOST_S), on=Conflict, stop=after_s(NODES_TIMEOUT_S)
+            backoff(self._env.rng, RETRY_S_FIRST, RETRY_S_MAX), on=Conflict, stop=after_s(NODES_TIMEOUT_S)
         )
         try:
             await attempts(self._assign_numbers)
@@ -111,7 +111,7 @@ class Nodes:
         address = info.kafka_address if info is not None else self._last_addresses.get(broker_id, "")
         return self._table.ids.get(address)
 
-    def lives(self, broker_id: str) -> bool:
+    def is_registered(self, broker_id: str) -> bool:
         """Whether the broker is registered, with or without a Kafka address."""
         return broker_id in self._view.brokers
 

@@ -94,7 +94,7 @@ class PartitionedTopic:
         placed = () if segment is None else segment.replicas
         primary = nodes.of_broker(segment.primary) if segment is not None and segment.is_open else None
         known = tuple(dict.fromkeys(n for n in map(nodes.number_of, placed) if n is not None))
-        unnumbered = sum(nodes.lives(broker) and nodes.of_broker(broker) is None for broker in placed)
+        unnumbered = sum(nodes.is_registered(broker) and nodes.of_broker(broker) is None for broker in placed)
         missing = self.topic.replicas - unnumbered - len(known)
         replicas = (*known, *nodes.absent_replicas(missing, known))
         return PartitionInfo(

@@ -72,7 +72,7 @@ class ShareOwner(Protocol):
     def moved_bytes(self) -> int | None:
         """Return the bytes that the client sent and read so far; None while the broker does not wait for it."""
 
-    def hurry(self) -> bool:
+    def answer_waiting(self) -> bool:
         """Answer requests that wait for events, to free their memory; return whether there were any."""
 
     def fail(self, reason: str) -> None:
@@ -143,8 +143,8 @@ class Share:
         """Close the share with its connection; the bytes that it still holds are returned later."""
         self._memory.close(self)
 
-    def press(self, now: float, *, may_hurry: bool) -> int:
-        """Close the owner if its client is too slow, or, if ``may_hurry``, answer requests that wait for events early.
+    def press(self, now: float, *, may_answer_waiting: bool) -> int:
+        """Close the owner if its client is too slow, or, if ``may_answer_waiting``, answer waiting requests.
 
         Returns the freed bytes, without guaranteed ones.
         """
@@ -153,7 +153,7 @@ class Share:
         moved = None if self.wanted else self.owner.moved_bytes()
         if moved is None:
             self._pace.forget()
-            if not may_hurry or not self.owner.hurry():
+            if not may_answer_waiting or not self.owner.answer_waiting():
                 return 0
         elif (slow := self._pace.too_slow(now, moved)) is None:
             return 0
@@ -301,7 +301,7 @@ class RequestMemory:
         self._pressed_at = now
         lacking = self._lacking_bytes()
         for share in sorted(self._pooling, key=lambda share: share.pooled + share.reserved, reverse=True):
-            lacking -= share.press(now, may_hurry=lacking > 0)
+            lacking -= share.press(now, may_answer_waiting=lacking > 0)
 
     def _lacking_bytes(self) -> int:
         """Return the pooled bytes that must become free to serve all waiting shares."""

@@ -38,7 +38,7 @@ class Connection(asyncio.BufferedProtocol):
         self._line.press = self._press_reading
         self._pace = Pace()
         """Speed at which the client reads Fetch replies while others wait for their memory."""
-        self._deadlines = Deadlines(listening.limits, self._look)
+        self._deadlines = Deadlines(listening.limits, self._check_deadlines)
         self._replies = ReplyQueue(share, self._flushed)
         self._reader = RequestReader(listening, share, self._line, self._replies, self._deadlines)
 
@@ -68,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool | None:
         """Answer the requests that precede the client's half-close, as Apache Kafka does."""
-        self._line.hurry()
+        self._line.answer_waiting()
         self._deadlines.expect(Due.HALF_CLOSED, self._replies.taken_bytes)
         self.drain()
         return True
@@ -108,17 +108,17 @@ class Connection(asyncio.BufferedProtocol):
             return self._reader.received_bytes + self._replies.taken_bytes
         return None
 
-    def hurry(self) -> bool:
+    def answer_waiting(self) -> bool:
         """Implement ``ShareOwner``."""
         is_waiting = self._line.grown.has_waiters
-        self._line.hurry()
+        self._line.answer_waiting()
         return is_waiting
 
     def _press_reading(self, now: float, held_bytes: int) -> bool:
         """Implement ``Line.press``."""
         if self._replies.is_over or self._replies.is_writing:
             self._pace.forget()
-            self._line.hurry()  # the reply may be queued behind one that waits for events
+            self._line.answer_waiting()  # the reply may be queued behind one that waits for events
             return False
         slow = self._pace.too_slow(now, self._replies.taken_bytes)
         if slow is None:
@@ -137,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._reader.is_paused:
             self._loop.call_soon(self._reader.resume)
 
-    def _look(self) -> None:
+    def _check_deadlines(self) -> None:
         """Act on the missed deadlines."""
         progress = Progress(
             lacking_bytes=self._reader.lacking_bytes,
@@ -177,8 +177,8 @@ class Connection(asyncio.BufferedProtocol):
         """Close at once, and log the reason."""
         if not self._replies.is_over:
             peer, client_id = self.context.peer, self._reader.context.client_id
-            who = f"{peer} ({client_id})" if client_id else peer
-            log.warning("Kafka connection closed: %s: %s", who, reason)
+            client = f"{peer} ({client_id})" if client_id else peer
+            log.warning("Kafka connection closed: %s: %s", client, reason)
             self.abort()
 
     def abort(self) -> None:

@@ -84,7 +84,7 @@ class Deadlines:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = soonest
-            self._timer = self._loop.call_at(soonest, self._look)
+            self._timer = self._loop.call_at(soonest, self._check)
 
     def missed(self, progress: Progress) -> Iterator[tuple[Due, str]]:
         """Yield what is overdue, with the reason; deadlines of clients that made progress are moved on."""
@@ -122,7 +122,7 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         self._passed()
         self.watch()

@@ -69,14 +69,14 @@ _CODES: Mapping[type[BaseException], tuple[Code, Mapping[ErrorScope, Code]]] = {
 """The code of an error and its subclasses, and the codes in scopes that differ."""
 
 
-def code_of(error: BaseException, *, place: ErrorScope = ErrorScope.DATA) -> Code:
+def code_of(error: BaseException, *, scope: ErrorScope = ErrorScope.DATA) -> Code:
     """Return the error code of ``error`` for requests of a scope, after which clients react correctly."""
     if isinstance(error, KafkaError):
         return Code(error.kafka_code)
-    if isinstance(error, InvalidBatch) and place is ErrorScope.PRODUCE:
-        return Code[error.refusal.name]
+    if isinstance(error, InvalidBatch) and scope is ErrorScope.PRODUCE:
+        return Code[error.error_code.name]
     for kind in type(error).__mro__:
         if kind in _CODES:
             usual, special = _CODES[kind]
-            return special.get(place, usual)
+            return special.get(scope, usual)
     return Code.UNKNOWN_SERVER_ERROR

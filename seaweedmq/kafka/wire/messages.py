@@ -88,9 +88,9 @@ class Line:
     def join(self, api: int) -> None:
         """Count a received request."""
         if api not in PATIENT:
-            self.hurry()
+            self.answer_waiting()
 
-    def hurry(self) -> None:
+    def answer_waiting(self) -> None:
         """Have requests that wait for events answered with the records available."""
         self.urgent += 1
         self.grown.fire()

@@ -33,16 +33,16 @@ class ChannelHandler(Generic[Q, R]):
     encode: Callable[[R], bytes]
     admitted: Callable[[], AbstractAsyncContextManager[None]]
     """Context manager around the life of a channel. It raises ResourceExhausted to reject the channel."""
-    told: Callable[[Exception], SeaweedMQError]
+    error_of: Callable[[Exception], SeaweedMQError]
     """Function that returns the error to report to the client."""
 
 
 class ChannelServer(Generic[Q, R]):
     """A server of the channels of one stream."""
 
-    def __init__(self, answering: ChannelHandler[Q, R], *, ahead_bytes: int) -> None:
+    def __init__(self, handler: ChannelHandler[Q, R], *, ahead_bytes: int) -> None:
         """Create a server without channels; the caller has reserved ``ahead_bytes``, the bytes of ``wire.Ahead``."""
-        self._answering = answering
+        self._handler = handler
         self._ahead_bytes = ahead_bytes
         self._channels: dict[int, Channel] = {}
         self._answers: dict[int, asyncio.Task[None]] = {}
@@ -121,7 +121,7 @@ class ChannelServer(Generic[Q, R]):
         self._last = number
         queue_bytes_max = WINDOW_BYTES + LARGE_MESSAGE_BYTES + MESSAGE_SLACK_BYTES + self._ahead_bytes
         channel = self._channels[number] = Channel(number, self._outgoing, queue_bytes_max=queue_bytes_max)
-        task = asyncio.create_task(self._answer(channel), name=f"{self._answering.name} {number}")
+        task = asyncio.create_task(self._answer(channel), name=f"{self._handler.name} {number}")
         self._answers[number] = task
         task.add_done_callback(partial(self._answered, channel))
         return channel
@@ -133,15 +133,15 @@ class ChannelServer(Generic[Q, R]):
         self._changed.fire()
 
     async def _answer(self, channel: Channel) -> None:
-        answering = self._answering
+        handler = self._handler
         try:
-            requests = _Requests(channel, answering.decode)
-            async with answering.admitted(), closing(answering.answer(requests)) as replies:
+            requests = _Requests(channel, handler.decode)
+            async with handler.admitted(), closing(handler.answer(requests)) as replies:
                 async for reply in replies:
-                    await channel.send(answering.encode(reply))
+                    await channel.send(handler.encode(reply))
         except Exception as error:  # noqa: BLE001 - reported, and logged there if it is internal
-            told = answering.told(error)
-            channel.finish(code_of(told), str(told))
+            reported = handler.error_of(error)
+            channel.finish(code_of(reported), str(reported))
 
 
 class _Requests(Generic[Q]):

@@ -141,11 +141,11 @@ def import_files(
                 sink = sink.option(name, column)
         size_bytes = sum(files[path] for path in piece)
 
-        def tell(part: float, before: int = done_bytes, mine: int = size_bytes) -> None:
-            progress(before + int(part * mine), total_bytes)
+        def report(part: float, before: int = done_bytes, piece_size: int = size_bytes) -> None:
+            progress(before + int(part * piece_size), total_bytes)
 
         try:
-            save_watched(spark, sink, storage, topic, tell)
+            save_watched(spark, sink, storage, topic, report)
         except SPARK_ERRORS as error:
             if not rows:
                 raise

@@ -14,15 +14,15 @@ from seaweedmq.spark.write.sink import new_write_id
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.staging import StagedBatch, StagedSink
 
-LOOK_S: Final = 0.5
+POLL_INTERVAL_S: Final = 0.5
 
 
 def save_watched(
-    spark: SparkSession, writer: DataFrameWriter, storage: str, topic: str, tell: Callable[[float], None]
+    spark: SparkSession, writer: DataFrameWriter, storage: str, topic: str, report: Callable[[float], None]
 ) -> None:
     """Run ``writer.save()`` in this thread, and report its progress from another.
 
-    Spark looks for formats in the active session of a thread. ``tell`` gets the finished part, from 0 to 1, never
+    Spark looks for formats in the active session of a thread. ``report`` gets the finished part, from 0 to 1, never
     decreasing. The other thread calls it, and at the end this one. Staging all rows counts one half, publishing them
     the other: their durations depend on files and cluster.
     """
@@ -32,9 +32,9 @@ def save_watched(
 
     def watch() -> None:
         done = 0.0
-        while not ended.wait(LOOK_S):
+        while not ended.wait(POLL_INTERVAL_S):
             done = max(done, (_staged(spark, write_id) + _published(batch)) / 2)
-            tell(done)
+            report(done)
 
     begun: Any = inheritable_thread_target(spark)(watch)
     watching = threading.Thread(target=begun, name="seaweedmq-watch", daemon=True)
@@ -46,7 +46,7 @@ def save_watched(
         ended.set()
         watching.join()
         context.removeJobTag(write_id)
-    tell(1.0)
+    report(1.0)
 
 
 def _staged(spark: SparkSession, tag: str) -> float:

@@ -45,8 +45,8 @@ from seaweedmq.storage.scan.columns import Column
 from seaweedmq.storage.snapshot import list_files
 from seaweedmq.storage.watch import TopicState, TopicWatch
 
-LOOK_INTERVAL_S: Final = 0.1
-"""Seconds between two looks at storage and brokers: the maximum delay of a batch."""
+REFRESH_INTERVAL_S: Final = 0.1
+"""Seconds between two observations of storage and brokers: the maximum delay of a batch."""
 UNLIMITED: Final = 2**63 - 1
 """Record limit of a query without one, as opposed to a query that reads everything in one batch."""
 
@@ -71,8 +71,8 @@ class StreamPartition(InputPartition):  # type: ignore[misc]  # pyspark is not t
         return hash(self.ranges)
 
 
-class _Sight:
-    """A topic as seen at one moment; immutable."""
+class _Observation:
+    """A topic as observed at one time; immutable."""
 
     def __init__(self, state: TopicState, lineage: LineageGraph, ends: Mapping[int, int]) -> None:
         self.state = state
@@ -90,19 +90,21 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._columns = columns
         self._watch: TopicWatch | None = None
         self._brokers: BrokerEnds | None = None
-        self._sight: _Sight | None = None
-        self._looked_s = 0.0
+        self._observation: _Observation | None = None
+        self._refreshed_s = 0.0
         self._is_frozen = False
         """Whether later records are ignored, as the trigger AvailableNow requires."""
-        self._planned: tuple[_Sight, dict[str, Any], ReadLimit, dict[str, Any]] | None = None
+        self._planned: tuple[_Observation, dict[str, Any], ReadLimit, dict[str, Any]] | None = None
         """Inputs of the last end offset, and that offset."""
-        self._reported: tuple[_Sight, Mapping[str, Any] | None, dict[str, Any]] | None = None
+        self._reported: tuple[_Observation, Mapping[str, Any] | None, dict[str, Any]] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names, here and below
         """Return the start of a query without a checkpoint."""
-        sight = self._sight_now(complete=True)
-        topic = sight.state.topic
-        return offset_of(topic, starting_frontier(self._place, topic, sight.lineage, sight.ends, self._options))
+        observation = self._observe(complete=True)
+        topic = observation.state.topic
+        return offset_of(
+            topic, starting_frontier(self._place, topic, observation.lineage, observation.ends, self._options)
+        )
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit that the options set."""
@@ -113,26 +115,30 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Freeze the topic: what exists now is all that the query reads."""
-        self._sight_now(complete=True)
+        self._observe(complete=True)
         self._is_frozen = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch."""
-        sight = self._sight_now()
-        if self._planned is not None and self._planned[0] is sight:
+        observation = self._observe()
+        if self._planned is not None and self._planned[0] is observation:
             _, before, limited, end = self._planned
             if limited == limit and start == before == end:
                 return start  # nothing is new
-        topic, lineage = sight.state.topic, sight.lineage
+        topic, lineage = observation.state.topic, observation.lineage
         frontier = frontier_of(start, topic, self._place)
         check_place(frontier, topic, lineage)
         is_all = isinstance(limit, ReadAllAvailable)
         following = advanced(
-            lineage, frontier, sight.ends, self._limit(limit, sight, frontier), None if is_all else SERIAL_RECORDS_MAX
+            lineage,
+            frontier,
+            observation.ends,
+            self._limit(limit, observation, frontier),
+            None if is_all else SERIAL_RECORDS_MAX,
         )
         self._check_lost(between(lineage, frontier, following), topic)
         end = offset_of(topic, following)
-        self._planned = (sight, start, limit, end)
+        self._planned = (observation, start, limit, end)
         return end
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -140,16 +146,16 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
         ``behind`` is the number of records between the end of the last planned batch and that end.
         """
-        sight = self._sight_now() if self._sight is None else self._sight
+        observation = self._observe() if self._observation is None else self._observation
         planned = self._planned[3] if self._planned is not None else None
-        if self._reported is not None and self._reported[0] is sight and self._reported[1] == planned:
+        if self._reported is not None and self._reported[0] is observation and self._reported[1] == planned:
             return self._reported[2]
-        topic, lineage = sight.state.topic, sight.lineage
+        topic, lineage = observation.state.topic, observation.lineage
         frontier = {} if planned is None else frontier_of(planned, topic, self._place)
-        last = everything(lineage, frontier, sight.ends)
+        last = everything(lineage, frontier, observation.ends)
         behind = {} if planned is None else {"behind": between(lineage, frontier, last).records}
         report = behind | offset_of(topic, last)
-        self._reported = (sight, planned, report)
+        self._reported = (observation, planned, report)
         return report
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -184,31 +190,33 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         fresh = SeaweedMQStreamReader(self._place, self._options, self._topic, self._columns)
         return dict(vars(fresh))
 
-    def _sight_now(self, *, complete: bool = False) -> _Sight:
-        """Return the topic as it was within ``LOOK_INTERVAL_S``; the same object if nothing changed.
+    def _observe(self, *, complete: bool = False) -> _Observation:
+        """Return the topic as it was within ``REFRESH_INTERVAL_S``; the same object if nothing changed.
 
         With ``complete``, all committed records must be visible, so brokers must answer if the options name some.
         """
         now = time.monotonic()  # noqa: TID251 - a Spark process, which nothing simulates
-        if self._sight is not None and (self._is_frozen or (now - self._looked_s < LOOK_INTERVAL_S and not complete)):
-            return self._sight
+        if self._observation is not None and (
+            self._is_frozen or (now - self._refreshed_s < REFRESH_INTERVAL_S and not complete)
+        ):
+            return self._observation
         watch = self._watching()
         marks = self._high_watermarks(watch, complete=complete)
-        state = watch.look()
+        state = watch.poll()
         lineage = self._lineage_of(state)
-        last = self._sight
+        last = self._observation
         tables = state.table_ends
         ends = {number: max(tables.get(number, 0), marks.get(number, 0)) for number in lineage.open}
         if last is None or last.state is not state or last.ends != ends:
-            self._sight = last = _Sight(state, lineage, ends)
-        self._looked_s = time.monotonic()  # noqa: TID251 - brokers may take seconds to answer
+            self._observation = last = _Observation(state, lineage, ends)
+        self._refreshed_s = time.monotonic()  # noqa: TID251 - brokers may take seconds to answer
         return last
 
     def _lineage_now(self) -> tuple[Topic, LineageGraph]:
         """Return the lineage in the storage: ranges between two offsets need no broker."""
-        if self._is_frozen and self._sight is not None:
-            return self._sight.state.topic, self._sight.lineage
-        state = self._watching().look()
+        if self._is_frozen and self._observation is not None:
+            return self._observation.state.topic, self._observation.lineage
+        state = self._watching().poll()
         return state.topic, self._lineage_of(state)
 
     def _watching(self) -> TopicWatch:
@@ -218,7 +226,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _lineage_of(self, state: TopicState) -> LineageGraph:
         self._check_topic(state.topic)
-        last = self._sight
+        last = self._observation
         return last.lineage if last and last.state.segments is state.segments else LineageGraph(state.segments)
 
     def _high_watermarks(self, watch: TopicWatch, *, complete: bool) -> Mapping[int, int]:
@@ -231,7 +239,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._brokers is None:
             self._brokers = BrokerEnds(self._options.bootstrap, self._options.topic)
         if complete:
-            return self._brokers.all_high_watermarks(lambda: [s.id for s in watch.look().segments if s.is_open])
+            return self._brokers.all_high_watermarks(lambda: [s.id for s in watch.poll().segments if s.is_open])
         return self._brokers.high_watermarks_if_any()
 
     def _check_topic(self, topic: Topic) -> None:
@@ -241,24 +249,24 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 "with the same checkpointLocation if the plan can take the new columns"
             )
 
-    def _limit(self, limit: ReadLimit, sight: _Sight, frontier: Frontier) -> BatchLimit | None:
+    def _limit(self, limit: ReadLimit, observation: _Observation, frontier: Frontier) -> BatchLimit | None:
         if isinstance(limit, ReadMaxRows):
             return None if limit.max_rows >= UNLIMITED else RecordLimit(limit.max_rows)
         if isinstance(limit, ReadMaxBytes):
-            return ByteLimit(limit.max_bytes, self._pieces(sight, frontier))
+            return ByteLimit(limit.max_bytes, self._pieces(observation, frontier))
         if isinstance(limit, ReadMaxFiles):
-            return FileLimit(limit.max_files, self._pieces(sight, frontier))
+            return FileLimit(limit.max_files, self._pieces(observation, frontier))
         if isinstance(limit, ReadAllAvailable | ReadMinRows):
             return None
         raise InvalidArgument(f"Spark requests {limit}, which this source does not know: upgrade seaweedmq")
 
-    def _pieces(self, sight: _Sight, frontier: Frontier) -> dict[int, tuple[SnapshotPiece, ...]]:
+    def _pieces(self, observation: _Observation, frontier: Frontier) -> dict[int, tuple[SnapshotPiece, ...]]:
         """Return the pieces of all segments that may be read from this frontier."""
-        wanted = sight.lineage.segments.keys() - sight.lineage.ancestors(frontier)
+        wanted = observation.lineage.segments.keys() - observation.lineage.ancestors(frontier)
         files: dict[int, list[SegmentFile]] = {number: [] for number in wanted}
         for file in list_files(self._place, self._options.topic, wanted):
             files[file.segment].append(file)
-        topic, segments = sight.state.topic, sight.lineage.segments
+        topic, segments = observation.state.topic, observation.lineage.segments
         # Lost records have no size: the task that reads them reports them.
         return {number: plan_snapshot(topic, segments[number], files[number], missing=[]) for number in wanted}
 

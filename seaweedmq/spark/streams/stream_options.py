@@ -54,25 +54,25 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     value that breaks its rule.
     """
     named = options.check_names(given, options.SparkApi.STREAM)
-    place = options.parse_place(named)
-    if place.storage is None:
+    location = options.parse_location(named)
+    if location.storage is None:
         raise InvalidArgument(
             "option 'storage' is missing: a stream reads the files of the shared storage, and queries 'bootstrap' "
             "only for end offsets; give the root of the storage"
         )
     if "startingOffsets" in named and "startingTimestamp" in named:
         raise InvalidArgument("options 'startingOffsets' and 'startingTimestamp' exclude each other: give one")
-    starting = parse_offsets("startingOffsets", named.get("startingOffsets", "latest"), place.topic, absent=EARLIEST)
+    starting = parse_offsets("startingOffsets", named.get("startingOffsets", "latest"), location.topic, absent=EARLIEST)
     return StreamOptions(
-        storage=place.storage,
-        topic=place.topic,
+        storage=location.storage,
+        topic=location.topic,
         shown=options.parse_shown(named),
         starting=Offsets(
             default=_begin(starting.default),
             by_segment={segment: _begin(offset) for segment, offset in starting.by_segment.items()},
         ),
         starting_us=parse_timestamp("startingTimestamp", named.get("startingTimestamp")),
-        bootstrap=place.bootstrap,
+        bootstrap=location.bootstrap,
         limit=_limit(named),
         fail_on_data_loss=options.parse_bool(named, "failOnDataLoss", default=True),
         partitions_min=options.parse_count(named, "minPartitions") or 0,

@@ -29,10 +29,10 @@ from seaweedmq.storage.snapshot import list_files, list_removed, read_document, 
 
 log = logging.getLogger(__name__)
 
-LOOKS_MAX: Final = 11
-"""Maximum number of looks of one task at files that are not visible yet; other machines' files appear within seconds.
-"""
-LOOK_PAUSE_S: Final = 1.0
+ATTEMPTS_MAX: Final = 11
+"""Maximum number of attempts of one task to read files that are not visible yet: those of other machines appear within
+seconds."""
+RETRY_PAUSE_S: Final = 1.0
 
 _Listed: TypeAlias = dict[int, list[SegmentFile]]
 """Files by segment."""
@@ -46,7 +46,7 @@ class StreamScan:
     topic: Topic
     columns: tuple[Column, ...]
     fail_on_data_loss: bool
-    looks_max: int = LOOKS_MAX
+    attempts_max: int = ATTEMPTS_MAX
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         """Yield the records of the ranges, in this order.
@@ -56,32 +56,32 @@ class StreamScan:
         """
         topic = self._check_topic()
         deleted_below = self._deleted_below(topic)
-        patience = _Patience(self.looks_max)
+        budget = _Attempts(self.attempts_max)
         listed = self._list({wanted.segment for wanted in ranges})  # at once: all tables are in one folder
         for wanted in ranges:
-            yield from self._range(topic, wanted, deleted_below.get(wanted.segment, 0), listed, patience)
+            yield from self._range(topic, wanted, deleted_below.get(wanted.segment, 0), listed, budget)
         self._check_topic()  # the records belong to this topic only if it still exists
 
     def _range(
-        self, topic: Topic, wanted: Range, low: int, listed: _Listed, patience: "_Patience"
+        self, topic: Topic, wanted: Range, low: int, listed: _Listed, budget: "_Attempts"
     ) -> Iterator[pa.RecordBatch]:
         reached = _Position(wanted.start)
         while reached.position < wanted.end:
-            looks = Retrying(
+            attempts = Retrying(
                 retry=retry_if_exception_type(_Missing),
-                stop=patience.is_over,
-                wait=wait_fixed(LOOK_PAUSE_S),
+                stop=budget.is_over,
+                wait=wait_fixed(RETRY_PAUSE_S),
                 reraise=True,
             )
             try:
-                for look in looks:
-                    with look:
-                        yield from self._look(topic, wanted, low, listed, reached)
+                for attempt in attempts:
+                    with attempt:
+                        yield from self._attempt(topic, wanted, low, listed, reached)
             except _Missing as e:
                 reached.position = self._passed(wanted, reached.position, e.damage)
 
     def _passed(self, wanted: Range, position: int, damage: Corrupt | DataLoss | None) -> int:
-        """Return where to continue behind records that no look found; raise if that is an error."""
+        """Return where to continue behind records that no attempt found; raise if that is an error."""
         if damage is None:
             self._lose(wanted, position, wanted.end)
             return wanted.end
@@ -90,7 +90,7 @@ class StreamScan:
         log.warning("%s; the query continues behind them, since failOnDataLoss is false", damage)
         return damage.end_offset
 
-    def _look(
+    def _attempt(
         self, topic: Topic, wanted: Range, low: int, listed: _Listed, reached: "_Position"
     ) -> Iterator[pa.RecordBatch]:
         """Yield what files show of the range from the place, which advances with each batch. Raises _Missing."""
@@ -186,13 +186,13 @@ class _Missing(Exception):
         """Reported damage; None if no file has the records, so they may have been removed."""
 
 
-class _Patience:
-    """The looks that a task has left, shared by all its ranges."""
+class _Attempts:
+    """The attempts that a task has left, shared by all its ranges."""
 
-    def __init__(self, looks: int) -> None:
-        self._looks = looks
+    def __init__(self, attempts: int) -> None:
+        self._left = attempts
 
     def is_over(self, _: RetryCallState) -> bool:
-        """Count a look, and return whether it was the last one; called before each further look."""
-        self._looks -= 1
-        return self._looks <= 0
+        """Count an attempt, and return whether it was the last one; called before each further attempt."""
+        self._left -= 1
+        return self._left <= 0

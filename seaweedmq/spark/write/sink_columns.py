@@ -54,7 +54,7 @@ class SinkColumns:
         wanted = {} if schema is None else {field.name: field.type for field in schema}
         names = [self.names.get(name, name) for name in batch.schema.names]
         arrays = [
-            _bent(name, column, _HEADERS if name == "_headers" else wanted.get(name))
+            _converted(name, column, _HEADERS if name == "_headers" else wanted.get(name))
             for name, column in zip(names, batch.columns, strict=True)
         ]
         return fit(as_table(pa.table(dict(zip(names, arrays, strict=True)))), schema, self.key, self.timestamp)
@@ -135,14 +135,14 @@ def _is_plain(given: pa.Schema) -> bool:
     return bool(_t.is_binary(kind) or _t.is_large_binary(kind) or _t.is_string(kind) or _t.is_large_string(kind))
 
 
-def _bent(name: str, column: pa.Array, wanted: pa.DataType | None) -> pa.Array:
+def _converted(name: str, column: pa.Array, wanted: pa.DataType | None) -> pa.Array:
     """Return the values in the wanted type, where Spark lacks it or names its time zone differently."""
     if wanted is None or column.type == wanted:
         return column
     given = column.type
     if wanted == _HEADERS and (_t.is_list(given) or _t.is_large_list(given)):
         column = _headers_of(column)
-    elif _bends(given, wanted):
+    elif _is_equivalent(given, wanted):
         try:
             column = column.cast(wanted)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -150,7 +150,7 @@ def _bent(name: str, column: pa.Array, wanted: pa.DataType | None) -> pa.Array:
     return column
 
 
-def _bends(given: pa.DataType, wanted: pa.DataType) -> bool:
+def _is_equivalent(given: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether Spark had to use a wider or equivalent type; the cast checks the values."""
     if _t.is_timestamp(given) and _t.is_timestamp(wanted):
         return (given.tz is None) == (wanted.tz is None)

@@ -120,9 +120,9 @@ def open_ranges(described: TopicDescription) -> tuple[KeyRange, ...]:
     return ranges if covers_ring(ranges, described.topic.ring) else (described.topic.ring,)
 
 
-async def again(look: Callable[[], Awaitable[T]], on: type[SeaweedMQError]) -> T:
-    """Call ``look`` until it succeeds, for up to ``RETRY_S``, since the error may be momentary."""
+async def again(request: Callable[[], Awaitable[T]], on: type[SeaweedMQError]) -> T:
+    """Repeat ``request`` until it succeeds, for up to ``RETRY_S``, since the error may be momentary."""
     async for attempt in retrying(backoff(system_environment().rng, *_PAUSE_S), on=on, stop=after_s(RETRY_S)):
         with attempt:
-            return await look()
+            return await request()
     raise AssertionError("retrying ended without a result")

@@ -7,7 +7,7 @@ from functools import partial
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.client.publish.staged_publisher import StagedPublisher, one_thread, place_of, recreated
+from seaweedmq.client.publish.staged_publisher import StagedPublisher, one_thread, recreated, staged_segment_of
 from seaweedmq.client.publish.staged_sender import Search
 from seaweedmq.errors import InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.model.description import OPEN
@@ -102,7 +102,7 @@ async def _manifest(
     """Return the manifest of a new batch; Unavailable during a transition, when segments do not cover the ring."""
     described = await cluster.describe(options.topic, OPEN, uid=topic_uid)
     topic = described.topic
-    roots = tuple(place_of(segment) for segment in described.segments if segment.is_open)
+    roots = tuple(staged_segment_of(segment) for segment in described.segments if segment.is_open)
     if not covers_ring((root.slots for root in roots), topic.ring):
         raise Unavailable(f"the open segments of {topic.name} do not cover its keys: its metadata is changing")
     return Manifest(

@@ -22,8 +22,8 @@ FRAME_BYTES: Final = 1 * MIB
 """Target size of a frame in bytes, the same as publishers'."""
 
 
-class _Nobody:
-    """A receiver of no results: the driver settles a task's rows."""
+class _NoPromise:
+    """A promise that is never settled here: the driver settles the rows of tasks."""
 
     deadline_s = 0.0
 
@@ -63,16 +63,16 @@ class Stager:
         for batch in batches:
             fitted, flags = self._columns.fit(batch)
             if self._waiting and flags != self._flags:
-                self._put_out()
+                self._stage_frames()
             self._flags = flags
             for part in fitted:
                 self._waiting.append(part)
                 self._waiting_bytes += part.nbytes
             if self._waiting_bytes >= self._rows_bytes:
-                self._put_out()
-        self._put_out()
+                self._stage_frames()
+        self._stage_frames()
 
-    def _put_out(self) -> None:
+    def _stage_frames(self) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if not waiting:
             return
@@ -86,7 +86,7 @@ class Stager:
         keyless_slot = self._env.rng.randrange(ring.lo, ring.hi)
         positions = range(self._rows, self._rows + columns.num_rows)
         self._rows = positions.stop
-        rows = Rows(columns, self._flags, self._env.wall_us(), positions, _Nobody())
+        rows = Rows(columns, self._flags, self._env.wall_us(), positions, _NoPromise())
         frames: list[OutgoingFrame] = []
         for number, part in by_segment(rows, self._routes, keyless_slot):
             for frame in frames_of(

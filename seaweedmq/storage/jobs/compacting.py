@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
 
-from seaweedmq.core.files.compaction import TARGET_BYTES, TableMerge, granular, merges
+from seaweedmq.core.files.compaction import TARGET_BYTES, TableMerge, merges, target_table_bytes
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
@@ -85,7 +85,7 @@ def compact_topic(
 
 def plan(place: Place, snapshot: TopicSnapshot, target_bytes: int) -> list[TableMerge]:
     """Plan the merges of all segments; tables below a low watermark are left to be removed."""
-    target = granular(target_bytes, snapshot.topic.retention_bytes)
+    target = target_table_bytes(target_bytes, snapshot.topic.retention_bytes)
     files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
     for file in snapshot.files:
         if file.kind is FileKind.TABLE:

@@ -81,7 +81,7 @@ def _rebuild(place: Place, topic: Topic, segment: Segment) -> Rebuilt:
         result.problems.append(files)
         return result
     tables = [f for f in files if f.kind is FileKind.TABLE]
-    aside: list[SegmentFile] = []
+    damaged: list[SegmentFile] = []
     for table in tables:
         try:
             check_table(place, topic, table)
@@ -89,35 +89,35 @@ def _rebuild(place: Place, topic: Topic, segment: Segment) -> Rebuilt:
             continue  # merged or expired meanwhile
         except SeaweedMQError as error:
             if isinstance(error, Corrupt) and _have(files, table.base_offset, table.end_offset or 0):
-                _hidden(place, table, away=True)
-                aside.append(table)
+                _set_hidden(place, table, hidden=True)
+                damaged.append(table)
             else:
                 result.problems.append(error)
-    sound = [t for t in tables if t not in aside]
+    sound = [t for t in tables if t not in damaged]
     removed = attempt(list_removed, place, topic)  # after the files: retention records an offset before it deletes
     if isinstance(removed, SeaweedMQError):
         result.problems.append(removed)
         return result
     first = first_needed(topic, segment, files, removed.get(segment.id, 0))
-    for start, end in _missing(segment, first, sound, aside):
+    for start, end in _missing(segment, first, sound, damaged):
         logs = [f for f in files if f.kind is FileKind.LOG and f.base_offset < end]
         if not _have(files, start, end):
             result.problems.append(_in_no_file(segment, start, end))
             continue
         made = attempt(convert_files, place, topic, logs, end, ROW_GROUP_BYTES)
         if isinstance(made, SeaweedMQError):
-            if not any(t.base_offset <= start and end <= (t.end_offset or 0) for t in aside):  # reported below
+            if not any(t.base_offset <= start and end <= (t.end_offset or 0) for t in damaged):  # reported below
                 what = f"{segment}: offsets [{start}, {end}) cannot be rebuilt: {made}"
                 result.problems.append(Corrupt(what) if isinstance(made, Corrupt) else made)
         else:
             known = {t.path for t in (*sound, *result.made)}
             result.made.extend(t for t in made if t.path not in known)
-            if not any(t.base_offset <= start and end <= (t.end_offset or 0) for t in aside):
+            if not any(t.base_offset <= start and end <= (t.end_offset or 0) for t in damaged):
                 left = uncovered([*sound, *result.made], start, end)
                 result.problems.extend(_in_no_file(segment, *gap) for gap in left)
-    for table in aside:
+    for table in damaged:
         if covered_up_to([*sound, *result.made], table.base_offset) < (table.end_offset or 0):
-            _hidden(place, table, away=False)  # the logs do not have all its records
+            _set_hidden(place, table, hidden=False)  # the logs do not have all its records
             result.problems.append(
                 Corrupt(f"{table.path} is damaged, and no log has all its records: restore it from a copy")
             )
@@ -127,7 +127,7 @@ def _rebuild(place: Place, topic: Topic, segment: Segment) -> Rebuilt:
 
 
 def _missing(
-    segment: Segment, first: int, sound: Sequence[SegmentFile], aside: Sequence[SegmentFile]
+    segment: Segment, first: int, sound: Sequence[SegmentFile], damaged: Sequence[SegmentFile]
 ) -> list[tuple[int, int]]:
     """Return the offsets from ``first`` that tables should hold and do not.
 
@@ -136,10 +136,10 @@ def _missing(
     """
     end = segment.end_offset
     if end is None:
-        end = max((t.end_offset or 0 for t in (*sound, *aside)), default=0)
+        end = max((t.end_offset or 0 for t in (*sound, *damaged)), default=0)
     missing = uncovered(sound, first, end) if first < end else ()
     # Split at the edges of damaged tables: logs may have the records of one and lack those of another.
-    edges = sorted({edge for table in aside for edge in (table.base_offset, table.end_offset or 0)})
+    edges = sorted({edge for table in damaged for edge in (table.base_offset, table.end_offset or 0)})
     cut: list[tuple[int, int]] = []
     for start, stop in missing:
         cut += pairwise([start, *(edge for edge in edges if start < edge < stop), stop])
@@ -159,9 +159,9 @@ def _have(files: Sequence[SegmentFile], start: int, end: int) -> bool:
     return any((bound := log_end_bound(log, files)) is None or bound > start for log in logs)
 
 
-def _hidden(place: Place, table: SegmentFile, *, away: bool) -> None:
+def _set_hidden(place: Place, table: SegmentFile, *, hidden: bool) -> None:
     """Hide a damaged table before its replacement is made, or restore its name."""
     path = place.path(table.path)
-    hidden = path.with_name(f".{path.name}{DAMAGED_SUFFIX}")
+    hidden_path = path.with_name(f".{path.name}{DAMAGED_SUFFIX}")
     with contextlib.suppress(FileNotFoundError):
-        (path if away else hidden).rename(hidden if away else path)
+        (path if hidden else hidden_path).rename(hidden_path if hidden else path)

@@ -149,12 +149,12 @@ class LogScanner:
         buffer = memoryview(data)
         if self._jumped:
             if len(data) < _SEEN_BYTES:
-                return self._tear(f"the last frame of {self._jumped} bytes is incomplete", restore=True)
+                return self._stop_torn(f"the last frame of {self._jumped} bytes is incomplete", restore=True)
             buffer = buffer[_SEEN_BYTES:]
             self._jumped = 0
         self._needed_bytes = 0
         if self._damage is not None:
-            self._look_behind_damage(buffer, at_end)
+            self._search_behind_damage(buffer, at_end)
             return FrameRun(buffer, ())
         position = self._read_preamble(buffer, at_end) if self._preamble_due else 0
         if position is None:
@@ -203,7 +203,7 @@ class LogScanner:
                 end = position + header.frame_bytes
                 skipped = header.end_offset <= self._skip_below
                 if end > total and at_end:
-                    self._tear(f"the frame at byte {self._start + position} ends beyond the file")
+                    self._stop_torn(f"the frame at byte {self._start + position} ends beyond the file")
                     return FrameRun(buffer, frames)
                 if end > total and not skipped:
                     self._needed_bytes = header.frame_bytes
@@ -215,7 +215,7 @@ class LogScanner:
                     return FrameRun(buffer, frames)
             except Truncated as e:
                 if at_end:
-                    self._tear(_reason(e))
+                    self._stop_torn(_reason(e))
                     return FrameRun(buffer, frames)
                 self._needed_bytes = HEADER_BYTES
                 break
@@ -265,22 +265,22 @@ class LogScanner:
         self._lost = LostBlocks(at, None if size_bytes is None else at + size_bytes)
         self._proof_from = at + (size_bytes or 1)
         self._start = at
-        self._look_behind_damage(buffer[position:], at_end)
+        self._search_behind_damage(buffer[position:], at_end)
 
-    def _look_behind_damage(self, buffer: memoryview, at_end: bool) -> None:
+    def _search_behind_damage(self, buffer: memoryview, at_end: bool) -> None:
         """Decide on a torn tail if a block was lost, otherwise on damage if a later sound header follows."""
         text = bytes(buffer)
         proof = self._proof_in(text)
         until = self._start + (len(text) if proof is None else proof)
         if self._lost.found_in(text, self._start, until, is_last=at_end or proof is not None):
             self._damage_proven = False
-            self._tear(f"{self._damage}; a block of it never reached the disk")
+            self._stop_torn(f"{self._damage}; a block of it never reached the disk")
             return
         if proof is not None or (at_end and self._torn_needs_proof):
             self._damage_proven = True
             return
         if at_end:
-            self._tear(str(self._damage))
+            self._stop_torn(str(self._damage))
             return
         keep = HEADER_BYTES - 1
         if self._lost.next is not None:
@@ -301,7 +301,7 @@ class LogScanner:
             found = text.find(MAGIC, found + 1)
         return None
 
-    def _tear(self, reason: str, *, restore: bool = False) -> FrameRun:
+    def _stop_torn(self, reason: str, *, restore: bool = False) -> FrameRun:
         if restore:
             self.next_offset = self._jumped_base
         self.torn = reason

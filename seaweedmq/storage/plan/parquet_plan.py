@@ -119,7 +119,10 @@ def groups_of(pieces: Sequence[SnapshotPiece]) -> list[list[SnapshotPiece]]:
     """Group pieces that one filter on segment and offset may read: no table holds offsets of another in its group."""
     groups: list[list[SnapshotPiece]] = []
     for piece in pieces:
-        group = next((g for g in groups if not any(_meet(piece, other) or _meet(other, piece) for other in g)), None)
+        group = next(
+            (g for g in groups if not any(_overlaps_file(piece, other) or _overlaps_file(other, piece) for other in g)),
+            None,
+        )
         if group is None:
             groups.append([piece])
         else:
@@ -127,7 +130,7 @@ def groups_of(pieces: Sequence[SnapshotPiece]) -> list[list[SnapshotPiece]]:
     return groups
 
 
-def _meet(piece: SnapshotPiece, other: SnapshotPiece) -> bool:
+def _overlaps_file(piece: SnapshotPiece, other: SnapshotPiece) -> bool:
     file = other.files[0]
     end, file_end = piece.end_offset or 0, file.end_offset or 0
     return piece.segment == other.segment and piece.start_offset < file_end and file.base_offset < end

@@ -86,7 +86,7 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
     if newest and end < known.offset:
         last = max((log for log, _ in newest if log.base_offset <= end), key=lambda f: f.base_offset)
         raise Corrupt(
-            f"{topic.name}#{segment.id}: {known.witness} shows that records up to {known.offset} were flushed, but the "
+            f"{topic.name}#{segment.id}: {known.source} shows that records up to {known.offset} were flushed, but the "
             f"log files end at offset {end}, {last.path} was damaged or cut{f' ({torn})' if torn else ''}: restore "
             "it from a copy"
         )
@@ -140,13 +140,13 @@ class _Durable:
     """An offset below which everything was certainly flushed."""
 
     offset: int
-    witness: str
+    source: str
     """Source of the offset, for the error message."""
 
-    def learn(self, offset: int, witness: str) -> None:
+    def learn(self, offset: int, source: str) -> None:
         """Raise the offset if another source shows a higher one."""
         if offset > self.offset:
-            self.offset, self.witness = offset, witness
+            self.offset, self.source = offset, source
 
 
 async def _newest_logs(

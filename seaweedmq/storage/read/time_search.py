@@ -94,7 +94,7 @@ class _Group(NamedTuple):
     """Function that returns the timestamps from ``base``."""
 
 
-Look: TypeAlias = Callable[[Sequence[_Group]], RecordAt | None]
+GroupSearch: TypeAlias = Callable[[Sequence[_Group]], RecordAt | None]
 
 
 class _Search:
@@ -150,13 +150,13 @@ class _Search:
                 position = loss.end_offset
         return None if kept is None else _latest(*self._times(kept, piece))
 
-    async def _in_table(self, piece: CoverPiece, look: Look) -> tuple[bool, RecordAt | None]:
+    async def _in_table(self, piece: CoverPiece, search_groups: GroupSearch) -> tuple[bool, RecordAt | None]:
         """Return whether the piece has a readable table, and the record found in it."""
         if piece.table is None:
             return False, None
         try:
             source = await self._store.open_input(piece.table)
-            return True, await asyncio.to_thread(_look_into, source, piece.table, self._topic, piece, look)
+            return True, await asyncio.to_thread(_search_table, source, piece.table, self._topic, piece, search_groups)
         except (NotFound, Corrupt):
             return False, None  # the reader continues without the file, or reports the loss
 
@@ -177,8 +177,8 @@ class _Search:
         return base, times[base - header.base_offset : piece.end - header.base_offset]
 
 
-def _look_into(
-    source: BlockingInput, file: SegmentFile, topic: Topic, piece: CoverPiece, look: Look
+def _search_table(
+    source: BlockingInput, file: SegmentFile, topic: Topic, piece: CoverPiece, search_groups: GroupSearch
 ) -> RecordAt | None:
     # Lazy import: a broker that reads no tables saves some 10 MB.
     from seaweedmq.storage.tables.opener import open_table, table_error
@@ -200,7 +200,7 @@ def _look_into(
                 bound = math.inf if group.timestamps is None else group.timestamps[1]
                 first = max(base, piece.start)
                 groups.append(_Group(first, bound, partial(times, group.index, first - base, piece.end - base)))
-        return look(groups)
+        return search_groups(groups)
 
 
 def _first_of_groups(groups: Sequence[_Group], timestamp_us: int) -> RecordAt | None:

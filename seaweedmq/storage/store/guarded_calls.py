@@ -98,7 +98,7 @@ class GuardedCalls:
         return await asyncio.get_running_loop().run_in_executor(self._documents, converted)
 
     def _make_folder(self, relative: str) -> Path:
-        return self.place.make_folder(relative, beside=self._guard.beside)
+        return self.place.make_folder(relative, sibling=self._guard.sibling)
 
     def _create_exclusively(self, relative: str) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

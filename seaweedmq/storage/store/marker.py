@@ -99,7 +99,7 @@ class RootGuard:
         return self._cluster_id
 
     @property
-    def beside(self) -> str:
+    def sibling(self) -> str:
         """Name of the file that the root must hold; "" before :meth:`bind`."""
         return "" if self._cluster_id is None else CLUSTER_DOCUMENT
 

@@ -16,7 +16,7 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.place import Place
 
 
-def record_removed(place: Place, topic: TopicName, uid: int, removed: Mapping[int, int], *, beside: str = "") -> None:
+def record_removed(place: Place, topic: TopicName, uid: int, removed: Mapping[int, int], *, sibling: str = "") -> None:
     """Record durably the offset below which the records of each segment are removed."""
     known: dict[int, list[tuple[int, Path]]] = {}
     for mark, path in _marks(place, topic):
@@ -25,7 +25,7 @@ def record_removed(place: Place, topic: TopicName, uid: int, removed: Mapping[in
     rising = {s: offset for s, offset in removed.items() if offset > max(known.get(s, ()), default=(0,))[0]}
     if not rising:
         return
-    directory = place.make_folder(removed_dir(topic), beside=beside)
+    directory = place.make_folder(removed_dir(topic), sibling=sibling)
     for segment, offset in rising.items():
         raised = directory / RemovedMark(segment, offset, uid).file_name
         lower = [path for _, path in sorted(known.get(segment, ()))]

@@ -18,8 +18,8 @@ from seaweedmq.storage.place import Place
 
 logger = logging.getLogger(__name__)
 
-_told: set[Place] = set()
-_TOLD_MAX = 100
+_warned: set[Place] = set()
+_WARNED_MAX = 100
 
 
 def retain(place: Place, temporary: Path, table: str) -> bool:
@@ -37,8 +37,8 @@ def retain(place: Place, temporary: Path, table: str) -> bool:
     except OSError as e:
         if e.errno not in file_io.NO_LINKS:
             raise
-        if place not in _told and len(_told) < _TOLD_MAX:
-            _told.add(place)
+        if place not in _warned and len(_warned) < _WARNED_MAX:
+            _warned.add(place)
             logger.warning(
                 "hard links unsupported: %s: %s; running queries fail if their tables are replaced or expire, "
                 "restart them",

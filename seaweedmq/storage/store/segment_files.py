@@ -146,7 +146,7 @@ class SegmentFiles(GuardedCalls):
             self._syncs,
             "write",
             paths.removed_dir(topic),
-            lambda: record_removed(self.place, topic, uid, removed, beside=self._guard.beside),
+            lambda: record_removed(self.place, topic, uid, removed, sibling=self._guard.sibling),
         )
 
     async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
@@ -181,7 +181,7 @@ class SegmentFiles(GuardedCalls):
         """Whether a segment has a fence, is pruned, or is of another topic than the folder's."""
         marker = paths.fence_path(topic, uid, segment)
 
-        def look() -> bool:
+        def is_present() -> bool:
             # The document is read second: if the topic still exists, the folder checked before was its own.
             with contextlib.suppress(FileNotFoundError):
                 file_io.refresh_cache(self.place.path(marker).parent)
@@ -191,7 +191,7 @@ class SegmentFiles(GuardedCalls):
             return found.uid != uid or segment in found.pruned
 
         try:
-            return await self._run(self._reads, "check for", marker, look)
+            return await self._run(self._reads, "check for", marker, is_present)
         except FileNotFoundError:
             raise self._missing_document(topic) from None
 

@@ -63,7 +63,7 @@ class ProcessTableConverter:
         self._watch = WallWatch()
         """Clock watch of this process, since the child ends when idle and would restart its own."""
         self._confirmed_us()
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._child: Process | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -120,7 +120,7 @@ class ProcessTableConverter:
             confirmed_us=self._confirmed_us(),
             **fields,
         )
-        async with self._turn:
+        async with self._lock:
             self._stop_idle_timer()
             asking = retrying(backoff(self._rng, 0.5, 0.5), on=Unavailable, stop=after_attempts(ATTEMPTS))
             line: bytes = await asking(self._ask, request)
@@ -179,7 +179,7 @@ class ProcessTableConverter:
             self._idle = None
 
     def _end_idle(self) -> None:
-        if self._turn.locked():
+        if self._lock.locked():
             return  # a new request is running and resets the timer
         child, self._child = self._child, None
         if child is not None:

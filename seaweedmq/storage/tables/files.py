@@ -44,10 +44,10 @@ def convert_files(
     with (
         failing("convert log files of", place.path(log_dir(name, segment))),
         _alone(place, name, segment),
-        _held_open(place, logs[0].path) as beside,
+        _held_open(place, logs[0].path) as log_file,
         _log_reader(place) as read,
     ):
-        target = DirectoryTarget(place, name, segment, beside=beside)
+        target = DirectoryTarget(place, name, segment, log_file=log_file)
         listed = place.segment_files(name, segment)
         job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
         return convert_logs(job, read, target)
@@ -112,15 +112,17 @@ def _is_at(path: Path, fd: int) -> bool:
 class DirectoryTarget:
     """A ``TableTarget`` in the table folder of a topic, for one segment."""
 
-    def __init__(self, place: Place, topic: TopicName, segment: int, *, beside: tuple[Path, int] | None = None) -> None:
-        """Open the table folder; an open file ``beside`` must still exist when a table is created (None: a merge)."""
+    def __init__(
+        self, place: Place, topic: TopicName, segment: int, *, log_file: tuple[Path, int] | None = None
+    ) -> None:
+        """Open the table folder; an open file ``log_file`` must still exist when a table is created (None: a merge)."""
         self._place = place
-        self._beside = beside
+        self._log_file = log_file
         self._topic = topic
         self._segment = segment
         self._directory = place.path(table_dir(topic))
         try:
-            if beside is not None:
+            if log_file is not None:
                 self._directory.mkdir(exist_ok=True)  # never its parents: that would recreate a deleted topic
             elif not self._directory.is_dir():
                 raise FileNotFoundError
@@ -136,9 +138,9 @@ class DirectoryTarget:
         # A topic's deletion moves its folder away. If the log still exists after the creation, the new file is in the
         # log's topic, not in a recreated one, and moves away with it. It must be the same log file: a recreated topic
         # has a log of the same name if the same broker is the first to write to it.
-        if self._beside is not None and not _is_at(*self._beside):
+        if self._log_file is not None and not _is_at(*self._log_file):
             self.discard(sink)
-            raise _gone(self._beside[0])
+            raise _gone(self._log_file[0])
         return sink
 
     def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:

@@ -546,42 +546,42 @@ def assigned(*ownerships: tuple[int, int]) -> GroupAssignment:
     return GroupAssignment(generation=9, owned=tuple(owned))
 
 
-async def sent(seat: MemberSession) -> Any:
+async def sent(session: MemberSession) -> Any:
     reading = asyncio.create_task(asyncio.sleep(3600))
-    replies = seat.replies(reading)
+    replies = session.replies(reading)
     reply = await anext(replies)
     await replies.aclose()
     return reply
 
 
 async def test_of_assignments_only_the_latest_is_sent_and_what_was_in_the_others_alone_is_named() -> None:
-    seat = MemberSession(1, "m", {})
-    assert seat.say(assigned((2, 2), (3, 4))) == {}
-    assert seat.say(assigned((2, 2), (5, 5))) == {3: 4}
-    assert seat.say(assigned((2, 2))) == {5: 5}
-    assert await sent(seat) == assigned((2, 2))
+    session = MemberSession(1, "m", {})
+    assert session.enqueue(assigned((2, 2), (3, 4))) == {}
+    assert session.enqueue(assigned((2, 2), (5, 5))) == {3: 4}
+    assert session.enqueue(assigned((2, 2))) == {5: 5}
+    assert await sent(session) == assigned((2, 2))
 
 
 async def test_what_was_sent_or_held_is_the_members_to_release() -> None:
-    seat = MemberSession(1, "m", {0: 1})
-    assert seat.say(assigned((0, 1), (1, 1))) == {}
-    assert seat.say(assigned((1, 1))) == {}, "it said that it holds it"
-    await sent(seat)
-    assert seat.say(assigned((2, 2))) == {}
-    await sent(seat)
-    assert seat.say(assigned((2, 2), (3, 3))) == {}
-    assert seat.say(assigned()) == {3: 3}
+    session = MemberSession(1, "m", {0: 1})
+    assert session.enqueue(assigned((0, 1), (1, 1))) == {}
+    assert session.enqueue(assigned((1, 1))) == {}, "it said that it holds it"
+    await sent(session)
+    assert session.enqueue(assigned((2, 2))) == {}
+    await sent(session)
+    assert session.enqueue(assigned((2, 2), (3, 3))) == {}
+    assert session.enqueue(assigned()) == {3: 3}
 
 
 async def test_a_segment_of_a_later_generation_is_another_ownership() -> None:
-    seat = MemberSession(1, "m", {0: 1})
-    seat.say(assigned((0, 7)))
-    assert seat.say(assigned()) == {0: 7}
+    session = MemberSession(1, "m", {0: 1})
+    session.enqueue(assigned((0, 7)))
+    assert session.enqueue(assigned()) == {0: 7}
 
 
 async def test_answers_are_all_sent() -> None:
-    seat = MemberSession(1, "m", {})
+    session = MemberSession(1, "m", {})
     for number in (1, 2):
-        await seat.expect(number)
-        assert seat.say(GroupCommitted(number, {})) == {}
-    assert [await sent(seat), await sent(seat)] == [GroupCommitted(1, {}), GroupCommitted(2, {})]
+        await session.expect(number)
+        assert session.enqueue(GroupCommitted(number, {})) == {}
+    assert [await sent(session), await sent(session)] == [GroupCommitted(1, {}), GroupCommitted(2, {})]

@@ -51,7 +51,7 @@ class Traffic:
             await asyncio.sleep(0.1)
             for host in self.testbed.hosts:
                 for (_, number), owned in list(host.inspect.segments.items()) if host.lives else ():
-                    if not owned.refusal:
+                    if not owned.rejection:
                         with suppress(SeaweedMQError, EOFError, AssertionError):
                             await self._send(host, number, owned.segment)
 

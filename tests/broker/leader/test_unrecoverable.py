@@ -16,7 +16,7 @@ from seaweedmq.codec.slots import slot_of
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.metadata import segment_from_json
 from seaweedmq.codec.topic_schema import schema_to_bytes
-from seaweedmq.core.lineage.problems import RETRY_MOST_S
+from seaweedmq.core.lineage.problems import RETRY_S_MAX
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import (
@@ -40,7 +40,7 @@ from tests.doubles.memory_store import StorageOp
 
 OTHER = TopicName("test", "other")
 AT_ONCE_S = 1.0
-HEALED_WITHIN_S = RETRY_MOST_S + 5.0
+HEALED_WITHIN_S = RETRY_S_MAX + 5.0
 
 
 def flip_a_bit(testbed: Testbed, path: str) -> None:
@@ -223,10 +223,10 @@ async def test_another_leader_takes_the_problem_over_and_attempts_become_rare(te
     found.leader.kill()
     await testbed.until(lambda: third.inspect.leads)
     assert found.path in third.inspect.view.segments[NAME][found.segment].problem
-    await asyncio.sleep(2 * RETRY_MOST_S)
+    await asyncio.sleep(2 * RETRY_S_MAX)
     revision = third.inspect.view.topic_revision(NAME)
     testbed.faults.counts.clear()
-    await asyncio.sleep(5 * RETRY_MOST_S)
+    await asyncio.sleep(5 * RETRY_S_MAX)
     assert testbed.faults.counts[StorageOp.OPEN] < 30, "a hopeless recovery is repeated all the time"
     assert third.inspect.view.topic_revision(NAME) == revision, "the same problem is written again"
     found.restore(testbed)

@@ -22,7 +22,7 @@ from seaweedmq.broker.memory.broker_memory import (
     heap_bytes,
 )
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.memory.read_permit import ReadPermit, turn_bytes
+from seaweedmq.broker.memory.read_permit import ReadPermit, permit_bytes
 from seaweedmq.broker.memory.sending import Sending
 from seaweedmq.codec.frame import HEADER_BYTES, split_frames, split_payload, stamp
 from seaweedmq.core.segment.segment_log import LogEntry
@@ -507,7 +507,7 @@ def test_so_many_read_files_at_a_time_however_much_memory_there_is() -> None:
     large = replace(LISTENING, memory_bytes_max=64 << 30, frame_bytes_max=MIB)
     for readers_max in (16, 100):
         reading = BrokerMemory.of(replace(large, file_readers_max=readers_max), RUNTIME_BYTES).reading
-        assert reading.limit == readers_max * turn_bytes(large.read_chunk_bytes)
+        assert reading.limit == readers_max * permit_bytes(large.read_chunk_bytes)
     assert BrokerMemory.of(replace(LISTENING, file_readers_max=1), RUNTIME_BYTES).reading.limit >= 32 * MIB
 
 

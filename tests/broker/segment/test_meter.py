@@ -20,7 +20,7 @@ def feed(meter: Meter, since: float, until: float, bytes_per_s: float, looks: in
         step = (until - since) / looks
         records = round(bytes_per_s * step / 100)
         meter.add(records * 100, records, tuple(records * share for share in where))
-        meter.look(since + (n + 1) * step)
+        meter.update(since + (n + 1) * step)
 
 
 @given(st.floats(0.01, 100), st.integers(1, 20))
@@ -28,7 +28,7 @@ def test_steady_traffic_has_its_rate_from_the_first_look_on(seconds: float, look
     meter = Meter(50.0, SHORT_S, LONG_S)
     for n in range(looks):
         meter.add(1000, 10, tuple(10 * share for share in LOWEST))
-        meter.look(50.0 + (n + 1) * seconds)
+        meter.update(50.0 + (n + 1) * seconds)
     for average, rate in (
         (meter.bytes_per_s, 1000 / seconds),
         (meter.long_bytes_per_s, 1000 / seconds),
@@ -69,8 +69,8 @@ def test_a_segment_is_forgotten_once_nothing_came_for_long() -> None:
 
 def test_two_looks_at_the_same_time_are_one() -> None:
     meter = Meter(0.0, SHORT_S, LONG_S)
-    meter.look(0.0)
+    meter.update(0.0)
     meter.add(100, 1, LOWEST)
-    meter.look(1.0)
-    meter.look(1.0)
+    meter.update(1.0)
+    meter.update(1.0)
     assert meter.bytes_per_s == pytest.approx(100)

@@ -44,7 +44,7 @@ class Writer:
             log_files=LogFileCreator(store, make_topic(), SEGMENT, "b-1"),
             roll_bytes=roll_bytes,
             env=Environment(lambda: 0),
-            ask_sync=lambda: None,
+            request_sync=lambda: None,
         )
 
     async def write(self, *, urgent: bool = False) -> None:

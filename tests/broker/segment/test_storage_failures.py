@@ -309,6 +309,6 @@ async def test_the_failure_that_every_publisher_is_told_keeps_nothing_of_them_al
     failures += [await publisher.stream.failure() for publisher in publishers[20:]]
     assert len({id(failure) for failure in failures}) == len(publishers)
     assert depth(kept) == before
-    assert segment.refusal is not None
-    assert depth(segment.refusal) == 0
+    assert segment.rejection is not None
+    assert depth(segment.rejection) == 0
     testbed.faults.failing.clear()

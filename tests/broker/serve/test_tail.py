@@ -45,7 +45,7 @@ async def tail_of(host: Host, testbed: Testbed, position: int = 0, segment: int 
 async def read(tail: Tail, bytes_max: int = 1 << 20) -> list[int]:
     """Return the base offsets of the frames up to the current end."""
     bases: list[int] = []
-    while await tail.look() is TailState.READABLE:
+    while await tail.poll() is TailState.READABLE:
         if not await tail.ready():
             continue
         expected = tail.next_bytes(bytes_max)
@@ -76,7 +76,7 @@ async def test_every_frame_is_read_once_wherever_it_lies(testbed: Testbed, place
     assert bases[0] <= 9 < tail.position == 50
     assert bases == sorted(set(bases))
     assert bases[-5:] == [40, 42, 44, 46, 48]
-    assert await tail.look() is TailState.CAUGHT_UP
+    assert await tail.poll() is TailState.CAUGHT_UP
     assert not tail.reads_files
     assert host.inspect.memory.reading.used == 0
 
@@ -88,7 +88,7 @@ async def test_nothing_that_is_not_committed_is_read(testbed: Testbed) -> None:
     await publisher.send(3)
     log = host.inspect.segments[NAME, 0].log
     while log.committed == 2:
-        assert await tail.look() is TailState.CAUGHT_UP
+        assert await tail.poll() is TailState.CAUGHT_UP
         await tail.change()
     assert await read(tail) == [2]
 
@@ -106,7 +106,7 @@ async def test_one_wait_serves_many_segments_until_there_is_enough(testbed: Test
         while True:
             found = 0
             for tail in tails:
-                if await tail.look() is TailState.READABLE and await tail.ready():
+                if await tail.poll() is TailState.READABLE and await tail.ready():
                     found += tail.next_bytes(1 << 20)
             if found >= bytes_min or testbed.loop.time() >= until:
                 timer.cancel()
@@ -131,7 +131,7 @@ async def test_a_turn_that_is_offered_goes_to_who_needs_it_and_what_it_held_is_r
     host.evict()
     reading = host.inspect.memory.reading
     idle = await tail_of(host, testbed)
-    assert await idle.look() is TailState.READABLE
+    assert await idle.poll() is TailState.READABLE
     assert await idle.ready()
     assert idle.take(1) is not None
     assert idle.reads_files
@@ -152,7 +152,7 @@ async def test_what_leaves_memory_between_ready_and_take_is_read_from_files(test
     host = await testbed.single(FILES)
     await fill(await host.publisher(), 3)
     tail = await tail_of(host, testbed)
-    assert await tail.look() is TailState.READABLE
+    assert await tail.poll() is TailState.READABLE
     assert await tail.ready()
     assert not tail.reads_files
     host.evict()
@@ -167,13 +167,13 @@ async def test_a_deleted_topic_gives_nothing_more_though_its_name_is_taken(testb
     host.evict()
     tail = await tail_of(host, testbed)
     if reading:
-        await tail.look()
+        await tail.poll()
         assert await tail.ready()
     await host.api.call(DeleteTopic(NAME))
     await testbed.topic(host)
     await fill(await host.publisher(2), 3)
     with pytest.raises(NotFound, match="topic test/topic was deleted"):
-        tail.take(1) if reading else await tail.look()
+        tail.take(1) if reading else await tail.poll()
     await tail.close()
     assert host.inspect.memory.reading.used == 0
 
@@ -185,7 +185,7 @@ async def test_what_retention_removed_is_named(testbed: Testbed) -> None:
     first, *_ = testbed.files(FileKind.LOG)
     await testbed.store.delete([first])
     tail = await tail_of(host, testbed)
-    assert await tail.look() is TailState.READABLE
+    assert await tail.poll() is TailState.READABLE
     with pytest.raises(OutOfRange, match="offset 0 was removed by retention, the lowest retained is"):
         await tail.ready()
     await tail.close()

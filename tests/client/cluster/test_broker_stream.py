@@ -46,10 +46,10 @@ class Talking:
         self.task = asyncio.create_task(self._converse(cluster))
 
     async def _converse(self, cluster: Cluster) -> str:
-        async with broker_stream(cluster, ADDRESS, lambda _: self.replies, "a test") as talk:
-            assert await anext(talk.replies) == 1
-            talk.expect(None)
-            self.talks.set_result(talk)
+        async with broker_stream(cluster, ADDRESS, lambda _: self.replies, "a test") as stream:
+            assert await anext(stream.replies) == 1
+            stream.expect(None)
+            self.talks.set_result(stream)
             await self.leave.wait()
         return "left"
 
@@ -60,16 +60,16 @@ async def talking() -> Talking:
 
 
 async def test_it_ends_with_the_error_that_this_side_gives_it(talking: Talking) -> None:
-    talk = await talking.talks
-    talk.end(NEWS)
+    stream = await talking.talks
+    stream.end(NEWS)
     talking.replies.closed.set()
     with pytest.raises(StaleMetadata, match="has ended"):
         await talking.task
 
 
 async def test_a_reply_that_is_late_ends_it_as_the_broker_s_fault(talking: Talking) -> None:
-    talk = await talking.talks
-    talk.expect(0.2)
+    stream = await talking.talks
+    stream.expect(0.2)
     talking.replies.closed.set()
     with pytest.raises(Unavailable, match="broker fake:9000 does not answer for a test"):
         await talking.task
@@ -77,14 +77,14 @@ async def test_a_reply_that_is_late_ends_it_as_the_broker_s_fault(talking: Talki
 
 @pytest.mark.parametrize("is_late", [False, True])
 async def test_what_is_said_while_it_is_being_closed_changes_nothing(talking: Talking, is_late: bool) -> None:
-    talk = await talking.talks
+    stream = await talking.talks
     if is_late:
-        talk.expect(0.2)
+        stream.expect(0.2)
     else:
         talking.leave.set()
     await talking.replies.closing.wait()
-    talk.end(NEWS)
-    talk.expect(1.0)
+    stream.end(NEWS)
+    stream.expect(1.0)
     talking.replies.closed.set()
     if is_late:
         with pytest.raises(Unavailable):
@@ -94,10 +94,10 @@ async def test_what_is_said_while_it_is_being_closed_changes_nothing(talking: Ta
 
 
 async def test_what_is_said_between_its_end_and_the_close_changes_nothing(talking: Talking) -> None:
-    talk = await talking.talks
-    talk.expect(0.0)
-    asyncio.get_running_loop().call_soon(talk.end, NEWS)
-    asyncio.get_running_loop().call_soon(talk.expect, 1.0)
+    stream = await talking.talks
+    stream.expect(0.0)
+    asyncio.get_running_loop().call_soon(stream.end, NEWS)
+    asyncio.get_running_loop().call_soon(stream.expect, 1.0)
     talking.replies.closed.set()
     with pytest.raises(Unavailable):
         await talking.task

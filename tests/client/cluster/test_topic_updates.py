@@ -28,8 +28,8 @@ class View:
     def awaited(self) -> AwaitedTopic:
         return AwaitedTopic(name=self.name, topic_uid=self.uid, above=self.revision, ids=self._ids)
 
-    def know(self, told: TopicDescription) -> bool:
-        self.revision = told.revision
+    def update(self, description: TopicDescription) -> bool:
+        self.revision = description.revision
         return True
 
     def confirm(self) -> None:
@@ -86,10 +86,10 @@ def broker() -> Broker:
 
 
 def wanting(broker: Broker, *views: View, for_s: float = 3.0) -> TopicUpdates:
-    news = TopicUpdates(broker, random.Random(1))
+    updates = TopicUpdates(broker, random.Random(1))
     for view in views:
-        news.want(view, in_s(for_s))
-    return news
+        updates.want(view, in_s(for_s))
+    return updates
 
 
 def in_s(seconds: float) -> float:
@@ -104,7 +104,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def test_many_topics_are_asked_about_in_one_call_and_told_of_as_they_change(broker: Broker) -> None:
     first, _, third = views = [View(n) for n in range(3)]
-    news = wanting(broker, *views)
+    updates = wanting(broker, *views)
     await asyncio.sleep(0.1)
     assert broker.names() == [["t-0", "t-1", "t-2"]]
     broker.change(first, 5)
@@ -116,78 +116,78 @@ async def test_many_topics_are_asked_about_in_one_call_and_told_of_as_they_chang
     await until(lambda: first.revision == 7)
     assert [a.above for a in broker.asked[1].topics] == [5, 1, 6]
     assert len(broker.asked) <= 3, "the client does not repeat its call"
-    await news.close()
+    await updates.close()
 
 
 async def test_thousands_of_topics_that_change_one_after_another_take_few_calls(broker: Broker) -> None:
     views = [View(n) for n in range(1_000)]
-    news = wanting(broker, *views)
+    updates = wanting(broker, *views)
     for view in views[:100]:
         await asyncio.sleep(0.01)
         broker.change(view, 2)
     await until(lambda: views[99].revision == 2)
     assert len(broker.asked) <= 1 + 1.2 * TOPICS_PER_S / len(views)
     assert all(view.revision == 2 for view in views[:100])
-    await news.close()
+    await updates.close()
 
 
 async def test_what_a_broker_does_not_know_any_more_is_not_taken_for_unchanged(broker: Broker) -> None:
     gone, there = View(0), View(1)
     broker.deleted.add(gone.uid)
-    news = wanting(broker, gone, there)
+    updates = wanting(broker, gone, there)
     await until(lambda: there.confirmed)
     assert gone.confirmed == 0, "who waits for it must ask for it"
-    await news.close()
+    await updates.close()
 
 
 async def test_a_call_is_given_up_when_more_is_wanted(broker: Broker) -> None:
     first, second = View(0), View(1)
-    news = wanting(broker, first)
+    updates = wanting(broker, first)
     await asyncio.sleep(2 * GATHER_S)
-    news.want(second, in_s(3))
+    updates.want(second, in_s(3))
     broker.change(second, 2)
     began = asyncio.get_running_loop().time()
     await until(lambda: second.revision == 2)
     assert asyncio.get_running_loop().time() - began < PATIENCE_S
     assert broker.names()[:2] == [["t-0"], ["t-0", "t-1"]]
-    news.want(first, in_s(3))
+    updates.want(first, in_s(3))
     await asyncio.sleep(2 * GATHER_S)
     asked = len(broker.asked)
-    news.want(first, in_s(3))
+    updates.want(first, in_s(3))
     await asyncio.sleep(2 * GATHER_S)
     assert len(broker.asked) == asked, "that was wanted already"
-    await news.close()
+    await updates.close()
 
 
 async def test_nobody_is_asked_once_nothing_is_wanted(broker: Broker) -> None:
     view, other = View(0), View(1)
     here = asyncio.all_tasks()
-    news = wanting(broker, view, for_s=0.5)
+    updates = wanting(broker, view, for_s=0.5)
     await asyncio.sleep(0.5 + 2 * PATIENCE_S)
     assert len(broker.asked) == 1
     assert asyncio.all_tasks() == here
-    news.want(view, in_s(60))
-    news.want(other, in_s(60))
+    updates.want(view, in_s(60))
+    updates.want(other, in_s(60))
     await asyncio.sleep(2 * GATHER_S)
-    news.forget(view)
+    updates.forget(view)
     await asyncio.sleep(2 * PATIENCE_S)
     assert broker.names()[-1] == ["t-1"]
-    news.forget(other)
-    news.want(view, in_s(60))
+    updates.forget(other)
+    updates.want(view, in_s(60))
     broker.change(view, 2)
     await until(lambda: view.revision == 2)
-    await news.close()
+    await updates.close()
     assert asyncio.all_tasks() == here
 
 
 async def test_a_broker_that_fails_is_not_the_last_one_asked(broker: Broker) -> None:
     view = View(0)
     broker.failures = 3
-    news = wanting(broker, view)
+    updates = wanting(broker, view)
     broker.change(view, 2)
     await until(lambda: view.revision == 2)
     assert len(broker.asked) >= 4
-    await news.close()
+    await updates.close()
 
 
 @pytest.mark.parametrize(
@@ -195,9 +195,9 @@ async def test_a_broker_that_fails_is_not_the_last_one_asked(broker: Broker) -> 
 )
 async def test_more_than_one_call_takes_is_asked_for_in_turn(broker: Broker, count: int, ids: int, most: int) -> None:
     views = [View(n, ids) for n in range(count)]
-    news = wanting(broker, *views, for_s=60.0)
+    updates = wanting(broker, *views, for_s=60.0)
     for view in views:
         broker.change(view, 2)
     await until(lambda: all(view.revision == 2 for view in views))
     assert max(len(call.topics) for call in broker.asked) == most
-    await news.close()
+    await updates.close()

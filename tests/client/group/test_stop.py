@@ -67,7 +67,7 @@ async def test_a_topic_that_was_deleted_ends_it() -> None:
 async def test_what_is_known_is_asked_for_now_and_then_only(
     monkeypatch: pytest.MonkeyPatch, look_s: float, refreshed: list[bool]
 ) -> None:
-    monkeypatch.setattr(stop, "LOOK_S", look_s)
+    monkeypatch.setattr(stop, "CHECK_INTERVAL_S", look_s)
     views = Views({0}, {0}, set())
     await finish(views)
     assert views.asked == [(refresh, {0}) for refresh in refreshed]

@@ -149,7 +149,7 @@ def test_while_the_successors_do_not_cover_the_ring_nothing_changes() -> None:
     with pytest.raises(Unavailable):
         story.box.sealed(0, sealed(0, 1, 2), [segment(1, 0, HALF)])
     with pytest.raises(Unavailable):
-        story.box.forgotten(0, [segment(2, HALF)])
+        story.box.pruned(0, [segment(2, HALF)])
     assert len(story.box.window(0)) == 1
     story.open(0)
     assert story.take(0) == [[0, 1, 2]]
@@ -161,7 +161,7 @@ def test_a_segment_that_was_handed_over_is_followed_to_what_came_after_it() -> N
     story.send(20)
     story.box.sealed(0, sealed(0, 2), [segment(2)])
     story.box.sealed(2, sealed(0, 3), [segment(3)])
-    assert story.box.follow([2]) == {3}, "the other side of the merge comes to it later"
+    assert story.box.resolve([2]) == {3}, "the other side of the merge comes to it later"
     story.box.sealed(1, sealed(0, 2), [segment(3)])
     assert set(story.box.segments) == {3}
     story.open(3)
@@ -218,7 +218,7 @@ def test_a_forgotten_segment_gives_what_was_never_out_to_the_open_ones() -> None
     story.send(2)
     story.box.lost(0, Unavailable("gone"))
     assert story.box.last_errors() == "; last: gone"
-    assert told(story.box.forgotten(0, [segment(5)]))[1:] == ["failed [0, 1]: OutOfRange", "deliver 5"]
+    assert told(story.box.pruned(0, [segment(5)]))[1:] == ["failed [0, 1]: OutOfRange", "deliver 5"]
     story.open(5)
     assert story.take(5) == [[2, 3]]
 
@@ -230,11 +230,11 @@ def test_a_segment_that_a_recovered_etcd_opens_again_gets_no_second_window() -> 
     story.open(0)
     story.box.sealed(0, sealed(0, 1), [segment(1)])
     with pytest.raises(Unavailable, match="is open in a recovered etcd"):
-        story.box.forgotten(1, [segment(0)])
+        story.box.pruned(1, [segment(0)])
     with pytest.raises(Unavailable, match="is open in a recovered etcd"):
         story.box.sealed(1, sealed(0), [segment(0)])
     assert set(story.box.segments) == {1}
-    story.box.forgotten(1, [segment(7)])
+    story.box.pruned(1, [segment(7)])
     assert set(story.box.segments) == {7}
 
 

@@ -68,7 +68,7 @@ def read(batch: bytes) -> list[Record]:
 def refusal_of(batch: bytes, **arguments: object) -> tuple[BatchErrorCode, str]:
     with pytest.raises(InvalidBatch) as refused:
         check_batch(batch, **{"unpacked_bytes_max": UNPACKED_BYTES_MAX, **arguments})  # type: ignore[arg-type]
-    return refused.value.refusal, str(refused.value)
+    return refused.value.error_code, str(refused.value)
 
 
 @given(rows, st.sampled_from(CODECS))
@@ -241,11 +241,11 @@ def test_records_at_fault_are_named() -> None:
     check_batch(batch)
     with pytest.raises(InvalidBatch) as refused:
         check_batch(batch, compacted=True)
-    assert refused.value.refusal is BatchErrorCode.INVALID_RECORD
+    assert refused.value.error_code is BatchErrorCode.INVALID_RECORD
     assert [error.number for error in refused.value.records] == [1, 3]
     with pytest.raises(InvalidBatch) as refused:
         check_batch(batch, compacted=True, times_ms=(T0_MS - 8, T0_MS))
-    assert refused.value.refusal is BatchErrorCode.INVALID_TIMESTAMP
+    assert refused.value.error_code is BatchErrorCode.INVALID_TIMESTAMP
     assert [error.number for error in refused.value.records] == [1, 2, 3]
     check_batch(batch_of([Record(b"k", b"v"), sent[3]]), times_ms=(T0_MS, T0_MS))
     check_batch(batch, times_ms=(T0_MS - 9, T0_MS))

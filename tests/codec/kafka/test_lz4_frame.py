@@ -58,7 +58,7 @@ def test_what_javas_client_cannot_read_is_rejected(frame: bytes, said: str) -> N
         check_frame(memoryview(frame))
     with pytest.raises(InvalidBatch, match="lz4 that every client can read") as rejected:
         check_batch(batch_around(frame, 2, attributes=LZ4))
-    assert rejected.value.refusal is BatchErrorCode.INVALID_RECORD
+    assert rejected.value.error_code is BatchErrorCode.INVALID_RECORD
 
 
 def test_what_was_stored_before_is_still_read() -> None:

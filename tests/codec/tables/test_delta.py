@@ -22,8 +22,8 @@ from seaweedmq.errors import Corrupt, Unsupported
 
 TEXT = st.text(max_size=20)
 COUNT = st.integers(0, 2**63 - 1)
-ADDS = st.builds(Add, path=TEXT, size_bytes=COUNT, modified_ms=COUNT, brings_records=st.booleans(), stats=st.just("{}"))
-REMOVES = st.builds(Remove, path=TEXT, size_bytes=COUNT, removed_ms=COUNT, takes_records=st.booleans())
+ADDS = st.builds(Add, path=TEXT, size_bytes=COUNT, modified_ms=COUNT, data_change=st.booleans(), stats=st.just("{}"))
+REMOVES = st.builds(Remove, path=TEXT, size_bytes=COUNT, removed_ms=COUNT, data_change=st.booleans())
 METADATA = st.builds(
     LogMetadata, id=TEXT, name=TEXT, schema=TEXT, configuration=st.dictionaries(TEXT, TEXT), created_ms=COUNT
 )
@@ -66,7 +66,7 @@ def test_times_are_written_to_the_microsecond(us: int) -> None:
 def test_lines_are_what_other_programs_read() -> None:
     commit = Commit(
         adds=(Add(path="a.parquet", size_bytes=7, modified_ms=8, stats=stats_json(2, {"_offset": (0, 1, 0)})),),
-        removes=(Remove(path="b.parquet", size_bytes=9, removed_ms=10, takes_records=False),),
+        removes=(Remove(path="b.parquet", size_bytes=9, removed_ms=10, data_change=False),),
         features=frozenset({"timestampNtz"}),
     )
     assert encode_commit(commit).decode().splitlines() == [

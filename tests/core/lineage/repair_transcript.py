@@ -81,7 +81,7 @@ class Transcript:
             segments=1,
             replicas=min(self.topic.replicas, len(free)),
             tie=lambda: 0.0,
-            wish=repair.healthy_replicas,
+            preferred=repair.healthy_replicas,
         )
         sealing = SegmentEnd(segment=repair.segment, end_offset=repair.segment.start_offset + 10, epoch=2, sequences=())
         change = succeed(self.topic, [sealing], ranges=[repair.segment.slots], placement=[replicas], now_us=0)

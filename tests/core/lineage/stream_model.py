@@ -115,9 +115,9 @@ class Source:
         self._succeed([self.rng.choice(self.open())], pieces=2)
 
     def merge(self) -> None:
-        neighbours = self.open()
-        first = self.rng.randrange(len(neighbours))
-        self._succeed(neighbours[first : first + self.rng.randint(2, 3)], pieces=self.rng.choice((1, 1, 2)))
+        neighbors = self.open()
+        first = self.rng.randrange(len(neighbors))
+        self._succeed(neighbors[first : first + self.rng.randint(2, 3)], pieces=self.rng.choice((1, 1, 2)))
 
     def retain(self, read_up_to: Callable[[int], int]) -> None:
         """Let retention remove tables of records that were read, from the front."""

@@ -125,7 +125,7 @@ def test_who_leads_for_lack_of_others_does_so_last() -> None:
 def test_a_wish_is_kept_as_far_as_it_can_be_and_filled_up_with_the_cheapest() -> None:
     a, b, c = Candidate(broker="a", segments=9), Candidate(broker="b", segments=1), Candidate(broker="c")
     full, free = Candidate(broker="full", room=0), Candidate(broker="free", cpu_share=3.0)
-    for candidates, replicas, wish, placed in (
+    for candidates, replicas, preferred, placed in (
         ([a, b, c], 2, ["a"], ("a", "c")),
         ([a, b, c], 2, ["gone", "b"], ("b", "c")),
         ([a, b, c], 1, ["a", "b"], ("a",)),
@@ -133,7 +133,7 @@ def test_a_wish_is_kept_as_far_as_it_can_be_and_filled_up_with_the_cheapest() ->
         ([full, free], 2, ["full"], ("free", "full")),
         ([full], 1, ["full"], ("full",)),
     ):
-        assert place(candidates, segments=1, replicas=replicas, tie=ties(), wish=wish) == [placed]
+        assert place(candidates, segments=1, replicas=replicas, tie=ties(), preferred=preferred) == [placed]
 
 
 def test_traffic_counts_even_where_the_processor_is_not_measured_yet() -> None:

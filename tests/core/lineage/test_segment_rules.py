@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.core.lineage.segment_rules import check_replicas, check_unpartitioned, halves, neighbours
+from seaweedmq.core.lineage.segment_rules import check_replicas, check_unpartitioned, halves, neighbors
 from seaweedmq.core.lineage.topology import new_topic
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.ring import KeyRange
@@ -36,13 +36,13 @@ def test_what_publishers_choose_is_not_cut() -> None:
 
 
 def test_neighbours_are_merged_in_the_order_of_the_ring() -> None:
-    assert neighbours(SEGMENTS[1], SEGMENTS[2]) == (SEGMENTS[1], SEGMENTS[2])
-    assert neighbours(SEGMENTS[2], SEGMENTS[1]) == (SEGMENTS[1], SEGMENTS[2])
+    assert neighbors(SEGMENTS[1], SEGMENTS[2]) == (SEGMENTS[1], SEGMENTS[2])
+    assert neighbors(SEGMENTS[2], SEGMENTS[1]) == (SEGMENTS[1], SEGMENTS[2])
     with pytest.raises(InvalidArgument, match="with itself: name two adjacent segments"):
-        neighbours(SEGMENTS[1], SEGMENTS[1])
+        neighbors(SEGMENTS[1], SEGMENTS[1])
     for first, second in ((0, 2), (3, 0)):  # the ring's two ends do not touch: a range does not wrap
         with pytest.raises(InvalidArgument, match="are not adjacent"):
-            neighbours(SEGMENTS[first], SEGMENTS[second])
+            neighbors(SEGMENTS[first], SEGMENTS[second])
 
 
 @pytest.mark.parametrize(

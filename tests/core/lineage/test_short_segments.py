@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.core.lineage.problems import (
-    RETRY_FIRST_S,
-    RETRY_MOST_S,
+    RETRY_S_FIRST,
+    RETRY_S_MAX,
     SHOWN_MAX,
     check_recoverable,
     describe_problems,
@@ -145,9 +145,9 @@ def test_a_problem_names_segment_and_remedy_whatever_was_wrong_and_is_bounded(re
 
 @given(st.integers(1, 10_000))
 def test_pauses_grow_up_to_a_minute(attempts: int) -> None:
-    assert retry_pause_s(1) == RETRY_FIRST_S
-    assert retry_pause_s(attempts) <= retry_pause_s(attempts + 1) <= RETRY_MOST_S
-    assert retry_pause_s(attempts + 10) == RETRY_MOST_S
+    assert retry_pause_s(1) == RETRY_S_FIRST
+    assert retry_pause_s(attempts) <= retry_pause_s(attempts + 1) <= RETRY_S_MAX
+    assert retry_pause_s(attempts + 10) == RETRY_S_MAX
 
 
 def test_an_unrecoverable_segment_is_an_error_with_the_file_and_others_are_none() -> None:

@@ -112,13 +112,13 @@ class Transcript:
 
     def nacks(self, names: str, delay_s: float = 0.0) -> None:
         for name in names.split():
-            self.member.refuse(self.taken[name], delay_s)
+            self.member.reject(self.taken[name], delay_s)
 
     def handler_returns(self, name: str) -> None:
         self.member.handler_ended(self.taken[name])
 
     def handler_raises(self, name: str, delay_s: float = 0.0) -> None:
-        self.member.refuse(self.taken[name], delay_s, "ValueError: no")
+        self.member.reject(self.taken[name], delay_s, "ValueError: no")
         self.member.handler_ended(self.taken[name])
 
     def waits(self, seconds: float) -> None:

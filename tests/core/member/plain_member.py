@@ -130,7 +130,7 @@ class PlainMember:
                 if run is not None and self.dispatch.deliver(run):
                     return self._records(run)
             self.fill()
-            taken = self.dispatch.take_neighbours()
+            taken = self.dispatch.take_neighbors()
             self._collect()
             if taken:
                 return taken
@@ -157,8 +157,8 @@ class PlainMember:
         """Acknowledge as any thread may, without a lock."""
         record.origin.span.put(record.offset, ACKED)
 
-    def refuse(self, record: Record, delay_s: float, reason: str = "nack") -> None:
-        self.dispatch.refuse(record, self.now + delay_s, reason)
+    def reject(self, record: Record, delay_s: float, reason: str = "nack") -> None:
+        self.dispatch.reject(record, self.now + delay_s, reason)
         self._collect()
 
     def handler_ended(self, record: Record) -> None:

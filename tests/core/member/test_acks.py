@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, NEW, OUT, WAITING, Ledger, Offsets, RowSpan, offsets_of
+from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, IN_FLIGHT, NEW, WAITING, Ledger, Offsets, RowSpan, offsets_of
 
 
 def ledger_of(*counts: int, first: int = 100) -> tuple[Ledger[str], list[RowSpan[str]]]:
@@ -55,7 +55,7 @@ def test_a_record_that_takes_long_does_not_keep_what_lies_behind_it() -> None:
 
 
 def test_what_waits_or_is_given_up_holds_the_position_like_what_is_out() -> None:
-    for state, has_in_flight in ((OUT, True), (WAITING, False), (DEAD_LETTER, True)):
+    for state, has_in_flight in ((IN_FLIGHT, True), (WAITING, False), (DEAD_LETTER, True)):
         ledger, (span, _) = ledger_of(5, 5)
         ledger.ack(range(100, 110))
         assert not ledger.has_in_flight()
@@ -68,15 +68,15 @@ def test_of_a_run_only_what_is_out_is_acknowledged() -> None:
     _, (span,) = ledger_of(6)
     span.put(102, WAITING)
     span.put(103, DEAD_LETTER)
-    span.ack_out(101, 4)
-    assert list(span.states) == [OUT, ACKED, WAITING, DEAD_LETTER, ACKED, OUT]
+    span.ack_in_flight(101, 4)
+    assert list(span.states) == [IN_FLIGHT, ACKED, WAITING, DEAD_LETTER, ACKED, IN_FLIGHT]
     assert span.position() == 100
     assert NEW not in span.states
 
 
 def test_counts_of_refused_records_go_with_them() -> None:
     ledger, _ = ledger_of(10)
-    assert [ledger.refuse(offset) for offset in (103, 103, 101, 109)] == [1, 2, 1, 1]
+    assert [ledger.reject(offset) for offset in (103, 103, 101, 109)] == [1, 2, 1, 1]
     assert ledger.deliveries(10) == {101: 1, 103: 2, 109: 1}
     assert ledger.deliveries(2) == {101: 1, 103: 2}
     ledger.ack(range(100, 103))

@@ -18,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, NEW, OUT, WAITING
+from seaweedmq.core.member.acks import ACKED, DEAD_LETTER, IN_FLIGHT, NEW, WAITING
 from seaweedmq.core.member.held_segment import HeldSegment
 from seaweedmq.core.member.record_dispatch import Bounds
 from seaweedmq.model.messages.groups import Ownership
@@ -183,7 +183,7 @@ class MemberLife(RuleBasedStateMachine):
             for span in held.ledger.spans:
                 for earlier in range(span.first, min(span.end, offset)):
                     if self.keys[held, earlier] == record.key:
-                        assert span.state(earlier) in (ACKED, OUT), "a waiting record blocks its key"
+                        assert span.state(earlier) in (ACKED, IN_FLIGHT), "a waiting record blocks its key"
         if self.deliveries_max is not None:
             assert self.refusals[held, offset] < self.deliveries_max
         self.with_user[held, offset] = record
@@ -228,10 +228,10 @@ class MemberLife(RuleBasedStateMachine):
 
     @precondition(lambda self: self.with_user)
     @rule(which=PICK, delay_s=st.integers(0, 3))
-    def refuse(self, which: int, delay_s: int) -> None:
+    def reject(self, which: int, delay_s: int) -> None:
         """Acknowledge in a handler, before it ends."""
         record = self.pick(which)
-        self.member.refuse(record, delay_s)
+        self.member.reject(record, delay_s)
         self.is_refused(record)
 
     def is_refused(self, record: Record) -> None:
@@ -246,7 +246,7 @@ class MemberLife(RuleBasedStateMachine):
         at = list(self.with_handlers)[which % len(self.with_handlers)]
         record = self.with_handlers.pop(at)
         if raises:
-            self.member.refuse(record, 1.0, "raised")
+            self.member.reject(record, 1.0, "raised")
             if at in self.with_user:
                 self.is_refused(record)
         self.member.handler_ended(record)
@@ -281,8 +281,8 @@ class MemberLife(RuleBasedStateMachine):
                     assert (state == ACKED) == (at in self.acked)
                     assert (state == DEAD_LETTER) == (at in letters)
                     if at in self.with_user:
-                        assert state == OUT
-                    elif state == OUT:
+                        assert state == IN_FLIGHT
+                    elif state == IN_FLIGHT:
                         assert at in ready
                     elif at not in ready:
                         assert state in (NEW, WAITING, ACKED, DEAD_LETTER)

@@ -11,7 +11,7 @@ A, B = b"a", b"b"
 def test_a_key_is_held_from_its_refusal_to_its_redelivery() -> None:
     order = KeyOrder(one_at_a_time=False)
     assert order.offer(A, 1)
-    order.refuse(A, 1, due_s=10.0)
+    order.reject(A, 1, due_s=10.0)
     assert not order.offer(A, 5)
     assert order.offer(B, 6)
     assert not order.offer(A, 7)
@@ -24,8 +24,8 @@ def test_a_key_is_held_from_its_refusal_to_its_redelivery() -> None:
 
 def test_records_without_a_key_hold_nobody_up() -> None:
     order = KeyOrder(one_at_a_time=True)
-    order.refuse(None, 1, due_s=3.0)
-    order.refuse(None, 2, due_s=1.0)
+    order.reject(None, 1, due_s=3.0)
+    order.reject(None, 2, due_s=1.0)
     assert order.offer(None, 5)
     assert order.take_due(2.0) == [2]
     order.drop(None, 1)
@@ -39,7 +39,7 @@ def test_one_at_a_time() -> None:
     assert order.take_due(0.0) == []
     order.settle(A)
     assert order.take_due(0.0) == [2]
-    order.refuse(A, 2, due_s=5.0)
+    order.reject(A, 2, due_s=5.0)
     assert order.take_due(4.0) == []
     assert order.take_due(5.0) == [2]
     order.settle(A)
@@ -51,7 +51,7 @@ def test_one_at_a_time() -> None:
 
 def test_what_is_never_due_is_dropped_and_lets_the_rest_go() -> None:
     order = KeyOrder(one_at_a_time=False)
-    order.refuse(A, 1, due_s=NEVER)
+    order.reject(A, 1, due_s=NEVER)
     assert not order.offer(A, 2)
     assert (order.take_due(1e12), order.due_s()) == ([], NEVER)
     order.drop(A, 1)
@@ -68,12 +68,12 @@ def test_what_is_due_goes_out_whatever_else_of_its_key_waits(
     order = KeyOrder(one_at_a_time=False)
     keys = [key for key, _ in refusals]
     for offset, (key, due_s) in enumerate(refusals):
-        order.refuse(key, offset, due_s)
+        order.reject(key, offset, due_s)
     out: list[int] = []
     for now in range(10):
         while taken := order.take_due(now):
             for offset in taken[room:]:
-                order.refuse(keys[offset], offset, now)
+                order.reject(keys[offset], offset, now)
             gone = [offset for offset in taken[:room] if order.offer(keys[offset], offset)]
             assert gone == taken[:room], "otherwise the same record is taken in an endless loop"
             out += gone

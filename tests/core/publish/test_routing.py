@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.core.publish.routing import Routes, Trail
+from seaweedmq.core.publish.routing import Routes, SuccessorMap
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.ring import RING_SLOTS_MAX, WHOLE_RING, KeyRange
 from seaweedmq.model.segment import Segment
@@ -81,34 +81,36 @@ def test_what_the_ring_gets_goes_to_the_segments_that_are_there() -> None:
         routes.grow(KeyRange(0, 4), [segment(2, 2, 3)])
 
 
-def split_and_merged(trail: Trail, times: int, *, also: int | None = None) -> int:
+def split_and_merged(successor_map: SuccessorMap, times: int, *, also: int | None = None) -> int:
     """Split and merge the upper side as publishers leave the segments; return the open one."""
     upper = 1
     for _ in range(times):
         lower, higher, merged = upper + 1, upper + 2, upper + 3
-        for left, heirs in ((upper, (lower, higher)), (lower, (merged,)), (higher, (merged,))):
-            open_now = {heirs[0]} if also is None else {also, heirs[0]}
+        for left, successors in ((upper, (lower, higher)), (lower, (merged,)), (higher, (merged,))):
+            open_now = {successors[0]} if also is None else {also, successors[0]}
             edges = [0, *range(1, len(open_now)), RING_SLOTS_MAX]
             parts = zip(pairwise(edges), sorted(open_now), strict=True)
-            trail.leave(left, heirs, Routes(WHOLE_RING, ((KeyRange(lo, hi), number) for (lo, hi), number in parts)))
+            successor_map.record(
+                left, successors, Routes(WHOLE_RING, ((KeyRange(lo, hi), number) for (lo, hi), number in parts))
+            )
         upper = merged
     return upper
 
 
 def test_a_lineage_of_many_splits_and_merges_is_followed_once_not_every_way() -> None:
     """There are 2**60 paths from the first to the last."""
-    trail = Trail()
-    last = split_and_merged(trail, 60, also=0)
-    assert trail.follow([1]) == {last}
-    assert trail.follow([last - 2, last + 7]) == {last, last + 7}
-    assert trail.follow([]) == set()
+    successor_map = SuccessorMap()
+    last = split_and_merged(successor_map, 60, also=0)
+    assert successor_map.resolve([1]) == {last}
+    assert successor_map.resolve([last - 2, last + 7]) == {last, last + 7}
+    assert successor_map.resolve([]) == set()
 
 
 def test_what_a_publisher_can_not_come_to_any_more_is_forgotten() -> None:
-    trail = Trail()
-    last = split_and_merged(trail, 1_000)
-    assert all(trail.follow([number]) == {number} for number in range(last))
-    trail = Trail()
-    last = split_and_merged(trail, 10, also=0)
-    left = [number for number in range(last) if trail.follow([number]) == {last}]
+    successor_map = SuccessorMap()
+    last = split_and_merged(successor_map, 1_000)
+    assert all(successor_map.resolve([number]) == {number} for number in range(last))
+    successor_map = SuccessorMap()
+    last = split_and_merged(successor_map, 10, also=0)
+    left = [number for number in range(last) if successor_map.resolve([number]) == {last}]
     assert left == list(range(1, last)), "who has not left segment 0 may come to all that came after it"

@@ -94,7 +94,7 @@ def test_frames_go_out_in_order_within_the_brokers_limits_and_leave_when_acknowl
     assert window.take(MESSAGE) == []
     assert told([window.acked(FrameAck(0, 10, 100))]) == ["acked 0..9 at 100"]
     assert window.take(MESSAGE) == [third]
-    assert (len(window), window.out, window.waiting_bytes) == (2, 2, 0)
+    assert (len(window), window.in_flight, window.waiting_bytes) == (2, 2, 0)
 
 
 def test_small_frames_share_a_message_up_to_its_size_and_one_beyond_the_byte_limit_goes_out_alone() -> None:
@@ -198,7 +198,7 @@ def test_what_may_be_stored_in_a_forgotten_segment_fails_and_the_rest_goes_elsew
         add(window, count)
     window.take(MESSAGE)
     window.lost()
-    assert told(window.forgotten()) == ["failed 0..2: OutOfRange", "failed 3..6: OutOfRange", "again 7..11"]
+    assert told(window.pruned()) == ["failed 0..2: OutOfRange", "failed 3..6: OutOfRange", "again 7..11"]
     assert len(window) == 0
 
 
@@ -240,12 +240,12 @@ def test_a_frame_that_was_overdue_before_it_was_sent_leaves_no_gap_on_an_open_st
 def test_a_refused_frame_is_found_by_sending_one_at_a_time() -> None:
     window = sent(1, 1, 1)
     refusal = InvalidArgument("one of them is poison")
-    assert window.refused(refusal) == []  # three were in flight: the bad one is not known
+    assert window.rejected(refusal) == []  # three were in flight: the bad one is not known
     window.opened(ready())
     assert sequences(window.take(MESSAGE)) == [0]
     window.acked(FrameAck(0, 1, 0))
     assert sequences(window.take(MESSAGE)) == [1]
-    assert told(window.refused(refusal)) == ["failed 1..1: InvalidArgument"]
+    assert told(window.rejected(refusal)) == ["failed 1..1: InvalidArgument"]
     window.opened(ready(next_sequence=1))
     assert sequences(window.take(MESSAGE)) == [1]  # the third, renumbered
 

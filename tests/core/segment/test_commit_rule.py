@@ -31,9 +31,9 @@ class At:
 
 
 def rule(
-    at: At, *, lease: bool = False, stuck: bool = False, lost: bool = False, looking: bool = False
+    at: At, *, lease: bool = False, stuck: bool = False, lost: bool = False, is_checking: bool = False
 ) -> list[object]:
-    return list(commit_rule(at, lease_alive=lease, stuck=stuck, follower_lost=lost, looking=looking))
+    return list(commit_rule(at, lease_alive=lease, stuck=stuck, follower_lost=lost, is_checking=is_checking))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def rule(
         # without the lease: first an fsync for any durability, then one fence check
         (At(10, 10, 30), {}, [RequestFsync(), RetrySoon()]),
         (At(10, 20, 30), {}, [CheckFence(20), RetrySoon()]),
-        (At(10, 20, 30), {"looking": True}, [RetrySoon()]),
+        (At(10, 20, 30), {"is_checking": True}, [RetrySoon()]),
     ],
 )
 def test_the_rule(at: At, how: dict[str, bool], actions: list[object]) -> None:
@@ -65,14 +65,14 @@ def test_the_rule(at: At, how: dict[str, bool], actions: list[object]) -> None:
     stored=st.booleans(),
     stuck=st.booleans(),
     lost=st.booleans(),
-    looking=st.booleans(),
+    is_checking=st.booleans(),
 )
 def test_whatever_the_standing(
-    lease: bool, sizes: tuple[int, int, int], stored: bool, stuck: bool, lost: bool, looking: bool
+    lease: bool, sizes: tuple[int, int, int], stored: bool, stuck: bool, lost: bool, is_checking: bool
 ) -> None:
     flushed, written = sizes[0], sizes[0] + sizes[1]
     at = At(min(sizes[2], flushed if stored else written), flushed, written, stored)
-    actions = rule(at, lease=lease, stuck=stuck, lost=lost, looking=looking)
+    actions = rule(at, lease=lease, stuck=stuck, lost=lost, is_checking=is_checking)
     for action in actions:
         match action:
             case RaiseHighWatermark(offset):
@@ -81,7 +81,7 @@ def test_whatever_the_standing(
             case CheckFence(flushed=target):
                 assert not lease, "no fence check is needed while the lease is valid"
                 assert not stuck, "the result of the check would not matter"
-                assert not looking, "one fence check at a time"
+                assert not is_checking, "one fence check at a time"
                 assert at.committed < target <= at.flushed
     behind = at.committable > at.committed
-    assert not behind or looking or actions, "a durable record waits for no further event"
+    assert not behind or is_checking or actions, "a durable record waits for no further event"

@@ -30,11 +30,11 @@ class Log:
 
     def __init__(self) -> None:
         self.committed = self.flushed = self.written = 0
-        self.thin = False
+        self.is_under_replicated = False
 
     @property
     def committable(self) -> int:
-        return self.flushed if self.thin else self.written
+        return self.flushed if self.is_under_replicated else self.written
 
 
 class Transcript:
@@ -89,7 +89,7 @@ class Transcript:
             if isinstance(action, RaiseHighWatermark):
                 self.log.committed = action.offset
             if isinstance(action, CommitFlushedOnly):
-                self.log.thin = True
+                self.log.is_under_replicated = True
             done.append(_told(action))
         return done
 
@@ -343,7 +343,7 @@ class AnyFate(RuleBasedStateMachine):
         assert log.committed <= log.written
         assert self.most <= log.committed, "the high watermark never falls"
         self.most = log.committed
-        assert (lifecycle.refusal is None) == (lifecycle.stage in UNDISPUTED | {SegmentStage.FENCED})
+        assert (lifecycle.rejection is None) == (lifecycle.stage in UNDISPUTED | {SegmentStage.FENCED})
         assert lifecycle.stage in COMMITTING or not self.looks
 
 

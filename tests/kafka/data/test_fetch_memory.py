@@ -40,7 +40,7 @@ async def read(client: InProcessClient, offset: int = 0) -> list[bytes | None]:
 @story
 async def test_who_comes_when_little_is_left_gets_less_and_no_error(testbed: Testbed) -> None:
     client, sent = await filled(testbed)
-    memory = client.rooms.fetch_memory
+    memory = client.handlers.fetch_memory
     client.reads.clear()
     slow = []
     for _ in range(4):
@@ -61,7 +61,7 @@ async def test_who_comes_when_little_is_left_gets_less_and_no_error(testbed: Tes
 @story
 async def test_a_broker_reports_the_largest_reply_that_it_sends(testbed: Testbed) -> None:
     client, _ = await filled(testbed)
-    node = client.rooms.nodes.number_of(client.host.broker.id)
+    node = client.handlers.nodes.number_of(client.host.broker.id)
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=4, resource_name=str(node), configuration_keys=["fetch.max.bytes"]
     )
@@ -80,7 +80,7 @@ def test_no_reply_is_larger_than_those_of_apache_kafka() -> None:
 @story
 async def test_readers_that_all_come_when_nothing_is_left_get_everything_in_the_end(testbed: Testbed) -> None:
     client, sent = await filled(testbed)
-    memory = client.rooms.fetch_memory
+    memory = client.handlers.fetch_memory
     memory.reply().hold(LIMIT_BYTES)
 
     async def all_of_it() -> list[bytes | None]:
@@ -96,7 +96,7 @@ async def test_readers_that_all_come_when_nothing_is_left_get_everything_in_the_
 @story
 async def test_a_client_that_goes_gives_back_what_was_held_for_it(testbed: Testbed) -> None:
     client, _ = await filled(testbed)
-    memory = client.rooms.fetch_memory
+    memory = client.handlers.fetch_memory
 
     waiting = asyncio.create_task(client.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=LIMIT_BYTES))
     await asyncio.sleep(1)
@@ -131,7 +131,7 @@ async def test_a_large_first_batch_in_memory_waits_as_one_in_files_does(testbed:
     await testbed.topic(client.host, ORDERS, partitions=1)
     await testbed.until(lambda: client.host.inspect.view.open_of(ORDERS))
     assert (await client.produce("orders", 0, batch(bytes(LARGE_BYTES)))).error_code == Code.NONE
-    memory = client.rooms.fetch_memory
+    memory = client.handlers.fetch_memory
     others = memory.reply()
     others.hold(LIMIT_BYTES)
     reading = [asyncio.create_task(read(client)) for _ in range(4)]

@@ -35,7 +35,7 @@ class Owner:
     def moved_bytes(self) -> int | None:
         return self.moved
 
-    def hurry(self) -> bool:
+    def answer_waiting(self) -> bool:
         self.hurries += 1
         return self.polls
 

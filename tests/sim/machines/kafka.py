@@ -32,9 +32,9 @@ def kafka_address(address: str) -> str:
 class KafkaListener:
     """The listener at ``kafka_address``, open from the broker's joining until its leaving."""
 
-    def __init__(self, rooms: Handlers, config: BrokerConfig, in_flight_bytes_max: int) -> None:
+    def __init__(self, handlers: Handlers, config: BrokerConfig, in_flight_bytes_max: int) -> None:
         turns = Turns(loop_s)  # no turn ends in virtual time
-        self._server = KafkaServer(handlers_of(rooms.all), config, in_flight_bytes_max, turns)
+        self._server = KafkaServer(handlers_of(handlers.all), config, in_flight_bytes_max, turns)
         self._numbers = itertools.count(1)
 
     async def kafka(self, requests: AsyncIterator[bytes]) -> AsyncGenerator[Answer, None]:

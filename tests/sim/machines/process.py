@@ -133,10 +133,10 @@ class BrokerProcess:
 
     def _open_kafka(self, broker: Broker, owner: Owner) -> tuple[Handlers, KafkaListener]:
         """Open the Kafka listener."""
-        rooms = Handlers(broker.ports, snapshot_after_bytes=SNAPSHOT_AFTER_BYTES)
-        listener = KafkaListener(rooms, self.config, broker.ports.runtime.memory.in_flight_bytes)
+        handlers = Handlers(broker.ports, snapshot_after_bytes=SNAPSHOT_AFTER_BYTES)
+        listener = KafkaListener(handlers, self.config, broker.ports.runtime.memory.in_flight_bytes)
         self.world.network.serve(kafka_address(self.address), owner, listener)
-        return rooms, listener
+        return handlers, listener
 
     def _end(self, owner: Owner) -> None:
         owner.state = OwnerState.DEAD

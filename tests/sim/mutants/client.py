@@ -62,13 +62,13 @@ def take_plain_frames_while_a_schema_is_adopted(patch: pytest.MonkeyPatch) -> No
 def read_waiting_frames_by_the_new_schema(patch: pytest.MonkeyPatch) -> None:
     """A plain frame that is routed again is read by the schema that the topic adopted meanwhile."""
 
-    def again(box: Any, frame: Any) -> Any:
+    def reroute(box: Any, frame: Any) -> Any:
         stored = next(split_frames(frame.data, verify=False))
         columns = decode_frame(stored, box.schema)
         header = stored.header
         return box._queue(Rows(columns, header.flags, header.timestamp_min, frame.positions, frame.promise))
 
-    patch.setattr(outbox.Outbox, "_again", again)
+    patch.setattr(outbox.Outbox, "_reroute", reroute)
 
 
 def send_again_the_newest_first(patch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ def answer_before_it_is_appended(patch: pytest.MonkeyPatch) -> None:
     """A coordinator replies before it appends its records."""
 
     def at_once(shard: Any, more: Any) -> None:
-        shard._say(more.answers)
+        shard._answer(more.answers)
         shard._round.pairs += more.pairs
         shard._work.fire()
 

@@ -107,13 +107,13 @@ def take_pages_of_any_moment(patch: pytest.MonkeyPatch) -> None:
 def take_what_a_broker_does_not_know_yet_for_pruned(patch: pytest.MonkeyPatch) -> None:
     """A client believes every description, even from a broker with stale metadata."""
 
-    async def look(view: Any, which: Any) -> Any:
+    async def query(view: Any, which: Any) -> Any:
         uid = view._description.topic.uid if view._description is not None else 0
-        told = await view._cluster.describe(view.name, which, view._cluster.config.rpc_timeout_s, uid)
-        view.know(told)
-        return told
+        described = await view._cluster.describe(view.name, which, view._cluster.config.rpc_timeout_s, uid)
+        view.update(described)
+        return described
 
-    patch.setattr(TopicView, "_look", look)
+    patch.setattr(TopicView, "_query", query)
 
 
 BROKEN: tuple[Break, ...] = (

@@ -142,7 +142,7 @@ def lead_at_once(patch: pytest.MonkeyPatch) -> None:
     async def at_once(session: Any) -> None:
         """Skip the wait for old leases."""
 
-    patch.setattr(Session, "outlive_others", at_once)
+    patch.setattr(Session, "await_expired_leases", at_once)
 
 
 def forget_what_is_not_fsynced(patch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,7 @@ def go_on_in_the_namesake(patch: pytest.MonkeyPatch) -> None:
     async def describe(cluster: Any, name: Any, which: Any = ALL, timeout_s: float | None = None, uid: int = 0) -> Any:
         return await described(cluster, name, which, timeout_s)
 
-    def know(view: Any, description: Any) -> None:
+    def update(view: Any, description: Any) -> None:
         known = view._description
         if known is not None and known.topic.uid != description.topic.uid:
             view._description = None
@@ -119,10 +119,10 @@ def go_on_in_the_namesake(patch: pytest.MonkeyPatch) -> None:
         async for reply in joined(groups, replace(opening, topic_uid=0), requests):
             yield reply
 
-    described, learned, found = Cluster.describe, TopicView.know, Lookup.segment
+    described, learned, found = Cluster.describe, TopicView.update, Lookup.segment
     caught_up, joined = Descriptions.catch_up, Groups.join
     patch.setattr(Cluster, "describe", describe)
-    patch.setattr(TopicView, "know", know)
+    patch.setattr(TopicView, "update", update)
     patch.setattr(Lookup, "segment", segment)
     patch.setattr(Descriptions, "catch_up", catch_up)
     patch.setattr(Groups, "join", join)

@@ -70,7 +70,7 @@ def judge_times_by_a_clock_that_was_just_set(patch: pytest.MonkeyPatch) -> None:
 
 def date_tables_of_a_new_segment_by_their_stamps(patch: pytest.MonkeyPatch) -> None:
     """A broker forgets that a segment it sees for the first time did not exist at the last listing."""
-    patch.setattr(SeenTables, "_before_it_was_there", lambda seen: [])
+    patch.setattr(SeenTables, "_evidence_before", lambda seen: [])
 
 
 def delete_right_after_taking_a_topic_over(patch: pytest.MonkeyPatch) -> None:

@@ -30,5 +30,5 @@ def _unserved(segment: Segment, brokers: dict[str, "Broker"]) -> Iterator[str]:
     owned = Insides(brokers[segment.primary]).segments.get(segment.key)
     if owned is None:
         yield f"{segment} is not opened by its primary {segment.primary}"
-    elif owned.refusal is not None or owned.failure is not None:
-        yield f"{segment} takes no records at its primary {segment.primary}: {owned.refusal or owned.failure}"
+    elif owned.rejection is not None or owned.failure is not None:
+        yield f"{segment} takes no records at its primary {segment.primary}: {owned.rejection or owned.failure}"

@@ -27,8 +27,8 @@ REQUIRED = {"storage": "/data", "topic": "shop/orders"}
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(stream, "LOOK_INTERVAL_S", 0.0)
-    monkeypatch.setattr("seaweedmq.spark.streams.stream_scan.LOOK_PAUSE_S", 0.0)
+    monkeypatch.setattr(stream, "REFRESH_INTERVAL_S", 0.0)
+    monkeypatch.setattr("seaweedmq.spark.streams.stream_scan.RETRY_PAUSE_S", 0.0)
     return iter(())
 
 

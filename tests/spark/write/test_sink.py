@@ -394,7 +394,7 @@ def test_of_one_large_file_it_is_told_how_far_it_is_before_it_is_published(
     topic = target.create("sink/large")
     ids = pa.table({"id": pa.array(range(80_000), pa.int64())})
     pq.write_table(ids, tmp_path / "large.parquet", row_group_size=2_000, compression="none", use_dictionary=False)
-    monkeypatch.setattr(watched, "LOOK_S", 0.02)
+    monkeypatch.setattr(watched, "POLL_INTERVAL_S", 0.02)
     told: list[float] = []
     spark.conf.set("spark.sql.files.maxPartitionBytes", "16384")  # a task for each row group
     try:

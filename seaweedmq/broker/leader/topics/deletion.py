@@ -1,4 +1,4 @@
-"""Wait for the primaries of a deleted topic.
+"""Wait until the primaries of a deleted topic have closed its segments.
 
 A deletion is complete once the primaries have closed its segments. Until then they may acknowledge records to it, even
 to a publisher opened after the deletion that mistakes the topic for a recreated one. The name is not free before
@@ -27,34 +27,34 @@ async def wait_closed(
     deletion: Deletion,
     view: ClusterView,
     dial: Callable[[str], BrokerApi],
-    outlive_others: Callable[[], Awaitable[None]],
+    await_expired_leases: Callable[[], Awaitable[None]],
     *,
     rng: random.Random,
     lease_ttl_s: float,
 ) -> None:
     """Wait until every live primary has dropped the segments of a deletion that the view already contains.
 
-    ``outlive_others`` returns once the leases that are gone from etcd have run out by their holders' clocks.
+    ``await_expired_leases`` returns once the leases that are gone from etcd have run out by their holders' clocks.
     """
     revision = view.revision
 
-    async def ask(primary: str) -> None:
+    async def check_closed(primary: str) -> None:
         if primary not in view.brokers:
             if primary not in view.left:
-                await outlive_others()  # it may acknowledge until its own clock ends the lease
+                await await_expired_leases()  # it may acknowledge until its own clock ends the lease
             return
         ends = await dial(primary).call(LogEnds(deletion.name, deletion.uid, revision))
         if ends:
             raise Unavailable(f"{deletion.name}: broker {primary} has not closed it yet: retry")
 
-    async def hear(primary: str) -> None:
-        last: list[BaseException] = []
-        asking = retrying(backoff(rng, 0.005, 0.2), on=SeaweedMQError, told=lambda _, error: last.append(error))
+    async def wait_for(primary: str) -> None:
+        errors: list[BaseException] = []
+        attempts = retrying(backoff(rng, 0.005, 0.2), on=SeaweedMQError, on_retry=lambda _, error: errors.append(error))
         try:
             async with asyncio.timeout(lease_ttl_s + CLOSE_TIMEOUT_EXTRA_S):
-                await asking(ask, primary)
+                await attempts(check_closed, primary)
         except TimeoutError:
-            reason = last[-1] if last else "no answer"
+            reason = errors[-1] if errors else "no answer"
             log.warning("topic deletion unconfirmed: %s: broker %s: %s", deletion.name, primary, reason)
 
-    await asyncio.gather(*map(hear, deletion.primaries))
+    await asyncio.gather(*map(wait_for, deletion.primaries))

@@ -43,7 +43,7 @@ class SchemaAdopter:
         self._metadata = metadata
         self._dial = dial
         self._failures_log = OnceLogger(log, logging.INFO)
-        self._turns: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self) -> None:
         """Decide adoptions that an earlier leader, or a cancelled caller, left open, until cancelled."""
@@ -51,7 +51,7 @@ class SchemaAdopter:
         while True:
             seen = view.changes
             for name in self._undecided():
-                async with self._turn(name):
+                async with self._lock_of(name):
                     await self._decide_leftover(name)
             with suppress(TimeoutError):  # retry what etcd rejected: plain records wait for it
                 async with asyncio.timeout(LEFTOVER_RETRY_S if self._undecided() else None):
@@ -77,7 +77,7 @@ class SchemaAdopter:
         Raises InvalidArgument if it has another schema, or plain records, committed or not, and Unavailable if a
         primary does not answer.
         """
-        async with self._turn(name):
+        async with self._lock_of(name):
             async for attempt in self._metadata.on_conflict():
                 with attempt:
                     topic = self._metadata.topic(name)
@@ -90,8 +90,8 @@ class SchemaAdopter:
                     await self._write(replace(topic, adopting=schema))
             return await self._decide(name)
 
-    def _turn(self, name: TopicName) -> asyncio.Lock:
-        return self._turns.setdefault(name, asyncio.Lock())
+    def _lock_of(self, name: TopicName) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
 
     async def _write(self, topic: Topic, revision: int | None = None) -> int:
         """Write the topic, if its revision is the given one, or as the view has it."""

@@ -203,10 +203,10 @@ class ClassicGroup:
     def _sender(self, member: str, instance: str | None, generation: int) -> Member | Code:
         if self.state is classic_rebalance.DEAD:
             return Code.COORDINATOR_NOT_AVAILABLE
-        speaker = self._members.check(member, instance)
-        if isinstance(speaker, Member) and generation != self.generation:
+        sender = self._members.check(member, instance)
+        if isinstance(sender, Member) and generation != self.generation:
             return Code.ILLEGAL_GENERATION
-        return speaker
+        return sender
 
     def commit_error(self, commit: events.CommitOffsets) -> Code:
         """Return the error of a commit: a member may commit in its generation, any client while the group is empty."""
@@ -216,18 +216,18 @@ class ClassicGroup:
             return Code.NONE
         if commit.generation < 0 and not commit.member and commit.instance is None:
             return Code.UNKNOWN_MEMBER_ID
-        speaker = self._sender(commit.member, commit.instance, commit.generation)
-        if isinstance(speaker, Code):
-            return speaker
+        sender = self._sender(commit.member, commit.instance, commit.generation)
+        if isinstance(sender, Code):
+            return sender
         # The member knows the generation, but not its assignment.
         return Code.REBALANCE_IN_PROGRESS if self.state is classic_rebalance.COMPLETING else Code.NONE
 
     def touch(self, member: str, now: float) -> events.GroupOutcome:
         """Extend the session of a member that committed, as a heartbeat does."""
         self._rebalance.now = now
-        speaker = self._members.get(member)
-        if speaker is not None:
-            self._rebalance.watch(speaker)
+        sender = self._members.get(member)
+        if sender is not None:
+            self._rebalance.watch(sender)
         return self._rebalance.collect()
 
     def listed(self) -> ListedGroup:

@@ -155,7 +155,7 @@ class ClassicRebalance:
         self.members.unsynced.clear()
         self._cancel(events.Timer.SYNC)
         was_empty = self.state is EMPTY
-        self._become(PREPARING)
+        self._set_state(PREPARING)
         if was_empty:
             self._initial_delay_ms = self.limits.rebalance_delay_ms
             self._initial_left_ms = max(self.members.rebalance_timeout_ms - self._initial_delay_ms, 0)
@@ -190,12 +190,12 @@ class ClassicRebalance:
         self.generation += 1
         if not len(self.members):
             self.protocol = None
-            self._become(EMPTY)
+            self._set_state(EMPTY)
             self.topics = self._subscribed()
             self.write()
             return
         self.protocol = self.members.select_protocol()
-        self._become(COMPLETING)
+        self._set_state(COMPLETING)
         self.topics = self._subscribed()
         for member in self.members:
             token = self.members.take_join(member)
@@ -248,7 +248,7 @@ class ClassicRebalance:
             return
         for member in self.members:
             self.members.assign(member, assignments.get(member.id, b""))
-        self._become(STABLE)
+        self._set_state(STABLE)
         self.write()
         self._answer_syncs()
 
@@ -307,9 +307,9 @@ class ClassicRebalance:
 
     def die(self) -> None:
         """Delete the group."""
-        self._become(DEAD)
+        self._set_state(DEAD)
 
-    def _become(self, state: GroupState) -> None:
+    def _set_state(self, state: GroupState) -> None:
         assert state in TRANSITIONS[self.state], f"a group cannot change from {self.state.value} to {state.value}"
         self.state, self.since_ms, self.since_s = state, self.at_ms, self.now
 

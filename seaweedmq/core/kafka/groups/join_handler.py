@@ -35,7 +35,7 @@ class JoinHandler:
         """Admit the sender, make it wait, or reject it."""
         error = self._error(join)
         if error is not Code.NONE:
-            self._refuse(join, error)
+            self._reject(join, error)
         elif join.member:
             self._join_again(join)
         else:
@@ -85,7 +85,7 @@ class JoinHandler:
             return
         member = self._members.check(join.member, join.instance)
         if isinstance(member, Code):
-            self._refuse(join, member)
+            self._reject(join, member)
         elif self._is_repeat(member, join):
             self._round.reply_generation(member, join.token)
             self._round.watch(member)
@@ -117,7 +117,7 @@ class JoinHandler:
             # An old client that reads itself as leader would assign again: the reply names its last id as leader.
             self._round.reply_generation(member, join.token, leader=leader_before)
 
-    def _refuse(self, join: Join, error: Code) -> None:
+    def _reject(self, join: Join, error: Code) -> None:
         if error is not Code.GROUP_MAX_SIZE_REACHED:
             self._answer(join, error, join.member)
             return

@@ -157,7 +157,7 @@ class GroupShard:
         self._clock.note(at_ms * 1_000, now)
         match event:
             case events.Join() | events.Sync() | events.Heartbeat() | events.Leave():
-                self._member_speaks(event, now, at_ms)
+                self._handle_member(event, now, at_ms)
             case events.CommitOffsets():
                 self._replies.append(events.CommitReply(event.token, self._commit(event, now, at_ms)))
             case events.DeleteOffsets():
@@ -176,7 +176,7 @@ class GroupShard:
             return events.ShardOutcome(records=records, prompt=replies)
         return events.ShardOutcome(records=records, replies=replies)
 
-    def _member_speaks(
+    def _handle_member(
         self, event: events.Join | events.Sync | events.Heartbeat | events.Leave, now: float, at_ms: int
     ) -> None:
         error = self._group_error(event)

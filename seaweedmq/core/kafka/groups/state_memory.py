@@ -31,6 +31,6 @@ class StateMemory:
 
     def take_shortage(self) -> bool:
         """Whether a group was denied memory; once until half of it is free again."""
-        is_news = self._is_short and not self._is_reported
+        is_unreported = self._is_short and not self._is_reported
         self._is_reported = self._is_short
-        return is_news
+        return is_unreported

@@ -74,8 +74,8 @@ def produce_reply(
                     body += _INT32.pack(number) + nullable_text(why, flexible) + (b"\0" if flexible else b"")
                 body += nullable_text(one.error_message, flexible)
             if flexible:
-                says_leader = version >= _LEADERS_FROM
-                body += leader_tag(_TAG_CURRENT_LEADER, one.leader_id, one.leader_epoch) if says_leader else b"\0"
+                has_leader = version >= _LEADERS_FROM
+                body += leader_tag(_TAG_CURRENT_LEADER, one.leader_id, one.leader_epoch) if has_leader else b"\0"
         if flexible:
             body += b"\0"
     body += _INT32.pack(throttle_ms)

@@ -28,7 +28,7 @@ class LogCache:
     """Entries of the log that are not tables of the topic, or duplicates."""
     names: frozenset[str] = frozenset()
     """File names in the folder of the tables at the last listing."""
-    lying: dict[str, TableSpan] = field(default_factory=dict)
+    listed: dict[str, TableSpan] = field(default_factory=dict)
     """Tables among these files."""
     refused: dict[str, State | None] = field(default_factory=dict)
     """Unsound or foreign tables -> state."""
@@ -46,7 +46,7 @@ class LogCache:
             if taken is None:
                 listing = folder.listing()
                 self.log = read_state(folder, listing)
-                folder.mend_hint(listing.checkpoints)
+                folder.repair_hint(listing.checkpoints)
         except (Corrupt, Unsupported) as e:
             raise damaged(folder.path, topic.name, str(e)) from e
         of = configured(self.log).get(UID_KEY)
@@ -91,17 +91,17 @@ class LogCache:
     def find_changes(self, place: Place, topic: Topic, names: frozenset[str]) -> Collection[TableSpan]:
         """Return the tables added, removed or changed since the last update; ``names`` are the files that exist now."""
         folder = table_dir(topic.name)
-        self.due |= {s for n in self.names - names if (s := self.lying.pop(n, None)) is not None}
+        self.due |= {s for n in self.names - names if (s := self.listed.pop(n, None)) is not None}
         came = {n: s for n in names - self.names if (s := self.span(n)) is not None}
-        self.lying |= came
+        self.listed |= came
         self.names = names
         others = {n for n, state in self.refused.items() if place.state(f"{folder}/{n}") != state}
         self.refused = {n: state for n, state in self.refused.items() if n not in others}
-        self.due |= {*came.values(), *(self.lying[n] for n in others if n in self.lying)}
+        self.due |= {*came.values(), *(self.listed[n] for n in others if n in self.listed)}
         settings = (topic.schema, topic.low_watermarks, topic.pruned)
         if settings != self.settings:
             self.settings = settings
-            self.due |= {*self.lying.values(), *self.active}
+            self.due |= {*self.listed.values(), *self.active}
         return self.due
 
     def span(self, path: str) -> TableSpan | None:

@@ -139,7 +139,7 @@ class LogFolder:
             os.replace(temporary, checkpoint_name(version), src_dir_fd=self._fd, dst_dir_fd=self._fd)
         self._put_hint(version, table.num_rows)
 
-    def mend_hint(self, checkpoints: list[int]) -> None:
+    def repair_hint(self, checkpoints: list[int]) -> None:
         """Correct the hint if its checkpoint does not exist: readers trust it."""
         data = self._read(_HINT)
         if data is None:

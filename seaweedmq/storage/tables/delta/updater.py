@@ -212,16 +212,16 @@ class _Change:
         known, log = self._known, self._known.log
         if not changed and not known.foreign:
             return None
-        lying = set(around(changed, known.lying.values()))
-        lying = self._above_watermarks(lying - {known.lying[n] for n in known.refused if n in known.lying})
-        before = {span: known.active[span] for span in around({*changed, *lying}, known.active)}
+        listed = set(around(changed, known.listed.values()))
+        listed = self._above_watermarks(listed - {known.listed[n] for n in known.refused if n in known.listed})
+        before = {span: known.active[span] for span in around({*changed, *listed}, known.active)}
         while True:
-            counted = select_live(lying)
+            counted = select_live(listed)
             diff = change(before.keys(), counted.spans)
             refused = self._enter(diff.added)
             if not refused:
                 break
-            lying -= refused
+            listed -= refused
         for gap in counted.missing:
             logger.warning(
                 "offsets missing from the Delta log: %s#%d [%d, %d) are only in tables that overlap others in part; "
@@ -238,7 +238,7 @@ class _Change:
         now_ms = self._wall_us() // 1_000
         removes = [_removed(before[s], now_ms, s in diff.gone) for s in diff.removed]
         removes += [_removed(add, now_ms, True) for add in known.foreign]
-        adds = {s: replace(self._entered[s][0], brings_records=s in diff.come) for s in diff.added}
+        adds = {s: replace(self._entered[s][0], data_change=s in diff.come) for s in diff.added}
         rows = sum(s.end - s.base for s in diff.added)
         records = known.records + rows - sum(s.end - s.base for s in diff.removed)
         commit = Commit(
@@ -329,8 +329,8 @@ def _operation(
     return Operation.DELETE if removes else Operation.PROPERTIES
 
 
-def _removed(add: Add, now_ms: int, takes_records: bool) -> Remove:
-    return Remove(path=add.path, size_bytes=add.size_bytes, removed_ms=now_ms, takes_records=takes_records)
+def _removed(add: Add, now_ms: int, data_change: bool) -> Remove:
+    return Remove(path=add.path, size_bytes=add.size_bytes, removed_ms=now_ms, data_change=data_change)
 
 
 def _low_watermarks(place: Place, topic: Topic) -> Mapping[int, int]:

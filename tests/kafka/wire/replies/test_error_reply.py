@@ -100,7 +100,7 @@ def has_arrays(entity: Any) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("error", "place", "code"),
+    ("error", "scope", "code"),
     [
         (StaleMetadata("moved"), ErrorScope.DATA, Code.NOT_LEADER_OR_FOLLOWER),
         (StaleMetadata("moved"), ErrorScope.COORDINATOR, Code.NOT_COORDINATOR),
@@ -126,9 +126,9 @@ def has_arrays(entity: Any) -> bool:
     ],
 )
 def test_a_failure_has_the_code_by_which_a_client_does_the_right_thing(
-    error: SeaweedMQError, place: ErrorScope, code: Code
+    error: SeaweedMQError, scope: ErrorScope, code: Code
 ) -> None:
-    assert code_of(error, place=place) == code
+    assert code_of(error, scope=scope) == code
 
 
 def test_every_api_asks_somebody() -> None:
