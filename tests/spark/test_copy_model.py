@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.client.publish.staged_publisher import place_of
+from seaweedmq.client.publish.staged_publisher import staged_segment_of
 from seaweedmq.codec.staged import done_to_bytes, manifest_to_bytes
 from seaweedmq.core.replay import Replay
 from seaweedmq.errors import SeaweedMQError
@@ -124,7 +124,7 @@ def stage_for_the_present_segments(patch: pytest.MonkeyPatch) -> None:
 
     async def anew(cluster: Any, topic: Any, manifest: Manifest, batch: StagedBatch, search: Any) -> None:
         described = await cluster.describe(topic.name, OPEN)
-        roots = tuple(place_of(segment) for segment in described.segments if segment.is_open)
+        roots = tuple(staged_segment_of(segment) for segment in described.segments if segment.is_open)
         await published(cluster, topic, replace(manifest, roots=roots), batch, search)
 
     patch.setattr(sink_publish, "_publish", anew)

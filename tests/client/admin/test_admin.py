@@ -185,15 +185,15 @@ CALLS: list[tuple[str, tuple[Any, ...], Call[Any]]] = [
 
 def test_a_broker_gets_what_either_face_is_asked_for(recorder: Recorder) -> None:
     core = Admin(Cluster(("fake:9000",), cast(Dialer, recorder), environment(), QUICK))
-    face = sync_admin.Admin(core, cast(Background, Direct()))
+    admin = sync_admin.Admin(core, cast(Background, Direct()))
     for name, arguments, expected in CALLS:
         recorder.calls.clear()
         asyncio.run(getattr(core, name)(*arguments))
-        getattr(face, name)(*arguments)
+        getattr(admin, name)(*arguments)
         assert recorder.calls == [expected] * 2, name
     recorder.calls.clear()
-    face.create_topic(NAME, target_bytes_per_s=1.0, target_records_per_s=2.0)
-    face.alter_topic(NAME, target_bytes_per_s=3.0, target_records_per_s=4.0)
+    admin.create_topic(NAME, target_bytes_per_s=1.0, target_records_per_s=2.0)
+    admin.alter_topic(NAME, target_bytes_per_s=3.0, target_records_per_s=4.0)
     spec, change = recorder.calls[0].specs[0], recorder.calls[-1].change
     assert (spec.target_bytes_per_s, spec.target_records_per_s) == (1.0, 2.0)
     assert (change.target_bytes_per_s, change.target_records_per_s) == (3.0, 4.0)

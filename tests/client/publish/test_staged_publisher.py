@@ -18,7 +18,7 @@ import pytest
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.publish.batches.framing import by_segment, frames_of
 from seaweedmq.client.publish.batches.rows import Rows
-from seaweedmq.client.publish.staged_publisher import StagedPublisher, place_of
+from seaweedmq.client.publish.staged_publisher import StagedPublisher, staged_segment_of
 from seaweedmq.client.publish.staged_rows import RowSelection, StagedRows
 from seaweedmq.client.publish.staged_sender import Search, StagedSender
 from seaweedmq.codec.frame import HEADER_BYTES, decode_header
@@ -118,7 +118,7 @@ class Driver:
             producer_id=PRODUCER,
             ring=described.topic.ring,
             files=(StagedFile("a.frames", 1, sum(decode_header(data).record_count for data in memory.frames)),),
-            roots=tuple(place_of(segment) for segment in described.segments if segment.is_open),
+            roots=tuple(staged_segment_of(segment) for segment in described.segments if segment.is_open),
         )
         assert manifest_from_bytes(manifest_to_bytes(self.manifest), "m") == self.manifest
         self.notes = [progress_to_bytes(BatchProgress())]
@@ -230,9 +230,9 @@ def early_successors(replay: Replay, segment: int, missing: set[int]) -> bool:
 
 
 def origins_by_time(replay: Replay, segment: int) -> Any:
-    feed = _feed(replay, segment)
+    sources = _sources(replay, segment)
     order = list(replay.finished)
-    return replace(feed, origins=tuple(sorted(feed.origins, key=lambda origin: order.index(origin[0]))))
+    return replace(sources, origins=tuple(sorted(sources.origins, key=lambda origin: order.index(origin[0]))))
 
 
 def forgetful_beyond(pieces: StagedRows, given: Iterator[RowSelection], count: int) -> Iterator[RowSelection]:
@@ -251,11 +251,11 @@ def all_kept(sender: StagedSender, sealed: Any) -> FinishedSegment:
     return FinishedSegment(sender._total, ())  # noqa: SLF001
 
 
-_feed = Replay.feed
+_sources = Replay.sources
 
 MUTANTS: tuple[tuple[type, str, Any], ...] = (
     (Replay, "_is_open_to_more", early_successors),
-    (Replay, "feed", origins_by_time),
+    (Replay, "sources", origins_by_time),
     (StagedRows, "beyond", forgetful_beyond),
     (StagedRows, "rest", never_again),
     (StagedSender, "_sealed", all_kept),

@@ -80,13 +80,13 @@ def give_an_address_up_too_soon(patch: pytest.MonkeyPatch) -> None:
 
 def wait_for_what_was_never_told(patch: pytest.MonkeyPatch) -> None:
     """A group waits for a member to release a segment although it never sent the assignment."""
-    say: Callable[..., Any] = MemberSession.say
+    enqueue: Callable[..., Any] = MemberSession.enqueue
 
-    def say_and_forget(session: Any, message: Any) -> dict[int, int]:
-        say(session, message)
+    def enqueue_and_forget(session: Any, message: Any) -> dict[int, int]:
+        enqueue(session, message)
         return {}
 
-    patch.setattr(MemberSession, "say", say_and_forget)
+    patch.setattr(MemberSession, "enqueue", enqueue_and_forget)
 
 
 BROKEN: tuple[Break, ...] = (
