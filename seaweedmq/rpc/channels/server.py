@@ -140,8 +140,12 @@ class ChannelServer(Generic[Q, R]):
                 async for reply in replies:
                     await channel.send(answering.encode(reply))
         except Exception as error:  # noqa: BLE001 - reported, and logged there if it is internal
-            told = answering.told(error)
-            channel.finish(code_of(told), str(told))
+            _finish(channel, answering.told(error))
+
+
+def _finish(channel: Channel, error: SeaweedMQError) -> None:
+    """Finish a channel with an error; its traceback, which refers to payloads, has no frame that refers to it."""
+    channel.finish(code_of(error), str(error))
 
 
 class _Requests(Generic[Q]):
