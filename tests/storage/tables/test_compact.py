@@ -336,7 +336,7 @@ def test_a_listing_in_the_middle_of_which_tables_are_replaced_shows_the_one_or_t
         before = {e.name: e for e in scandir(path)}
         publish_merge(Place(orders.root), merge, aside)
         after = {e.name for e in scandir(path)}
-        return contextlib.nullcontext([e for name, e in before.items() if name in after])
+        return Listing(e for name, e in before.items() if name in after)
 
     monkeypatch.setattr(os, "scandir", racing)
     assert ranges(orders) == [(0, 60)]
