@@ -86,6 +86,7 @@ def test_the_first_steps_do_what_the_guides_say(cluster: Cluster) -> None:
     assert "1000000" in outputs["seaweedmq topic describe test/numbers"]
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 def test_jobs_on_tables_do_what_the_guides_say(cluster: Cluster, data: Path) -> None:
     assert len(TABLE_JOBS) == 3, "the commands of the guides were not found"
@@ -96,6 +97,7 @@ def test_jobs_on_tables_do_what_the_guides_say(cluster: Cluster, data: Path) -> 
         assert shell(line, cluster, data.parent)
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 def test_the_examples_in_python_work(cluster: Cluster, data: Path, tmp_path: Path) -> None:
     publish_and_read, source, group, _, plain = PYTHON

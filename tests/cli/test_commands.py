@@ -21,6 +21,7 @@ def records(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.deep
 def test_a_million_numbers_go_in_and_come_back_in_order(cluster: Cluster) -> None:
     numbers = b"".join(b"%d\n" % i for i in range(1, 1_000_001))
     cluster.ok("topic", "create", "test/numbers")
@@ -55,6 +56,7 @@ def test_jsonl_round_trips_from_topic_to_topic(cluster: Cluster) -> None:
     assert cluster.ok("subscribe", "copy/b") == first
 
 
+@pytest.mark.deep
 def test_tables_give_a_topic_its_columns(cluster: Cluster, tmp_path: Path) -> None:
     table = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]})
     pa.parquet.write_table(table, tmp_path / "t.parquet")
@@ -84,6 +86,7 @@ def test_tables_give_a_topic_its_columns(cluster: Cluster, tmp_path: Path) -> No
     assert "the topic has a schema" in done.error
 
 
+@pytest.mark.deep
 def test_starts_and_limits(cluster: Cluster) -> None:
     cluster.ok("topic", "create", "test/starts")
     cluster.ok("publish", "test/starts", stdin=b"a\nb\n")
@@ -166,6 +169,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(cluster: Cluster) -> None:
     assert topic["segments"][0]["committed"] <= 2 + (64 << 10) // 2
 
 
+@pytest.mark.deep
 def test_settings_by_name_are_kept_shown_changed_and_removed(cluster: Cluster) -> None:
     topic = "shop/by-name"
     cluster.ok("topic", "create", topic, "--config", "segment.ms=60000", "--config", "preallocate=true")

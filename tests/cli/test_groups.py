@@ -46,6 +46,7 @@ def interrupt(member: "subprocess.Popen[bytes]", number: int = signal.SIGINT) ->
     return member.returncode, printed, error
 
 
+@pytest.mark.deep
 def test_a_group_goes_on_where_it_stopped(cluster: Cluster) -> None:
     topic = "group/goes-on"
     cluster.ok("topic", "create", topic)
@@ -100,6 +101,7 @@ def test_a_group_is_described_with_its_lag(cluster: Cluster) -> None:
     assert (described["lag_records"], described["lag_s"]) == (0, 0.0)
 
 
+@pytest.mark.deep
 def test_a_group_is_reset(cluster: Cluster) -> None:
     topic = "group/reset"
     cluster.ok("topic", "create", topic)
@@ -118,6 +120,7 @@ def test_a_group_is_reset(cluster: Cluster) -> None:
         assert read(cluster, topic, "again") == expected
 
 
+@pytest.mark.deep
 def test_a_group_with_members_is_reset_and_deleted_only_by_force(cluster: Cluster) -> None:
     topic = "group/force"
     cluster.ok("topic", "create", topic)
@@ -141,6 +144,7 @@ def test_a_group_with_members_is_reset_and_deleted_only_by_force(cluster: Cluste
     assert cluster.run("group", "describe", "busy").status == 1
 
 
+@pytest.mark.deep
 def test_a_deleted_group_begins_anew(cluster: Cluster) -> None:
     topic = "group/deleted"
     cluster.ok("topic", "create", topic)

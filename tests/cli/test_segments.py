@@ -75,6 +75,7 @@ def _brokers(cluster: Cluster, topic: str, segment: int) -> list[str]:
     return next(list(s["brokers"]) for s in segments(cluster, topic) if s["id"] == segment)
 
 
+@pytest.mark.deep
 def test_bad_input_says_what_is_wrong_and_changes_nothing(cluster: Cluster) -> None:
     cluster.ok("topic", "create", "hand/bad", "--segments", "4", "--scaling", "fixed")
     for arguments, message in (
@@ -91,6 +92,7 @@ def test_bad_input_says_what_is_wrong_and_changes_nothing(cluster: Cluster) -> N
     assert list(opened(cluster, "hand/bad")) == [0, 1, 2, 3]
 
 
+@pytest.mark.deep
 def test_partitions_are_added_and_neither_split_nor_merged(cluster: Cluster) -> None:
     topic = "hand/_parts"
     assert cluster.ok("topic", "create", topic, "--partitions", "3") == f"created {topic} with 3 partitions\n"
@@ -111,6 +113,7 @@ def test_partitions_are_added_and_neither_split_nor_merged(cluster: Cluster) -> 
     assert [record["partition"] for record in printed] == [slots[record["segment"]] for record in printed]
 
 
+@pytest.mark.deep
 def test_records_of_a_partition_are_deleted_before_an_offset(cluster: Cluster) -> None:
     topic = "hand/purged"
     cluster.ok("topic", "create", topic, "--partitions", "1")
@@ -129,6 +132,7 @@ def test_records_of_a_partition_are_deleted_before_an_offset(cluster: Cluster) -
     assert "has key ranges instead of partitions" in done.error
 
 
+@pytest.mark.deep
 def test_replicas_are_moved_and_too_many_or_the_same_broker_twice_refused(cluster: Cluster) -> None:
     topic = "hand/two"
     cluster.ok("topic", "create", topic, "--replicas", "2", "--scaling", "fixed")
@@ -152,6 +156,7 @@ def test_a_quiet_cluster_has_nothing_to_rebalance(cluster: Cluster) -> None:
     assert isinstance(status["decisions"], list)
 
 
+@pytest.mark.deep
 def test_a_hot_key_that_can_not_be_split_is_the_topics_status(cluster: Cluster) -> None:
     topic, key = "hand/hot", b"hot"
     cluster.ok("topic", "create", topic, "--scaling", "auto", "--target-records", "5")

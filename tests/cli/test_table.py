@@ -113,6 +113,7 @@ def test_options_that_make_no_sense_are_wrong_usage(here: Here, orders: TopicFil
     assert here.run("table", "export", "shop/orders", *storage).status == 2
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 @pytest.mark.timeout(300)
 def test_tables_are_compacted_and_verified_and_a_difference_ends_with_status_1(orders: TopicFiles) -> None:
@@ -133,6 +134,7 @@ def test_tables_are_compacted_and_verified_and_a_difference_ends_with_status_1(o
     assert (found["is_sound"], [d["path"] for d in found["differences"]]) == (False, [table.path])
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 @pytest.mark.timeout(600)
 def test_a_damaged_delta_log_is_named_and_made_again_from_the_tables_and_nothing_is_lost(
@@ -195,6 +197,7 @@ def test_tables_that_were_deleted_and_damaged_are_made_again_from_their_logs(
     assert (again.status, json.loads(again.text)["made"]) == (0, [])
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 @pytest.mark.timeout(300)
 def test_the_first_difference_of_a_log_and_a_table_is_named_below_a_bar_on_a_terminal(orders: TopicFiles) -> None:

@@ -75,6 +75,7 @@ def written(path: Path, rows: pa.Table) -> str:
     return str(path)
 
 
+@pytest.mark.deep
 def test_a_bad_file_is_one_error_and_nothing_of_it_is_published(target: Target, tmp_path: Path) -> None:
     typed, fresh, other = "import/typed", "import/fresh", "import/other"
     target.client.admin.create_topic(typed, schema=ROWS.schema)

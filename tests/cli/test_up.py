@@ -31,6 +31,7 @@ def test_a_signal_stops_all_of_it_and_a_restart_serves_what_was_stored(tmp_path:
         assert sorted(cluster.ok("subscribe", "test/kept", "--format", "raw").split()) == ["a", "b", "c", "d"]
 
 
+@pytest.mark.deep
 def test_an_etcd_that_lost_its_data_is_recovered_from_the_storage(tmp_path: Path) -> None:
     data, config = tmp_path / "data", tmp_path / "broker.toml"
     config.write_text("lease_ttl_s = 2.0\n")  # a recovery waits this long
@@ -87,6 +88,7 @@ def test_a_port_in_use_is_named_and_nothing_stays(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.deep
 def test_every_broker_listens_for_kafka_clients_where_it_says(tmp_path: Path) -> None:
     first = free_ports(2)
     with running_cluster(tmp_path / "data", brokers=2, kafka_port=first) as cluster:
@@ -120,6 +122,7 @@ def test_ports_that_overlap_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.deep
 def test_a_data_folder_in_use_is_refused(tmp_path: Path) -> None:
     with running_cluster(tmp_path / "data"):
         done = run("up", "--brokers", "1", "--port", "0", "--data", str(tmp_path / "data"))
@@ -134,6 +137,7 @@ def test_a_data_folder_that_can_not_be_made_is_named(tmp_path: Path) -> None:
     assert f"data folder {tmp_path / 'file' / 'data'} cannot be used" in done.stderr
 
 
+@pytest.mark.deep
 def test_two_brokers_with_one_address_are_refused(tmp_path: Path) -> None:
     with running_cluster(tmp_path / "data") as cluster:
         etcd = next(p for p in cluster.family if p.name() == "etcd")

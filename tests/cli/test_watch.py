@@ -36,6 +36,7 @@ def interrupt(process: "subprocess.Popen[bytes]") -> tuple[int, bytes]:
     return process.returncode, error
 
 
+@pytest.mark.deep
 def test_in_a_pipe_one_picture_follows_the_other(cluster: Cluster) -> None:
     cluster.ok("topic", "create", "watch/plain", "--segments", "2")
     for arguments, head in (

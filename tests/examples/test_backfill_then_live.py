@@ -33,6 +33,7 @@ def same(found: dict[str, Total], expected: dict[str, Total]) -> bool:
     )
 
 
+@pytest.mark.deep
 def test_backfill_goes_on_as_live_data_in_one_query(spark: SparkSession, beside: Beside, tmp_path: Path) -> None:
     before, during = nyc.flights(1, 3), nyc.flights(4, 3)
     publish(beside.bootstrap, TOPIC, before)

@@ -78,6 +78,7 @@ def test_no_other_command_is_shown() -> None:
     )
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(480)
 def test_the_commands_do_what_is_said_of_them(
     spark: SparkSession, beside: Beside, there: Path, capsys: pytest.CaptureFixture[str]

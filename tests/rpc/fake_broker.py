@@ -46,7 +46,7 @@ SEALED = r.SealedLog(
 ANSWERS: Mapping[type[c.Call[Any]], Any] = {
     **dict.fromkeys((c.WriteOut, c.Seal), SEALED),
     c.ListTopics: (TOPIC,),
-    c.GetClusterStatus: lambda call: replace(some_value(ClusterStatus), leader="b-1"),
+    c.GetClusterStatus: lambda call: replace(some_value(ClusterStatus), leader="b-1", brokers=()),
     c.LogEnds: {0: 5, 3: 2**40},
     c.Fence: lambda call: r.FenceReply(end_offset=None if call.ref.epoch == 1 else call.ref.epoch),
 }

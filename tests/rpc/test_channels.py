@@ -1,6 +1,8 @@
 """Channels of one stream: each behaves as if it were alone."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -334,6 +336,40 @@ async def test_the_end_of_a_stream_is_said_behind_what_is_being_written() -> Non
     written.set()
     with pytest.raises(ProtocolViolation, match="Ahead, which only brokers send"):
         await running
+
+
+async def test_a_channel_that_ends_with_an_error_leaves_nothing_to_a_garbage_collection() -> None:
+    """What the frames of the traceback refer to may be a payload of many megabytes."""
+    payloads: list[weakref.ref[asyncio.Event]] = []
+    written = asyncio.Event()
+
+    async def answer(requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        payload = asyncio.Event()
+        payloads.append(weakref.ref(payload))
+        raise NotFound("no such segment")
+        yield b""
+
+    async def write(envelope: bytes) -> None:
+        if any(isinstance(section, Status) for section in read_envelope(envelope)):
+            written.set()
+
+    async def envelopes() -> AsyncIterator[bytes]:
+        yield write_envelope([Message(1, b"a")])
+        await asyncio.Event().wait()
+
+    answering = ChannelHandler(
+        name="channel", answer=answer, decode=bytes, encode=bytes, admitted=nullcontext, told=lambda error: error
+    )
+    gc.disable()
+    try:
+        running = asyncio.create_task(ChannelServer(answering, ahead_bytes=1).run(envelopes(), write))
+        async with asyncio.timeout(PATIENCE_S):
+            await written.wait()
+        assert [payload() for payload in payloads] == [None]
+    finally:
+        gc.enable()
+        running.cancel()
+        await asyncio.wait({running})
 
 
 async def test_who_does_not_wait_for_credit_is_refused(server, fake, monkeypatch):

@@ -30,7 +30,7 @@ STREAMS = {
 
 
 def check_round_trips(name, values, encode, decode):
-    @settings(suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
     @given(values)
     def holds(value):
         assert decode(encode(value)) == value, name

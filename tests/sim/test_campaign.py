@@ -80,6 +80,7 @@ def test_a_process_that_dies_costs_one_seed(capfd: pytest.CaptureFixture[str]) -
     assert "failed: [3]" in out
 
 
+@pytest.mark.deep
 def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     simulate(1)

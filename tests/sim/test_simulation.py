@@ -15,7 +15,7 @@ from tests.sim.themes.every import THEMES, theme_of
 from tests.sim.world import simulate
 
 SEEDS = 300
-SEEDS_OF_MAKE_TEST = 30
+SEEDS_OF_MAKE_TEST = 10
 SEEDS_PER_TEST = 10
 SEEDS_UNTIL_CAUGHT = 150
 
@@ -50,12 +50,12 @@ def test_the_same_seed_is_the_same_run_in_another_process(seed: int) -> None:
         env = {**os.environ, "PYTHONHASHSEED": hash_seed}
         return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout.strip()
 
-    digests = {digest(hash_seed) for hash_seed in ("0", "1", "2")}
+    digests = {digest(hash_seed) for hash_seed in ("0", "1")}
     assert digests == {simulate(seed).digest}
 
 
 def test_different_seeds_are_different_runs() -> None:
-    assert len({simulate(seed).digest for seed in range(5)}) == 5
+    assert len({simulate(seed).digest for seed in range(3)}) == 3
 
 
 CAUGHT_BY = {

@@ -16,7 +16,7 @@ from seaweedmq.core.group import events
 from seaweedmq.core.group.description import describe
 from seaweedmq.core.group.group_state_machine import GroupStateMachine
 from seaweedmq.core.group.memory import GroupMemory, GroupSize
-from seaweedmq.errors import ProtocolViolation, SeaweedMQError, StaleMetadata, Unavailable, fresh
+from seaweedmq.errors import ProtocolViolation, SeaweedMQError, StaleMetadata, Unavailable, fresh, unraised
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.messages.groups import (
@@ -171,7 +171,7 @@ class Coordinator:
                     case GroupOpen():
                         raise ProtocolViolation("a member's stream is opened once: open another stream")
         except SeaweedMQError as error:
-            end = error
+            end = unraised(error)
         finally:
             if not left:
                 self.handle(events.StreamLost(session.stream))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, closing
+from traceback import clear_frames
 
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.intake import Intake
@@ -240,6 +241,15 @@ class _Stream:
 
     async def _read(self, requests: AsyncIterator[PublishRequest]) -> None:
         """Append arriving frames until the client ends the stream. Raises at the first rejected frame."""
+        try:
+            await self._take_all(requests)
+        except BaseException as error:
+            # The stream refers to this task, its error and the frames of the traceback, and those to the stream: what
+            # they hold of a payload would stay until a garbage collection.
+            clear_frames(error.__traceback__)
+            raise
+
+    async def _take_all(self, requests: AsyncIterator[PublishRequest]) -> None:
         async for request in requests:
             self._is_taking = True
             self._idle.pop(self, None)

@@ -9,7 +9,7 @@ from seaweedmq.broker.memory.sending import STALL_S, Sending
 from seaweedmq.broker.serve.lookup import Lookup, ServedSegment
 from seaweedmq.broker.serve.tail import Tail, Tails, TailState
 from seaweedmq.codec.frame import HEADER_BYTES, split_payload
-from seaweedmq.errors import Closed, DataLoss, OutOfRange, ProtocolViolation, SeaweedMQError, fresh
+from seaweedmq.errors import Closed, DataLoss, OutOfRange, ProtocolViolation, SeaweedMQError, fresh, unraised
 from seaweedmq.model.messages.call_context import CallContext
 from seaweedmq.model.messages.frames import (
     LARGE_MESSAGE_BYTES,
@@ -202,7 +202,7 @@ class _Credit:
                 self._changed.fire()
             self._end = Closed("client closed its side of the stream and has no credit left")
         except SeaweedMQError as error:
-            self._end = error
+            self._end = unraised(error)
             self.broken.fire()
         finally:
             self._changed.fire()

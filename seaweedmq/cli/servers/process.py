@@ -19,8 +19,12 @@ PR_SET_PDEATHSIG = 1
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 TRIM_THRESHOLD_BYTES = 128 * 1024 * 1024
-MMAP_THRESHOLD_BYTES = 32 * 1024 * 1024
-"""Largest value that glibc accepts: the system maps and unmaps larger blocks every time."""
+MMAP_THRESHOLD_BYTES = 4 * 1024 * 1024
+"""Size from which a block gets pages of its own, which return to the system when it is freed.
+
+It is above the largest message of gRPC, whose blocks are taken from the heap and reused. Blocks of 12 MB in the heap,
+with small ones in between, left holes: 390 MB of them in a broker that held 155 MB.
+"""
 THREAD_SWITCH_INTERVAL_S = 0.00005
 """Time after which a waiting thread gets the interpreter; Python's default is 5 ms.
 

@@ -20,7 +20,7 @@ from seaweedmq.client.subscribe.offset_tracker import OffsetTracker
 from seaweedmq.client.subscribe.receive_credit import ReceiveCredit
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame
-from seaweedmq.errors import NotFound, OutOfRange, SeaweedMQError, StaleMetadata, Unavailable
+from seaweedmq.errors import NotFound, OutOfRange, SeaweedMQError, StaleMetadata, Unavailable, unraised
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.messages import subscribe
 from seaweedmq.model.segment import Segment
@@ -121,7 +121,7 @@ class SegmentReader:
         try:
             return self._decoded(frame, wanted)
         except SeaweedMQError as error:
-            self.error = error
+            self.error = unraised(error)
             self._arrived.clear()
             return None
 
@@ -147,7 +147,7 @@ class SegmentReader:
                     with attempt:
                         await self._session()
         except SeaweedMQError as error:
-            self.error = error
+            self.error = unraised(error)
         self._owner.on_arrived(self)
 
     async def _session(self) -> None:

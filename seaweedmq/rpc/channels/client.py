@@ -5,7 +5,7 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeAlias, TypeVar
 
-from seaweedmq.errors import SeaweedMQError, Unavailable
+from seaweedmq.errors import SeaweedMQError, Unavailable, unraised
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.rpc.channels import wire
 from seaweedmq.rpc.channels.channel import Channel, ChannelWindow, Outgoing, SharedWindow
@@ -122,7 +122,7 @@ class _Stream:
                     for section in read_envelope(envelope):
                         self._take(section)
         except SeaweedMQError as broken:
-            error = broken
+            error = unraised(broken)
         except BaseException as broken:
             error = broken
             raise
@@ -130,6 +130,7 @@ class _Stream:
             self.is_over = True
             for channel in self._channels.values():
                 channel.fail(error)
+            del error  # its traceback refers to this frame
 
     def _take(self, section: Section) -> None:
         if isinstance(section, wire.Ahead):

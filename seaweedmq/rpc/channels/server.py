@@ -140,8 +140,12 @@ class ChannelServer(Generic[Q, R]):
                 async for reply in replies:
                     await channel.send(handler.encode(reply))
         except Exception as error:  # noqa: BLE001 - reported, and logged there if it is internal
-            reported = handler.error_of(error)
-            channel.finish(code_of(reported), str(reported))
+            _finish(channel, handler.error_of(error))
+
+
+def _finish(channel: Channel, error: SeaweedMQError) -> None:
+    """Finish a channel with an error; its traceback, which refers to payloads, has no frame that refers to it."""
+    channel.finish(code_of(error), str(error))
 
 
 class _Requests(Generic[Q]):

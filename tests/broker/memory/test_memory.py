@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -301,11 +302,14 @@ async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_ref
 
 async def test_a_publisher_that_stops_in_the_middle_of_a_frame_gives_the_memory_back(testbed: Testbed) -> None:
     host, publisher = await testbed.publishing(LARGE)
+    allocated = pa.system_memory_pool().bytes_allocated()
     for request in in_pieces(publisher.frame(size=3_000_000))[:-1]:
         await publisher.stream.send(request)
     await testbed.until(lambda: host.inspect.memory.logs.used > 3_000_000)
+    assert pa.system_memory_pool().bytes_allocated() > allocated + 3_000_000
     assert isinstance(await publisher.stream.failure(), DeadlineExceeded)
     assert host.inspect.memory.logs.used == host.inspect.memory.intake.used == 0
+    assert pa.system_memory_pool().bytes_allocated() == allocated, "only a garbage collection would free the payload"
 
 
 @pytest.mark.parametrize(("cut", "text"), [(1, "pieces of"), (0, "not followed by its payload")])

@@ -71,6 +71,7 @@ def numbered(segment: int, *offsets: range) -> list[tuple[int, int]]:
     return [(segment, offset) for each in offsets for offset in each]
 
 
+@pytest.mark.deep
 def test_a_copy_goes_on_from_its_checkpoint_through_splits_merges_and_compaction(
     spark: SparkSession, orders: TopicFiles, checkpoint: Path
 ) -> None:

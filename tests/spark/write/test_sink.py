@@ -110,6 +110,7 @@ def test_keys_choose_the_partition_that_kafkas_clients_choose(spark: SparkSessio
     assert [record.segment for record in records] == [partition_of(record.key, 5) for record in records]
 
 
+@pytest.mark.deep
 def test_an_empty_topic_adopts_the_columns_of_the_first_frame_and_keeps_to_them(
     spark: SparkSession, target: Target
 ) -> None:
@@ -136,6 +137,7 @@ def refusal(target: Target, frame: DataFrame, topic: str, **options: str) -> str
     return str(refused.value)
 
 
+@pytest.mark.deep
 def test_what_can_not_be_written_is_refused_in_a_sentence(spark: SparkSession, target: Target, tmp_path: Path) -> None:
     topic = target.create("sink/refused")
     rows = spark.range(10).selectExpr("cast(id as string) key", "cast(id as string) value")
@@ -206,6 +208,7 @@ def until(condition: Callable[[], bool], timeout_s: float = 60.0, pause_s: float
         time.sleep(pause_s)
 
 
+@pytest.mark.deep
 def test_a_stream_is_stored_once_and_in_order_though_its_driver_dies_and_segments_change(
     spark: SparkSession, target: Target, tmp_path: Path
 ) -> None:
@@ -297,6 +300,7 @@ def test_a_write_that_is_published_has_not_failed_because_something_of_it_stays(
     assert "until the next sweep: the directory does not answer" in caplog.text
 
 
+@pytest.mark.deep
 def test_a_query_whose_topic_was_deleted_and_created_again_ends_with_a_sentence_and_does_not_begin_again(
     spark: SparkSession, target: Target, tmp_path: Path
 ) -> None:
@@ -339,6 +343,7 @@ def test_a_thread_writes_as_well(spark: SparkSession, target: Target) -> None:
     assert len(target.records(topic)) == 20
 
 
+@pytest.mark.deep
 def test_a_copied_checkpoint_is_refused_and_its_rows_are_not_taken_for_repeats(
     spark: SparkSession, target: Target, tmp_path: Path
 ) -> None:
@@ -359,6 +364,7 @@ def test_a_copied_checkpoint_is_refused_and_its_rows_are_not_taken_for_repeats(
     assert len(target.records(topic)) == 200
 
 
+@pytest.mark.deep
 def test_files_are_imported_whatever_they_are(spark: SparkSession, target: Target, tmp_path: Path) -> None:
     for kind in ("parquet", "csv", "json"):
         folder = str(tmp_path / kind)
@@ -388,6 +394,7 @@ def test_files_are_imported_whatever_they_are(spark: SparkSession, target: Targe
         jobs.import_files(spark, [folder], "avro", **target.options(topic))
 
 
+@pytest.mark.deep
 def test_of_one_large_file_it_is_told_how_far_it_is_before_it_is_published(
     spark: SparkSession, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -311,6 +311,15 @@ def test_what_was_replaced_is_removed_only_if_the_table_that_has_it_all_is_sound
     assert all((orders.root / t.path).exists() for t in made)
 
 
+class Listing(list[os.DirEntry[str]]):
+    """A listing as ``os.scandir`` returns it, which may be closed."""
+
+    def __enter__(self) -> "Listing":
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+
 def test_a_listing_in_the_middle_of_which_tables_are_replaced_shows_the_one_or_the_others(
     orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,7 +336,7 @@ def test_a_listing_in_the_middle_of_which_tables_are_replaced_shows_the_one_or_t
         before = {e.name: e for e in scandir(path)}
         publish_merge(Place(orders.root), merge, aside)
         after = {e.name for e in scandir(path)}
-        return contextlib.nullcontext([e for name, e in before.items() if name in after])
+        return Listing(e for name, e in before.items() if name in after)
 
     monkeypatch.setattr(os, "scandir", racing)
     assert ranges(orders) == [(0, 60)]
