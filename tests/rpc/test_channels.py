@@ -358,7 +358,7 @@ async def test_a_channel_that_ends_with_an_error_leaves_nothing_to_a_garbage_col
         await asyncio.Event().wait()
 
     answering = ChannelHandler(
-        name="channel", answer=answer, decode=bytes, encode=bytes, admitted=nullcontext, told=lambda error: error
+        name="channel", answer=answer, decode=bytes, encode=bytes, admitted=nullcontext, error_of=lambda error: error
     )
     gc.disable()
     try:
