@@ -43,7 +43,7 @@ def ask_the_last_segment_alone(patch: pytest.MonkeyPatch) -> None:
 def acknowledge_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     """A producer gets its acknowledgement as soon as its batch is appended."""
 
-    async def at_once(room: Any, outcome: Any, deadline: float) -> Any:
+    async def at_once(handlers: Any, outcome: Any, alone_by: float, replicated_by: float) -> Any:
         return outcome
 
     patch.setattr(ProduceHandlers, "_settle", at_once)

@@ -103,11 +103,12 @@ def go_on_in_the_namesake(patch: pytest.MonkeyPatch) -> None:
     async def describe(cluster: Any, name: Any, which: Any = ALL, timeout_s: float | None = None, uid: int = 0) -> Any:
         return await described(cluster, name, which, timeout_s)
 
-    def update(view: Any, description: Any) -> None:
+    def update(view: Any, description: Any) -> bool:
         known = view._description
         if known is not None and known.topic.uid != description.topic.uid:
             view._description = None
-        learned(view, description)
+        taken_in: bool = learned(view, description)
+        return taken_in
 
     async def segment(lookup: Any, name: Any, number: int, uid: int = 0) -> Any:
         return await found(lookup, name, number)
