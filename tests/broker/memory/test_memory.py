@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from seaweedmq.storage.logs.chunk import Chunk
 
 from seaweedmq.broker.memory.broker_memory import (
     COPIES,
@@ -40,6 +39,7 @@ from seaweedmq.model.messages.frames import (
 from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.messages.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability
+from seaweedmq.storage.logs.log_scan import Chunk
 from tests.broker.testbed import CONFIG, NAME, Testbed, frame, values
 from tests.doubles.memory_store import StorageOp
 
