@@ -2,13 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
 from seaweedmq.broker.segment import segment_files
 from seaweedmq.errors import StaleMetadata, StorageFailed
-from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import AlterTopic
 from seaweedmq.model.topic import Durability, TopicChange
@@ -223,29 +221,6 @@ async def test_a_write_to_an_abandoned_file_is_repeated(
     again = await host.publisher()
     await again.store()
     assert await stored_values(testbed, again.next) == values(1, 4)
-
-
-async def test_many_segments_with_failing_storage_all_recover(testbed: Testbed) -> None:
-    host = await testbed.single(replace(CONFIG, log_roll_bytes=KIB), segments=8)
-    publishers = [await host.publisher(segment=n) for n in range(8)]
-    for _ in range(10):
-        for op in (StorageOp.SYNC, StorageOp.APPEND, StorageOp.CREATE):
-            testbed.faults.failing[op] = "input/output error"
-            for n, publisher in enumerate(publishers):
-                await publisher.send(slots=(n * 8192, n * 8192), size=200)
-            await asyncio.sleep(0.3)
-            testbed.faults.failing.clear()
-            await testbed.until(lambda: not any(s.failure for s in host.inspect.segments.values()))
-            for n, publisher in enumerate(publishers):
-                if publisher.stream.ended:
-                    publishers[n] = await host.publisher(segment=n)
-    for n, publisher in enumerate(publishers):
-        last = await host.publisher(segment=n)
-        await last.store(slots=(n * 8192, n * 8192))
-        assert last.next >= 2
-        assert publisher
-    assert not host.has_failed
-    await testbed.until(lambda: all(len(s.files.open_files) <= 1 for s in host.inspect.segments.values()))
 
 
 @pytest.mark.usefixtures("apart")

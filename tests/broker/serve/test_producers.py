@@ -229,17 +229,6 @@ async def test_who_is_not_in_the_record_is_searched_in_files(testbed: Testbed, m
         assert (await _ask(host, 99, 7)).next_sequence == 7, "or so long ago that it repeats nothing"
 
 
-async def test_files_that_are_asked_outlive_their_grace(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
-    config = replace(SMALL, log_grace_s=2.0, producer_idle_s=60.0)
-    host = await testbed.single(config)
-    await _sealed_with_records_in_flight(testbed, host, 6)
-    await asyncio.sleep(50)
-    assert [(await _ask(host, producer, 1)).next_sequence for producer in range(1, 7)] == [2] * 6
-    await asyncio.sleep(30)
-    assert not [f for f in testbed.files(FileKind.LOG) if f.segment == 0], "no producer can repeat a frame"
-
-
 async def test_if_neither_record_nor_files_know_it_is_said(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
     host = await testbed.single(SMALL)

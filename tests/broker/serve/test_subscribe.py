@@ -12,7 +12,6 @@ from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeCredit, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicName
 from tests.broker.testbed import CONFIG, NAME, WALL_START_US, Publishing, Streaming, Testbed, values
-from tests.doubles.memory_store import StorageOp
 
 SMALL_FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1.0, log_grace_s=1.0)
 FRAME_BYTES = 1_400
@@ -137,18 +136,6 @@ async def test_a_credit_below_one_frame_does_not_stall(testbed: Testbed) -> None
     assert "no credit left" in str(await last.stream.failure())
 
 
-async def test_a_slow_subscriber_costs_no_memory_and_misses_nothing(testbed: Testbed) -> None:
-    (host,) = await testbed.cluster(1, SMALL_FILES)
-    host.inspect.memory.logs.limit = 20_000
-    await testbed.topic(host)
-    publisher = await host.publisher()
-    reader = await host.subscriber(credit=2_000)
-    await fill(publisher, 60)
-    assert host.inspect.memory.logs.used <= 20_000
-    await reader.credit(1 << 20)
-    assert sequences(await reader.until(600)) == list(range(600))
-
-
 @pytest.mark.parametrize("durability", Durability)
 async def test_a_subscriber_sees_no_gap_or_repeat_while_files_become_tables(
     testbed: Testbed, durability: Durability
@@ -236,18 +223,3 @@ async def test_a_stream_does_not_go_over_to_a_new_topic_of_the_same_name(testbed
     assert isinstance(await publisher.stream.failure(), NotFound)
     host.evict()
     assert await (await host.subscriber()).until(60) == values(2, 60)
-
-
-async def test_publishers_of_a_topic_that_is_made_again_at_once_are_told_that_theirs_is_gone(testbed: Testbed) -> None:
-    host, publisher = await testbed.publishing()
-    await publisher.store()
-    held = testbed.faults.hold(StorageOp.SYNC)
-    await publisher.send()
-    await asyncio.sleep(0.1)
-    deleting = asyncio.create_task(host.api.call(DeleteTopic(NAME)))
-    await asyncio.sleep(0.1)
-    await deleting
-    await testbed.topic(host)
-    held.set()
-    assert isinstance(await publisher.stream.failure(), NotFound)
-    await (await host.publisher()).store()
