@@ -63,6 +63,7 @@ def every(limit_s: float) -> dict[str, float]:
         pytest.param(["freeze_follower"], both(TTL_S + 1), id="a frozen follower is replaced and wakes up harmless"),
         pytest.param(["freeze_leader"], both(TTL_S + 1), id="a frozen leader is replaced and wakes up harmless"),
         pytest.param(["freeze_etcd"], None, id="a frozen etcd"),
+        pytest.param(["terminate_rejoining"], None, id="a broker that wakes up without its lease is stopped"),
     ],
 )
 async def test_faults_lose_nothing_and_end_within_their_time(

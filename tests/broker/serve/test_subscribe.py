@@ -136,6 +136,18 @@ async def test_a_credit_below_one_frame_does_not_stall(testbed: Testbed) -> None
     assert "no credit left" in str(await last.stream.failure())
 
 
+async def test_a_slow_subscriber_costs_no_memory_and_misses_nothing(testbed: Testbed) -> None:
+    (host,) = await testbed.cluster(1, SMALL_FILES)
+    host.inspect.memory.logs.limit = 20_000
+    await testbed.topic(host)
+    publisher = await host.publisher()
+    reader = await host.subscriber(credit=2_000)
+    await fill(publisher, 60)
+    assert host.inspect.memory.logs.used <= 20_000
+    await reader.credit(1 << 20)
+    assert sequences(await reader.until(600)) == list(range(600))
+
+
 @pytest.mark.parametrize("durability", Durability)
 async def test_a_subscriber_sees_no_gap_or_repeat_while_files_become_tables(
     testbed: Testbed, durability: Durability
