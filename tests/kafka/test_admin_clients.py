@@ -24,8 +24,6 @@ from tests.support.whole_broker import whole_broker
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka.admin import KafkaAdminClient
-    from kafka.admin import NewTopic as PythonNewTopic
 
 T = TypeVar("T")
 TIMEOUT_S = 20.0
@@ -116,19 +114,3 @@ async def test_librdkafka_reads_and_alters_configs(address: str) -> None:
     (broker,) = (await done(lambda: admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]))).values()
     assert broker["num.partitions"].value == "4"
     assert broker["num.partitions"].is_read_only
-
-
-async def test_kafka_python_does_the_same(address: str) -> None:
-    def story() -> None:
-        admin = KafkaAdminClient(bootstrap_servers=address)
-        try:
-            admin.create_topics([PythonNewTopic("orders", num_partitions=2, replication_factor=1)])
-            assert admin.list_topics() == ["orders"]
-            (described,) = admin.describe_topics(["orders"])
-            assert len(described["partitions"]) == 2
-            admin.delete_topics(["orders"])
-            assert admin.list_topics() == []
-        finally:
-            admin.close()
-
-    await asyncio.to_thread(story)

@@ -455,17 +455,6 @@ async def test_what_fell_out_of_memory_comes_from_logs_and_tables_alike(testbed:
 
 
 @story
-async def test_native_records_are_read_by_kafka_clients(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
-    publisher = await client.host.publisher(name=ORDERS)
-    await publisher.store(2, slots=(0, 0))
-    await client.produce("orders", 0, batch(b"from Kafka"))
-    found = records_of((await client.fetch("orders", 0, 0)).records)
-    assert found == [(0, None, b"1:0"), (1, None, b"1:1"), (2, None, b"from Kafka")]
-
-
-@story
 async def test_who_asks_for_records_of_a_topic_with_columns_is_not_told_to_try_again(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     columns, flags = pa.schema([("number", pa.int64())]), 1 << SCHEMA_VERSION_SHIFT

@@ -12,8 +12,7 @@ from seaweedmq.kafka.wire.messages import (
     IncrementalAlterConfigsRequest,
 )
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.messages.calls import AlterTopic
-from seaweedmq.model.topic import TopicChange, TopicName
+from seaweedmq.model.topic import TopicName
 from tests.broker.testbed import CONFIG, Testbed, story
 from tests.kafka.byte_client import ByteClient, byte_clients
 
@@ -174,17 +173,6 @@ async def test_single_configs_are_set_deleted_appended_to_and_taken_from(testbed
         assert set_by_name(client) == {"cleanup.policy": "compact"}
         assert client.host.inspect.view.topics[ORDERS].retention_s is None
         await step(client, ("cleanup.policy", DELETE, None), version=version)
-
-
-@story
-async def test_a_step_is_taken_from_what_the_leader_knows(testbed: Testbed) -> None:
-    both = await byte_clients(testbed, 2)
-    await testbed.topic(both[0].host, ORDERS, partitions=2)
-    follower = next(client for client in both if client.host is not testbed.leader())
-    await testbed.until(lambda: ORDERS in follower.host.inspect.view.topics)
-    await testbed.leader().api.call(AlterTopic(ORDERS, TopicChange(configs=(("segment.ms", "1000"),))))
-    await step(follower, ("preallocate", SET, "true"))
-    assert set_by_name(follower) == {"preallocate": "true", "segment.ms": "1000"}
 
 
 @story

@@ -137,15 +137,6 @@ async def test_a_name_that_differs_in_dots_and_underscores_only_is_rejected(test
 
 
 @story
-async def test_of_two_that_create_at_once_one_does(testbed: Testbed) -> None:
-    both = await byte_clients(testbed, 2)
-    results = await asyncio.gather(*(create(client, wanted(), wanted(f"own-{n}")) for n, client in enumerate(both)))
-    of_orders = sorted(result.error_code for (result, _) in results)
-    assert of_orders == [Code.NONE, Code.TOPIC_ALREADY_EXISTS]
-    assert [own.error_code for (_, own) in results] == [Code.NONE, Code.NONE]
-
-
-@story
 async def test_what_can_not_be_is_refused_with_its_code_in_words(testbed: Testbed) -> None:
     client, *_ = await byte_clients(testbed, 2)
     twice = wanted(retention_ms="1")

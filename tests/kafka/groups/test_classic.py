@@ -118,20 +118,6 @@ async def test_a_coordinator_that_died_a_moment_ago_is_not_named_but_the_next_on
 
 
 @story
-async def test_a_coordinator_that_is_slow_is_named_all_the_same(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 3)
-    group, slow = await led_by_a_follower_of_the_cluster(testbed, cluster)
-    slow.host.freeze()
-    frozen_at = testbed.loop.time()
-    for gateway in cluster.living():
-        if gateway is not slow:
-            reply = await gateway.ask(API.FIND_COORDINATOR, 3, key=group, key_type=0)
-            assert cluster.by_port(reply.port) is slow
-    assert testbed.loop.time() - frozen_at < 0.5
-    slow.host.thaw()
-
-
-@story
 async def test_how_many_partitions_keep_the_groups_is_settled_with_the_first_one(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1, replace(KAFKA, kafka_internal_partitions=2))
     groups = [f"group {number}" for number in range(6)]

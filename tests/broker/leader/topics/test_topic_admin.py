@@ -208,23 +208,6 @@ async def test_killing_the_leader_costs_a_caller_no_more_than_retries_for_a_leas
     assert whole(await other.api.call(DescribeTopic(OTHER)))
 
 
-async def test_a_frozen_leader_changes_nothing_and_the_next_serves_its_callers(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    old = testbed.leader()
-    other = next(h for h in hosts if h is not old)
-    calling = asyncio.create_task(patiently(old, CreateTopic(TopicSpec(name=NAME, segments=150))))
-    await asyncio.sleep(0.004)
-    old.freeze()
-    await testbed.until(lambda: any(h.inspect.leads for h in hosts if h is not old))
-    old.thaw()
-    try:
-        description = await calling
-    except AlreadyExists:
-        description = await patiently(other, DescribeTopic(NAME))
-    assert isinstance(description, TopicDescription)
-    assert whole(description)
-
-
 async def test_more_segments_than_the_brokers_may_hold_are_refused(testbed: Testbed) -> None:
     hosts = await testbed.several(2, replace(CONFIG, open_segments_max=5), segments=9)
     with pytest.raises(InvalidArgument) as refusal:
