@@ -1,9 +1,9 @@
 """Requests that no client would send, to real brokers, and their answers."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
     API,
     REQUESTS,
@@ -16,6 +16,8 @@ from tests.kafka.wire.script import script
 
 PRODUCE, FETCH = 9, 12
 """Versions of the requests."""
+PATIENCE_S = 30.0
+WITHIN_S = 0.05
 
 
 class Brokers:
@@ -32,27 +34,38 @@ class Brokers:
             assert number == 1
             return reply
 
-    async def leader(self, topic: str, partition: int = 0) -> int:
-        """Return the port of the broker that leads a partition."""
-        make = REQUESTS[API.METADATA]
-        reply = await self.ask(
+    async def metadata(self, *topics: str) -> Any:
+        """Return the description of these topics, and of the brokers."""
+        make = REQUESTS[API.METADATA].MetadataRequestTopic
+        return await self.ask(
             self.ports[0],
             API.METADATA,
             9,
-            topics=[make.MetadataRequestTopic(name=topic)],
+            topics=[make(name=topic) for topic in topics],
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        [found] = [p for p in reply.topics[0].partitions if p.partition_index == partition]
-        [node] = [broker for broker in reply.brokers if broker.node_id == found.leader_id]
-        return int(node.port)
+
+    async def leader(self, topic: str, partition: int = 0) -> int:
+        """Return the port of the broker that leads a partition, once Kafka clients see it."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                reply = await self.metadata(topic)
+                ports = {broker.node_id: broker.port for broker in reply.brokers}
+                for found in reply.topics[0].partitions:
+                    if found.partition_index == partition and found.leader_id in ports:
+                        return int(ports[found.leader_id])
+                await asyncio.sleep(WITHIN_S)
 
     async def coordinator(self, group: str) -> int:
-        """Return the port of the broker that coordinates a group."""
-        reply = await self.ask(self.ports[0], API.FIND_COORDINATOR, 4, coordinator_keys=[group], key_type=0)
-        assert reply.coordinators[0].error_code == Code.NONE
-        return int(reply.coordinators[0].port)
+        """Return the port of the broker that coordinates a group, once there is one."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                reply = await self.ask(self.ports[0], API.FIND_COORDINATOR, 4, coordinator_keys=[group], key_type=0)
+                if not reply.coordinators[0].error_code:
+                    return int(reply.coordinators[0].port)
+                await asyncio.sleep(WITHIN_S)
 
     async def produce(self, topic: str, partition: int, records: bytes, *, port: int | None = None) -> Any:
         """Return the answer for the partition."""
