@@ -111,22 +111,6 @@ async def test_what_is_produced_is_fetched_with_its_offsets(testbed: Testbed) ->
 
 
 @story
-async def test_settings_of_the_topic_act(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    configs = (("cleanup.policy", "compact"), ("message.timestamp.type", "LogAppendTime"))
-    await topic(testbed, client, configs=configs)
-    said = await client.produce("orders", 0, batch(b"a", b"b", b"c", keys=[b"k", None, b"k"]))
-    assert said.error_code == Code.INVALID_RECORD
-    [error] = said.record_errors
-    assert (error.batch_index, "has no key" in error.batch_index_error_message) == (1, True)
-    began_ms = client.host.wall_us() // 1000
-    said = await client.produce("orders", 0, batch(b"x", keys=[b"k"], time_ms=5))
-    assert said.error_code == Code.NONE
-    assert began_ms <= said.log_append_time_ms <= client.host.wall_us() // 1000
-    assert (await client.list_offset("orders", 0, -3)).timestamp == said.log_append_time_ms
-
-
-@story
 async def test_a_fetch_waits_for_what_comes_and_answers_in_time(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     await topic(testbed, client)
