@@ -98,7 +98,6 @@ class Joining:
             self.stream.put(GroupReleased(released))
 
     async def until(self, condition: object) -> None:
-        """Process replies until the condition holds."""
         assert callable(condition)
 
         def holds() -> bool:

@@ -36,12 +36,10 @@ class Life:
     """Set once a record is acknowledged: the publisher knows this incarnation, not the next."""
 
     def value(self) -> bytes:
-        """Return the next record's value."""
         self.sent += 1
         return b"life %d record %d" % (self.number, self.sent)
 
     async def publish(self, client: aio.Client, topic: str, testbed: FaultTestbed) -> None:
-        """Publish until the topic is deleted, or this is cancelled."""
         try:
             async with client.publisher(topic) as publisher:
                 while True:
@@ -108,7 +106,6 @@ async def _gone(deleting: Awaitable[None]) -> None:
 
 
 async def _read(client: aio.Client, topic: str, testbed: FaultTestbed) -> None:
-    """Subscribe until the topic is deleted."""
     try:
         async with client.subscriber(topic, start="earliest") as subscriber:
             async for _ in subscriber:

@@ -38,7 +38,6 @@ async def burn_in_loop(bootstrap: str, topic: str, member: str) -> None:
 
 
 def main() -> None:
-    """Run the member that the module describes."""
     bootstrap, topic, member, how = sys.argv[1:]
     if how == "burn-aio":
         asyncio.run(burn_in_loop(bootstrap, topic, member))

@@ -53,7 +53,6 @@ async def running(directory: Path, brokers: int) -> AsyncIterator[Cluster]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def client(cluster: Cluster) -> AsyncIterator[aio.Client]:
-    """A client of a whole cluster."""
     await cluster.etcd.start()
     for node in cluster.nodes:
         await cluster.start(node)

@@ -35,7 +35,6 @@ async def client(cluster: Cluster) -> AsyncIterator[aio.Client]:
 
 @contextlib.asynccontextmanager
 async def member(cluster: Cluster, topic: str, how: str) -> AsyncIterator[asyncio.StreamReader]:
-    """Start a member as a process, and provide its output."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.integration.group_member", cluster.bootstrap, topic, "busy", how),
         stdout=asyncio.subprocess.PIPE,
@@ -51,7 +50,6 @@ async def member(cluster: Cluster, topic: str, how: str) -> AsyncIterator[asynci
 
 
 async def described(client: aio.Client, topic: str) -> GroupTopic:
-    """The group's reading of the topic."""
     return next(t for t in (await client.admin.describe_group(GROUP)).topics if str(t.topic) == topic)
 
 

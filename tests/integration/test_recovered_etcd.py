@@ -285,7 +285,6 @@ async def recover(cluster: Cluster) -> None:
 
 
 async def run(cluster: Cluster, line: str) -> tuple[int | None, str, str]:
-    """Run a command of the guide on this cluster."""
     words = shlex.split(line)
     assert words[0] == "seaweedmq"
     words[words.index("--storage") + 1] = str(cluster.storage)

@@ -21,8 +21,6 @@ from tests.broker.testbed import CONFIG, Host, Testbed
 
 
 class ByteClient:
-    """The handlers on one broker of the test bed."""
-
     def __init__(self, host: Host) -> None:
         self.host = host
         rooms = Handlers(host.broker.ports)

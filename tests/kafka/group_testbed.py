@@ -58,13 +58,10 @@ class Gateway:
         return await self.host.testbed.network.spawn(self.host.owner, answered(self.handlers, api, version, **body))
 
     def shard(self, group: str) -> GroupCoordinator:
-        """Return the coordinator of a group on this broker."""
         return self.coordinators.shard_of(group)
 
 
 class Cluster:
-    """Brokers, each with a gateway."""
-
     def __init__(self, testbed: Testbed, snapshot_after_bytes: int = AFTER_BYTES) -> None:
         self.testbed = testbed
         self.snapshot_after_bytes = snapshot_after_bytes
@@ -89,7 +86,6 @@ class Cluster:
         return cluster
 
     def open(self, host: Host) -> Gateway:
-        """Add a gateway to a broker."""
         self.gateways.append(Gateway(self, host))
         return self.gateways[-1]
 
@@ -231,7 +227,6 @@ class Member:
 
 
 def commit_of(topic: str, *offsets: tuple[int, int]) -> Any:
-    """Return a topic of an OffsetCommit."""
     make = OffsetCommitRequest.OffsetCommitRequestTopic
     return make(
         name=topic,

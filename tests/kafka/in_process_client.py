@@ -37,11 +37,9 @@ class InProcessClient:
         self.reads.set()
 
     async def ask(self, api: API, version: int, **fields: Any) -> Any:
-        """Return the reply to one request. ``fields``: those of the message."""
         return await self.send(self.request(api, version, **fields))
 
     async def send(self, request: Request) -> Any:
-        """Return the reply to a request."""
         return await self.testbed.network.spawn(self.host.owner, self._answer(API(request.api), request))
 
     def request(self, api: API, version: int, **fields: Any) -> Request:
@@ -83,7 +81,6 @@ class InProcessClient:
     async def produce(
         self, topic: str, partition: int, records: bytes, *, acks: int = -1, timeout_ms: int = 30_000
     ) -> Any:
-        """Produce a batch, and return the partition of the reply."""
         make = messages.ProduceRequest.TopicProduceData
         data = make(name=topic, partition_data=[make.PartitionProduceData(index=partition, records=records)])
         reply = await self.ask(API.PRODUCE, 9, acks=acks, timeout_ms=timeout_ms, topic_data=[data])
@@ -101,7 +98,6 @@ class InProcessClient:
         min_bytes: int = 1,
         epoch: int = -1,
     ) -> Any:
-        """Fetch from one partition, and return the partition of the reply."""
         wanted = fetched(topic, partition, offset=offset, epoch=epoch, bytes_max=partition_bytes_max)
         fields = fetch_fields([wanted], max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=bytes_max)
         reply = await self.ask(API.FETCH, 12, **fields)
@@ -109,7 +105,6 @@ class InProcessClient:
         return reply.responses[0].partitions[0]
 
     async def list_offset(self, topic: str, partition: int, timestamp: int, *, version: int = 10) -> Any:
-        """List one offset, and return the partition of the reply."""
         make = messages.ListOffsetsRequest.ListOffsetsTopic
         part = make.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
         reply = await self.ask(
@@ -140,7 +135,6 @@ def fetched(topic: str | UUID, *partitions: int, offset: int = 0, epoch: int = -
 
 
 def fetch_fields(topics: Sequence[Any], version: int = 12, **other: int) -> dict[str, Any]:
-    """Return the fields of a Fetch without a session."""
     fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1_000, "isolation_level": 0}
     fields |= {"session_id": 0, "session_epoch": -1, "topics": topics, "forgotten_topics_data": [], "rack_id": ""}
     return fields | ({"replica_id": -1} if version < 15 else {}) | other

@@ -32,7 +32,6 @@ GROUP = "billing"
 
 
 def offsets_of(gateway: Gateway, group: str = GROUP) -> dict[int, int]:
-    """Return the offsets that the coordinator holds, committed or not."""
     state = gateway.shard(group)._state  # noqa: SLF001
     return {number: value.offset for (_, number), value in state.offsets(group).items()}
 

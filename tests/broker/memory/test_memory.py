@@ -45,8 +45,6 @@ from tests.doubles.memory_store import StorageOp
 
 
 class Cache:
-    """A cache with this many evictable bytes."""
-
     def __init__(self, size: int) -> None:
         self.size = size
 

@@ -38,8 +38,6 @@ def lose(testbed: Testbed, files: Collection[SegmentFile]) -> None:
 
 
 class Read(NamedTuple):
-    """Everything that one reader got."""
-
     offsets: list[int]
     skipped: list[SkippedRecords]
     error: DataLoss | None
@@ -87,8 +85,6 @@ async def test_a_reader_of_a_segment_whose_files_vanished_gets_the_offsets(testb
 
 
 class Plan(NamedTuple):
-    """A segment, and what happens to it."""
-
     frames: int
     sealed: bool
     lost: frozenset[int]
@@ -154,7 +150,6 @@ async def _read_both_ways(testbed: Testbed, plan: Plan) -> None:
 
 
 def gaps_of(offsets: range, kept: Collection[int]) -> list[tuple[int, int]]:
-    """Return the ranges of offsets that are not stored."""
     gaps: list[tuple[int, int]] = []
     for offset in offsets:
         if offset not in kept:

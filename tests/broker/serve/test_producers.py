@@ -268,7 +268,6 @@ class Crowd:
             self.publishers.append(await client.publisher(str(NAME)).__aenter__())
 
     async def send(self, number: int) -> list[Any]:
-        """Send one record from each publisher."""
         futures = [await p.send(b"%d/%d" % (n, number), key=b"%d" % n) for n, p in enumerate(self.publishers)]
         self.sent += futures
         return futures

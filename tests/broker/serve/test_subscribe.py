@@ -26,7 +26,6 @@ async def fill(publisher: Publishing, frames: int) -> None:
 
 
 async def tabled(testbed: Testbed, records: int) -> None:
-    """Wait until this many records are in tables."""
     await testbed.until(lambda: max((f.end_offset or 0 for f in testbed.files(FileKind.TABLE)), default=0) >= records)
 
 

@@ -126,7 +126,6 @@ class KafkaTopicUsers(TopicUsers):
             self._read(lambda _: self.stopped.is_set() or time.monotonic() > end_s)  # noqa: B023 - called at once
 
     def read_all(self) -> str:
-        """Read all records; return the reader's name."""
         end_s = time.monotonic() + SETTLE_TIMEOUT_S
         return self._read(lambda at_end: at_end == PARTITIONS or time.monotonic() > end_s or self.abandoned.is_set())
 
@@ -161,7 +160,6 @@ class KafkaTopicUsers(TopicUsers):
         return reader
 
     async def read_natively(self, client: aio.Client) -> str:
-        """Read all records as a native subscriber; return the reader's name."""
         reader = f"{self.name} native reader"
         async with (
             asyncio.timeout(SETTLE_TIMEOUT_S),
@@ -272,7 +270,6 @@ class KafkaWorkload(TopicsWorkload):
 
     @property
     def commit_wait_s(self) -> float:
-        """Return ``KafkaGroup.commit_wait_s`` of the measured time."""
         return self.group.commit_wait_s(self._since_ns)
 
     async def finish(self) -> list[Violation]:

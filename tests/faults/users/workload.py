@@ -33,8 +33,6 @@ CLIENT = ClientConfig(delivery_timeout_s=90.0, close_timeout_s=SETTLE_TIMEOUT_S)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """The settings of a topic."""
-
     label: str
     replicas: int
     durability: str
@@ -58,13 +56,11 @@ class Waits:
     _under_way: dict[bytes, int] = field(default_factory=dict)
 
     def on_send(self, key: bytes, now: float) -> None:
-        """Note that a record of the key is sent."""
         if not self._under_way.get(key):
             self._since[key] = now
         self._under_way[key] = self._under_way.get(key, 0) + 1
 
     def on_outcome(self, key: bytes, sent_at: float, now: float) -> None:
-        """Note that one of its records has its outcome."""
         self.gap_s = max(self.gap_s, now - self._since[key])
         self.slowest_s = max(self.slowest_s, now - sent_at)
         self._since[key] = now
@@ -72,8 +68,6 @@ class Waits:
 
 
 class TopicUsers:
-    """A topic whose users note their observations."""
-
     def __init__(self, name: str, plan: TopicPlan, seed: str, records_per_s: float) -> None:
         self.name = name
         self.full_name = name
@@ -91,7 +85,6 @@ class TopicUsers:
 
     @property
     def acked(self) -> int:
-        """The number of records acknowledged so far."""
         return len(self.history.sent)
 
     def _record(self, number: int) -> tuple[bytes, bytes]:
@@ -109,8 +102,6 @@ class TopicUsers:
 
 
 class NativeTopicUsers(TopicUsers):
-    """A topic with a publisher and a subscriber."""
-
     def __init__(self, name: str, plan: TopicPlan, seed: str, records_per_s: float, clock: OwnClock) -> None:
         super().__init__(name, plan, seed, records_per_s)
         self._clock = clock
@@ -136,7 +127,6 @@ class NativeTopicUsers(TopicUsers):
                     await self._settled.wait()
 
     def stop(self) -> None:
-        """Send no more records."""
         self._stop.set()
 
     def _note(self, sent: Sending, number: int, key: bytes, value: bytes, at: float) -> None:
@@ -171,7 +161,6 @@ class NativeTopicUsers(TopicUsers):
                 self.errors.append(f"subscriber of {self.name}: {error!r}")
 
     async def read_all(self, client: aio.Client) -> str:
-        """Read all records; return the reader's name."""
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
             return await self._read(client, "latest")
 
@@ -201,7 +190,6 @@ class TopicsWorkload:
     """Number of the group's members at the beginning."""
 
     async def _create_topics(self, bootstrap: str, **settings: int) -> None:
-        """Connect, and create the topics."""
         self._client = await aio.connect(bootstrap, config=CLIENT)
         try:
             for topic in self.topics:
@@ -240,7 +228,6 @@ class TopicsWorkload:
         return sent
 
     async def forget(self) -> None:
-        """Delete the topics."""
         for topic in self.topics:
             await self._client.admin.delete_topic(topic.full_name)
 

@@ -68,7 +68,6 @@ class Brokers:
                 await asyncio.sleep(WITHIN_S)
 
     async def produce(self, topic: str, partition: int, records: bytes, *, port: int | None = None) -> Any:
-        """Return the answer for the partition."""
         fields = produce_fields(topic, partition, records)
         reply = await self.ask(port or await self.leader(topic, partition), API.PRODUCE, PRODUCE, **fields)
         return reply.responses[0].partition_responses[0]
@@ -122,7 +121,6 @@ def fetch_fields(
 
 
 def join_fields(group: str, member: str = "", protocol: str = "range", **other: Any) -> dict[str, Any]:
-    """Return the fields of a consumer's request."""
     return {
         "group_id": group,
         "member_id": member,
@@ -136,7 +134,6 @@ def join_fields(group: str, member: str = "", protocol: str = "range", **other: 
 
 
 def commit_fields(group: str, topics: Mapping[str, Sequence[int]], metadata: str = "", **other: Any) -> dict[str, Any]:
-    """Return the fields of a commit of offset 1 for each partition, without a member."""
     make = OffsetCommitRequest.OffsetCommitRequestTopic
     part = make.OffsetCommitRequestPartition
     return {

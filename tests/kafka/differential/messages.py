@@ -63,7 +63,6 @@ class Names:
         self._known: dict[tuple[str, Any], str] = {}
 
     def of(self, kind: str, value: Any) -> str:
-        """Return the name of a value, the same for equal values."""
         count = sum(1 for other, _ in self._known if other == kind)
         return self._known.setdefault((kind, value), f"<{kind} {count + 1}>")
 

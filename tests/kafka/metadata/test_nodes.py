@@ -18,7 +18,6 @@ from tests.kafka.byte_client import ByteClient, byte_client, byte_clients
 
 
 async def more_clients(testbed: Testbed, count: int) -> list[ByteClient]:
-    """Add brokers to a running cluster."""
     return [await byte_client(await testbed.start()) for _ in range(count)]
 
 
