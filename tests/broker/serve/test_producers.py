@@ -156,21 +156,6 @@ async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_i
     assert host.inspect.segments[NAME, 0].log.end == 2
 
 
-async def test_a_newer_epoch_ends_the_stream_of_an_older_one_and_not_the_other_way_round(testbed: Testbed) -> None:
-    host = await testbed.single()
-    old = await host.publisher(epoch=1)
-    await old.store()
-    newer = await host.publisher(epoch=2)
-    await newer.store()
-    await old.send()
-    with pytest.raises(Fenced, match="stop this one"):
-        await old.stream.receive()
-    stream = host.publish_stream()
-    await stream.send(replace(OPEN, producer_epoch=1))
-    assert isinstance(await stream.failure(), Fenced)
-    await newer.store(2)
-
-
 async def test_a_newer_epoch_is_told_that_it_is_new_where_an_older_one_is_remembered(testbed: Testbed) -> None:
     hosts = await testbed.several(2, SMALL)
     primary = await testbed.primary(hosts[0])
