@@ -17,7 +17,7 @@ below tests/kafka if not otherwise stated.
 | an old epoch, an offset that was deleted | test_produce_fetch, test_topic_directory, differential |
 | max_bytes 0, negative; min_bytes, max_wait | core/kafka/test_fetch_budget, differential |
 | session unknown | core/kafka/test_fetch_session, differential |
-| group id, timeout, protocols, another's member | test_classic_group, groups/test_classic, differential |
+| group id, timeout, protocols, another's member | test_classic_group, differential |
 | a group of the new protocol | admin/test_inventory, ``test_not_supported.py`` |
 | commit: 10,000 partitions, 4,097 bytes, unknown | test_committed_offsets, groups/test_classic, differential |
 | partitions, replicas, names, configs, twice at once | admin/test_topics, differential |

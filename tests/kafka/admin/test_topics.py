@@ -223,18 +223,6 @@ def by_id(*ids: bytes) -> list[Any]:
 
 
 @story
-async def test_every_version_deletes(testbed: Testbed) -> None:
-    (client,) = await byte_clients(testbed, 1)
-    await create(client, wanted("b"))
-    for version in versions(API.DELETE_TOPICS):
-        await create(client, wanted("a"), wanted("c"))
-        field = "topic_names" if version < 6 else "topics"
-        reply = await client.ask(API.DELETE_TOPICS, version, timeout_ms=30_000, **{field: by_name("a", "c")[field]})
-        assert [(r.name, r.error_code) for r in reply.responses] == [("a", Code.NONE), ("c", Code.NONE)], version
-        assert [name.name for name in client.host.inspect.view.topics] == ["b"]
-
-
-@story
 async def test_a_topic_that_is_named_twice_in_one_request_is_kept(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     await create(client, wanted("orders"))

@@ -45,24 +45,6 @@ def begins(client: ByteClient) -> tuple[int, ...]:
 
 
 @story
-async def test_partitions_begin_at_the_offset_and_never_earlier_again(testbed: Testbed) -> None:
-    client = await client_with_records(testbed)
-    for version in (0, 1, 2):
-        assert await delete(client, {0: 3 + version, 1: 5}, version=version) == {0: 3 + version, 1: 5}
-        assert begins(client) == (3 + version, 5)
-    assert await delete(client, {0: 3}) == {0: 5}
-    assert await delete(client, {0: 11, 1: 5, 3: 0, -1: 0, 2: -5}) == {
-        0: Code.OFFSET_OUT_OF_RANGE,
-        1: 5,
-        3: Code.UNKNOWN_TOPIC_OR_PARTITION,
-        -1: Code.UNKNOWN_TOPIC_OR_PARTITION,
-        2: Code.OFFSET_OUT_OF_RANGE,
-    }
-    assert begins(client) == (5, 5)
-    assert await delete(client, {0: ALL, 2: ALL}) == {0: 10, 2: 0}, "all that is committed"
-
-
-@story
 async def test_a_topic_that_is_named_again_is_changed_as_if_it_were_named_once(testbed: Testbed) -> None:
     client = await client_with_records(testbed)
     topic = DeleteRecordsRequest.DeleteRecordsTopic
