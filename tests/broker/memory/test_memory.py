@@ -54,21 +54,6 @@ class Cache:
         return freed
 
 
-async def test_a_taker_waits_until_somebody_gives() -> None:
-    budget = MemoryBudget(10)
-    await budget.take(8)
-    waiting = asyncio.create_task(budget.take(5))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    budget.give(2)
-    await asyncio.sleep(0.01)
-    assert not waiting.done()
-    budget.give(1)
-    await waiting
-    assert budget.used == 10
-
-
 async def test_the_longest_untouched_cache_gives_way_before_anybody_waits_and_a_forgotten_one_is_left_alone() -> None:
     budget = MemoryBudget(10)
     first, second = Cache(4), Cache(4)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from seaweedmq.kafka.wire.messages import (
     API,
@@ -93,19 +94,27 @@ def produce_fields(
     }
 
 
+def fetched(topic: str | UUID, *partitions: int, offset: int = 0, epoch: int = -1, bytes_max: int = 1 << 20) -> Any:
+    """Return a topic of a Fetch, by name or id."""
+    make = FetchRequest.FetchTopic
+    parts = [
+        make.FetchPartition(
+            partition=number,
+            fetch_offset=offset,
+            current_leader_epoch=epoch,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=bytes_max,
+        )
+        for number in partitions
+    ]
+    return make(**{"topic" if isinstance(topic, str) else "topic_id": topic}, partitions=parts)
+
+
 def fetch_fields(
-    topic: str, partition: int, offset: int, *, partition_max_bytes: int = 1 << 20, **other: Any
+    topic: str, partition: int, offset: int, *, epoch: int = -1, partition_max_bytes: int = 1 << 20, **other: Any
 ) -> dict[str, Any]:
     """Return the fields of a request for one partition. ``other``: fields of the request."""
-    make = FetchRequest.FetchTopic
-    part = make.FetchPartition(
-        partition=partition,
-        fetch_offset=offset,
-        current_leader_epoch=-1,
-        last_fetched_epoch=-1,
-        log_start_offset=-1,
-        partition_max_bytes=partition_max_bytes,
-    )
     return {
         "replica_id": -1,
         "max_wait_ms": 0,
@@ -114,7 +123,7 @@ def fetch_fields(
         "isolation_level": 0,
         "session_id": 0,
         "session_epoch": -1,
-        "topics": [make(topic=topic, partitions=[part])],
+        "topics": [fetched(topic, partition, offset=offset, epoch=epoch, bytes_max=partition_max_bytes)],
         "forgotten_topics_data": [],
         "rack_id": "",
     } | other
