@@ -54,9 +54,6 @@ async def committed(host: Host, group: str = GROUP) -> dict[int, int | None]:
     return {s.segment: s.committed for s in description.topics[0].segments}
 
 
-# --- members come and go
-
-
 # --- the leader changes, etcd is away
 
 
