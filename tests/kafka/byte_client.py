@@ -18,6 +18,7 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from seaweedmq.ports import Put
 from tests.broker.testbed import CONFIG, Host, Testbed
+from tests.kafka.differential.messages import built
 
 
 class ByteClient:
@@ -37,8 +38,8 @@ class ByteClient:
 async def answered(
     handlers: Mapping[int, Handler], api: API, version: int, *, client_id: str = "tests", **fields: Any
 ) -> Any:
-    """Return the reply of handlers as a client decodes it. ``fields``: those of the message."""
-    sent = bytes(REQUESTS[api](version=version, **fields).encode(version=version))
+    """Return the reply of handlers as a client decodes it. ``fields``: those of the message, see ``built``."""
+    sent = bytes(built(api, version, fields).encode(version=version))
     request = Request(
         api=api,
         version=version,

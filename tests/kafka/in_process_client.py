@@ -16,6 +16,8 @@ from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.broker.testbed import CONFIG, Host, Testbed
 from tests.integration.kafka.raw import FETCH, PRODUCE, fetch_fields, produce_fields
 from tests.kafka.differential.batches import batch as batch  # for those who produce
+from tests.kafka.differential.messages import built
+from tests.kafka.differential.scenes.offsets import listed
 
 KAFKA = replace(CONFIG, kafka_listen="127.0.0.1:0")
 NO_PRODUCER = -1
@@ -47,7 +49,7 @@ class InProcessClient:
             api=api,
             version=version,
             correlation_id=next(self._numbers),
-            body=messages.REQUESTS[api](version=version, **fields),
+            body=built(api, version, fields),
             context=CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:1", client_id="tests"),
             size_bytes=100,
             connection=1,
@@ -102,16 +104,8 @@ class InProcessClient:
         assert reply.error_code == Code.NONE
         return reply.responses[0].partitions[0]
 
-    async def list_offset(self, topic: str, partition: int, timestamp: int, *, version: int = 10) -> Any:
-        make = messages.ListOffsetsRequest.ListOffsetsTopic
-        part = make.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
-        reply = await self.ask(
-            API.LIST_OFFSETS,
-            version,
-            replica_id=-1,
-            isolation_level=0,
-            topics=[make(name=topic, partitions=[part])],
-        )
+    async def list_offset(self, topic: str, partition: int, timestamp: int) -> Any:
+        reply = await self.ask(API.LIST_OFFSETS, 10, **listed((topic, partition, timestamp)))
         return reply.topics[0].partitions[0]
 
 

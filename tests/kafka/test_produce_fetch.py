@@ -226,12 +226,11 @@ async def test_a_client_that_asks_elsewhere_is_told_the_leader_and_its_address(t
     """The leader is not named where it does not help."""
     leader, other = await leader_and_other(testbed)
     assert (await other.fetch("orders", 0, 0)).error_code == Code.NOT_LEADER_OR_FOLLOWER
-    topic_id, makes = UUID(bytes=other.rooms.directory.find("orders").id), messages.ProduceRequest.TopicProduceData
+    topic_id = UUID(bytes=other.rooms.directory.find("orders").id)
     for api, version in ((API.PRODUCE, 10), (API.PRODUCE, 12), (API.PRODUCE, 13), (API.FETCH, 16), (API.FETCH, 17)):
         if api is API.PRODUCE:
             name = {"name": "orders"} if version < 13 else {"topic_id": topic_id}
-            parts = [makes.PartitionProduceData(index=number, records=batch(b"x")) for number in (0, 7)]
-            data = makes(**name, partition_data=parts)
+            data = {**name, "partition_data": [{"index": number, "records": batch(b"x")} for number in (0, 7)]}
             reply = await other.ask(api, version, acks=-1, timeout_ms=1_000, topic_data=[data])
             said, nowhere = reply.responses[0].partition_responses
         else:

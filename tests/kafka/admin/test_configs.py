@@ -5,12 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.messages import (
-    API,
-    AlterConfigsRequest,
-    DescribeConfigsRequest,
-    IncrementalAlterConfigsRequest,
-)
+from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.topic import TopicName
 from tests.broker.testbed import CONFIG, Testbed, story
@@ -29,9 +24,7 @@ async def client_with_topic(testbed: Testbed, **settings: Any) -> ByteClient:
 
 
 async def describe(client: ByteClient, kind: int, name: str, keys: list[str] | None = None, **more: Any) -> Any:
-    resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=kind, resource_name=name, configuration_keys=keys
-    )
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
     reply = await client.ask(API.DESCRIBE_CONFIGS, 4, resources=[resource], **more)
     (result,) = reply.results
     assert (result.resource_type, result.resource_name) == (kind, name)
@@ -39,19 +32,17 @@ async def describe(client: ByteClient, kind: int, name: str, keys: list[str] | N
 
 
 async def alter(client: ByteClient, kind: int = TOPIC, name: str = "orders", **more: Any) -> Any:
-    resource = AlterConfigsRequest.AlterConfigsResource
     only_check = more.pop("validate_only", False)
-    configs = [resource.AlterableConfig(name=key.replace("_", "."), value=value) for key, value in more.items()]
-    asked = resource(resource_type=kind, resource_name=name, configs=configs)
+    configs = [{"name": key.replace("_", "."), "value": value} for key, value in more.items()]
+    asked = {"resource_type": kind, "resource_name": name, "configs": configs}
     reply = await client.ask(API.ALTER_CONFIGS, 2, resources=[asked], validate_only=only_check)
     (result,) = reply.responses
     return result
 
 
 async def step(client: ByteClient, *steps: tuple[str, str], name: str = "orders", kind: int = TOPIC) -> Any:
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
-    configs = [resource.AlterableConfig(name=key, config_operation=SET, value=value) for key, value in steps]
-    asked = resource(resource_type=kind, resource_name=name, configs=configs)
+    configs = [{"name": key, "config_operation": SET, "value": value} for key, value in steps]
+    asked = {"resource_type": kind, "resource_name": name, "configs": configs}
     reply = await client.ask(API.INCREMENTAL_ALTER_CONFIGS, 1, resources=[asked], validate_only=False)
     (result,) = reply.responses
     return result
@@ -112,9 +103,8 @@ async def test_what_is_only_checked_named_twice_or_in_a_file_changes_nothing(tes
     assert (broker.error_code, "configuration file" in broker.error_message) == (Code.INVALID_REQUEST, True)
     assert (await alter(client, kind=GROUP, name="g")).error_code == Code.INVALID_REQUEST
     assert (await step(client, ("num.partitions", "1"), name="1", kind=BROKER)).error_code == Code.INVALID_REQUEST
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
-    config = resource.AlterableConfig(name="segment.ms", config_operation=SET, value="2000")
-    twice = [resource(resource_type=TOPIC, resource_name="orders", configs=[config]) for _ in range(2)]
+    config = {"name": "segment.ms", "config_operation": SET, "value": "2000"}
+    twice = [{"resource_type": TOPIC, "resource_name": "orders", "configs": [config]}] * 2
     reply = await client.ask(API.INCREMENTAL_ALTER_CONFIGS, resources=twice, validate_only=False)
     assert [result.error_code for result in reply.responses] == [Code.INVALID_REQUEST]
     assert set_by_name(client) == {"segment.ms": "1000"}

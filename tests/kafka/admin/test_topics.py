@@ -7,22 +7,16 @@ import pytest
 
 from seaweedmq.core.kafka.topic_ids import topic_id_of
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.messages import (
-    API,
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    MetadataRequest,
-)
+from seaweedmq.kafka.wire.messages import API
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.messages.call_context import INTERNAL, CallContext, ListenerKind
 from seaweedmq.model.messages.calls import AlterTopic, CreateTopics, DeleteTopic, DrainBroker
 from seaweedmq.model.topic import Scaling, Topic, TopicChange, TopicName
 from tests.broker.testbed import Testbed, story
 from tests.kafka.byte_client import ByteClient, byte_clients
+from tests.kafka.differential.scenes.topics import new
 
 ORDERS = TopicName("kafka", "orders")
-Creatable = CreateTopicsRequest.CreatableTopic
 
 
 def versions(api: API) -> range:
@@ -36,19 +30,9 @@ def wanted(
     assignments: dict[int, list[int]] | None = None,
     **configs: str | None,
 ) -> Any:
-    return Creatable(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=replicas,
-        assignments=[
-            Creatable.CreatableReplicaAssignment(partition_index=partition, broker_ids=brokers)
-            for partition, brokers in (assignments or {}).items()
-        ],
-        configs=[
-            Creatable.CreatableTopicConfig(name=config.replace("_", "."), value=value)
-            for config, value in configs.items()
-        ],
-    )
+    assigned = [{"partition_index": partition, "broker_ids": ids} for partition, ids in (assignments or {}).items()]
+    given = [{"name": config.replace("_", "."), "value": value} for config, value in configs.items()]
+    return new(name, partitions, replicas, assignments=assigned, configs=given)
 
 
 async def create(client: ByteClient, *topics: Any, version: int = 7, **more: Any) -> list[Any]:
@@ -58,7 +42,7 @@ async def create(client: ByteClient, *topics: Any, version: int = 7, **more: Any
 
 async def refused(client: ByteClient, topic: Any) -> tuple[int, str]:
     (result,) = await create(client, topic)
-    assert not [name for name in client.host.inspect.view.topics if name.name == topic.name]
+    assert not [name for name in client.host.inspect.view.topics if name.name == topic["name"]]
     return result.error_code, result.error_message
 
 
@@ -126,9 +110,8 @@ async def test_a_name_that_differs_in_dots_and_underscores_only_is_rejected(test
     for name in ("a_b.c", "a.b.c", "a_b_c"):
         code, words = await refused(other, wanted(name))
         assert (code, "a.b_c in dots and underscores only" in words) == (Code.INVALID_TOPIC_EXCEPTION, True)
-        make = MetadataRequest.MetadataRequestTopic
         for creates, asked in ((True, Code.INVALID_TOPIC_EXCEPTION), (False, Code.UNKNOWN_TOPIC_OR_PARTITION)):
-            topics = [make(topic_id=None, name=name)]
+            topics = [{"topic_id": None, "name": name}]
             reply = await other.ask(API.METADATA, 12, topics=topics, allow_auto_topic_creation=creates)
             assert reply.topics[0].error_code == asked
     again, apart = await create(other, wanted("a.b_c"), wanted("a-b_c"))
@@ -140,7 +123,7 @@ async def test_a_name_that_differs_in_dots_and_underscores_only_is_rejected(test
 async def test_what_can_not_be_is_refused_with_its_code_in_words(testbed: Testbed) -> None:
     client, *_ = await byte_clients(testbed, 2)
     twice = wanted(retention_ms="1")
-    twice.configs.append(Creatable.CreatableTopicConfig(name="retention.ms", value="2"))
+    twice["configs"].append({"name": "retention.ms", "value": "2"})
     for topic, code, words in (
         (wanted(partitions=4_097), Code.INVALID_PARTITIONS, "give 1 to 4,096"),
         (wanted(replicas=99), Code.INVALID_REPLICATION_FACTOR, "on 2 brokers"),
@@ -208,22 +191,14 @@ async def test_the_broker_learns_who_changes_topics_and_until_when_the_client_wa
 # --- DeleteTopics
 
 
-def by_name(*names: str) -> dict[str, Any]:
-    return {"topics": [DeleteTopicsRequest.DeleteTopicState(name=name) for name in names], "topic_names": list(names)}
-
-
-def by_id(*ids: bytes) -> list[Any]:
-    return [DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id.hex()) for topic_id in ids]
-
-
 @story
 async def test_a_topic_that_is_named_twice_in_one_request_is_kept(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     await create(client, wanted("orders"))
-    states = {"name": by_name("orders")["topics"], "id": by_id(topic_id_of(there(client).uid))}
+    states = {"name": {"name": "orders"}, "id": {"name": None, "topic_id": topic_id_of(there(client).uid).hex()}}
     for mentions in ("name, id", "id, name", "name, id, id", "name, name", "id, id"):
         await create(client, wanted("returns"))
-        topics = [state for mention in mentions.split(", ") for state in states[mention]] + by_name("returns")["topics"]
+        topics = [*(states[mention] for mention in mentions.split(", ")), {"name": "returns"}]
         reply = await client.ask(API.DELETE_TOPICS, topics=topics, timeout_ms=30_000)
         codes = {r.name == "returns": r.error_code for r in reply.responses}
         assert (len(reply.responses), codes) == (2, {True: Code.NONE, False: Code.INVALID_REQUEST}), mentions
@@ -235,7 +210,7 @@ async def test_what_is_deleted_is_gone_at_once_where_it_was_asked_for(testbed: T
     both = await byte_clients(testbed, 2)
     follower = next(client for client in both if client.host is not testbed.leader())
     await create(follower, wanted())
-    await follower.ask(API.DELETE_TOPICS, topics=by_name("orders")["topics"], timeout_ms=30_000)
+    await follower.ask(API.DELETE_TOPICS, topics=[{"name": "orders"}], timeout_ms=30_000)
     (result,) = await create(follower, wanted(partitions=2))
     assert (result.error_code, there(follower).partitions) == (Code.NONE, 2)
 
@@ -244,7 +219,7 @@ async def test_what_is_deleted_is_gone_at_once_where_it_was_asked_for(testbed: T
 async def test_a_ring_is_not_shown_and_not_deleted(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     await testbed.topic(client.host, TopicName("kafka", "ring"))
-    reply = await client.ask(API.DELETE_TOPICS, topics=by_name("ring")["topics"], timeout_ms=30_000)
+    reply = await client.ask(API.DELETE_TOPICS, topics=[{"name": "ring"}], timeout_ms=30_000)
     assert [(r.name, r.error_code) for r in reply.responses] == [("ring", Code.UNKNOWN_TOPIC_OR_PARTITION)]
     assert len(client.host.inspect.view.topics) == 1
 
@@ -255,12 +230,8 @@ async def test_a_ring_is_not_shown_and_not_deleted(testbed: Testbed) -> None:
 async def grow(client: ByteClient, name: str, count: int, **more: Any) -> tuple[int, str | None]:
     fields = {"timeout_ms": 30_000, "validate_only": False, **more}
     assignments = fields.pop("assignments", None)
-    new = CreatePartitionsRequest.CreatePartitionsTopic
-    asked = new(
-        name=name,
-        count=count,
-        assignments=assignments and [new.CreatePartitionsAssignment(broker_ids=brokers) for brokers in assignments],
-    )
+    assigned = assignments and [{"broker_ids": brokers} for brokers in assignments]
+    asked = {"name": name, "count": count, "assignments": assigned}
     version = fields.pop("version", None)
     reply = await client.ask(API.CREATE_PARTITIONS, version, topics=[asked], **fields)
     (result,) = reply.results

@@ -3,7 +3,7 @@
 from typing import Any
 
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.messages import API, DeleteRecordsRequest
+from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.topic import Scaling, TopicName
 from tests.broker.testbed import Testbed, story
 from tests.kafka.byte_client import ByteClient, byte_clients
@@ -28,13 +28,11 @@ async def clients_with_records(testbed: Testbed, brokers: int, **settings: Any) 
     return [client, *others]
 
 
-async def delete(client: ByteClient, before: dict[int, int], name: str = "orders", version: int = 2) -> dict[int, Any]:
+async def delete(client: ByteClient, before: dict[int, int], name: str = "orders") -> dict[int, Any]:
     """Delete records, and return the start offset or error code by partition."""
-    topic = DeleteRecordsRequest.DeleteRecordsTopic
-    partitions = [topic.DeleteRecordsPartition(partition_index=p, offset=offset) for p, offset in before.items()]
-    reply = await client.ask(
-        API.DELETE_RECORDS, version, topics=[topic(name=name, partitions=partitions)], timeout_ms=30_000
-    )
+    partitions = [{"partition_index": p, "offset": offset} for p, offset in before.items()]
+    topics = [{"name": name, "partitions": partitions}]
+    reply = await client.ask(API.DELETE_RECORDS, topics=topics, timeout_ms=30_000)
     (result,) = reply.topics
     assert result.name == name
     return {p.partition_index: Code(p.error_code) if p.error_code else p.low_watermark for p in result.partitions}
@@ -47,11 +45,8 @@ def begins(client: ByteClient) -> tuple[int, ...]:
 @story
 async def test_a_topic_that_is_named_again_is_changed_as_if_it_were_named_once(testbed: Testbed) -> None:
     client = await client_with_records(testbed)
-    topic = DeleteRecordsRequest.DeleteRecordsTopic
-    named = [
-        topic(name="orders", partitions=[topic.DeleteRecordsPartition(partition_index=partition, offset=offset)])
-        for partition, offset in ((0, 9), (1, 2), (0, 4))
-    ]
+    parts = [{"partition_index": partition, "offset": offset} for partition, offset in ((0, 9), (1, 2), (0, 4))]
+    named = [{"name": "orders", "partitions": [part]} for part in parts]
     reply = await client.ask(API.DELETE_RECORDS, 2, topics=named, timeout_ms=30_000)
     assert [(t.name, [p.low_watermark for p in t.partitions]) for t in reply.topics] == [("orders", [4, 2])]
 

@@ -36,7 +36,7 @@ _WORDS = frozenset({"error_message", "batch_index_error_message"})
 
 
 def built(api: int, version: int, fields: Mapping[str, Any]) -> Any:
-    """Return a request with these fields: structures are mappings, arrays of them lists of mappings."""
+    """Return a request with these fields. Structures may be mappings."""
     message = REQUESTS[api]
     return message(version=version, **_built(message.fields, version, fields))
 
@@ -46,12 +46,18 @@ def _built(known: Mapping[str, Any], version: int, given: Mapping[str, Any]) -> 
     for name, value in given.items():
         field = known[name]
         if value is not None and field.is_struct_array():
-            made[name] = [field.data_class(version=version, **_built(field.fields, version, one)) for one in value]
+            made[name] = [_structure(field, version, one) for one in value]
         elif value is not None and field.is_struct():
-            made[name] = field.data_class(version=version, **_built(field.fields, version, value))
+            made[name] = _structure(field, version, value)
         else:
             made[name] = value
     return made
+
+
+def _structure(field: Any, version: int, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return field.data_class(version=version, **_built(field.fields, version, value))
+    return value
 
 
 class Names:

@@ -10,17 +10,12 @@ from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.kafka.groups.committed_offsets import CommittedOffsetsHandlers
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.messages import (
-    API,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    OffsetFetchRequest,
-    SyncGroupRequest,
-)
+from seaweedmq.kafka.wire.messages import API
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.messages.calls import DrainBroker
 from tests.broker.testbed import Testbed, story
 from tests.doubles.memory_store import StorageOp
+from tests.kafka.differential.scenes.groups import joining, syncing
 from tests.kafka.group_testbed import KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member, commit_of
 
 GROUP = "billing"
@@ -39,33 +34,6 @@ async def one(testbed: Testbed, **settings: Any) -> tuple[Cluster, Gateway]:
     await testbed.until(lambda: len(gateway.coordinators.here()) == 8)
     await testbed.until(lambda: all(shard.is_active for shard in gateway.coordinators.here()))
     return cluster, gateway
-
-
-async def join(gateway: Gateway, version: int, member: str = "", instance: str | None = None, **more: Any) -> Any:
-    body = {
-        "group_id": GROUP,
-        "member_id": member,
-        "group_instance_id": instance,
-        "protocol_type": "consumer",
-        "protocols": [JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"sub")],
-        "session_timeout_ms": 10_000,
-        "rebalance_timeout_ms": 60_000,
-    }
-    return await gateway.ask(API.JOIN_GROUP, version, **body | more)
-
-
-async def sync(gateway: Gateway, version: int, member: str, generation: int, share: bytes | None = None) -> Any:
-    make = SyncGroupRequest.SyncGroupRequestAssignment
-    return await gateway.ask(
-        API.SYNC_GROUP,
-        version,
-        group_id=GROUP,
-        member_id=member,
-        generation_id=generation,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=[] if share is None else [make(member_id=member, assignment=share)],
-    )
 
 
 # --- the coordinator
@@ -160,13 +128,11 @@ async def test_another_broker_than_the_coordinator_says_so_and_no_more(testbed: 
     coordinator = await cluster.coordinator(GROUP)
     await Member(cluster, GROUP).joined()
     other = next(g for g in cluster.gateways if g is not coordinator)
-    assert (await join(other, 9)).error_code == Code.NOT_COORDINATOR
-    assert (await sync(other, 5, "m", 1)).error_code == Code.NOT_COORDINATOR
+    assert (await other.ask(API.JOIN_GROUP, 9, **joining(GROUP))).error_code == Code.NOT_COORDINATOR
+    assert (await other.ask(API.SYNC_GROUP, 5, **syncing(GROUP, "m", 1))).error_code == Code.NOT_COORDINATOR
     beat = await other.ask(API.HEARTBEAT, 4, group_id=GROUP, member_id="m", generation_id=1)
     assert beat.error_code == Code.NOT_COORDINATOR
-    leave = await other.ask(
-        API.LEAVE_GROUP, 5, group_id=GROUP, members=[LeaveGroupRequest.MemberIdentity(member_id="m")]
-    )
+    leave = await other.ask(API.LEAVE_GROUP, 5, group_id=GROUP, members=[{"member_id": "m"}])
     assert leave.error_code == Code.NOT_COORDINATOR
     commit = await other.ask(
         API.OFFSET_COMMIT, 8, group_id=GROUP, member_id="", topics=[commit_of(TOPIC.name, (0, 1), (1, 2))]
@@ -202,15 +168,11 @@ async def test_offsets_are_not_settled_where_the_coordinator_is_not(testbed: Tes
 
 async def fetched(gateway: Gateway, version: int, stable: bool, *wanted: dict[str, list[int]]) -> list[Any]:
     """Return the replies about these partitions of the group; without any, about none, from version 8 on about all."""
+    asked = [[{"name": name, "partition_indexes": p} for name, p in names.items()] for names in wanted]
     if version < 8:
-        make = OffsetFetchRequest.OffsetFetchRequestTopic
-        asked = [[make(name=name, partition_indexes=numbers) for name, numbers in names.items()] for names in wanted]
         more = {"group_id": GROUP, "require_stable": stable}
         return [await gateway.ask(API.OFFSET_FETCH, version, topics=topics, **more) for topics in asked]
-    of_group = OffsetFetchRequest.OffsetFetchRequestGroup
-    of_topic = of_group.OffsetFetchRequestTopics
-    topics = [[of_topic(name=name, partition_indexes=p) for name, p in names.items()] or None for names in wanted]
-    groups = [of_group(group_id=GROUP, topics=each) for each in topics]
+    groups = [{"group_id": GROUP, "topics": topics or None} for topics in asked]
     return list((await gateway.ask(API.OFFSET_FETCH, version, groups=groups, require_stable=stable)).groups)
 
 
@@ -219,7 +181,8 @@ async def test_before_anybody_asked_for_a_coordinator_there_is_none(testbed: Tes
     cluster = await Cluster.of(testbed, 1)
     fetch = await cluster.gateways[0].ask(API.OFFSET_FETCH, 5, group_id=GROUP, topics=None)
     assert fetch.error_code == Code.NOT_COORDINATOR, "the other code ends consumers of Java"
-    assert (await join(cluster.gateways[0], 9)).error_code == Code.COORDINATOR_NOT_AVAILABLE
+    joined = await cluster.gateways[0].ask(API.JOIN_GROUP, 9, **joining(GROUP))
+    assert joined.error_code == Code.COORDINATOR_NOT_AVAILABLE
     assert (await cluster.gateways[0].ask(API.LIST_GROUPS, 4)).groups == []
 
 
@@ -229,7 +192,7 @@ async def test_before_anybody_asked_for_a_coordinator_there_is_none(testbed: Tes
 @story
 async def test_a_client_id_that_is_long_is_cut_in_the_id_of_its_member(testbed: Testbed) -> None:
     _, gateway = await one(testbed)
-    reply = await join(gateway, 3, client_id="\u00fc" * 16_000)
+    reply = await gateway.ask(API.JOIN_GROUP, 3, client_id="\u00fc" * 16_000, **joining(GROUP))
     assert (reply.error_code, len(reply.member_id)) == (Code.NONE, 255 + 37)
 
 
