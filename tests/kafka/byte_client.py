@@ -21,6 +21,10 @@ from tests.broker.testbed import CONFIG, Host, Testbed
 from tests.kafka.differential.messages import built
 
 
+def versions(api: API) -> range:
+    return range(ADVERTISED[api].lowest, ADVERTISED[api].highest + 1)
+
+
 class ByteClient:
     def __init__(self, host: Host) -> None:
         self.host = host

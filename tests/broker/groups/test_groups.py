@@ -20,14 +20,7 @@ from seaweedmq.errors import (
     StaleMetadata,
 )
 from seaweedmq.model.group_record import SegmentOwner
-from seaweedmq.model.messages.calls import (
-    DeleteGroup,
-    DeleteTopic,
-    DescribeGroup,
-    ListGroups,
-    ResetGroup,
-    SplitSegment,
-)
+from seaweedmq.model.messages.calls import DeleteGroup, DeleteTopic, DescribeGroup, ListGroups, ResetGroup, SplitSegment
 from seaweedmq.model.messages.groups import GroupAssignment, GroupCommitted, GroupOpen, GroupRequest, Ownership
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName

@@ -23,7 +23,7 @@ below tests/kafka if not otherwise stated.
 | partitions, replicas, names, configs, twice at once | admin/test_topics, differential |
 | configs changed through several brokers at once | admin/test_configs |
 | any value of any field of any request | requests/test_handlers |
-| etcd gone | test_shard, metadata/test_nodes; tests.faults, ``test_trouble.py`` |
+| etcd gone | test_shard, test_etcd_refuses; tests.faults, ``test_trouble.py`` |
 | storage full | test_shard; tests.faults, ``test_full_storage.py`` |
 | client that never reads | wire/test_connection, test_fairness, test_slow_readers |
 | as many idle connections as may be, and one more | wire/test_connection, ``test_many_connections.py`` |

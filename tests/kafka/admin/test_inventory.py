@@ -8,19 +8,14 @@ from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
-from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import TopicName
 from tests.broker.testbed import CONFIG, Host, Testbed, frame, story
 from tests.doubles.memory_store import StorageOp
-from tests.kafka.byte_client import ByteClient, byte_clients
+from tests.kafka.byte_client import ByteClient, byte_clients, versions
 
 ORDERS = TopicName("kafka", "orders")
 A_PRODUCER = 1_000
-
-
-def versions(api: API) -> range:
-    return range(ADVERTISED[api].lowest, ADVERTISED[api].highest + 1)
 
 
 # --- DescribeLogDirs

@@ -8,19 +8,14 @@ import pytest
 from seaweedmq.core.kafka.topic_ids import topic_id_of
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
-from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.messages.call_context import INTERNAL, CallContext, ListenerKind
 from seaweedmq.model.messages.calls import AlterTopic, CreateTopics, DeleteTopic, DrainBroker
 from seaweedmq.model.topic import Scaling, Topic, TopicChange, TopicName
 from tests.broker.testbed import Testbed, story
-from tests.kafka.byte_client import ByteClient, byte_clients
+from tests.kafka.byte_client import ByteClient, byte_clients, versions
 from tests.kafka.differential.scenes.topics import new
 
 ORDERS = TopicName("kafka", "orders")
-
-
-def versions(api: API) -> range:
-    return range(ADVERTISED[api].lowest, ADVERTISED[api].highest + 1)
 
 
 def wanted(

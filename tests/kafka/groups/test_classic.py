@@ -11,19 +11,15 @@ from seaweedmq.kafka.groups.committed_offsets import CommittedOffsetsHandlers
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
-from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.messages.calls import DrainBroker
 from tests.broker.testbed import Testbed, story
 from tests.doubles.memory_store import StorageOp
+from tests.kafka.byte_client import versions
 from tests.kafka.differential.scenes.groups import joining, syncing
 from tests.kafka.group_testbed import KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member, commit_of
 
 GROUP = "billing"
 MANY = 10_000
-
-
-def versions(api: API) -> range:
-    return range(ADVERTISED[api].lowest, ADVERTISED[api].highest + 1)
 
 
 async def one(testbed: Testbed, **settings: Any) -> tuple[Cluster, Gateway]:

@@ -11,15 +11,13 @@ from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.core.kafka.topic_ids import topic_id_of
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, MetadataResponse
-from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.model.topic import TopicName
 from tests.broker.testbed import CONFIG, Testbed, story
-from tests.kafka.byte_client import ByteClient, byte_clients
+from tests.kafka.byte_client import ByteClient, byte_clients, versions
 from tests.kafka.differential.scenes.topics import new
 
 ORDERS = TopicName("kafka", "orders")
-METADATA_VERSIONS = range(ADVERTISED[API.METADATA].lowest, ADVERTISED[API.METADATA].highest + 1)
 
 
 def named(*names: str | None) -> list[Any]:
@@ -38,7 +36,7 @@ async def ask(client: ByteClient, topics: Any, version: int = 13, create: bool =
 async def test_every_version_tells_brokers_and_all_topics(testbed: Testbed) -> None:
     first, second = await byte_clients(testbed, 2)
     made = await testbed.topic(first.host, ORDERS, partitions=3, replicas=2)
-    for version in METADATA_VERSIONS:
+    for version in versions(API.METADATA):
         reply: MetadataResponse = await ask(first, [] if version == 0 else None, version)
         assert [(b.node_id, b.host, b.port) for b in reply.brokers] == [(1, "broker-0", 9092), (2, "broker-1", 9092)]
         assert codes(reply) == [("orders", Code.NONE)], version

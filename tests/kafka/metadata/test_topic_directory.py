@@ -79,21 +79,6 @@ async def test_a_ring_is_shown_to_readers_until_it_is_cut(testbed: Testbed) -> N
 
 
 @story
-async def test_the_epoch_rises_when_a_partition_moves(testbed: Testbed) -> None:
-    one, other = await byte_clients(testbed, 2)
-    await one.nodes.ready()
-    await testbed.topic(one.host, ORDERS, partitions=1)
-    before = one.directory.find("orders").partition(0)
-    here = one.nodes.broker_of(before.leader)
-    to = next(client.host.broker.id for client in (one, other) if client.host.broker.id != here)
-    await one.host.api.call(MoveSegment(ORDERS, 0, (to,)))
-    await testbed.until(lambda: one.directory.find("orders").partition(0).leader != before.leader)
-    after = one.directory.find("orders").partition(0)
-    assert after.leader_epoch > before.leader_epoch
-    assert one.nodes.broker_of(after.leader) == to
-
-
-@story
 async def test_a_partition_without_its_broker_has_no_leader_and_an_offline_replica(testbed: Testbed) -> None:
     one, other = await byte_clients(testbed, 2)
     await one.nodes.ready()

@@ -106,25 +106,6 @@ async def test_a_request_that_waits_for_long_hears_what_comes_behind_it(is_at_on
             await asyncio.wait_for(client.reader.read(1), 0.05)
 
 
-async def test_control_requests_are_handled_one_after_another() -> None:
-    at_once = 0
-
-    async def one_by_one(request: Request) -> Reply:
-        nonlocal at_once
-        at_once += 1
-        assert at_once == 1
-        await asyncio.sleep(0.001)
-        at_once -= 1
-        return HeartbeatResponse(error_code=0)
-
-    async with listening({API.HEARTBEAT: one_by_one}) as (_, port), script(port) as client:
-        for i in range(20):
-            client.ask(i, API.HEARTBEAT, 4, heartbeat())
-        for i in range(20):
-            number, reply = await client.hear(API.HEARTBEAT, 4)
-            assert (number, reply.error_code) == (i, 0)
-
-
 async def test_what_is_known_at_once_takes_no_task_and_what_comes_later_keeps_its_turn() -> None:
     told = list[asyncio.Future[Reply]]()
 
