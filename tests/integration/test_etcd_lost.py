@@ -76,7 +76,9 @@ async def serves_kafka(cluster: Cluster, node: Node) -> bool:
 
 async def test_brokers_serve_only_while_their_storage_is_mounted(tmp_path: Path) -> None:
     async with stage(tmp_path, brokers=2, lease_ttl_s=TTL_S, loopback=True) as cluster:
-        runs, starts = cluster.nodes
+        runs = await cluster.leader()
+        assert runs is not None
+        (starts,) = (node for node in cluster.nodes if node is not runs)
         await cluster.terminate(starts)
         away = cluster.storage.rename(tmp_path / "away")
         cluster.storage.mkdir()
