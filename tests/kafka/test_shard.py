@@ -32,7 +32,6 @@ GROUP = "billing"
 
 
 def offsets_of(gateway: Gateway, group: str = GROUP) -> dict[int, int]:
-    """Return the offsets that the coordinator holds, committed or not."""
     state = gateway.shard(group)._state  # noqa: SLF001
     return {number: value.offset for (_, number), value in state.offsets(group).items()}
 
@@ -95,15 +94,6 @@ async def test_requests_that_come_together_share_one_append(testbed: Testbed) ->
     assert log.end == end + 400
     assert len(log.read(0, 1 << 30)) < frames + 20
     assert await member.committed() == {0: 199, 1: 199}
-
-
-@story
-async def test_more_than_a_frame_may_hold_goes_into_several(testbed: Testbed) -> None:
-    config = replace(KAFKA, frame_bytes_max=16 * 1024)
-    cluster = await Cluster.of(testbed, 1, config, partitions=400)
-    member = await Member(cluster).joined()
-    assert set(await member.commit(*((number, 7) for number in range(400)))) == {Code.NONE}
-    assert await member.committed() == dict.fromkeys(range(400), 7)
 
 
 # --- another broker takes over
@@ -307,24 +297,6 @@ async def test_without_etcd_and_replicas_nothing_is_answered_until_it_is_back(te
     assert await member.committed() == {0: 5}
 
 
-@story
-async def test_a_storage_that_fails_is_told_and_then_it_goes_on(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 1)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
-    gateway = primary_of(cluster)
-    testbed.faults.paths = OFFSETS_TOPIC.name
-    testbed.faults.failing[StorageOp.APPEND] = "no space left"
-    committing = asyncio.create_task(member.commit((0, 6)))
-    await asyncio.sleep(5.0)
-    assert not committing.done()
-    assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS
-    testbed.faults.failing.clear()
-    assert await committing == [Code.NONE]
-    assert await member.heartbeat() == Code.NONE
-    assert await member.committed() == {0: 6}
-
-
 @pytest.mark.parametrize("seed", range(2))
 @story
 async def test_committed_offsets_never_go_back_while_the_storage_fills_vanishes_and_coordinators_die(
@@ -398,21 +370,6 @@ async def test_a_closed_connection_ends_the_wait_and_not_the_membership(testbed:
 
 
 @story
-async def test_an_event_that_fails_ends_the_coordinator_and_what_was_committed_is_loaded_anew(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 1)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
-    gateway = primary_of(cluster)
-    shard = gateway.shard(GROUP)
-    bug = gateway.host.api  # a value that fits no key
-    with pytest.raises(AttributeError):
-        await shard.ask(lambda token: CommitOffsets(token=token, group=bug, offsets=()))
-    assert await member.heartbeat() == Code.NONE
-    assert await member.committed() == {0: 5}
-    assert gateway.shard(GROUP) is not shard
-
-
-@story
 async def test_what_can_not_be_taken_in_keeps_one_coordinator_loading_and_nothing_else(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -472,24 +429,6 @@ async def test_what_others_put_into_the_topic_is_passed_over(testbed: Testbed) -
 
 
 # --- snapshots
-
-
-@story
-async def test_a_snapshot_replaces_what_was_before_it(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 2, snapshot_after_bytes=4_000)
-    member = await Member(cluster).joined()
-    marks: list[int] = []
-    shard = primary_of(cluster).shard(GROUP)
-    shard._raise_mark = marks.append  # noqa: SLF001
-    for n in range(300):
-        assert await member.commit((n % 3, n)) == [Code.NONE]
-    assert len(marks) > 3
-    assert marks == sorted(marks)
-    kept = await shard._log.load(marks[-1])  # noqa: SLF001
-    assert len(kept.latest) == 4, "the group and three offsets"
-    before = await shard._log.load(0)  # noqa: SLF001
-    assert kept.latest == before.latest
-    assert kept.read_bytes < before.read_bytes / 2
 
 
 @story

@@ -15,17 +15,9 @@ from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
 from seaweedmq.model.description import ALL, IDS_MAX, OPEN, SegmentSelection, TopicDescription
 from seaweedmq.model.id_ranges import IdRanges
-from seaweedmq.model.messages.calls import (
-    AlterTopic,
-    DescribeGroup,
-    DescribeTopic,
-    ReportEmptied,
-    SealSegment,
-    TopicStats,
-)
+from seaweedmq.model.messages.calls import AlterTopic, DescribeTopic, ReportEmptied, SealSegment
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicChange, TopicName
-from tests.broker.joining import Joining
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed
 from tests.doubles.memory_store import StorageOp
 
@@ -51,13 +43,7 @@ def stored(testbed: Testbed, prefix: str) -> list[str]:
     return sorted(entry.key for entry in testbed.etcd.server.list(prefix).entries)
 
 
-def offsets(testbed: Testbed) -> set[tuple[str, int]]:
-    """Return group and segment of every committed offset."""
-    return {keys.parse_offset_key(key)[1:] for key in stored(testbed, keys.topic_offsets_prefix(NAME))}
-
-
 async def seals(host: Host, count: int) -> None:
-    """Seal one segment after another, this many times."""
     for _ in range(count):
         (segment,) = host.inspect.view.open_segments[NAME].values()
         await host.api.call(SealSegment(NAME, segment.id))
@@ -87,15 +73,6 @@ async def test_descriptions_and_documents_have_no_sequences_and_etcd_gives_them_
     entry = testbed.etcd.server.get(keys.segment_key(NAME, 0))
     assert entry is not None
     assert json.loads(entry.value)["sequences"] == []
-
-
-async def test_a_leader_whose_clock_was_ahead_keeps_nothing_for_longer(testbed: Testbed) -> None:
-    host = await testbed.single(SMALL, retention_s=5.0)
-    await (await host.publisher()).store(3)
-    host.ahead_s = 1e9
-    await seals(host, 2)
-    host.ahead_s = 0.0
-    await testbed.until(lambda: len(known(host)) == 1, 90)
 
 
 # --- segments
@@ -136,52 +113,6 @@ async def test_segments_that_hold_nothing_any_more_are_forgotten_and_only_they(t
     await late.append([b"too late"])
     assert await testbed.store.is_fenced(NAME, uid, 0), "so nothing of it is acknowledged"
     await testbed.until(lambda: log_path(NAME, 0, 0, "b-late") not in testbed.store.files)
-
-
-@pytest.mark.parametrize("replicas", [1, 2])
-async def test_partitions_leave_nothing_behind_in_rolling_restarts(testbed: Testbed, replicas: int) -> None:
-    """Each broker that stops seals the segments it serves, and so does each broker that takes its share back."""
-    hosts = await testbed.cluster(3, SMALL)
-    name, idle = NAME, TopicName("test", "idle")
-    await testbed.topic(hosts[0], name, partitions=6, replicas=replicas, retention_s=5.0)
-    await testbed.topic(hosts[0], idle, partitions=6, replicas=replicas)
-
-    def opened(host: Host, name: TopicName) -> dict[int, Segment]:
-        return dict(host.inspect.view.open_segments[name])
-
-    for _ in range(3):
-        for number in range(3):
-            for segment in opened(hosts[0], name).values():
-                await testbed.publish(segment, frames=2)
-            await hosts[number].stop()
-            hosts[number] = await testbed.start(SMALL)
-            await testbed.until(lambda: all(len(h.inspect.view.brokers) == 3 for h in hosts))
-    assert topic(hosts[0]).next_segment > 6 * 3
-    assert [s.high_watermark for s in await hosts[0].api.call(TopicStats(name))] == [2 * 3 * 3] * 6
-    for one in (name, idle):
-        await testbed.until(lambda one=one: len(hosts[0].inspect.view.segments_of(one)) == 6, patience_s=300)
-        assert len(stored(testbed, keys.segments_prefix(one))) == 6
-        assert len(hosts[0].inspect.view.topics[one].pruned.ranges) <= 7
-
-
-async def test_groups_forget_the_offsets_of_pruned_segments_with_and_without_members(testbed: Testbed) -> None:
-    host = await testbed.single(SMALL, retention_s=5.0)
-    await (await host.publisher()).store(3)
-    away = await Joining(testbed, "one").joined(host, "away")
-    await away.until_owns(0)
-    await away.commit({0: 3})
-    await away.leave()
-    there = await Joining(testbed, "one").joined(host, "there")
-    await there.until_owns(0)
-    await there.commit({0: 3})
-    await seals(host, 2)
-    await there.until_owns(2)
-    assert {(g, s) for g, s in offsets(testbed) if s == 0} == {("away", 0), ("there", 0)}
-    await testbed.until(lambda: len(known(host)) == 1)
-    await testbed.until(lambda: {s for _, s in offsets(testbed)} <= {2})
-    assert there.owns == {2}, "the member is still in the group"
-    description = await host.api.call(DescribeGroup("away"))
-    assert [s.segment for s in description.topics[0].segments] == [2]
 
 
 async def test_the_leader_believes_a_report_about_its_own_topic_only_and_checks_the_rest(testbed: Testbed) -> None:
