@@ -96,9 +96,6 @@ async def test_a_group_goes_on_when_the_leader_dies_that_shares_out_its_segments
     assert outcome.given >= outcome.acked
 
 
-# --- the episodes themselves ------------------------------------------------------------------------------------------
-
-
 # --- killed -----------------------------------------------------------------------------------------------------------
 
 

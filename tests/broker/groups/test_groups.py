@@ -47,6 +47,43 @@ async def committed(host: Host, group: str = GROUP) -> dict[int, int | None]:
     return {s.segment: s.committed for s in description.topics[0].segments}
 
 
+# --- members come and go
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_member_lost_with_unread_records_counts_as_a_crash_and_its_old_commits_are_rejected(
+    testbed: Testbed, is_restarted: bool
+) -> None:
+    (host,) = await filled(testbed, brokers=1, segments=1)
+    lost = await Joining(testbed, "one").joined(host)
+    await lost.until_owns(0)
+    generation = lost.held[0].generation
+    if is_restarted:
+        owner = Joining(testbed, "one", incarnation=2)
+    else:
+        owner = Joining(testbed, "two")
+        await lost.vanish()
+    await owner.joined(host)
+    await owner.until_owns(0)
+    assert owner.held[0].crashes == 1
+    refused = await owner.commit({0: 9}, generation)
+    assert "no longer belongs to" in refused[0]
+    refused = await owner.commit({0: 11})
+    assert "lies beyond the end of segment 0, 10" in refused[0]
+    assert await owner.commit({0: 3}) == {}
+    assert await committed(host) == {0: 3}
+
+
+async def test_a_member_that_hangs_loses_segments_in_the_end(testbed: Testbed) -> None:
+    (host,) = await testbed.several(1, replace(CONFIG, group_revoke_timeout_s=30.0), segments=2)
+    hangs = await Joining(testbed, "hangs").joined(host)
+    await hangs.until_owns(0, 1)  # from here on it reads no assignment
+    other = await Joining(testbed, "other").joined(host)
+    await asyncio.sleep(25)
+    assert other.owns == set()
+    await testbed.until(lambda: len(other.owns) == 1, patience_s=10)
+
+
 # --- the leader changes, etcd is away
 
 

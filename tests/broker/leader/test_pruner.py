@@ -15,9 +15,10 @@ from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
 from seaweedmq.model.description import ALL, IDS_MAX, OPEN, SegmentSelection, TopicDescription
 from seaweedmq.model.id_ranges import IdRanges
-from seaweedmq.model.messages.calls import AlterTopic, DescribeTopic, ReportEmptied, SealSegment
+from seaweedmq.model.messages.calls import AlterTopic, DescribeGroup, DescribeTopic, ReportEmptied, SealSegment
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicChange, TopicName
+from tests.broker.joining import Joining
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed
 from tests.doubles.memory_store import StorageOp
 
@@ -41,6 +42,11 @@ def topic(host: Host) -> Topic:
 
 def stored(testbed: Testbed, prefix: str) -> list[str]:
     return sorted(entry.key for entry in testbed.etcd.server.list(prefix).entries)
+
+
+def offsets(testbed: Testbed) -> set[tuple[str, int]]:
+    """Return group and segment of every committed offset."""
+    return {keys.parse_offset_key(key)[1:] for key in stored(testbed, keys.topic_offsets_prefix(NAME))}
 
 
 async def seals(host: Host, count: int) -> None:
@@ -73,6 +79,15 @@ async def test_descriptions_and_documents_have_no_sequences_and_etcd_gives_them_
     entry = testbed.etcd.server.get(keys.segment_key(NAME, 0))
     assert entry is not None
     assert json.loads(entry.value)["sequences"] == []
+
+
+async def test_a_leader_whose_clock_was_ahead_keeps_nothing_for_longer(testbed: Testbed) -> None:
+    host = await testbed.single(SMALL, retention_s=5.0)
+    await (await host.publisher()).store(3)
+    host.ahead_s = 1e9
+    await seals(host, 2)
+    host.ahead_s = 0.0
+    await testbed.until(lambda: len(known(host)) == 1, 90)
 
 
 # --- segments
@@ -113,6 +128,26 @@ async def test_segments_that_hold_nothing_any_more_are_forgotten_and_only_they(t
     await late.append([b"too late"])
     assert await testbed.store.is_fenced(NAME, uid, 0), "so nothing of it is acknowledged"
     await testbed.until(lambda: log_path(NAME, 0, 0, "b-late") not in testbed.store.files)
+
+
+async def test_groups_forget_the_offsets_of_pruned_segments_with_and_without_members(testbed: Testbed) -> None:
+    host = await testbed.single(SMALL, retention_s=5.0)
+    await (await host.publisher()).store(3)
+    away = await Joining(testbed, "one").joined(host, "away")
+    await away.until_owns(0)
+    await away.commit({0: 3})
+    await away.leave()
+    there = await Joining(testbed, "one").joined(host, "there")
+    await there.until_owns(0)
+    await there.commit({0: 3})
+    await seals(host, 2)
+    await there.until_owns(2)
+    assert {(g, s) for g, s in offsets(testbed) if s == 0} == {("away", 0), ("there", 0)}
+    await testbed.until(lambda: len(known(host)) == 1)
+    await testbed.until(lambda: {s for _, s in offsets(testbed)} <= {2})
+    assert there.owns == {2}, "the member is still in the group"
+    description = await host.api.call(DescribeGroup("away"))
+    assert [s.segment for s in description.topics[0].segments] == [2]
 
 
 async def test_the_leader_believes_a_report_about_its_own_topic_only_and_checks_the_rest(testbed: Testbed) -> None:
