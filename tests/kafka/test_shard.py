@@ -297,6 +297,24 @@ async def test_without_etcd_and_replicas_nothing_is_answered_until_it_is_back(te
     assert await member.committed() == {0: 5}
 
 
+@story
+async def test_a_storage_that_fails_is_told_and_then_it_goes_on(testbed: Testbed) -> None:
+    cluster = await Cluster.of(testbed, 1)
+    member = await Member(cluster).joined()
+    await member.commit((0, 5))
+    gateway = primary_of(cluster)
+    testbed.faults.paths = OFFSETS_TOPIC.name
+    testbed.faults.failing[StorageOp.APPEND] = "no space left"
+    committing = asyncio.create_task(member.commit((0, 6)))
+    await asyncio.sleep(5.0)
+    assert not committing.done()
+    assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS
+    testbed.faults.failing.clear()
+    assert await committing == [Code.NONE]
+    assert await member.heartbeat() == Code.NONE
+    assert await member.committed() == {0: 6}
+
+
 @pytest.mark.parametrize("seed", range(2))
 @story
 async def test_committed_offsets_never_go_back_while_the_storage_fills_vanishes_and_coordinators_die(

@@ -67,7 +67,7 @@ async def test_a_member_lost_with_unread_records_counts_as_a_crash_and_its_old_c
     await owner.until_owns(0)
     assert owner.held[0].crashes == 1
     refused = await owner.commit({0: 9}, generation)
-    assert "no longer belongs to" in refused[0]
+    assert "was read in generation 1, which is over" in refused[0]
     refused = await owner.commit({0: 11})
     assert "lies beyond the end of segment 0, 10" in refused[0]
     assert await owner.commit({0: 3}) == {}
