@@ -86,6 +86,29 @@ async def test_a_broker_whose_lease_ended_comes_back_as_another_with_what_it_had
     assert not host.has_failed
 
 
+async def test_a_cut_off_broker_loses_its_segment_and_acknowledges_nothing_that_is_not_in_it(testbed: Testbed) -> None:
+    primary, other = await testbed.pair(3)
+    publisher = await primary.publisher()
+    await publisher.store(frames=3)
+    primary.meta.is_cut_off = True
+    acknowledged = 3
+    for _ in range(60):
+        if publisher.stream.ended:
+            break
+        await publisher.send()
+        await asyncio.sleep(0.2)
+    acknowledged += sum(len(r.frames) for r in publisher.stream.replies if isinstance(r, PublishAck))
+    await testbed.until(lambda: 1 in other.inspect.view.segments[NAME])
+    end = other.inspect.view.segments[NAME][0].end_offset
+    assert end is not None
+    assert acknowledged <= end
+    primary.meta.is_cut_off = False
+    await testbed.until(lambda: len(other.inspect.view.brokers) == 3)
+    successor = await testbed.primary(other, segment=1)
+    await (await successor.publisher(2, segment=1)).store(frames=2)
+    assert await everything(testbed, other) == values(1, end) + values(2, 2)
+
+
 async def zombie(testbed: Testbed, frames: int) -> tuple[Host, Publishing]:
     """Freeze a broker in the middle of a write of this many frames, and wake it once it has been replaced."""
     primary, other = await testbed.pair(2)

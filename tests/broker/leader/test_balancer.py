@@ -103,6 +103,16 @@ async def test_a_topic_spreads_over_the_brokers_with_its_traffic_and_shrinks_aga
     assert done["merge"] >= 5
 
 
+async def test_a_flood_goes_on_being_answered_after_the_leader_has_died(testbed: Testbed) -> None:
+    hosts = await testbed.several(4, QUICK, replicas=2)
+    async with flood(testbed, 1_200):
+        await testbed.until(lambda: len(open_segments(testbed)) >= 2, patience_s=15)
+        testbed.leader().kill()
+        await testbed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
+        await testbed.until(lambda: len(open_segments(testbed)) >= 6, patience_s=20)
+    await testbed.until(lambda: len(open_segments(testbed)) == 1, patience_s=90)
+
+
 async def test_one_hot_key_is_told_in_the_status_and_not_cut_forever(testbed: Testbed) -> None:
     hosts = await testbed.several(3, QUICK)
     async with flood(testbed, 1_000, hot_slot=30_000):

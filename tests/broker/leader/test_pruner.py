@@ -15,7 +15,14 @@ from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
 from seaweedmq.model.description import ALL, IDS_MAX, OPEN, SegmentSelection, TopicDescription
 from seaweedmq.model.id_ranges import IdRanges
-from seaweedmq.model.messages.calls import AlterTopic, DescribeGroup, DescribeTopic, ReportEmptied, SealSegment
+from seaweedmq.model.messages.calls import (
+    AlterTopic,
+    DescribeGroup,
+    DescribeTopic,
+    ReportEmptied,
+    SealSegment,
+    TopicStats,
+)
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicChange, TopicName
 from tests.broker.joining import Joining
@@ -128,6 +135,32 @@ async def test_segments_that_hold_nothing_any_more_are_forgotten_and_only_they(t
     await late.append([b"too late"])
     assert await testbed.store.is_fenced(NAME, uid, 0), "so nothing of it is acknowledged"
     await testbed.until(lambda: log_path(NAME, 0, 0, "b-late") not in testbed.store.files)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+async def test_partitions_leave_nothing_behind_in_rolling_restarts(testbed: Testbed, replicas: int) -> None:
+    """Each broker that stops seals the segments it serves, and so does each broker that takes its share back."""
+    hosts = await testbed.cluster(3, SMALL)
+    name, idle = NAME, TopicName("test", "idle")
+    await testbed.topic(hosts[0], name, partitions=6, replicas=replicas, retention_s=5.0)
+    await testbed.topic(hosts[0], idle, partitions=6, replicas=replicas)
+
+    def opened(host: Host, name: TopicName) -> dict[int, Segment]:
+        return dict(host.inspect.view.open_segments[name])
+
+    for _ in range(3):
+        for number in range(3):
+            for segment in opened(hosts[0], name).values():
+                await testbed.publish(segment, frames=2)
+            await hosts[number].stop()
+            hosts[number] = await testbed.start(SMALL)
+            await testbed.until(lambda: all(len(h.inspect.view.brokers) == 3 for h in hosts))
+    assert topic(hosts[0]).next_segment > 6 * 3
+    assert [s.high_watermark for s in await hosts[0].api.call(TopicStats(name))] == [2 * 3 * 3] * 6
+    for one in (name, idle):
+        await testbed.until(lambda one=one: len(hosts[0].inspect.view.segments_of(one)) == 6, patience_s=300)
+        assert len(stored(testbed, keys.segments_prefix(one))) == 6
+        assert len(hosts[0].inspect.view.topics[one].pruned.ranges) <= 7
 
 
 async def test_groups_forget_the_offsets_of_pruned_segments_with_and_without_members(testbed: Testbed) -> None:

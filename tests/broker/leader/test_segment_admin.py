@@ -200,6 +200,41 @@ async def test_a_half_merge_is_undone_by_plain_successors(testbed: Testbed, monk
     assert shape(await hosts[1].api.call(MergeSegments(NAME, 2, 1))) == [(3, 0, 65_536)]
 
 
+@pytest.mark.parametrize("delay_s", [0.0005, 0.001, 0.002, 0.004, 0.008])
+async def test_a_leader_that_dies_amid_a_merge_leaves_a_whole_topic(testbed: Testbed, delay_s: float) -> None:
+    hosts = await testbed.cluster(4)
+    parts = opened(await testbed.topic(hosts[0], segments=2, replicas=2))
+    for n, segment in enumerate(parts):
+        await testbed.publish(segment, frames=3, producer=n + 1)
+    leader = testbed.leader()
+    merging = asyncio.create_task(leader.api.call(MergeSegments(NAME, 0, 1)))
+    await asyncio.sleep(delay_s)
+    leader.kill()
+    await asyncio.wait({merging})
+    if not merging.cancelled():
+        merging.exception()
+    other = next(h for h in hosts if h.lives)
+
+    def settled() -> bool:
+        found = [s for s in other.inspect.view.segments[NAME].values() if s.is_open]
+        return covers_ring((s.slots for s in found), WHOLE_RING) and all(
+            leader.broker.id not in s.replicas and s.key in h.inspect.segments
+            for s in found
+            for h in hosts
+            if h.broker.id == s.primary
+        )
+
+    await testbed.until(settled)
+    await asyncio.sleep(5)  # until the sealed primaries have requested successors
+    await testbed.until(settled)
+    for n, segment in enumerate(opened(await other.api.call(DescribeTopic(NAME)))):
+        await testbed.publish(segment, frames=1, producer=30 + n)
+        description = await other.api.call(SealSegment(NAME, segment.id))
+    got = await read(testbed, other, [s.id for s in description.segments if not s.is_open])
+    assert [v for v in got if v.startswith(b"1:")] == values(1, 3)
+    assert [v for v in got if not v.startswith((b"1:", b"3"))] == values(2, 3)
+
+
 async def test_a_caller_that_goes_away_does_not_leave_a_segment_sealed(testbed: Testbed) -> None:
     hosts = await testbed.several(2)
     leader = testbed.leader()

@@ -212,6 +212,21 @@ async def test_a_repeat_is_one_though_all_clocks_step_meanwhile(testbed: Testbed
     assert await told.send(10, 10) == "stored at 10"
 
 
+@pytest.mark.parametrize("ahead_s", [STEP_S, -STEP_S])
+async def test_a_repeat_is_one_though_the_next_leader_has_another_clock(testbed: Testbed, ahead_s: float) -> None:
+    told = await started(testbed, 4, 2, CLOCKS)
+    for host in testbed.hosts:
+        if not host.inspect.leads:
+            host.ahead_s = ahead_s
+    assert await told.send(0, 10) == "stored at 0"
+    await told.sealed()
+    testbed.leader().kill()
+    await testbed.until(lambda: any(h.lives and h.inspect.leads for h in testbed.hosts))
+    await told.sealed()
+    assert await told.send(20, 10) == "OutOfOrderSequence"
+    assert await told.send(0, 10) == "repeat of 0"
+
+
 async def all_restarted(testbed: Testbed, told: Partition, config: object) -> None:
     """Restart every broker, one after another: the last ones have seen nothing of the earlier records."""
     for host in [h for h in testbed.hosts if h.lives]:
