@@ -21,7 +21,7 @@ GROUP = "billing"
 
 
 class Joining:
-    """A member with one stream at a time. It releases revoked segments at once, unless it is ``clinging``."""
+    """A member with one stream at a time. It releases revoked segments at once."""
 
     def __init__(
         self, testbed: Testbed, member: str, *, incarnation: int = 1, start: Start = EARLIEST, name: TopicName = NAME
@@ -31,7 +31,6 @@ class Joining:
         self.incarnation = incarnation
         self.start = start
         self.name = name
-        self.clinging = False
         self.held: dict[int, Ownership] = {}
         """Segments that the member reads, with the generation of each."""
         self.let_go: list[int] = []
@@ -88,8 +87,7 @@ class Joining:
             self._adopt({o.segment: o for o in reply.owned})
 
     def _adopt(self, owned: dict[int, Ownership]) -> None:
-        if not self.clinging:
-            self._release([s for s, o in self.held.items() if s not in owned or owned[s].generation != o.generation])
+        self._release([s for s, o in self.held.items() if s not in owned or owned[s].generation != o.generation])
         for segment, ownership in owned.items():
             self.held.setdefault(segment, ownership)
 
@@ -99,11 +97,7 @@ class Joining:
         if released:
             self.stream.put(GroupReleased(released))
 
-    async def release(self, *segments: int) -> None:
-        self._release(segments)
-
     async def until(self, condition: object) -> None:
-        """Process replies until the condition holds."""
         assert callable(condition)
 
         def holds() -> bool:

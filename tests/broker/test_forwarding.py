@@ -143,8 +143,6 @@ async def test_a_leader_that_has_not_heard_of_its_own_cluster_yet_makes_callers_
 
 
 class Phone:
-    """A dialer that records its calls."""
-
     def __init__(self) -> None:
         self.asked: list[str] = []
 

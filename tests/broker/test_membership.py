@@ -269,20 +269,6 @@ async def test_a_broker_that_wakes_up_without_etcd_makes_no_tables_of_what_is_un
     assert await everything(testbed, other) == values(1, 3)
 
 
-async def test_a_publisher_of_a_sealed_segment_needs_no_log_file(testbed: Testbed) -> None:
-    primary, other = await testbed.pair(2)
-    await (await primary.publisher()).store(frames=3)
-    primary.kill()
-    await testbed.until(lambda: 1 in other.inspect.view.segments[NAME])
-    (log,) = testbed.files(FileKind.LOG)
-    testbed.store.files[log.path].data[30] ^= 1
-    for state in ("damaged", "gone"):
-        if state == "gone":
-            del testbed.store.files[log.path]
-        sealed = await asked(other)
-        assert (sealed.end_offset, sealed.next_sequence, sealed.successors) == (3, 3, (1,)), state
-
-
 async def test_what_is_assigned_to_a_broker_before_it_knows_that_it_is_registered_is_served(testbed: Testbed) -> None:
     hosts = await testbed.cluster(2)
     leader = testbed.leader()

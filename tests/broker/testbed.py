@@ -153,8 +153,6 @@ class Faults:
 
 
 class Testbed:
-    """Everything a broker needs, and the brokers."""
-
     __test__ = False
 
     def __init__(self, loop: SimLoop) -> None:
@@ -171,7 +169,6 @@ class Testbed:
         self.streams: list[Streaming] = []
 
     def wall_us(self) -> int:
-        """Return the true time."""
         return WALL_START_US + int(self.loop.boot_s * 1e6)
 
     async def start(
@@ -205,7 +202,6 @@ class Testbed:
         return (await self.several(1, config, **settings))[0]
 
     async def publishing(self, config: BrokerConfig = CONFIG, **settings: Any) -> tuple["Host", "Publishing"]:
-        """Start one broker, create the topic, and open a publisher."""
         host = await self.single(config, **settings)
         return host, await host.publisher()
 
@@ -237,7 +233,6 @@ class Testbed:
         await publisher.store(**{"slots": (segment.slots.lo,) * 2} | more)
 
     async def client(self, owner: Owner | None = None, **settings: Any) -> aio.Client:
-        """Connect a real client that runs on its own machine."""
         owner = owner or Owner("client")
         return await aio.connect(
             ",".join(host.address for host in self.hosts if host.lives),
@@ -272,8 +267,6 @@ class Testbed:
 
 
 class Host:
-    """One broker process."""
-
     def __init__(
         self, testbed: Testbed, config: BrokerConfig, address: str, number: int, store: MemorySegmentStore | None = None
     ) -> None:
@@ -307,7 +300,6 @@ class Host:
 
     @property
     def inspect(self) -> Insides:
-        """The broker's live parts."""
         return Insides(self.broker)
 
     @property
@@ -330,7 +322,6 @@ class Host:
         return self.broker.failed.done() and not self.broker.failed.cancelled()
 
     def expire_lease(self) -> None:
-        """Let etcd end the broker's lease."""
         self.testbed.etcd.server.expire_lease(self.session.lease)
 
     def evict(self) -> None:
@@ -339,16 +330,13 @@ class Host:
             self.inspect.memory.logs.give(segment.log.evict(1 << 30))
 
     def kill(self) -> None:
-        """Kill the process (SIGKILL)."""
         self.owner.state = OwnerState.DEAD
         self.testbed.network.break_owner(self.owner, silently=False)
 
     def freeze(self) -> None:
-        """Freeze the process (SIGSTOP)."""
         self.owner.state = OwnerState.FROZEN
 
     def thaw(self) -> None:
-        """Thaw the process (SIGCONT)."""
         self.testbed.loop.thaw(self.owner)
 
     async def suspend(self, seconds: float) -> None:
@@ -358,7 +346,6 @@ class Host:
         self.testbed.loop.resume(self.owner)
 
     async def stop(self) -> None:
-        """Stop the broker (SIGTERM)."""
         await self.testbed.network.spawn(self.owner, self.broker.stop())
         assert not self.has_failed, self.broker.failed.exception()
         self.owner.state = OwnerState.DEAD
@@ -421,7 +408,6 @@ class Streaming:
         self.put(None)
 
     async def receive(self) -> Any:
-        """Return the next reply."""
         await self.testbed.until(lambda: self.replies or self.ended)
         if self.replies:
             return self.replies.popleft()
@@ -545,7 +531,6 @@ class Subscribing:
         return self.values
 
     async def ending(self) -> SubscribeEnd:
-        """Return the end of the segment."""
         await self.stream.testbed.until(lambda: self.stream.ended)
         self.take()
         if self.stream.error is not None:

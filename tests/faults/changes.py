@@ -24,12 +24,10 @@ async def split(testbed: FaultTestbed) -> None:
 
 
 async def merge(testbed: FaultTestbed) -> None:
-    """Merge neighboring segments."""
     await _change(testbed, "merge", _merge)
 
 
 async def move(testbed: FaultTestbed) -> None:
-    """Move segments to other brokers."""
     await _change(testbed, "move", _move)
 
 

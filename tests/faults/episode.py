@@ -44,8 +44,6 @@ STAGGER_S = 3.0
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """The results of an episode."""
-
     faults: tuple[str, ...]
     seed: str
     acked: int = 0
@@ -76,11 +74,9 @@ class Outcome:
         return max(self.gaps_s.values(), default=0.0)
 
     def count(self, *rules: str) -> int:
-        """Return the number of violations of these rules."""
         return sum(v.rule in rules for v in self.violations)
 
     def line(self) -> str:
-        """Return a summary line."""
         counts = Counter(v.rule for v in self.violations)
         gaps = ", ".join(f"{label} {gap:.2f}" for label, gap in self.gaps_s.items())
         given = f", {self.given:6} given to a group" if self.given else ""

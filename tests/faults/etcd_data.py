@@ -69,7 +69,6 @@ def _seen(cluster: Cluster) -> int:
 
 
 async def etcd_lost(testbed: FaultTestbed) -> None:
-    """Lose etcd's data; recover the cluster from the storage."""
     async with testbed.cluster.etcd_turn:
         testbed.say("etcd loses its data")
         await testbed.cluster.etcd_data.lose()

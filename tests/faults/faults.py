@@ -37,19 +37,16 @@ async def _kill(testbed: FaultTestbed, nodes: Sequence[Node], what: str, *, down
 
 
 async def kill_primary(testbed: FaultTestbed) -> None:
-    """Kill a primary that does not lead."""
     what = "a primary that does not lead"
     await _kill(testbed, [await testbed.victim(what, 0, leader=False)], what, down_s=testbed.rng.uniform(0, 2))
 
 
 async def kill_follower(testbed: FaultTestbed) -> None:
-    """Kill a follower that does not lead."""
     what = "a follower that does not lead"
     await _kill(testbed, [await testbed.victim(what, 1, leader=False)], what, down_s=testbed.rng.uniform(0, 2))
 
 
 async def kill_leader(testbed: FaultTestbed) -> None:
-    """Kill the leader, a primary if possible."""
     what = "the leader, which is also a primary"
     node = await testbed.some(0, leader=True)
     if node is None:
@@ -59,24 +56,20 @@ async def kill_leader(testbed: FaultTestbed) -> None:
 
 
 async def kill_coordinator(testbed: FaultTestbed) -> None:
-    """Kill the coordinator of the Kafka group."""
     node = await testbed.coordinating()
     await _kill(testbed, [node], "the coordinator of the group", down_s=testbed.rng.uniform(0, 2))
 
 
 async def freeze_coordinator(testbed: FaultTestbed) -> None:
-    """Freeze the coordinator of the Kafka group for longer than its lease."""
     await _freeze(testbed, await testbed.coordinating(), "the coordinator of the group")
 
 
 async def kill_all(testbed: FaultTestbed) -> None:
-    """Kill all brokers at once."""
     nodes = [node for node in testbed.cluster.nodes if node.pid is not None]
     await _kill(testbed, nodes, "all brokers", down_s=testbed.rng.uniform(0, 1))
 
 
 async def kill_all_but_one(testbed: FaultTestbed) -> None:
-    """Kill all brokers except one at once."""
     left = testbed.some_node()
     nodes = [node for node in testbed.cluster.nodes if node.pid is not None and node is not left]
     await _kill(testbed, nodes, f"all brokers but {left}", down_s=testbed.rng.uniform(0, 3))
@@ -136,19 +129,16 @@ async def _freeze(testbed: FaultTestbed, node: Node, what: str) -> None:
 
 
 async def freeze_primary(testbed: FaultTestbed) -> None:
-    """Freeze a primary for longer than its lease."""
     what = "a primary that does not lead"
     await _freeze(testbed, await testbed.victim(what, 0, leader=False), what)
 
 
 async def freeze_follower(testbed: FaultTestbed) -> None:
-    """Freeze a follower for longer than its lease."""
     what = "a follower that does not lead"
     await _freeze(testbed, await testbed.victim(what, 1, leader=False), what)
 
 
 async def freeze_leader(testbed: FaultTestbed) -> None:
-    """Freeze the leader for longer than its lease."""
     await _freeze(testbed, await testbed.leading(), "the leader")
 
 
@@ -230,24 +220,20 @@ async def hang_up_kafka(testbed: FaultTestbed) -> None:
 
 
 async def cut_etcd(testbed: FaultTestbed) -> None:
-    """Cut a primary off from etcd, in both directions."""
     await _cut_etcd(
         testbed, await testbed.victim("a primary that does not lead", 0, leader=False), there=True, back=True
     )
 
 
 async def cut_etcd_there(testbed: FaultTestbed) -> None:
-    """Drop a broker's packets to etcd."""
     await _cut_etcd(testbed, await testbed.victim("a primary", 0), there=True, back=False)
 
 
 async def cut_etcd_back(testbed: FaultTestbed) -> None:
-    """Drop etcd's answers to a broker, whose requests arrive."""
     await _cut_etcd(testbed, await testbed.victim("a primary", 0), there=False, back=True)
 
 
 async def cut_etcd_leader(testbed: FaultTestbed) -> None:
-    """Cut the leader off from etcd."""
     await _cut_etcd(testbed, await testbed.leading(), there=True, back=True)
 
 
@@ -270,7 +256,6 @@ async def _cut_etcd(testbed: FaultTestbed, node: Node, *, there: bool, back: boo
 
 
 async def kill_etcd(testbed: FaultTestbed) -> None:
-    """Kill etcd, and restart it on the same data."""
     async with testbed.cluster.etcd_turn:
         testbed.say("SIGKILL of etcd")
         await testbed.cluster.etcd.kill()
@@ -280,7 +265,6 @@ async def kill_etcd(testbed: FaultTestbed) -> None:
 
 
 async def freeze_etcd(testbed: FaultTestbed) -> None:
-    """Freeze etcd, and thaw it."""
     async with testbed.cluster.etcd_turn:
         testbed.say("SIGSTOP of etcd")
         testbed.cluster.etcd.freeze()
@@ -302,7 +286,6 @@ async def freeze_member(testbed: FaultTestbed) -> None:
 
 
 async def kill_member(testbed: FaultTestbed) -> None:
-    """Kill a member of the group; another one replaces it after a while."""
     group = testbed.rng.choice(testbed.groups)
     member = testbed.rng.choice(group.members)
     testbed.say(f"SIGKILL of member {member.name}")
@@ -316,7 +299,6 @@ async def kill_member(testbed: FaultTestbed) -> None:
 
 
 async def rolling_restart(testbed: FaultTestbed) -> None:
-    """Restart every broker in turn: SIGTERM, wait for its end, start it again, wait until it serves."""
     for node in testbed.cluster.nodes:
         if node.pid is None:
             continue
@@ -328,7 +310,6 @@ async def rolling_restart(testbed: FaultTestbed) -> None:
 
 
 async def drain(testbed: FaultTestbed) -> None:
-    """Drain a broker, stop it and start it again."""
     node = await testbed.victim("a primary", 0)
     testbed.say(f"drains {node}")
     async with await testbed.cluster.connect() as client:

@@ -36,12 +36,10 @@ class Life:
     """Set once a record is acknowledged: the publisher knows this incarnation, not the next."""
 
     def value(self) -> bytes:
-        """Return the next record's value."""
         self.sent += 1
         return b"life %d record %d" % (self.number, self.sent)
 
     async def publish(self, client: aio.Client, topic: str, testbed: FaultTestbed) -> None:
-        """Publish until the topic is deleted, or this is cancelled."""
         try:
             async with client.publisher(topic) as publisher:
                 while True:
@@ -59,7 +57,7 @@ class Life:
 
 
 async def recreate(testbed: FaultTestbed) -> None:
-    """Delete and recreate a topic several times, during publishes and a subscription."""
+    """Delete and recreate a topic several times, during publishes."""
     topic = f"faults/recreated-{next(_names)}"
     publishing: list[asyncio.Task[None]] = []
     async with await aio.connect(testbed.cluster.bootstrap, config=CLIENT) as client:
@@ -69,7 +67,6 @@ async def recreate(testbed: FaultTestbed) -> None:
                 await _create(client, topic, replicas=testbed.rng.choice((1, 2)))
                 sending = asyncio.create_task(life.publish(client, topic, testbed), name=f"life {number}")
                 publishing.append(sending)
-                publishing.append(asyncio.create_task(_read(client, topic, testbed), name=f"reader of life {number}"))
                 await asyncio.sleep(testbed.rng.uniform(0, LIFE_S_MAX))
                 await _begin(life, sending)
                 if number < LIVES - 1:
@@ -105,16 +102,6 @@ async def _gone(deleting: Awaitable[None]) -> None:
         await deleting
     except NotFound:
         """An attempt whose answer was lost has deleted it."""
-
-
-async def _read(client: aio.Client, topic: str, testbed: FaultTestbed) -> None:
-    """Subscribe until the topic is deleted."""
-    try:
-        async with client.subscriber(topic, start="earliest") as subscriber:
-            async for _ in subscriber:
-                """The received records do not matter here."""
-    except SeaweedMQError as error:
-        testbed.say(f"a subscriber of {topic} ends: {error}")
 
 
 async def _judge(client: aio.Client, topic: str, life: Life, testbed: FaultTestbed) -> None:

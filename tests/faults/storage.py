@@ -70,7 +70,6 @@ def _remount(mount: StorageMount, *, read_only: bool) -> None:
 
 
 def filler(cluster: Cluster) -> Path:
-    """Return the file that takes all free space."""
     return cluster.storage / FILLER
 
 
@@ -84,7 +83,6 @@ async def fill_storage(cluster: Cluster) -> str:
 
 
 async def free_storage(cluster: Cluster) -> None:
-    """Free the space again."""
     await asyncio.to_thread(filler(cluster).unlink, missing_ok=True)
 
 

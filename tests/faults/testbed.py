@@ -12,8 +12,6 @@ from tests.faults.users.members import Members
 
 @dataclass(slots=True)
 class FaultTestbed:
-    """The cluster, users and results of one episode's faults."""
-
     cluster: Cluster
     topics: Sequence[str]
     """Topics of native users."""

@@ -1,4 +1,4 @@
-"""Real brokers while etcd is unreachable, killed, and back."""
+"""Real brokers while etcd is unreachable, killed, and back, and while their storage is not mounted."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.faults.machines.cluster import Cluster, Node
 pytestmark = pytest.mark.integration
 STATUS = health_pb2.HealthCheckResponse.ServingStatus
 TTL_S = 1.0
-PATIENCE_S = 12.0
+PATIENCE_S = 20.0
 TRACES = ("Traceback", "never retrieved", "destroyed but it is pending", "Exception in callback", "loop is closed")
 
 
@@ -63,3 +63,34 @@ async def test_brokers_without_etcd_are_not_healthy_and_its_end_leaves_no_trace(
         assert status.etcd != ETCD_OK
         assert await asyncio.gather(*map(cluster.terminate, cluster.nodes)) == [0, 0]
         assert not tracebacks(cluster)
+
+
+async def serves_kafka(cluster: Cluster, node: Node) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(*cluster.network.kafka(node.index))
+    except ConnectionRefusedError:
+        return False
+    writer.close()
+    return True
+
+
+async def test_brokers_serve_only_while_their_storage_is_mounted(tmp_path: Path) -> None:
+    async with stage(tmp_path, brokers=2, lease_ttl_s=TTL_S, loopback=True) as cluster:
+        runs = await cluster.leader()
+        assert runs is not None
+        (starts,) = (node for node in cluster.nodes if node is not runs)
+        await cluster.terminate(starts)
+        away = cluster.storage.rename(tmp_path / "away")
+        cluster.storage.mkdir()
+        await until(cluster, "NOT_SERVING", runs)
+        await cluster.start(starts)
+        log, reason = cluster.log_path(starts), "has no cluster.json, and etcd has a cluster"
+        async with asyncio.timeout(PATIENCE_S):
+            while reason not in log.read_text():  # noqa: ASYNC110 - another process writes it
+                await asyncio.sleep(0.1)
+        await until(cluster, "NOT_SERVING")
+        assert not await serves_kafka(cluster, starts)
+        cluster.storage.rmdir()  # nothing is created in the folder beneath the mount
+        away.rename(cluster.storage)
+        await until(cluster, "SERVING")
+        assert await serves_kafka(cluster, starts)

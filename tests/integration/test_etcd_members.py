@@ -20,8 +20,6 @@ RECORDS = 20
 
 
 class Member(LocalEtcd):
-    """One etcd process of several."""
-
     def __init__(self, directory: Path, name: str, peers: Mapping[str, ReservedPort]) -> None:
         super().__init__(directory / name, fsync=False)
         self._name = name

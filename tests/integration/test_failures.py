@@ -9,9 +9,8 @@ import json
 import os
 import re
 import shutil
-import time
 import warnings
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +36,6 @@ with warnings.catch_warnings():
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 TTL_S = 2.0
-DELIVERY_S = 40.0
-PAUSE_S = 0.002
 CORRUPT_MESSAGE = 2
 """Kafka's error code."""
 
@@ -56,71 +53,12 @@ async def running(directory: Path, brokers: int) -> AsyncIterator[Cluster]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def client(cluster: Cluster) -> AsyncIterator[aio.Client]:
-    """A client of a whole cluster."""
     await cluster.etcd.start()
     for node in cluster.nodes:
         await cluster.start(node)
     await cluster.until_ready()
     async with aio.connect(cluster.bootstrap) as client:
         yield client
-
-
-async def until(condition: Callable[[], bool], timeout_s: float) -> None:
-    """Return once the condition holds."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - it may change for any reason
-            await asyncio.sleep(0.01)
-
-
-class Load:
-    """A publisher that runs while the ``async with`` block runs; then everything is read and compared."""
-
-    def __init__(self, client: aio.Client, topic: str) -> None:
-        self.client = client
-        self.topic = topic
-        self.acknowledged = 0
-        self.longest_gap_s = 0.0
-        self._stop = asyncio.Event()
-
-    async def __aenter__(self) -> "Load":
-        self._publishing = asyncio.create_task(self._publish())
-        await self.reach(50)
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._publishing.cancel()
-            return
-        await self.reach(self.acknowledged + 50)
-        self._stop.set()
-        sent = await self._publishing
-        assert await values(self.client, self.topic) == [b"%d" % n for n in range(sent)]
-
-    async def reach(self, count: int) -> None:
-        """Wait until so many records are acknowledged."""
-        await until(lambda: self.acknowledged >= count or self._publishing.done(), DELIVERY_S)
-        if self._publishing.done():
-            self._publishing.result()
-
-    async def _publish(self) -> int:
-        number, last = 0, time.monotonic()
-
-        def note(receipt: "asyncio.Future[object]") -> None:
-            nonlocal last
-            if not receipt.cancelled() and receipt.exception() is None:
-                now = time.monotonic()
-                self.longest_gap_s, last = max(self.longest_gap_s, now - last), now
-                self.acknowledged += 1
-
-        async with self.client.publisher(self.topic, delivery_timeout_s=DELIVERY_S) as publisher:
-            while not self._stop.is_set():
-                receipt = await publisher.send(b"%d" % number, key=b"k")
-                receipt.add_done_callback(note)
-                number += 1
-                await asyncio.sleep(PAUSE_S)
-            await publisher.flush(DELIVERY_S)
-        assert self.acknowledged == number
-        return number
 
 
 async def values(client: aio.Client, topic: str, got: list[bytes] | None = None) -> list[bytes]:
@@ -134,19 +72,6 @@ async def values(client: aio.Client, topic: str, got: list[bytes] | None = None)
 
 async def primary(cluster: Cluster, topic: str) -> Node:
     return (await cluster.replicas(topic, 0))[0]
-
-
-async def test_killing_the_broker_that_serves_a_topic_loses_and_repeats_nothing(
-    cluster: Cluster, client: aio.Client
-) -> None:
-    await client.admin.create_topic("it/killed")
-    async with Load(client, "it/killed") as load:
-        for _ in range(2):
-            node = await primary(cluster, "it/killed")
-            await cluster.kill(node)
-            await load.reach(load.acknowledged + 100)
-            await cluster.start(node)
-    assert load.longest_gap_s < 3 * TTL_S
 
 
 async def test_missing_replicas_are_shown_to_every_client_until_the_broker_is_back(
@@ -215,21 +140,6 @@ async def test_missing_replicas_are_shown_to_every_client_until_the_broker_is_ba
     assert await until_seen(3) == whole
     assert (await shown("topic", "describe", "kafka/lacking"))["status"] == "ok"
     await client.admin.delete_topic("kafka/lacking")
-
-
-async def test_a_topic_with_followers_goes_on_while_etcd_is_frozen_for_longer_than_the_lease(
-    cluster: Cluster, client: aio.Client
-) -> None:
-    await client.admin.create_topic("it/followed", replicas=2)
-    async with Load(client, "it/followed") as load:
-        cluster.etcd.freeze()
-        await asyncio.sleep(TTL_S + 0.3)
-        reached = load.acknowledged
-        await asyncio.sleep(TTL_S)
-        await load.reach(reached + 100)
-        cluster.etcd.thaw()
-        await load.reach(load.acknowledged + 100)
-    await cluster.until_ready()
 
 
 async def test_everything_restarted_at_once_serves_what_was_stored(cluster: Cluster, client: aio.Client) -> None:

@@ -1,20 +1,14 @@
-"""Topics with partitions on real brokers: a key's partition is Kafka's, and partitions can be added under load."""
+"""Topics with partitions on real brokers: records without a key, and partitions that are added under load."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
-import deltalake
-import pyarrow as pa
-import pyarrow.dataset
 import pytest
 import pytest_asyncio
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.model.topic import Scaling
 from tests.faults.machines.cluster import Cluster
 from tests.support.kafka_wire import partition_of
 
@@ -29,53 +23,6 @@ PATIENCE_S = 60.0
 async def client(cluster: Cluster) -> AsyncIterator[aio.Client]:
     async with aio.connect(cluster.bootstrap, config=CONFIG) as client:
         yield client
-
-
-def in_tables(folder: Path) -> pa.Table | None:
-    """Return what any reader of Parquet sees; None if there is nothing yet."""
-    files = sorted(folder.glob("*.parquet"))
-    return pyarrow.dataset.dataset(files).to_table() if files else None
-
-
-async def until_in_tables(folder: Path, count: int) -> pa.Table:
-    """Return all rows, once they are there."""
-    async with asyncio.timeout(PATIENCE_S):
-        while (table := in_tables(folder)) is None or table.num_rows < count:  # noqa: ASYNC110 - files have no event
-            await asyncio.sleep(0.2)
-    return table
-
-
-async def until_in_delta_log(folder: Path, count: int) -> pa.Table:
-    """Return what any reader of Delta sees, once the table workers have committed all rows."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not (folder / "_delta_log").is_dir() or deltalake.DeltaTable(str(folder)).count() < count:  # noqa: ASYNC110 - files have no event
-            await asyncio.sleep(0.2)
-    return deltalake.DeltaTable(str(folder)).to_pyarrow_table()
-
-
-async def test_keys_are_where_kafkas_clients_put_them_and_stay_in_order(cluster: Cluster, client: aio.Client) -> None:
-    made = await client.admin.create_topic("it/parts", partitions=5, replicas=2)
-    assert (made.topic.partitions, made.topic.scaling, len(made.segments)) == (5, Scaling.FIXED, 5)
-    async with await client.publisher("it/parts") as publisher:
-        for number in range(20):
-            for key in KEYS:
-                await publisher.send(b"%d" % number, key=key)
-        table = pa.table({"_key": KEYS, "_value": [b"20"] * len(KEYS)})
-        await publisher.send_table(table)
-    values = defaultdict(list)
-    async with client.subscriber("it/parts", start="earliest", stop_at="latest") as subscriber:
-        async for message in subscriber:
-            assert message.partition == partition_of(message.key, 5)
-            values[message.key].append(int(message.value))
-    assert values == {key: list(range(21)) for key in KEYS}
-    folder = cluster.directory / "storage/topics/it/parts/table"
-    table = await until_in_tables(folder, 21 * len(KEYS))
-    assert table.schema.names[:3] == ["_segment", "_partition", "_offset"]
-    keys, partitions = table.column("_key").to_pylist(), table.column("_partition").to_pylist()
-    assert partitions == [partition_of(key, 5) for key in keys]
-    listed = await until_in_delta_log(folder, 21 * len(KEYS))
-    order = [("_segment", "ascending"), ("_offset", "ascending")]
-    assert listed.sort_by(order).column("_value") == table.sort_by(order).column("_value")
 
 
 async def test_records_without_a_key_are_spread_over_all_partitions(client: aio.Client) -> None:

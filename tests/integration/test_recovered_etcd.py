@@ -16,21 +16,14 @@ import pyarrow as pa
 import pytest
 
 from seaweedmq import aio
-from seaweedmq.aio import system_environment
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.errors import AlreadyExists, StaleMetadata, StorageFailed, Unavailable
-from seaweedmq.kafka.wire.messages import API, REQUESTS
+from seaweedmq.errors import AlreadyExists, StaleMetadata, Unavailable
+from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.id_ranges import NO_IDS
 from seaweedmq.model.kafka.codes import Code
-from seaweedmq.model.staged import StagedFile
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.spark.write.sink_options import parse_sink_options
-from seaweedmq.spark.write.sink_plan import plan_sink
-from seaweedmq.spark.write.sink_publish import publish_staged
-from seaweedmq.spark.write.stager import Stager
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.place import Place
-from seaweedmq.storage.staging import StagedSink
 from tests.faults.episode import stage
 from tests.faults.machines.cluster import ROOT, Cluster
 from tests.integration.kafka.raw import Brokers, commit_fields
@@ -39,15 +32,14 @@ from tests.support.kafka_batches import Record, batch_of
 pytestmark = pytest.mark.integration
 
 GUIDE = (ROOT / "deploy" / "README.md").read_text()
-KEYED, COLUMNS, WORK, DEAD, STAGED = "it/keyed", "it/columns", "it/work", "it/dead", "it/staged"
+KEYED, COLUMNS, WORK, DEAD = "it/keyed", "it/columns", "it/work", "it/dead"
 ORDERS = "kafka/orders"
-GROUP, KAFKA_GROUP, SINK = "workers", "consumers", "q-1"
+GROUP, KAFKA_GROUP = "workers", "consumers"
 SETTINGS = {"log_roll_age_s": 0.3, "maintenance_interval_s": 0.2, "conversion_delay_s_max": 0.1, "log_grace_s": 60.0}
 KEYS = [b"key-%d" % number for number in range(20)]
 DELAY_S = 5.0
 PATIENCE_S = 30.0
 WITHIN_S = 0.05
-MetadataRequest = REQUESTS[API.METADATA]
 
 
 @dataclass
@@ -62,30 +54,20 @@ class Users:
     producer: int = -1
     """Id of a Kafka producer."""
     nodes: Mapping[int, int] = field(default_factory=dict)
-    staged: list[StagedFile] = field(default_factory=list)
-    staged_uid: int = 0
 
     @property
     def brokers(self) -> Brokers:
         return Brokers(self.cluster.kafka)
 
 
-async def test_a_cluster_continues_after_etcd_was_rebuilt_from_its_storage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cluster_continues_after_etcd_was_rebuilt_from_its_storage(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(
             stage(tmp_path, brokers=2, lease_ttl_s=6.0, loopback=True, settings=SETTINGS)
         )
         async with aio.connect(cluster.bootstrap) as client:
             users = Users(cluster, client)
-            await together(
-                split_and_merge(users),
-                table_of_columns(users),
-                partitions(users),
-                group(users),
-                staged(users, monkeypatch),
-            )
+            await together(split_and_merge(users), table_of_columns(users), partitions(users), group(users))
             await remember(users)
         await cluster.etcd_data.lose()
         await until_all_refuse(cluster)
@@ -97,9 +79,7 @@ async def test_a_cluster_continues_after_etcd_was_rebuilt_from_its_storage(
             assert {name: stripped(topic) for name, topic in (await topics(client)).items()} == users.topics
             for name, values in users.records.items():
                 assert await read(client, name) == values, name
-            await together(
-                keyed_continues(users), partitions_continue(users), group_continues(users), staged_is_a_repeat(users)
-            )
+            await together(keyed_continues(users), partitions_continue(users), group_continues(users))
         assert not cluster.tracebacks()
 
 
@@ -170,7 +150,7 @@ async def partitions(users: Users) -> None:
     for sequence in range(4):
         assert await produce(users, sequence) == (Code.NONE, sequence)
     assert await users.client.admin.delete_records(ORDERS, {0: 2}) == {0: 2}
-    port = await coordinator(users)
+    port = await users.brokers.coordinator(KAFKA_GROUP)
     reply = await users.brokers.ask(port, API.OFFSET_COMMIT, 8, **commit_fields(KAFKA_GROUP, {"orders": [0, 1]}))
     assert [part.error_code for part in reply.topics[0].partitions] == [Code.NONE] * 2
 
@@ -188,45 +168,9 @@ async def produce(users: Users, sequence: int, producer: int | None = None) -> t
     batch = batch_of([Record(b"k", b"%d" % sequence)], producer=identity)
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            said = await users.brokers.produce("orders", 0, batch, port=await leader(users))
+            said = await users.brokers.produce("orders", 0, batch, port=await users.brokers.leader("orders"))
             if said.error_code not in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.NOT_LEADER_OR_FOLLOWER):
                 return said.error_code, said.base_offset
-            await asyncio.sleep(WITHIN_S)
-
-
-async def leader(users: Users) -> int:
-    """Return the port of the leader of the first partition, once Kafka clients see it."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            reply = await metadata(users, ["orders"])
-            ports = {broker.node_id: broker.port for broker in reply.brokers}
-            for partition in reply.topics[0].partitions:
-                if partition.partition_index == 0 and partition.leader_id in ports:
-                    return int(ports[partition.leader_id])
-            await asyncio.sleep(WITHIN_S)
-
-
-async def metadata(users: Users, names: list[str]) -> Any:
-    return await users.brokers.ask(
-        users.brokers.ports[0],
-        API.METADATA,
-        9,
-        topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
-    )
-
-
-async def coordinator(users: Users) -> int:
-    """Return the port of the coordinator of the Kafka group, once there is one."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            reply = await users.brokers.ask(
-                users.brokers.ports[0], API.FIND_COORDINATOR, 4, coordinator_keys=[KAFKA_GROUP], key_type=0
-            )
-            if reply.coordinators[0].error_code == Code.NONE:
-                return int(reply.coordinators[0].port)
             await asyncio.sleep(WITHIN_S)
 
 
@@ -260,53 +204,12 @@ def worker(users: Users) -> Any:
     return users.client.subscriber(WORK, group=GROUP, start="earliest", max_deliveries=2, dead_letter=DEAD)
 
 
-async def staged(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sink's batch that was published by a driver which died before it recorded that; the next one is staged."""
-    await create(users, STAGED, replicas=2, scaling="fixed", segments=2)
-    await until_documented(users, STAGED)
-    for number in (1, 2):
-        await stage_batch(users, number)
-
-    def finish(sink: StagedSink, done: object) -> None:
-        raise StorageFailed("the driver dies here")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(StagedSink, "finish", finish)
-        with pytest.raises(StorageFailed, match="dies here"):
-            await publish_batch(users, 1)
-
-
-async def stage_batch(users: Users, number: int) -> None:
-    rows = pa.record_batch(
-        {
-            "key": pa.array([b"%d" % row for row in range(10)]),
-            "value": pa.array([b"batch %d row %d" % (number, row) for row in range(10)]),
-        }
-    )
-    plan = await plan_sink(sink_options(users), rows.schema)
-    users.staged_uid = plan.topic_uid
-    with StagedSink(plan.place, plan.topic, SINK).batch(number).staging("0") as file:
-        Stager(file, plan.columns, plan.ring, plan.ranges, plan.frame_bytes_max, system_environment()).write([rows])
-        users.staged.append(file.finish())
-
-
-async def publish_batch(users: Users, number: int) -> int:
-    files = [users.staged[number - 1]]
-    return await publish_staged(sink_options(users), SINK, number, files, users.staged_uid)
-
-
-def sink_options(users: Users) -> Any:
-    return parse_sink_options(
-        {"bootstrap": users.cluster.bootstrap, "storage": str(users.cluster.storage), "topic": STAGED}
-    )
-
-
 async def remember(users: Users) -> None:
     """Record the promises of the cluster."""
     users.topics = {name: stripped(topic) for name, topic in (await topics(users.client)).items()}
-    users.records = {name: await read(users.client, name) for name in (KEYED, COLUMNS, ORDERS, WORK, DEAD, STAGED)}
+    users.records = {name: await read(users.client, name) for name in (KEYED, COLUMNS, ORDERS, WORK, DEAD)}
     counts = {name: len(values) for name, values in users.records.items()}
-    assert counts == {KEYED: 60, COLUMNS: 6, ORDERS: 2, WORK: 6, DEAD: 1, STAGED: 10}
+    assert counts == {KEYED: 60, COLUMNS: 6, ORDERS: 2, WORK: 6, DEAD: 1}
     users.nodes = await nodes(users)
 
 
@@ -321,7 +224,7 @@ def stripped(topic: Topic) -> Topic:
 
 async def nodes(users: Users) -> dict[int, int]:
     """Return the ids by which Kafka clients know the brokers, by their ports."""
-    reply = await metadata(users, [])
+    reply = await users.brokers.metadata()
     return {broker.port: broker.node_id for broker in reply.brokers}
 
 
@@ -338,7 +241,7 @@ async def until_read(client: aio.Client, topic: str, count: int) -> None:
 
 
 async def until_documented(users: Users, topic: str) -> None:
-    """Wait until jobs and sinks, which know the files alone, find the topic."""
+    """Wait until jobs, which know the files alone, find the topic."""
     await until((users.cluster.storage / "topics" / topic / "topic.json").exists)
 
 
@@ -369,7 +272,7 @@ async def recover(cluster: Cluster) -> None:
     found = json.loads(out)
     assert (status, found["state"], found["problems"], found["applied"]) == (0, "lost", [], False)
     shown = {topic["topic"]: topic for topic in found["topics"]}
-    assert {KEYED, COLUMNS, ORDERS, WORK, DEAD, STAGED} <= shown.keys()
+    assert {KEYED, COLUMNS, ORDERS, WORK, DEAD} <= shown.keys()
     assert shown[COLUMNS]["columns"] == ["id: int64", "name: string"]
     assert shown[ORDERS]["low_watermarks"] == [2]
     assert [segment["end_offset"] for segment in shown[ORDERS]["segments"]] == [4, 0]
@@ -383,7 +286,6 @@ async def recover(cluster: Cluster) -> None:
 
 
 async def run(cluster: Cluster, line: str) -> tuple[int | None, str, str]:
-    """Run a command of the guide on this cluster."""
     words = shlex.split(line)
     assert words[0] == "seaweedmq"
     words[words.index("--storage") + 1] = str(cluster.storage)
@@ -427,7 +329,7 @@ async def partitions_continue(users: Users) -> None:
     assert other > users.producer
     assert await produce(users, 0, other) == (Code.NONE, 5)
     assert [offset for offset, *_ in await read(users.client, ORDERS)] == [2, 3, 4, 5]
-    await coordinator(users)
+    await users.brokers.coordinator(KAFKA_GROUP)
     described = await users.client.admin.describe_kafka_group(KAFKA_GROUP)
     assert {offset.partition: offset.committed for offset in described.offsets} == {(ORDERS, 0): 1, (ORDERS, 1): 1}
     assert await nodes(users) == users.nodes
@@ -447,11 +349,3 @@ async def group_continues(users: Users) -> None:
     described = await users.client.admin.describe_group(GROUP)
     assert [segment.lag_records for segment in described.topics[0].segments if segment.lag_records] == []
     assert len(await read(users.client, DEAD)) == 1
-
-
-async def staged_is_a_repeat(users: Users) -> None:
-    await publish_batch(users, 1)
-    assert await read(users.client, STAGED) == users.records[STAGED]
-    assert await publish_batch(users, 2) == 10
-    values = [value for *_, value in await read(users.client, STAGED)]
-    assert len(values) == len(set(values)) == 20

@@ -17,12 +17,15 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from seaweedmq.ports import Put
 from tests.broker.testbed import CONFIG, Host, Testbed
+from tests.kafka.differential.messages import built
 from tests.support.kafka_wire import decode
 
 
-class ByteClient:
-    """The handlers on one broker of the test bed."""
+def versions(api: API) -> range:
+    return range(ADVERTISED[api].lowest, ADVERTISED[api].highest + 1)
 
+
+class ByteClient:
     def __init__(self, host: Host) -> None:
         self.host = host
         groups = Handlers(host.broker.ports)
@@ -39,8 +42,8 @@ class ByteClient:
 async def answered(
     handlers: Mapping[int, Handler], api: API, version: int, *, client_id: str = "tests", **fields: Any
 ) -> Any:
-    """Return the reply of handlers as a client decodes it. ``fields``: those of the message."""
-    sent = bytes(REQUESTS[api](version=version, **fields).encode(version=version))
+    """Return the reply of handlers as a client decodes it. ``fields``: those of the message, see ``built``."""
+    sent = bytes(built(api, version, fields).encode(version=version))
     request = Request(
         api=api,
         version=version,

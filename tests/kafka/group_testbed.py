@@ -12,14 +12,7 @@ from seaweedmq.kafka.groups.group_admin import GroupAdmin
 from seaweedmq.kafka.groups.group_coordinator import GroupCoordinator
 from seaweedmq.kafka.metadata.nodes import Nodes
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
-from seaweedmq.kafka.wire.messages import (
-    API,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    SyncGroupRequest,
-)
+from seaweedmq.kafka.wire.messages import API, OffsetCommitResponse
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import TopicName
@@ -58,13 +51,10 @@ class Gateway:
         return await self.host.testbed.network.spawn(self.host.owner, answered(self.handlers, api, version, **body))
 
     def shard(self, group: str) -> GroupCoordinator:
-        """Return the coordinator of a group on this broker."""
         return self.coordinators.shard_of(group)
 
 
 class Cluster:
-    """Brokers, each with a gateway."""
-
     def __init__(self, testbed: Testbed, snapshot_after_bytes: int = AFTER_BYTES) -> None:
         self.testbed = testbed
         self.snapshot_after_bytes = snapshot_after_bytes
@@ -89,7 +79,6 @@ class Cluster:
         return cluster
 
     def open(self, host: Host) -> Gateway:
-        """Add a gateway to a broker."""
         self.gateways.append(Gateway(self, host))
         return self.gateways[-1]
 
@@ -153,7 +142,7 @@ class Member:
                 member_id=self.id,
                 group_instance_id=self.instance,
                 protocol_type="consumer",
-                protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\1subscription")],
+                protocols=[{"name": "range", "metadata": b"\0\1subscription"}],
                 session_timeout_ms=int(session_s * 1_000),
                 rebalance_timeout_ms=int(rebalance_s * 1_000),
             )
@@ -168,10 +157,7 @@ class Member:
 
     async def sync(self) -> int:
         """Send a SyncGroup, in which the leader assigns each member its own id; return the error code."""
-        shares = [
-            SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=member.encode())
-            for member in self._members
-        ]
+        shares = [{"member_id": member, "assignment": member.encode()} for member in self._members]
         reply = await self.ask(
             API.SYNC_GROUP,
             5,
@@ -204,11 +190,8 @@ class Member:
         return int(reply.error_code)
 
     async def leave(self) -> int:
-        reply = await self.ask(
-            API.LEAVE_GROUP,
-            5,
-            members=[LeaveGroupRequest.MemberIdentity(member_id=self.id, group_instance_id=self.instance)],
-        )
+        members = [{"member_id": self.id, "group_instance_id": self.instance}]
+        reply = await self.ask(API.LEAVE_GROUP, 5, members=members)
         return int(reply.error_code or reply.members[0].error_code)
 
     async def commit(self, *offsets: tuple[int, int]) -> list[int]:
@@ -231,15 +214,8 @@ class Member:
 
 
 def commit_of(topic: str, *offsets: tuple[int, int]) -> Any:
-    """Return a topic of an OffsetCommit."""
-    make = OffsetCommitRequest.OffsetCommitRequestTopic
-    return make(
-        name=topic,
-        partitions=[
-            make.OffsetCommitRequestPartition(partition_index=number, committed_offset=offset, committed_metadata="")
-            for number, offset in offsets
-        ],
-    )
+    partitions = [{"partition_index": n, "committed_offset": offset, "committed_metadata": ""} for n, offset in offsets]
+    return {"name": topic, "partitions": partitions}
 
 
 def error_of(reply: Any) -> int:

@@ -3,10 +3,8 @@
 import asyncio
 import io
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
@@ -16,7 +14,10 @@ from seaweedmq.kafka.wire.messages import API, EncodedReply, Line, Request
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from tests.broker.testbed import CONFIG, Host, Testbed
+from tests.integration.kafka.raw import FETCH, PRODUCE, fetch_fields, produce_fields
 from tests.kafka.differential.batches import batch as batch  # for those who produce
+from tests.kafka.differential.messages import built
+from tests.kafka.differential.scenes.offsets import listed
 
 KAFKA = replace(CONFIG, kafka_listen="127.0.0.1:0")
 NO_PRODUCER = -1
@@ -37,11 +38,9 @@ class InProcessClient:
         self.reads.set()
 
     async def ask(self, api: API, version: int, **fields: Any) -> Any:
-        """Return the reply to one request. ``fields``: those of the message."""
         return await self.send(self.request(api, version, **fields))
 
     async def send(self, request: Request) -> Any:
-        """Return the reply to a request."""
         return await self.testbed.network.spawn(self.host.owner, self._answer(API(request.api), request))
 
     def request(self, api: API, version: int, **fields: Any) -> Request:
@@ -50,7 +49,7 @@ class InProcessClient:
             api=api,
             version=version,
             correlation_id=next(self._numbers),
-            body=messages.REQUESTS[api](version=version, **fields),
+            body=built(api, version, fields),
             context=CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:1", client_id="tests"),
             size_bytes=100,
             connection=1,
@@ -83,10 +82,8 @@ class InProcessClient:
     async def produce(
         self, topic: str, partition: int, records: bytes, *, acks: int = -1, timeout_ms: int = 30_000
     ) -> Any:
-        """Produce a batch, and return the partition of the reply."""
-        make = messages.ProduceRequest.TopicProduceData
-        data = make(name=topic, partition_data=[make.PartitionProduceData(index=partition, records=records)])
-        reply = await self.ask(API.PRODUCE, 9, acks=acks, timeout_ms=timeout_ms, topic_data=[data])
+        fields = produce_fields(topic, partition, records, acks=acks, timeout_ms=timeout_ms)
+        reply = await self.ask(API.PRODUCE, PRODUCE, **fields)
         return reply and reply.responses[0].partition_responses[0]
 
     async def fetch(
@@ -101,49 +98,15 @@ class InProcessClient:
         min_bytes: int = 1,
         epoch: int = -1,
     ) -> Any:
-        """Fetch from one partition, and return the partition of the reply."""
-        wanted = fetched(topic, partition, offset=offset, epoch=epoch, bytes_max=partition_bytes_max)
-        fields = fetch_fields([wanted], max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=bytes_max)
-        reply = await self.ask(API.FETCH, 12, **fields)
+        sizes = {"min_bytes": min_bytes, "max_bytes": bytes_max, "partition_max_bytes": partition_bytes_max}
+        fields = fetch_fields(topic, partition, offset, epoch=epoch, max_wait_ms=wait_ms, **sizes)
+        reply = await self.ask(API.FETCH, FETCH, **fields)
         assert reply.error_code == Code.NONE
         return reply.responses[0].partitions[0]
 
-    async def list_offset(self, topic: str, partition: int, timestamp: int, *, version: int = 10) -> Any:
-        """List one offset, and return the partition of the reply."""
-        make = messages.ListOffsetsRequest.ListOffsetsTopic
-        part = make.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
-        reply = await self.ask(
-            API.LIST_OFFSETS,
-            version,
-            replica_id=-1,
-            isolation_level=0,
-            topics=[make(name=topic, partitions=[part])],
-        )
+    async def list_offset(self, topic: str, partition: int, timestamp: int) -> Any:
+        reply = await self.ask(API.LIST_OFFSETS, 10, **listed((topic, partition, timestamp)))
         return reply.topics[0].partitions[0]
-
-
-def fetched(topic: str | UUID, *partitions: int, offset: int = 0, epoch: int = -1, bytes_max: int = 1_000) -> Any:
-    """Return a topic of a Fetch, by name or id."""
-    make = messages.FetchRequest.FetchTopic
-    parts = [
-        make.FetchPartition(
-            partition=number,
-            fetch_offset=offset,
-            current_leader_epoch=epoch,
-            last_fetched_epoch=-1,
-            log_start_offset=-1,
-            partition_max_bytes=bytes_max,
-        )
-        for number in partitions
-    ]
-    return make(**{"topic" if isinstance(topic, str) else "topic_id": topic}, partitions=parts)
-
-
-def fetch_fields(topics: Sequence[Any], version: int = 12, **other: int) -> dict[str, Any]:
-    """Return the fields of a Fetch without a session."""
-    fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1_000, "isolation_level": 0}
-    fields |= {"session_id": 0, "session_epoch": -1, "topics": topics, "forgotten_topics_data": [], "rack_id": ""}
-    return fields | ({"replica_id": -1} if version < 15 else {}) | other
 
 
 async def in_process_clients(testbed: Testbed, count: int = 1, **settings: Any) -> list[InProcessClient]:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from seaweedmq.kafka.wire.messages import API, OffsetFetchRequest
+from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.calls import DeleteTopic, MoveSegment
 from tests.broker.testbed import CONFIG, TTL_S, Host, Testbed, story
@@ -34,7 +34,7 @@ async def kept_by(cluster: Cluster, member: Member) -> int:
 
 
 async def asked_by_name(member: Member) -> list[int]:
-    asked = OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC.name, partition_indexes=[0, 1])
+    asked = {"name": TOPIC.name, "partition_indexes": [0, 1]}
     reply = await member.ask(API.OFFSET_FETCH, 7, topics=[asked], require_stable=True)
     return [partition.committed_offset for topic in reply.topics for partition in topic.partitions]
 

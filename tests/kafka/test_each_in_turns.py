@@ -7,8 +7,6 @@ from seaweedmq.runtime.turns import TURN_S, Turns, endless_turn
 
 
 class Steps:
-    """A clock that advances by one turn at each reading."""
-
     def __init__(self) -> None:
         self.now = 0.0
 

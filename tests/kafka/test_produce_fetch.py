@@ -31,12 +31,11 @@ from seaweedmq.runtime.log_once import REJECTIONS_PAUSE_S
 from seaweedmq.runtime.turns import Turns
 from tests.broker.testbed import Testbed, story
 from tests.doubles.memory_store import StorageOp
+from tests.integration.kafka.raw import PRODUCE, fetch_fields, fetched, produce_fields
 from tests.kafka.in_process_client import (
     NO_PRODUCER,
     InProcessClient,
     batch,
-    fetch_fields,
-    fetched,
     in_process_clients,
     more_in_process_clients,
     records_of,
@@ -73,10 +72,8 @@ def replicas_of(client: InProcessClient) -> int:
 async def test_a_reply_that_nobody_waits_for_any_more_may_be_dropped(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     await topic(testbed, client)
-    make = messages.ProduceRequest.TopicProduceData
-    data = [make(name="orders", partition_data=[make.PartitionProduceData(index=0, records=batch(b"a"))])]
     for acks in (0, -1):
-        request = client.request(API.PRODUCE, 9, acks=acks, timeout_ms=30_000, topic_data=data)
+        request = client.request(API.PRODUCE, PRODUCE, **produce_fields("orders", 0, batch(b"a"), acks=acks))
         waiting = await testbed.network.spawn(client.host.owner, client.begin(request))
         assert isinstance(waiting, Later), "a coroutine that is never awaited leaves a warning"
 
@@ -108,40 +105,6 @@ async def test_what_is_produced_is_fetched_with_its_offsets(testbed: Testbed) ->
     await client.host.api.call(RaiseLowWatermark(ORDERS, {1: 4}))
     await testbed.until(lambda: client.host.inspect.view.topics[ORDERS].low_watermarks)
     assert (await client.produce("orders", 1, batch(b"a"))).log_start_offset == 4
-
-
-@story
-async def test_settings_of_the_topic_act(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    configs = (("cleanup.policy", "compact"), ("message.timestamp.type", "LogAppendTime"))
-    await topic(testbed, client, configs=configs)
-    said = await client.produce("orders", 0, batch(b"a", b"b", b"c", keys=[b"k", None, b"k"]))
-    assert said.error_code == Code.INVALID_RECORD
-    [error] = said.record_errors
-    assert (error.batch_index, "has no key" in error.batch_index_error_message) == (1, True)
-    began_ms = client.host.wall_us() // 1000
-    said = await client.produce("orders", 0, batch(b"x", keys=[b"k"], time_ms=5))
-    assert said.error_code == Code.NONE
-    assert began_ms <= said.log_append_time_ms <= client.host.wall_us() // 1000
-    assert (await client.list_offset("orders", 0, -3)).timestamp == said.log_append_time_ms
-
-
-@story
-async def test_a_fetch_waits_for_what_comes_and_answers_in_time(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
-    began = testbed.loop.time()
-    waiting = asyncio.create_task(client.fetch("orders", 0, 0, wait_ms=60_000))
-    await asyncio.sleep(5)
-    assert not waiting.done()
-    await client.produce("orders", 0, batch(b"late"))
-    found = await waiting
-    assert records_of(found.records) == [(0, None, b"late")]
-    assert testbed.loop.time() - began < 6
-    began = testbed.loop.time()
-    found = await client.fetch("orders", 0, 0, wait_ms=2_000, min_bytes=10_000)
-    assert records_of(found.records) == [(0, None, b"late")]
-    assert testbed.loop.time() - began == pytest.approx(2.0, abs=0.2)
 
 
 @story
@@ -224,7 +187,7 @@ async def test_a_partition_that_does_not_exist_does_not_end_the_wait_of_the_othe
 
     async def fetch(*partitions: int) -> dict[int, Code]:
         topics = [fetched("orders", *partitions)]
-        reply = await client.ask(API.FETCH, 12, **fetch_fields(topics, max_wait_ms=5_000))
+        reply = await client.ask(API.FETCH, 12, **fetch_fields("orders", 0, 0, topics=topics, max_wait_ms=5_000))
         return {one.partition_index: Code(one.error_code) for one in reply.responses[0].partitions}
 
     began = testbed.loop.time()
@@ -263,16 +226,17 @@ async def test_a_client_that_asks_elsewhere_is_told_the_leader_and_its_address(t
     """The leader is not named where it does not help."""
     leader, other = await leader_and_other(testbed)
     assert (await other.fetch("orders", 0, 0)).error_code == Code.NOT_LEADER_OR_FOLLOWER
-    topic_id, makes = UUID(bytes=other.handlers.directory.find("orders").id), messages.ProduceRequest.TopicProduceData
+    topic_id = UUID(bytes=other.handlers.directory.find("orders").id)
     for api, version in ((API.PRODUCE, 10), (API.PRODUCE, 12), (API.PRODUCE, 13), (API.FETCH, 16), (API.FETCH, 17)):
         if api is API.PRODUCE:
             name = {"name": "orders"} if version < 13 else {"topic_id": topic_id}
-            parts = [makes.PartitionProduceData(index=number, records=batch(b"x")) for number in (0, 7)]
-            data = makes(**name, partition_data=parts)
+            data = {**name, "partition_data": [{"index": number, "records": batch(b"x")} for number in (0, 7)]}
             reply = await other.ask(api, version, acks=-1, timeout_ms=1_000, topic_data=[data])
             said, nowhere = reply.responses[0].partition_responses
         else:
-            reply = await other.ask(api, version, **fetch_fields([fetched(topic_id, 0, 7)], version))
+            fields = fetch_fields("orders", 0, 0, topics=[fetched(topic_id, 0, 7)])
+            del fields["replica_id"]
+            reply = await other.ask(api, version, **fields)
             said, nowhere = reply.responses[0].partitions
         assert said.error_code == Code.NOT_LEADER_OR_FOLLOWER, (api, version)
         assert_names(leader, said, reply)
@@ -452,17 +416,6 @@ async def test_what_fell_out_of_memory_comes_from_logs_and_tables_alike(testbed:
     )
     assert await marks() == (400, 400), "the next log also has a table before the first log goes"
     assert await all_of_them() == [*sent, b"in the next log"]
-
-
-@story
-async def test_native_records_are_read_by_kafka_clients(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
-    publisher = await client.host.publisher(name=ORDERS)
-    await publisher.store(2, slots=(0, 0))
-    await client.produce("orders", 0, batch(b"from Kafka"))
-    found = records_of((await client.fetch("orders", 0, 0)).records)
-    assert found == [(0, None, b"1:0"), (1, None, b"1:1"), (2, None, b"from Kafka")]
 
 
 @story

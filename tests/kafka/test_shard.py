@@ -32,7 +32,6 @@ GROUP = "billing"
 
 
 def offsets_of(gateway: Gateway, group: str = GROUP) -> dict[int, int]:
-    """Return the offsets that the coordinator holds, committed or not."""
     state = gateway.shard(group)._state  # noqa: SLF001
     return {number: value.offset for (_, number), value in state.offsets(group).items()}
 
@@ -95,15 +94,6 @@ async def test_requests_that_come_together_share_one_append(testbed: Testbed) ->
     assert log.end == end + 400
     assert len(log.read(0, 1 << 30)) < frames + 20
     assert await member.committed() == {0: 199, 1: 199}
-
-
-@story
-async def test_more_than_a_frame_may_hold_goes_into_several(testbed: Testbed) -> None:
-    config = replace(KAFKA, frame_bytes_max=16 * 1024)
-    cluster = await Cluster.of(testbed, 1, config, partitions=400)
-    member = await Member(cluster).joined()
-    assert set(await member.commit(*((number, 7) for number in range(400)))) == {Code.NONE}
-    assert await member.committed() == dict.fromkeys(range(400), 7)
 
 
 # --- another broker takes over
@@ -472,24 +462,6 @@ async def test_what_others_put_into_the_topic_is_passed_over(testbed: Testbed) -
 
 
 # --- snapshots
-
-
-@story
-async def test_a_snapshot_replaces_what_was_before_it(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 2, snapshot_after_bytes=4_000)
-    member = await Member(cluster).joined()
-    marks: list[int] = []
-    shard = primary_of(cluster).shard(GROUP)
-    shard._raise_mark = marks.append  # noqa: SLF001
-    for n in range(300):
-        assert await member.commit((n % 3, n)) == [Code.NONE]
-    assert len(marks) > 3
-    assert marks == sorted(marks)
-    kept = await shard._log.load(marks[-1])  # noqa: SLF001
-    assert len(kept.latest) == 4, "the group and three offsets"
-    before = await shard._log.load(0)  # noqa: SLF001
-    assert kept.latest == before.latest
-    assert kept.read_bytes < before.read_bytes / 2
 
 
 @story

@@ -64,8 +64,6 @@ class Counter:
 
 
 class CountedTurn(Turn):
-    """A turn that never ends, and counts checks."""
-
     def __init__(self, counter: Counter) -> None:
         super().__init__(Turns(lambda: 0.0), lambda: 0.0)
         self._counter = counter
@@ -76,7 +74,6 @@ class CountedTurn(Turn):
 
 
 def counted(body: Any, counter: Counter) -> None:
-    """Replace all arrays of a message by counting ones."""
     for name in type(body).fields:
         value = getattr(body, name)
         if isinstance(value, list):

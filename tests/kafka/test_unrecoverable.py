@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.kafka.codes import Code
@@ -40,11 +39,10 @@ async def test_an_unrecoverable_partition_is_a_storage_error_and_has_no_leader_u
     for timestamp in (-1, -2, 0):
         listed = await leader.list_offset("orders", broken, timestamp)
         assert listed.error_code == Code.KAFKA_STORAGE_ERROR
-    make = messages.MetadataRequest.MetadataRequestTopic
     metadata = await leader.ask(
         API.METADATA,
         9,
-        topics=[make(name="orders")],
+        topics=[{"name": "orders"}],
         allow_auto_topic_creation=False,
         include_cluster_authorized_operations=False,
         include_topic_authorized_operations=False,

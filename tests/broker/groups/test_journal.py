@@ -17,7 +17,6 @@ from tests.doubles.memory_store import StorageOp
 
 
 def found(testbed: Testbed) -> list[str]:
-    """Return the names of the journals, oldest first."""
     return sorted(path.removeprefix(f"{GROUPS}/") for path in testbed.store.files if path.startswith(f"{GROUPS}/"))
 
 

@@ -57,7 +57,6 @@ def offsets(testbed: Testbed) -> set[tuple[str, int]]:
 
 
 async def seals(host: Host, count: int) -> None:
-    """Seal one segment after another, this many times."""
     for _ in range(count):
         (segment,) = host.inspect.view.open_segments[NAME].values()
         await host.api.call(SealSegment(NAME, segment.id))

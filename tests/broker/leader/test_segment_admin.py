@@ -42,12 +42,10 @@ def opened(description: TopicDescription) -> list[Segment]:
 
 
 def shape(description: TopicDescription) -> list[tuple[int, int, int]]:
-    """Return id, lo and hi of the open segments."""
     return [(s.id, s.slots.lo, s.slots.hi) for s in opened(description)]
 
 
 async def read(testbed: Testbed, host: Host, segments: Sequence[int]) -> list[bytes]:
-    """Read all records of sealed segments."""
     got: list[bytes] = []
     for segment in segments:
         reader = await host.subscriber(segment=segment)

@@ -46,8 +46,6 @@ from tests.doubles.memory_store import StorageOp
 
 
 class Cache:
-    """A cache with this many evictable bytes."""
-
     def __init__(self, size: int) -> None:
         self.size = size
 
@@ -55,21 +53,6 @@ class Cache:
         freed = min(self.size, bytes_wanted)
         self.size -= freed
         return freed
-
-
-async def test_a_taker_waits_until_somebody_gives() -> None:
-    budget = MemoryBudget(10)
-    await budget.take(8)
-    waiting = asyncio.create_task(budget.take(5))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    budget.give(2)
-    await asyncio.sleep(0.01)
-    assert not waiting.done()
-    budget.give(1)
-    await waiting
-    assert budget.used == 10
 
 
 async def test_the_longest_untouched_cache_gives_way_before_anybody_waits_and_a_forgotten_one_is_left_alone() -> None:

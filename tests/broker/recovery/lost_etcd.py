@@ -26,7 +26,6 @@ def stored(testbed: Testbed) -> dict[str, bytes]:
 
 
 def copied(testbed: Testbed) -> dict[str, Entry]:
-    """Return a backup of etcd without the keys that depend on leases."""
     return {e.key: e for e in testbed.etcd.server.list("/").entries if not e.lease}
 
 
@@ -46,7 +45,6 @@ def lose_etcd(testbed: Testbed) -> None:
 
 
 def restore_etcd(testbed: Testbed, backup: dict[str, Entry], revision: int) -> None:
-    """Replace etcd with one restored from a backup that was taken at a revision."""
     lose_etcd(testbed)
     server = testbed.etcd.server
     server.transact([], [Put(key, entry.value) for key, entry in backup.items()])
@@ -84,7 +82,6 @@ async def until_documented(testbed: Testbed, host: Host, name: TopicName = NAME)
 
 
 def plain(segment: Segment) -> Segment:
-    """Return the segment as documents have it."""
     return replace(segment, sequences=(), sequences_complete=False)
 
 

@@ -152,7 +152,6 @@ async def test_whatever_power_loss_leaves_is_a_log_without_holes(seed: int) -> N
 
 
 async def preambles(store: MemorySegmentStore) -> list[tuple[int, int | None]]:
-    """Return base offset and flushed offset in the preamble of every log file."""
     found = []
     for path in sorted(store.files):
         preamble, _ = decode_preamble(bytes(store.files[path].data))

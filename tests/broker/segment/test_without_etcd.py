@@ -244,27 +244,3 @@ async def test_what_is_acknowledged_survives_the_machine(testbed: Testbed) -> No
     fresh = await testbed.start(address="broker-9:7777")
     await testbed.until(lambda: not fresh.inspect.view.segments[NAME][number].is_open)
     assert fresh.inspect.view.segments[NAME][number].end_offset == 21
-
-
-@pytest.mark.parametrize("replicas", [1, 2])
-async def test_who_asks_for_one_page_cache_or_has_two_does_not_wait(testbed: Testbed, replicas: int) -> None:
-    hosts = await testbed.several(2, replicas=replicas, durability=Durability.REPLICATED)
-    publisher = await (await testbed.primary(hosts[0])).publisher()
-    gate = testbed.faults.hold(StorageOp.SYNC)
-    await publisher.store(frames=5)
-    gate.set()
-
-
-async def test_with_another_broker_it_waits_no_longer(testbed: Testbed) -> None:
-    primary, number = await thinned(testbed)
-    await (await primary.publisher(segment=number)).store(frames=3)
-    await testbed.start(address="broker-9:7777")
-    view = primary.inspect.view
-    await testbed.until(lambda: any(s.is_open and len(s.replicas) == 2 for s in view.segments[NAME].values()))
-    (segment,) = (s for s in view.segments[NAME].values() if s.is_open)
-    publisher = await (await testbed.primary(primary, segment=segment.id)).publisher(2, segment=segment.id)
-    gate = testbed.faults.hold(StorageOp.SYNC)
-    await publisher.store(frames=2)
-    gate.set()
-    testbed.faults.held.clear()
-    assert await all_values(testbed, primary) == values(1, 3) + values(2, 2)

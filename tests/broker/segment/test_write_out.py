@@ -23,7 +23,6 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import Fence, ReportSuspicions, WriteOut
 from seaweedmq.model.messages.replication import ReplicateOpen
-from seaweedmq.model.topic import Durability, TopicName
 from seaweedmq.runtime.signal import Signal
 from tests.broker.segment.test_without_etcd import all_values, replicated, store_two
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, values
@@ -207,23 +206,6 @@ async def test_what_is_sealed_meanwhile_is_not_waited_for(testbed: Testbed, capl
     await closing
     assert "replicas dropped" not in caplog.text
     gate.set()
-
-
-async def test_all_of_a_cluster_is_stopped_at_once_after_a_machine_was_lost(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(4)
-    names = [TopicName("test", f"topic{number}") for number in range(6)]
-    for name in names:
-        await testbed.topic(hosts[0], name=name, replicas=2, durability=Durability.REPLICATED)
-    for name in names:
-        await (await (await testbed.primary(hosts[0], name=name)).publisher(name=name)).store(frames=5)
-    lost = await testbed.primary(hosts[0], name=names[0])
-    assert any(owned.log.flushed == 0 for owned in lost.inspect.segments.values())
-    lose_machine(testbed, lost)
-    await asyncio.gather(*(host.stop() for host in hosts if host.lives))
-    fresh = await testbed.start(address="broker-9:7777")
-    for name in names:
-        await testbed.until(lambda name=name: not fresh.inspect.view.segments[name][0].is_open)  # type: ignore[misc]
-        assert fresh.inspect.view.segments[name][0].end_offset == 5
 
 
 async def test_a_suspicion_ends_with_the_broker_that_has_it(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:

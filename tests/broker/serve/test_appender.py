@@ -11,9 +11,8 @@ from seaweedmq.broker.serve.appender import Acknowledgements, Appender
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import Frame, split_frames
-from seaweedmq.errors import Closed, Fenced, InvalidArgument, StaleMetadata, StorageFailed
+from seaweedmq.errors import Closed, Fenced, InvalidArgument, StaleMetadata
 from seaweedmq.model.config import KIB
-from seaweedmq.model.messages.publish import FrameAck
 from tests.broker.testbed import CONFIG, NAME, Host, Testbed, frame
 from tests.doubles.memory_store import StorageOp
 
@@ -43,21 +42,6 @@ def receiving(found: Frame) -> Callable[[], Awaitable[Frame]]:
     return receive
 
 
-async def test_frames_get_their_offsets_in_the_order_of_the_calls_and_become_durable_in_it(testbed: Testbed) -> None:
-    host, segment = await opened(testbed)
-    appender = appender_to(host, segment)
-    pending = Acknowledgements(appender)
-    for first, count in ((0, 2), (2, 1), (3, 4)):
-        pending.add(await appender.append(made(count, first)))
-    assert segment.log.committed == 0
-    pending.end()
-    durable: list[FrameAck] = []
-    while acks := await pending.next():
-        durable += acks
-        assert segment.log.committed >= durable[-1].end_offset
-    assert [(a.first_sequence, a.base_offset, a.end_offset) for a in durable] == [(0, 0, 2), (2, 2, 3), (3, 3, 7)]
-
-
 async def test_each_request_waits_for_its_own_frames_though_they_share_a_segment(testbed: Testbed) -> None:
     host, segment = await opened(testbed)
     appender = appender_to(host, segment)
@@ -74,22 +58,6 @@ async def test_each_request_waits_for_its_own_frames_though_they_share_a_segment
     written.set()
     assert [[a.base_offset for a in acks] for acks in await waiting] == [[0], [1], [2]]
     assert [await request.next() for request in requests] == [(), (), ()]
-
-
-async def test_what_was_appended_before_is_found_durable_or_not(testbed: Testbed) -> None:
-    host, segment = await opened(testbed)
-    appender = appender_to(host, segment)
-    pending = Acknowledgements(appender)
-    pending.add(await appender.append(made(2)))
-    assert len(await pending.next()) == 1
-    used = host.inspect.memory.logs.used
-    waiting = asyncio.create_task(pending.next())
-    await asyncio.sleep(1)
-    again = await appender.append(made(2))
-    assert again == FrameAck(0, 2, 0)
-    pending.add(again)
-    assert await waiting == (again,), "though the segment has nothing to tell"
-    assert (segment.log.end, host.inspect.memory.logs.used) == (2, used), "nothing is held for it"
 
 
 REFUSED = (
@@ -149,37 +117,3 @@ async def test_who_waits_for_memory_asks_for_no_payload_and_appends_nothing_afte
     with pytest.raises(Fenced, match="another broker serves the segment"):
         await waiting
     assert (segment.log.end, budget.used) == (1, 0)
-
-
-async def test_who_waits_hears_why_nothing_is_durable_and_gets_nothing_after_the_end(testbed: Testbed) -> None:
-    host, segment = await opened(testbed)
-    appender = appender_to(host, segment)
-    pending = Acknowledgements(appender)
-    testbed.faults.failing[StorageOp.APPEND] = "disk full"
-    pending.add(await appender.append(made()))
-    with pytest.raises(StorageFailed, match="disk full"):
-        await pending.next()
-    testbed.faults.failing.clear()
-    await testbed.until(lambda: segment.failure is None)
-    assert [a.base_offset for a in await pending.next()] == [0]
-    testbed.faults.hold(StorageOp.APPEND)
-    pending.add(await appender.append(made(first=1)))
-    waiting = asyncio.create_task(pending.next())
-    await asyncio.sleep(0.1)
-    await segment.close(StaleMetadata("it moved"))
-    assert await waiting == ()
-    with pytest.raises(StaleMetadata, match="it moved"):
-        await appender.append(made(first=2))
-
-
-async def test_as_many_are_pending_as_the_door_allows(testbed: Testbed) -> None:
-    host, segment = await opened(testbed)
-    appender = appender_to(host, segment)
-    pending = Acknowledgements(appender)
-    for first in range(3):
-        pending.add(await appender.append(made(1, first)))
-    room = asyncio.create_task(pending.fewer_than(3))
-    await testbed.until(lambda: segment.log.committed == 3)
-    assert not room.done(), "the frames are durable, but not acknowledged yet"
-    assert len(await pending.next()) == 3
-    await room

@@ -66,7 +66,6 @@ class Partition:
         await self.testbed.until(lambda: self.segment.id != before)
 
     async def failed(self) -> None:
-        """Kill the primary, unless it is the leader."""
         before, primary = self.segment.id, self.primary
         primary.kill()
         await self.testbed.until(lambda: any(h.lives and h.inspect.leads for h in self.testbed.hosts))

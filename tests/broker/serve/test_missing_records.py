@@ -18,9 +18,8 @@ from seaweedmq.client.subscribe.topic_reader import SkippedRecords
 from seaweedmq.errors import DataLoss
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.messages.calls import AlterTopic, RaiseLowWatermark, SealSegment
+from seaweedmq.model.messages.calls import RaiseLowWatermark, SealSegment
 from seaweedmq.model.messages.subscribe import Start, StartKind
-from seaweedmq.model.topic import TopicChange
 from tests.broker.testbed import CONFIG, NAME, Host, Publishing, Testbed, story
 
 FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1e4)
@@ -39,8 +38,6 @@ def lose(testbed: Testbed, files: Collection[SegmentFile]) -> None:
 
 
 class Read(NamedTuple):
-    """Everything that one reader got."""
-
     offsets: list[int]
     skipped: list[SkippedRecords]
     error: DataLoss | None
@@ -88,8 +85,6 @@ async def test_a_reader_of_a_segment_whose_files_vanished_gets_the_offsets(testb
 
 
 class Plan(NamedTuple):
-    """A segment, and what happens to it."""
-
     frames: int
     sealed: bool
     lost: frozenset[int]
@@ -155,7 +150,6 @@ async def _read_both_ways(testbed: Testbed, plan: Plan) -> None:
 
 
 def gaps_of(offsets: range, kept: Collection[int]) -> list[tuple[int, int]]:
-    """Return the ranges of offsets that are not stored."""
     gaps: list[tuple[int, int]] = []
     for offset in offsets:
         if offset not in kept:
@@ -209,25 +203,6 @@ async def test_a_gap_fails_all_readers_and_is_logged_once(testbed: Testbed, capl
             await read(client, on_missing)
     (line,) = [r.getMessage() for r in caplog.records if r.getMessage().startswith("data loss: ")]
     assert f"test/topic#0: records of offsets [{gap[0]}, {gap[1]}) are missing" in line
-
-
-async def test_records_that_retention_removed_are_not_lost_when_it_is_switched_off(testbed: Testbed) -> None:
-    host, publisher = await testbed.publishing(QUICK, retention_s=20.0)
-    for _ in range(4):
-        await publisher.store(frames=2)
-        await asyncio.sleep(5)
-    await testbed.until(lambda: min((f.base_offset for f in testbed.files(FileKind.TABLE)), default=0) > 0)
-    await host.api.call(AlterTopic(NAME, TopicChange(retention_s=0.0)))
-    await testbed.until(lambda: host.inspect.view.topics[NAME].retention_s is None)
-    tables = testbed.files(FileKind.TABLE)
-    left = min(f.base_offset for kind in FileKind for f in testbed.files(kind))
-    host.evict()
-    async with await testbed.client() as client:
-        whole = await read(client, "fail")
-        assert (whole.offsets, whole.error) == (list(range(left, 8)), None)
-        if len(tables) > 1 and tables[0].end_offset == tables[1].base_offset:
-            lose(testbed, tables[:1])
-            assert (await read(client, "fail")).missing == (tables[0].base_offset, tables[0].end_offset)
 
 
 async def test_a_segment_whose_records_are_lost_is_not_pruned(testbed: Testbed) -> None:

@@ -156,21 +156,6 @@ async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_i
     assert host.inspect.segments[NAME, 0].log.end == 2
 
 
-async def test_a_newer_epoch_ends_the_stream_of_an_older_one_and_not_the_other_way_round(testbed: Testbed) -> None:
-    host = await testbed.single()
-    old = await host.publisher(epoch=1)
-    await old.store()
-    newer = await host.publisher(epoch=2)
-    await newer.store()
-    await old.send()
-    with pytest.raises(Fenced, match="stop this one"):
-        await old.stream.receive()
-    stream = host.publish_stream()
-    await stream.send(replace(OPEN, producer_epoch=1))
-    assert isinstance(await stream.failure(), Fenced)
-    await newer.store(2)
-
-
 async def test_a_newer_epoch_is_told_that_it_is_new_where_an_older_one_is_remembered(testbed: Testbed) -> None:
     hosts = await testbed.several(2, SMALL)
     primary = await testbed.primary(hosts[0])
@@ -229,17 +214,6 @@ async def test_who_is_not_in_the_record_is_searched_in_files(testbed: Testbed, m
         assert (await _ask(host, 99, 7)).next_sequence == 7, "or so long ago that it repeats nothing"
 
 
-async def test_files_that_are_asked_outlive_their_grace(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
-    config = replace(SMALL, log_grace_s=2.0, producer_idle_s=60.0)
-    host = await testbed.single(config)
-    await _sealed_with_records_in_flight(testbed, host, 6)
-    await asyncio.sleep(50)
-    assert [(await _ask(host, producer, 1)).next_sequence for producer in range(1, 7)] == [2] * 6
-    await asyncio.sleep(30)
-    assert not [f for f in testbed.files(FileKind.LOG) if f.segment == 0], "no producer can repeat a frame"
-
-
 async def test_if_neither_record_nor_files_know_it_is_said(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
     host = await testbed.single(SMALL)
@@ -279,7 +253,6 @@ class Crowd:
             self.publishers.append(await client.publisher(str(NAME)).__aenter__())
 
     async def send(self, number: int) -> list[Any]:
-        """Send one record from each publisher."""
         futures = [await p.send(b"%d/%d" % (n, number), key=b"%d" % n) for n, p in enumerate(self.publishers)]
         self.sent += futures
         return futures

@@ -42,6 +42,8 @@ async def test_frames_are_acknowledged_in_order_and_a_repeated_one_is_not_stored
         await publisher.send(count, first=first)
     await publisher.send()
     assert await publisher.acks(3) == [(0, 0), (3, 3), (6, 6)]
+    log = host.inspect.segments[NAME, 0].log
+    assert host.inspect.memory.logs.used == log.cached_bytes, "nothing is held for repeated frames"
     assert await (await host.subscriber()).until(7) == values(1, 7)
     again = await host.publisher()
     assert again.ready.next_sequence == 7

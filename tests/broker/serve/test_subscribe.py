@@ -12,7 +12,6 @@ from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeCredit, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicName
 from tests.broker.testbed import CONFIG, NAME, WALL_START_US, Publishing, Streaming, Testbed, values
-from tests.doubles.memory_store import StorageOp
 
 SMALL_FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1.0, log_grace_s=1.0)
 FRAME_BYTES = 1_400
@@ -27,7 +26,6 @@ async def fill(publisher: Publishing, frames: int) -> None:
 
 
 async def tabled(testbed: Testbed, records: int) -> None:
-    """Wait until this many records are in tables."""
     await testbed.until(lambda: max((f.end_offset or 0 for f in testbed.files(FileKind.TABLE)), default=0) >= records)
 
 
@@ -236,18 +234,3 @@ async def test_a_stream_does_not_go_over_to_a_new_topic_of_the_same_name(testbed
     assert isinstance(await publisher.stream.failure(), NotFound)
     host.evict()
     assert await (await host.subscriber()).until(60) == values(2, 60)
-
-
-async def test_publishers_of_a_topic_that_is_made_again_at_once_are_told_that_theirs_is_gone(testbed: Testbed) -> None:
-    host, publisher = await testbed.publishing()
-    await publisher.store()
-    held = testbed.faults.hold(StorageOp.SYNC)
-    await publisher.send()
-    await asyncio.sleep(0.1)
-    deleting = asyncio.create_task(host.api.call(DeleteTopic(NAME)))
-    await asyncio.sleep(0.1)
-    await deleting
-    await testbed.topic(host)
-    held.set()
-    assert isinstance(await publisher.stream.failure(), NotFound)
-    await (await host.publisher()).store()

@@ -86,16 +86,27 @@ async def test_a_storage_that_cannot_be_measured_refuses_nothing(monkeypatch: py
 
 
 async def test_kafka_producers_get_kafka_s_code_and_consumers_continue(testbed: Testbed) -> None:
+    left = free(1 << 40)
+
+    async def space() -> StorageSpace:
+        return left
+
+    testbed.store.space = space  # type: ignore[method-assign]
     [client] = await in_process_clients(testbed)
     await testbed.topic(client.host, ORDERS, partitions=1)
     await testbed.until(lambda: client.host.inspect.view.open_of(ORDERS))
+    native = await client.host.publisher(name=ORDERS)
     assert (await client.produce("orders", 0, batch(b"before"))).error_code == Code.NONE
-    space = client.host.broker.storage_space
-    space.measured(free(0))
+    left = free(0)
+    await asyncio.sleep(PAUSE_S_MAX + 1)
     refused = await client.produce("orders", 0, batch(b"refused"))
     assert refused.error_code == Code.KAFKA_STORAGE_ERROR
     assert "storage_free_bytes_min" in refused.error_message
+    await native.send()
+    with pytest.raises(StorageFull, match=r"storage_free_bytes_min.*free space on it"):
+        await native.acks()
     found = await client.fetch("orders", 0, 0)
     assert [value for _, _, value in records_of(found.records)] == [b"before"]
-    space.measured(free(1 << 40))
+    left = free(1 << 40)
+    await asyncio.sleep(PAUSE_S_MAX)
     assert (await client.produce("orders", 0, batch(b"after"))).error_code == Code.NONE

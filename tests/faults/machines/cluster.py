@@ -64,7 +64,6 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """The id of the running process."""
         return self.process.pid if self.process is not None and self.process.returncode is None else None
 
     def __str__(self) -> str:
@@ -152,11 +151,9 @@ class Cluster:
 
     @property
     def kafka(self) -> str:
-        """``bootstrap.servers`` for Kafka clients."""
         return ",".join(node.kafka.address for node in self.nodes)
 
     async def connect(self) -> aio.Client:
-        """Return a client of the cluster."""
         return await aio.connect(self.bootstrap)
 
     # --- processes ----------------------------------------------------------------------------------------------------
@@ -194,7 +191,6 @@ class Cluster:
         return self.directory / f"broker-{node.index}.log"
 
     async def kill(self, node: Node) -> None:
-        """Send SIGKILL, and wait for the end."""
         if node.process is not None:
             self.signal(node, signal.SIGKILL)
             await node.process.wait()
@@ -216,7 +212,6 @@ class Cluster:
         return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
     def signal(self, node: Node, number: signal.Signals) -> None:
-        """Send a signal, unless the process has ended."""
         if node.process is not None and node.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 node.process.send_signal(number)
@@ -244,12 +239,10 @@ class Cluster:
         return [entry.key for entry in found.entries if not entry.lease]
 
     async def leader(self) -> Node | None:
-        """Return the broker that holds the leader's lock."""
         lock = await self.meta.get(keys.LEADER)
         return None if lock is None else (await self.members()).get(lock.value.decode())
 
     async def open_segments(self, topic: str) -> list[Segment]:
-        """Return the open segments of one topic."""
         found = await self.meta.list(keys.segments_prefix(TopicName.parse(topic)))
         return [s for s in (segment_from_json(entry.value) for entry in found.entries) if s.is_open]
 
@@ -293,12 +286,10 @@ class Cluster:
             return False
 
     def log_end(self, node: Node, lines: int = 15) -> str:
-        """Return the last lines of a broker's log."""
         with self.log_path(node).open(errors="replace") as log:
             return "".join(log.readlines()[-lines:])
 
     def log_since(self, node: Node, position: int) -> str:
-        """Return a broker's log from a position on."""
         with self.log_path(node).open(errors="replace") as log:
             log.seek(position)
             return log.read()

@@ -20,8 +20,6 @@ class EtcdToolError(Exception):
 
 
 class EtcdData:
-    """The data of a ``LocalEtcd`` below ``directory``."""
-
     def __init__(self, etcd: LocalEtcd, directory: Path) -> None:
         self._etcd = etcd
         self._directory = directory
@@ -73,7 +71,6 @@ class EtcdData:
         await self._control("alarm", "disarm")
 
     async def revision(self) -> int:
-        """Return the current revision."""
         status: Any = json.loads(await self._control("endpoint", "status", "--write-out", "json"))
         return int(status[0]["Status"]["header"]["revision"])
 

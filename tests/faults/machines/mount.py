@@ -40,18 +40,15 @@ class StorageMount:
             raise
 
     def close(self) -> None:
-        """Unmount everything."""
         self.unmount()
         for place in (self._disk, self._root):
             subprocess.run(["umount", "--lazy", str(place)], capture_output=True, check=False)
 
     @property
     def is_mounted(self) -> bool:
-        """Whether the storage is mounted at ``path``."""
         return self.path.is_mount()
 
     def mount(self) -> None:
-        """Mount the storage."""
         _mount("--bind", str(self._disk), str(self.path))
 
     def mount_read_only(self) -> None:

@@ -25,7 +25,6 @@ class Gate:
             self._open.clear()
 
     async def wait(self) -> None:
-        """Wait until it is open."""
         await self._open.wait()
 
 
@@ -46,12 +45,10 @@ class Proxy:
         return f"{self._address[0]}:{self._address[1]}"
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Listen."""
         self._server = await asyncio.start_server(self._on_link, host, port)
         self._address = self._server.sockets[0].getsockname()[:2]
 
     async def close(self) -> None:
-        """End every connection."""
         if self._server is not None:
             self._server.close()
         for link in self._links:
@@ -64,7 +61,6 @@ class Proxy:
         self.back.set(is_open=not back)
 
     def heal(self) -> None:
-        """Pass everything again."""
         self.cut(there=False, back=False)
 
     def hang_up(self) -> int:

@@ -34,7 +34,6 @@ class Quota:
 
     @contextlib.contextmanager
     def temporary_file(self, directory: Path) -> Iterator[Path]:
-        """Replace ``file_io.temporary_file``."""
         if self._filler.exists():
             raise self._error()
         with self._written_aside(directory) as path:

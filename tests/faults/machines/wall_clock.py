@@ -31,14 +31,11 @@ def library() -> Path:
 
 
 class WallClock:
-    """The wall clock of one broker's processes."""
-
     def __init__(self, file: Path) -> None:
         self._file = file
         self.step(0.0)
 
     def environment(self) -> dict[str, str]:
-        """Return environment variables of a process with this clock."""
         return {
             "LD_PRELOAD": str(library()),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),

@@ -39,8 +39,6 @@ SETTINGS = {"merge_after_s": 4.0, "load_long_s": 4.0}
 
 @dataclass(slots=True, kw_only=True)
 class FloodOutcome:
-    """The results of a flood."""
-
     grown_s: float = 0.0
     """Seconds from the start of the flood until there were four segments on three brokers."""
     shrunk_s: float = 0.0
@@ -64,8 +62,6 @@ class FloodOutcome:
 
 
 class Publisher:
-    """A flooder's process."""
-
     def __init__(self, name: str, directory: Path) -> None:
         self.name = name
         self.path = directory / f"{name}.tsv"
@@ -83,7 +79,6 @@ class Publisher:
             raise AssertionError(f"publisher {self.name} says {line!r}")
 
     async def tell(self, mode: str) -> None:
-        """Switch to this mode."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{mode}\n".encode())
         await self.process.stdin.drain()
@@ -100,7 +95,6 @@ class Publisher:
         return (await self.process.stdout.readline()).decode().strip()
 
     async def kill(self) -> None:
-        """Kill it if it still runs."""
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
         await self.process.wait()

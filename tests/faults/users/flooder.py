@@ -38,8 +38,6 @@ SAMPLE = 97
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A publisher's measurements in one mode."""
-
     mode: str
     records: int
     stall_s: float
@@ -50,8 +48,6 @@ class Phase:
 
 @dataclass(slots=True)
 class Flooder:
-    """A publisher that notes its outcomes."""
-
     name: str
     seed: int
     keys: list[bytes] = field(default_factory=list)
@@ -73,7 +69,6 @@ class Flooder:
                 yield names[rank]
 
     async def run(self, publisher: aio.Publisher) -> None:
-        """Publish until the mode is ``END``."""
         keys = self.draw()
         while self.mode != END:
             for _ in range(BURST_RECORDS if self.mode == FLOOD else 1):
@@ -82,7 +77,6 @@ class Flooder:
         await publisher.flush()
 
     def switch(self, mode: str) -> None:
-        """Switch to another mode, and keep the measurements of this one."""
         self.phases.append(
             Phase(
                 mode=self.mode,
@@ -116,7 +110,6 @@ class Flooder:
             self.took_s.append(now - sent_at)
 
     def value(self, number: int) -> bytes:
-        """Return a unique value."""
         return f"{self.name}/{number}".encode().ljust(VALUE_BYTES, PADDING)
 
     def lines(self) -> Iterator[str]:

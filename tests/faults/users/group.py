@@ -16,8 +16,6 @@ KEEPALIVE_S = 2.0
 
 @dataclass(slots=True, kw_only=True)
 class Group(Members):
-    """A group of native subscribers."""
-
     session_s: float = BrokerConfig().group_session_timeout_s + KEEPALIVE_S
 
     def command(self, name: str, path: Path) -> list[str]:

@@ -142,7 +142,6 @@ class KafkaGroup(Members):
             threads.submit(consumer.close)
 
     def generations(self, begin_ns: int, end_ns: int) -> set[int]:
-        """Return the generations that members knew in an interval."""
         tenures = self.tenures
         return {
             *(c.generation for c in tenures.committed if begin_ns < c.begin_ns < end_ns and c.who != WATCHER),

@@ -28,8 +28,6 @@ GENERATION_AT = len("CGMDv2:")
 
 
 class Member:
-    """The consumer and its notes."""
-
     def __init__(self, bootstrap: str, group: str, name: str, path: str, strategy: str, topics: list[str]) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._pending: dict[tuple[str, int], int] = {}
@@ -54,7 +52,6 @@ class Member:
         self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
     def run(self) -> None:
-        """Run until SIGTERM."""
         while not self.is_stopping:
             messages = self._consumer.consume(BATCH_RECORDS, POLL_S)
             at_ns = time.monotonic_ns()
@@ -135,7 +132,6 @@ if __name__ == "__main__":
     member = Member(bootstrap, group, name, path, strategy, topics)
 
     def stop(*_: object) -> None:
-        """Stop on SIGTERM."""
         member.is_stopping = True
 
     signal.signal(signal.SIGTERM, stop)

@@ -5,7 +5,6 @@ members of the group have processes.
 """
 
 import asyncio
-import contextlib
 import logging
 import random
 import threading
@@ -18,12 +17,10 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from seaweedmq import aio
-from tests.faults.users.group import acknowledged, briefly
 from tests.faults.users.kafka_group import KafkaGroup
 from tests.faults.users.kafka_member import LOG_LEVEL
-from tests.faults.users.member import PADDING
-from tests.faults.users.workload import CLIENT, KEYS, PAUSE_S, SETTLE_TIMEOUT_S, TopicPlan, Waits
-from tests.support.history import History, Outcome, Polled, Sent, Violation, check
+from tests.faults.users.workload import PAUSE_S, SETTLE_TIMEOUT_S, TopicPlan, TopicsWorkload, TopicUsers
+from tests.support.history import Outcome, Polled, Violation, check
 
 PARTITIONS = 4
 RECORDS_PER_S = 300.0
@@ -39,31 +36,18 @@ SINGLE = TopicPlan(label="kafka1", replicas=1, durability="stored")
 PLANS = (REPLICATED, STORED, SINGLE)
 
 
-class KafkaTopicUsers:
+class KafkaTopicUsers(TopicUsers):
     """A topic with a publisher and a reader, each in a thread. Until these end, other threads read only counts."""
 
     def __init__(self, bootstrap: str, name: str, plan: TopicPlan, seed: str, records_per_s: float) -> None:
-        self.name = name
-        self.plan = plan
-        self.history = History()
-        self.waits = Waits()
-        self.errors: list[str] = []
-        """Errors that clients report to users."""
+        super().__init__(name, plan, seed, records_per_s)
+        self.full_name = f"kafka/{name}"
         self.stopped = threading.Event()
         """Set when no more records are sent."""
         self.abandoned = threading.Event()
         """Set when all threads end at once."""
         self._bootstrap = bootstrap
-        self._rng = random.Random(f"{seed} {name}")
         self._codec = self._rng.choice(CODECS)
-        self._burst_max = max(1, round(2 * records_per_s * PAUSE_S) - 1)
-        self._open = 0
-        self._readers = 0
-
-    @property
-    def acked(self) -> int:
-        """The number of records acknowledged so far."""
-        return len(self.history.sent)
 
     # --- publishing ---------------------------------------------------------------------------------------------------
 
@@ -95,8 +79,7 @@ class KafkaTopicUsers:
             self.errors.append(f"{self._open} records of {self.name} have no outcome after {SETTLE_TIMEOUT_S:g} s")
 
     def _send(self, producer: Producer, number: int) -> None:
-        key = b"key-%d" % self._rng.randrange(KEYS)
-        value = f"{self.name}/{number}".encode() + PADDING * self._rng.randrange(100)
+        key, value = self._record(number)
         now = time.monotonic()
         self._open += 1
         self.waits.on_send(key, now)
@@ -112,19 +95,12 @@ class KafkaTopicUsers:
     ) -> None:
         self._open -= 1
         self.waits.on_outcome(key, at, time.monotonic())
-        if error is not None:
+        if error is None:
+            place = {"segment": message.partition(), "offset": message.offset()}
+            self._note_sent(number, Outcome.ACKED, key=key, value=value, **place)
+        else:
             self.errors.append(f"record {number} of {self.name}: {error}")
-        self.history.sent.append(
-            Sent(
-                producer=self.name,
-                key=key,
-                sequence=number,
-                value=value,
-                outcome=Outcome.ACKED if error is None else Outcome.UNKNOWN,
-                segment=message.partition() if error is None else None,
-                offset=message.offset() if error is None else None,
-            )
-        )
+            self._note_sent(number, Outcome.UNKNOWN, key=key, value=value)
 
     def _logger(self) -> logging.Logger:
         """Return a logger that notes a new epoch: the publisher would store unacknowledged records twice."""
@@ -150,14 +126,12 @@ class KafkaTopicUsers:
             self._read(lambda _: self.stopped.is_set() or time.monotonic() > end_s)  # noqa: B023 - called at once
 
     def read_all(self) -> str:
-        """Read all records; return the reader's name."""
         end_s = time.monotonic() + SETTLE_TIMEOUT_S
         return self._read(lambda at_end: at_end == PARTITIONS or time.monotonic() > end_s or self.abandoned.is_set())
 
     def _read(self, is_over: Callable[[int], bool]) -> str:
         """Read; ``is_over`` gets the number of partitions in which the reader is at the end."""
-        self._readers += 1
-        reader = f"{self.name} reader {self._readers}"
+        reader = self._new_reader()
         consumer = Consumer(
             {
                 "bootstrap.servers": self._bootstrap,
@@ -186,11 +160,10 @@ class KafkaTopicUsers:
         return reader
 
     async def read_natively(self, client: aio.Client) -> str:
-        """Read all records as a native subscriber; return the reader's name."""
         reader = f"{self.name} native reader"
         async with (
             asyncio.timeout(SETTLE_TIMEOUT_S),
-            client.subscriber(f"kafka/{self.name}", start="earliest", stop_at="latest") as subscriber,
+            client.subscriber(self.full_name, start="earliest", stop_at="latest") as subscriber,
         ):
             async for message in subscriber:
                 number = message.partition
@@ -219,7 +192,7 @@ def _polled(reader: str, message: Message) -> Polled:
     )
 
 
-class KafkaWorkload:
+class KafkaWorkload(TopicsWorkload):
     """Users of several topics, as an async context manager that creates the topics and starts the users."""
 
     def __init__(
@@ -257,18 +230,7 @@ class KafkaWorkload:
         self._watching: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "KafkaWorkload":
-        self._client = await aio.connect(self._bootstrap, config=CLIENT)
-        try:
-            for topic in self.topics:
-                await self._client.admin.create_topic(
-                    f"kafka/{topic.name}",
-                    partitions=PARTITIONS,
-                    replicas=topic.plan.replicas,
-                    durability=topic.plan.durability,
-                )
-        except BaseException:
-            await self._client.close()
-            raise
+        await self._create_topics(self._bootstrap, partitions=PARTITIONS)
         loop = asyncio.get_running_loop()
         self._publishing = [loop.run_in_executor(self._threads, topic.publish) for topic in self.topics]
         self._following = [loop.run_in_executor(self._threads, topic.follow) for topic in self.topics]
@@ -299,25 +261,15 @@ class KafkaWorkload:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
 
-    async def until_flowing(self, more: int = 20) -> None:
-        """Wait until every topic had some more records acknowledged. Raises TimeoutError."""
-        goals = [topic.acked + more for topic in self.topics]
-        async with asyncio.timeout(SETTLE_TIMEOUT_S):
-            while any(topic.acked < goal for topic, goal in zip(self.topics, goals, strict=True)):
-                for running in (*self._publishing, *self._following):
-                    if running.done():
-                        running.result()
-                await asyncio.sleep(0.02)
+    def _running(self) -> Sequence["asyncio.Future[None]"]:
+        return [*self._publishing, *self._following]
 
     def forget_waits(self) -> None:
-        """Measure from now on: the first connections' setup does not count as an effect of a fault."""
+        super().forget_waits()
         self._since_ns = time.monotonic_ns()
-        for topic in self.topics:
-            topic.waits.gap_s = topic.waits.slowest_s = 0.0
 
     @property
     def commit_wait_s(self) -> float:
-        """Return ``KafkaGroup.commit_wait_s`` of the measured time."""
         return self.group.commit_wait_s(self._since_ns)
 
     async def finish(self) -> list[Violation]:
@@ -337,17 +289,9 @@ class KafkaWorkload:
         return violations
 
     async def _finish_group(self) -> list[Violation]:
-        sent = {topic.name: briefly(topic.history.sent) for topic in self.topics}
-        wanted = {name: acknowledged(records) for name, records in sent.items()}
-        with contextlib.suppress(TimeoutError):  # later rules report missing records as lost
-            await self.group.until_delivered(wanted, SETTLE_TIMEOUT_S)
+        sent = await self._until_delivered()
         self.generations = len(self.group.generations(self._since_ns, time.monotonic_ns())) - 1
         violations = await self.group.stop()
         await self._stop_watching()
         violations += await asyncio.to_thread(self.group.check, sent)
         return violations
-
-    async def forget(self) -> None:
-        """Delete the topics."""
-        for topic in self.topics:
-            await self._client.admin.delete_topic(f"kafka/{topic.name}")

@@ -30,8 +30,6 @@ def brief(value: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A member's note of one record."""
-
     at_ns: int
     """Monotonic clock of the machine, which all processes share."""
     topic: str
@@ -48,7 +46,6 @@ class Line:
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
-        """Decode a line without its line feed."""
         at_ns, topic, segment, offset, deliveries, key, value = line.split(b"\t")
         return cls(int(at_ns), topic.decode(), int(segment), int(offset), int(deliveries), key, value)
 

@@ -20,8 +20,6 @@ LEAVE_TIMEOUT_S = 30.0
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One incarnation of a member."""
-
     name: str
     process: asyncio.subprocess.Process
     path: Path
@@ -74,7 +72,6 @@ class Members:
         raise NotImplementedError
 
     async def add(self, count: int = 1) -> None:
-        """Start members."""
         for _ in range(count):
             self._started += 1
             name = f"m{self._started}"
@@ -147,7 +144,6 @@ class Members:
         return violations
 
     def collect(self) -> None:
-        """Read the lines that members wrote since the last call."""
         for member in (*self.members, *self._gone):
             if not member.path.exists():
                 continue

@@ -37,7 +37,6 @@ class OwnClock:
         return standing_s if standing_s > STANDSTILL_S else 0.0
 
     async def watch(self) -> None:
-        """Sample repeatedly, until cancelled."""
         while True:
             self._begin()
             await asyncio.sleep(STEP_S)

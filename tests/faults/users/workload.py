@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
@@ -15,6 +15,7 @@ from seaweedmq.client.publish.futures import RecordFuture as Sending
 from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailable
 from tests.faults.users.group import Group, acknowledged, briefly
 from tests.faults.users.member import PADDING
+from tests.faults.users.members import Members
 from tests.faults.users.own_clock import OwnClock
 from tests.support.history import History, Outcome, Polled, Sent, Violation, check
 
@@ -32,8 +33,6 @@ CLIENT = ClientConfig(delivery_timeout_s=90.0, close_timeout_s=SETTLE_TIMEOUT_S)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """The settings of a topic."""
-
     label: str
     replicas: int
     durability: str
@@ -57,13 +56,11 @@ class Waits:
     _under_way: dict[bytes, int] = field(default_factory=dict)
 
     def on_send(self, key: bytes, now: float) -> None:
-        """Note that a record of the key is sent."""
         if not self._under_way.get(key):
             self._since[key] = now
         self._under_way[key] = self._under_way.get(key, 0) + 1
 
     def on_outcome(self, key: bytes, sent_at: float, now: float) -> None:
-        """Note that one of its records has its outcome."""
         self.gap_s = max(self.gap_s, now - self._since[key])
         self.slowest_s = max(self.slowest_s, now - sent_at)
         self._since[key] = now
@@ -71,22 +68,45 @@ class Waits:
 
 
 class TopicUsers:
-    """A topic with a publisher and a subscriber."""
-
-    def __init__(self, name: str, plan: TopicPlan, seed: str, records_per_s: float, clock: OwnClock) -> None:
+    def __init__(self, name: str, plan: TopicPlan, seed: str, records_per_s: float) -> None:
         self.name = name
-        self._clock = clock
+        self.full_name = name
+        """Name with the namespace."""
         self.plan = plan
-        self._burst_max = max(1, round(2 * records_per_s * PAUSE_S) - 1)
         self.history = History()
         self.waits = Waits()
         self.errors: list[str] = []
-        """Exceptions that users got."""
+        """Errors that clients report to users."""
         self._rng = random.Random(f"{seed} {name}")
+        self._burst_max = max(1, round(2 * records_per_s * PAUSE_S) - 1)
+        self._open = 0
+        """Number of records without an outcome."""
+        self._readers = 0
+
+    @property
+    def acked(self) -> int:
+        return len(self.history.sent)
+
+    def _record(self, number: int) -> tuple[bytes, bytes]:
+        """Return key and value of a record, whose values are unique."""
+        key = b"key-%d" % self._rng.randrange(KEYS)
+        return key, f"{self.name}/{number}".encode() + PADDING * self._rng.randrange(100)
+
+    def _note_sent(self, number: int, outcome: Outcome, **fields: Any) -> None:
+        """Note the outcome of a record. ``fields``: the others of ``Sent``."""
+        self.history.sent.append(Sent(producer=self.name, sequence=number, outcome=outcome, **fields))
+
+    def _new_reader(self) -> str:
+        self._readers += 1
+        return f"{self.name} reader {self._readers}"
+
+
+class NativeTopicUsers(TopicUsers):
+    def __init__(self, name: str, plan: TopicPlan, seed: str, records_per_s: float, clock: OwnClock) -> None:
+        super().__init__(name, plan, seed, records_per_s)
+        self._clock = clock
         self._stop = asyncio.Event()
         self._settled = asyncio.Event()
-        self._open = 0
-        self._readers = 0
 
     # --- publishing ---------------------------------------------------------------------------------------------------
 
@@ -96,8 +116,7 @@ class TopicUsers:
         async with client.publisher(self.name) as publisher:
             while not self._stop.is_set():
                 for _ in range(self._rng.randint(1, self._burst_max)):
-                    key = b"key-%d" % self._rng.randrange(KEYS)
-                    value = f"{self.name}/{number}".encode() + PADDING * self._rng.randrange(100)
+                    key, value = self._record(number)
                     self.waits.on_send(key, self._clock.now_s())
                     self._note(await publisher.send(value, key=key), number, key, value, self._clock.now_s())
                     number += 1
@@ -108,13 +127,7 @@ class TopicUsers:
                     await self._settled.wait()
 
     def stop(self) -> None:
-        """Send no more records."""
         self._stop.set()
-
-    @property
-    def acked(self) -> int:
-        """The number of records acknowledged so far."""
-        return len(self.history.sent)
 
     def _note(self, sent: Sending, number: int, key: bytes, value: bytes, at: float) -> None:
         self._open += 1
@@ -130,17 +143,7 @@ class TopicUsers:
             else:
                 outcome = Outcome.UNKNOWN if isinstance(error, UNCLEAR) else Outcome.REFUSED
                 self.errors.append(f"record {number} of {self.name}: {error!r}")
-            self.history.sent.append(
-                Sent(
-                    producer=self.name,
-                    key=key,
-                    sequence=number,
-                    value=value,
-                    outcome=outcome,
-                    segment=segment,
-                    offset=offset,
-                )
-            )
+            self._note_sent(number, outcome, key=key, value=value, segment=segment, offset=offset)
 
         sent.add_done_callback(on_outcome)
 
@@ -158,13 +161,11 @@ class TopicUsers:
                 self.errors.append(f"subscriber of {self.name}: {error!r}")
 
     async def read_all(self, client: aio.Client) -> str:
-        """Read all records; return the reader's name."""
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
             return await self._read(client, "latest")
 
     async def _read(self, client: aio.Client, stop_at: Literal["latest"] | None) -> str:
-        self._readers += 1
-        reader = f"{self.name} reader {self._readers}"
+        reader = self._new_reader()
         async with client.subscriber(self.name, start="earliest", stop_at=stop_at) as subscriber:
             async for message in subscriber:
                 self.history.polled.append(
@@ -179,8 +180,60 @@ class TopicUsers:
         return reader
 
 
-class Workload:
-    """Users of several topics, as an async context manager that connects them."""
+class TopicsWorkload:
+    """Users of several topics, and a group on all of them."""
+
+    topics: Sequence[TopicUsers]
+    group: Members
+    _client: aio.Client
+    _members: int
+    """Number of the group's members at the beginning."""
+
+    async def _create_topics(self, bootstrap: str, **settings: int) -> None:
+        self._client = await aio.connect(bootstrap, config=CLIENT)
+        try:
+            for topic in self.topics:
+                await self._client.admin.create_topic(
+                    topic.full_name, replicas=topic.plan.replicas, durability=topic.plan.durability, **settings
+                )
+        except BaseException:
+            await self._client.close()
+            raise
+
+    def _running(self) -> Sequence["asyncio.Future[None]"]:
+        """Return the work of the users."""
+        raise NotImplementedError
+
+    async def until_flowing(self, more: int = 20) -> None:
+        """Wait until every topic had some more records acknowledged. Raises TimeoutError."""
+        goals = [topic.acked + more for topic in self.topics]
+        async with asyncio.timeout(SETTLE_TIMEOUT_S):
+            while any(topic.acked < goal for topic, goal in zip(self.topics, goals, strict=True)):
+                for running in self._running():
+                    if running.done():
+                        running.result()
+                await asyncio.sleep(0.02)
+
+    def forget_waits(self) -> None:
+        """Measure from now on: the first connections' setup does not count as an effect of a fault."""
+        for topic in self.topics:
+            topic.waits.gap_s = topic.waits.slowest_s = 0.0
+
+    async def _until_delivered(self) -> dict[str, list[Sent]]:
+        """Wait until the group got what was acknowledged; return the records by topic, as members write them."""
+        sent = {topic.name: briefly(topic.history.sent) for topic in self.topics}
+        wanted = {name: acknowledged(records) for name, records in sent.items()}
+        with contextlib.suppress(TimeoutError):  # later rules report missing records as lost
+            await self.group.until_delivered(wanted, SETTLE_TIMEOUT_S)
+        return sent
+
+    async def forget(self) -> None:
+        for topic in self.topics:
+            await self._client.admin.delete_topic(topic.full_name)
+
+
+class Workload(TopicsWorkload):
+    """Native users of several topics, as an async context manager that connects them."""
 
     def __init__(
         self,
@@ -199,7 +252,7 @@ class Workload:
         self._reader_lives_s = reader_lives_s
         self._clock = OwnClock()
         self.topics = [
-            TopicUsers(f"faults/{seed}-{plan.label}", plan, seed, records_per_s, self._clock) for plan in plans
+            NativeTopicUsers(f"faults/{seed}-{plan.label}", plan, seed, records_per_s, self._clock) for plan in plans
         ]
         self.group = Group(
             bootstrap=bootstrap,
@@ -212,15 +265,7 @@ class Workload:
         self._background: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "Workload":
-        self._client = await aio.connect(self._bootstrap, config=CLIENT)
-        try:
-            for topic in self.topics:
-                await self._client.admin.create_topic(
-                    topic.name, segments=SEGMENTS, replicas=topic.plan.replicas, durability=topic.plan.durability
-                )
-        except BaseException:
-            await self._client.close()
-            raise
+        await self._create_topics(self._bootstrap, segments=SEGMENTS)
         self._background = [asyncio.create_task(self._clock.watch(), name="own clock")]
         for topic in self.topics:
             self._publishing.append(asyncio.create_task(topic.publish(self._client), name=f"publish {topic.name}"))
@@ -249,20 +294,11 @@ class Workload:
         """Return the longest time in seconds for which this process did not run, or computed without a break."""
         return self._clock.longest_s
 
-    async def until_flowing(self, more: int = 20) -> None:
-        """Wait until every topic had some more records acknowledged. Raises TimeoutError."""
-        goals = [topic.acked + more for topic in self.topics]
-        async with asyncio.timeout(SETTLE_TIMEOUT_S):
-            while any(topic.acked < goal for topic, goal in zip(self.topics, goals, strict=True)):
-                for task in (*self._publishing, *self._background):
-                    if task.done():
-                        task.result()
-                await asyncio.sleep(0.02)
+    def _running(self) -> Sequence["asyncio.Future[None]"]:
+        return [*self._publishing, *self._background]
 
     def forget_waits(self) -> None:
-        """Measure from now on: the first streams' setup does not count as an effect of a fault."""
-        for topic in self.topics:
-            topic.waits.gap_s = topic.waits.slowest_s = 0.0
+        super().forget_waits()
         self._clock.longest_s = 0.0
 
     async def finish(self) -> list[Violation]:
@@ -280,16 +316,8 @@ class Workload:
         return violations
 
     async def _finish_group(self) -> list[Violation]:
-        sent = {topic.name: briefly(topic.history.sent) for topic in self.topics}
-        wanted = {name: acknowledged(records) for name, records in sent.items()}
-        with contextlib.suppress(TimeoutError):  # later rules report missing records as lost
-            await self.group.until_delivered(wanted, SETTLE_TIMEOUT_S)
+        sent = await self._until_delivered()
         violations = await self.group.stop()
         for name, records in sent.items():
             violations += await asyncio.to_thread(self.group.check, name, records)
         return violations
-
-    async def forget(self) -> None:
-        """Delete the topics."""
-        for topic in self.topics:
-            await self._client.admin.delete_topic(topic.name)

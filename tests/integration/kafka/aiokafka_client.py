@@ -10,7 +10,6 @@ from tests.integration.kafka.records import TIMEOUT_S, Read, Sent
 
 
 def publish(bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "none", **settings: Any) -> None:
-    """Send records and wait until they are acknowledged."""
     asyncio.run(_publish(bootstrap, topic, records, None if codec == "none" else codec, settings))
 
 

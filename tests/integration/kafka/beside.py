@@ -19,7 +19,6 @@ async def aside(manager: AbstractContextManager[object]) -> AsyncIterator[None]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until the condition holds."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - threads change it
             await asyncio.sleep(0.02)

@@ -12,7 +12,6 @@ QUIET = {"log_level": 0, "socket.timeout.ms": 10_000}
 
 
 def publish(bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "none", **settings: Any) -> None:
-    """Send records and wait until they are acknowledged."""
     producer = Producer(
         QUIET
         | {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 20}

@@ -37,12 +37,10 @@ class Kafka:
 
     @property
     def bootstrap(self) -> str:
-        """Addresses for Kafka clients."""
         return self.cluster.kafka
 
     @property
     def native(self) -> str:
-        """Addresses for SeaweedMQ's own clients."""
         return self.cluster.addresses
 
     def table(self, topic: str) -> Path:
@@ -58,7 +56,6 @@ class Shared:
         self._kafka: Kafka | None = None
 
     def kafka(self, folder: Callable[[], Path]) -> Kafka:
-        """Start it, if it does not run."""
         if self._kafka is None:
             self._kafka = self._stack.enter_context(self._running(folder()))
         return self._kafka
@@ -100,7 +97,6 @@ def pytest_sessionfinish() -> None:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Kafka:
-    """The running cluster."""
     return _shared.kafka(lambda: tmp_path_factory.mktemp("kafka"))
 
 
@@ -124,7 +120,6 @@ def create(kafka: Kafka) -> Callable[..., str]:
 
 @pytest.fixture
 def native(kafka: Kafka) -> Iterator[seaweedmq.Client]:
-    """SeaweedMQ's own client."""
     with seaweedmq.connect(kafka.native) as client:
         yield client
 

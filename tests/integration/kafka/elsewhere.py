@@ -48,7 +48,6 @@ def install(client: str, folder: Path) -> None:
 
 
 def call(folder: Path, module: str, function: str, *arguments: Any, **settings: Any) -> Any:
-    """Call a function there, and return its result."""
     done = subprocess.run(
         [sys.executable, "-m", __name__],
         input=pickle.dumps((module, function, arguments, settings)),

@@ -28,7 +28,6 @@ class Good:
 
 
 def resident_bytes(cluster: Cluster) -> list[int]:
-    """Memory of each broker in bytes."""
     return [psutil.Process(pid).memory_info().rss for pid in cluster.pids]
 
 

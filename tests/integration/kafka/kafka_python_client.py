@@ -13,7 +13,6 @@ with warnings.catch_warnings():
 
 
 def publish(bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "none", **settings: Any) -> None:
-    """Send records and wait until they are acknowledged."""
     producer = KafkaProducer(
         bootstrap_servers=bootstrap.split(","),
         compression_type=None if codec == "none" else codec,

@@ -30,8 +30,6 @@ POLL_S = 0.1
 
 
 class Got(NamedTuple):
-    """A record as a member got it."""
-
     partition: int
     offset: int
     value: bytes | None
@@ -53,7 +51,6 @@ class Member:
         self._thread.start()
 
     def leave(self) -> None:
-        """Commit, and leave in good order."""
         self._leaving.set()
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), "the member did not stop"
@@ -142,7 +139,6 @@ COOPERATIVE: Mapping[str, Any] = {"librdkafka": "cooperative-sticky", "kafka-pyt
 
 
 def until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Wait until the condition holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, what

@@ -1,7 +1,9 @@
 """Requests that no client would send, to real brokers, and their answers."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from seaweedmq.kafka.wire.messages import (
     API,
@@ -11,11 +13,12 @@ from seaweedmq.kafka.wire.messages import (
     OffsetCommitRequest,
     ProduceRequest,
 )
-from seaweedmq.model.kafka.codes import Code
 from tests.kafka.wire.script import script
 
 PRODUCE, FETCH = 9, 12
 """Versions of the requests."""
+PATIENCE_S = 30.0
+WITHIN_S = 0.05
 
 
 class Brokers:
@@ -32,30 +35,40 @@ class Brokers:
             assert number == 1
             return reply
 
-    async def leader(self, topic: str, partition: int = 0) -> int:
-        """Return the port of the broker that leads a partition."""
-        make = REQUESTS[API.METADATA]
-        reply = await self.ask(
+    async def metadata(self, *topics: str) -> Any:
+        """Return the description of these topics, and of the brokers."""
+        make = REQUESTS[API.METADATA].MetadataRequestTopic
+        return await self.ask(
             self.ports[0],
             API.METADATA,
             9,
-            topics=[make.MetadataRequestTopic(name=topic)],
+            topics=[make(name=topic) for topic in topics],
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        [found] = [p for p in reply.topics[0].partitions if p.partition_index == partition]
-        [node] = [broker for broker in reply.brokers if broker.node_id == found.leader_id]
-        return int(node.port)
+
+    async def leader(self, topic: str, partition: int = 0) -> int:
+        """Return the port of the broker that leads a partition, once Kafka clients see it."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                reply = await self.metadata(topic)
+                ports = {broker.node_id: broker.port for broker in reply.brokers}
+                for found in reply.topics[0].partitions:
+                    if found.partition_index == partition and found.leader_id in ports:
+                        return int(ports[found.leader_id])
+                await asyncio.sleep(WITHIN_S)
 
     async def coordinator(self, group: str) -> int:
-        """Return the port of the broker that coordinates a group."""
-        reply = await self.ask(self.ports[0], API.FIND_COORDINATOR, 4, coordinator_keys=[group], key_type=0)
-        assert reply.coordinators[0].error_code == Code.NONE
-        return int(reply.coordinators[0].port)
+        """Return the port of the broker that coordinates a group, once there is one."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                reply = await self.ask(self.ports[0], API.FIND_COORDINATOR, 4, coordinator_keys=[group], key_type=0)
+                if not reply.coordinators[0].error_code:
+                    return int(reply.coordinators[0].port)
+                await asyncio.sleep(WITHIN_S)
 
     async def produce(self, topic: str, partition: int, records: bytes, *, port: int | None = None) -> Any:
-        """Return the answer for the partition."""
         fields = produce_fields(topic, partition, records)
         reply = await self.ask(port or await self.leader(topic, partition), API.PRODUCE, PRODUCE, **fields)
         return reply.responses[0].partition_responses[0]
@@ -81,19 +94,27 @@ def produce_fields(
     }
 
 
+def fetched(topic: str | UUID, *partitions: int, offset: int = 0, epoch: int = -1, bytes_max: int = 1 << 20) -> Any:
+    """Return a topic of a Fetch, by name or id."""
+    make = FetchRequest.FetchTopic
+    parts = [
+        make.FetchPartition(
+            partition=number,
+            fetch_offset=offset,
+            current_leader_epoch=epoch,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=bytes_max,
+        )
+        for number in partitions
+    ]
+    return make(**{"topic" if isinstance(topic, str) else "topic_id": topic}, partitions=parts)
+
+
 def fetch_fields(
-    topic: str, partition: int, offset: int, *, partition_max_bytes: int = 1 << 20, **other: Any
+    topic: str, partition: int, offset: int, *, epoch: int = -1, partition_max_bytes: int = 1 << 20, **other: Any
 ) -> dict[str, Any]:
     """Return the fields of a request for one partition. ``other``: fields of the request."""
-    make = FetchRequest.FetchTopic
-    part = make.FetchPartition(
-        partition=partition,
-        fetch_offset=offset,
-        current_leader_epoch=-1,
-        last_fetched_epoch=-1,
-        log_start_offset=-1,
-        partition_max_bytes=partition_max_bytes,
-    )
     return {
         "replica_id": -1,
         "max_wait_ms": 0,
@@ -102,14 +123,13 @@ def fetch_fields(
         "isolation_level": 0,
         "session_id": 0,
         "session_epoch": -1,
-        "topics": [make(topic=topic, partitions=[part])],
+        "topics": [fetched(topic, partition, offset=offset, epoch=epoch, bytes_max=partition_max_bytes)],
         "forgotten_topics_data": [],
         "rack_id": "",
     } | other
 
 
 def join_fields(group: str, member: str = "", protocol: str = "range", **other: Any) -> dict[str, Any]:
-    """Return the fields of a consumer's request."""
     return {
         "group_id": group,
         "member_id": member,
@@ -123,7 +143,6 @@ def join_fields(group: str, member: str = "", protocol: str = "range", **other: 
 
 
 def commit_fields(group: str, topics: Mapping[str, Sequence[int]], metadata: str = "", **other: Any) -> dict[str, Any]:
-    """Return the fields of a commit of offset 1 for each partition, without a member."""
     make = OffsetCommitRequest.OffsetCommitRequestTopic
     part = make.OffsetCommitRequestPartition
     return {

@@ -11,8 +11,6 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Sent(NamedTuple):
-    """A record to publish."""
-
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
@@ -20,8 +18,6 @@ class Sent(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A record that was read."""
-
     partition: int
     offset: int
     key: bytes | None

@@ -17,20 +17,19 @@ below tests/kafka if not otherwise stated.
 | an old epoch, an offset that was deleted | test_produce_fetch, test_topic_directory, differential |
 | max_bytes 0, negative; min_bytes, max_wait | core/kafka/test_fetch_budget, differential |
 | session unknown | core/kafka/test_fetch_session, differential |
-| group id, timeout, protocols, another's member | test_classic_group, groups/test_classic, differential |
+| group id, timeout, protocols, another's member | test_classic_group, differential |
 | a group of the new protocol | admin/test_inventory, ``test_not_supported.py`` |
 | commit: 10,000 partitions, 4,097 bytes, unknown | test_committed_offsets, groups/test_classic, differential |
 | partitions, replicas, names, configs, twice at once | admin/test_topics, differential |
 | configs changed through several brokers at once | admin/test_configs |
 | any value of any field of any request | requests/test_handlers |
-| etcd gone | test_shard, metadata/test_nodes; tests.faults, ``test_trouble.py`` |
+| etcd gone | test_shard, test_etcd_refuses; tests.faults, ``test_trouble.py`` |
 | storage full | test_shard; tests.faults, ``test_full_storage.py`` |
 | client that never reads | wire/test_connection, test_fairness, test_slow_readers |
 | as many idle connections as may be, and one more | wire/test_connection, ``test_many_connections.py`` |
 """
 
 import asyncio
-import struct
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
@@ -49,22 +48,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("nobody_else_is_h
 
 BOMB = bytes(80 << 20)
 """Size above ``kafka_unpacked_bytes_max``."""
-GARBAGE = (
-    struct.pack(">i", 2**31 - 1),
-    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-    bytes(range(255, 0, -1)) * 8,
-    struct.pack(">ihhih", 10, 77, 0, 1, -1),
-    struct.pack(">ihhihi", 14, API.METADATA, 0, 1, -1, 2**31 - 1),
-)
-
-
-async def test_what_is_no_request_ends_its_connection(brokers: Brokers) -> None:
-    for port in brokers.ports:
-        for garbage in GARBAGE:
-            async with script(port) as peer:
-                peer.say(garbage)
-                assert await peer.is_closed(), garbage
 
 
 async def test_who_does_not_read_is_no_burden(
@@ -98,31 +81,3 @@ async def test_bombs_are_refused_and_cost_no_more_than_the_bound(
             said = await brokers.produce(topic, 0, bomb, port=port)
             assert said.error_code == Code.INVALID_RECORD, (codec, said.error_message)
         assert max(map(int.__sub__, resident_bytes(kafka.cluster), before)) < GROWTH_BYTES_MAX, codec
-
-
-async def test_a_topic_that_is_deleted_is_gone_for_who_writes_and_waits_in_it(
-    brokers: Brokers, create: Callable[..., str]
-) -> None:
-    topic = create()
-    port = await brokers.leader(topic)
-    waiting = asyncio.create_task(brokers.fetch(topic, 0, 0, port=port, max_wait_ms=60_000, min_bytes=2**31 - 1))
-    codes: list[int] = []
-    has_written = asyncio.Event()
-
-    async def write() -> None:
-        while not codes or codes[-1] == Code.NONE:
-            codes.append((await brokers.produce(topic, 0, batch(b"x"), port=port)).error_code)
-            has_written.set()
-
-    writing = asyncio.create_task(write())
-    await has_written.wait()
-    reply = await brokers.ask(port, API.DELETE_TOPICS, 5, topic_names=[topic], timeout_ms=10_000)
-    assert [said.error_code for said in reply.responses] == [Code.NONE]
-    async with asyncio.timeout(10):
-        await writing
-        found, _ = await waiting
-    gone = (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.NOT_LEADER_OR_FOLLOWER)
-    assert codes[0] == Code.NONE
-    assert codes[-1] in gone
-    assert found.error_code in gone
-    assert (await brokers.produce(topic, 0, batch(b"x"), port=port)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
 
 from tests.integration.kafka.conftest import Kafka
 from tests.integration.kafka.members import CLIENTS, COOPERATIVE, Member, process, shared, until
@@ -107,17 +106,3 @@ def test_with_the_cooperative_assignor_partitions_that_stay_are_not_given_away(
         stream.__exit__()
         until(lambda: set(numbers(members)) == set(range(stream.sent)), "everything is read")
     assert numbers(members) == list(range(stream.sent))
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_group_goes_on_where_it_was(kafka: Kafka, create: Callable[..., str], client: str) -> None:
-    topic, group = create(), f"resume-{client}"
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-    for first, count in ((0, 3), (3, 2)):
-        for number in range(first, first + count):
-            producer.produce(topic, b"%d" % number)
-        assert producer.flush(TIMEOUT_S) == 0
-        member = Member(client, kafka.bootstrap, group, topic)
-        until(lambda: len(member.got) >= count, f"{count} more records are read")  # noqa: B023 - at once
-        member.leave()
-        assert numbers([member]) == list(range(first, first + count))

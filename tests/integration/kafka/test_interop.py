@@ -48,23 +48,6 @@ def test_a_native_subscriber_reads_what_kafkas_clients_wrote(native: seaweedmq.C
     assert of_one_key == [record.value for record in SENT if record.key == b"many"], "and in order"
 
 
-def test_a_native_group_reads_and_acknowledges_what_kafkas_clients_wrote(
-    kafka: Kafka, native: seaweedmq.Client, published: str
-) -> None:
-    topic = f"kafka/{published}"
-    got: list[Sent] = []
-    for _ in range(2):
-        with native.subscriber(topic, group="natives", start="earliest", limit=len(SENT) // 2, timeout=20) as member:
-            for message in member:
-                got.append(natively(message))
-                message.ack()
-    assert len(got) == len(SENT) // 2 * 2
-    assert set(got) <= set(SENT)
-    member = Member("librdkafka", kafka.bootstrap, "natives", published)
-    until(lambda: len(member.got) == len(SENT), "a Kafka group of that name has its own offsets")
-    member.leave()
-
-
 def table_of(kafka: Kafka, topic: str, count: int) -> pa.Table:
     """Return what any reader of Parquet sees, once it is complete."""
     deadline = time.monotonic() + PATIENCE_S

@@ -59,14 +59,6 @@ def test_kcat_publishes_and_reads(kafka: Kafka, create: Callable[..., str]) -> N
     assert kcat(kafka, "-Q", "-t", f"{topic}:0:-1").strip() == f"{topic} [0] offset 3"
 
 
-def test_kcat_in_a_group_goes_on_where_it_was(kafka: Kafka, create: Callable[..., str]) -> None:
-    topic = create(2)
-    group = ["-G", f"kcat-{topic}", "-X", "auto.offset.reset=earliest", "-e", "-q", topic]
-    for values in ("1\n2\n3\n", "4\n5\n"):
-        kcat(kafka, "-P", "-t", topic, stdin=values)
-        assert sorted(kcat(kafka, *group).splitlines()) == values.split()
-
-
 def test_the_first_lines_that_a_user_tries(kafka: Kafka) -> None:
     program = FIRST_LINES.replace("127.0.0.1:9092", kafka.bootstrap.split(",")[0])
     command = [sys.executable, "-c", program]

@@ -6,9 +6,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
-from seaweedmq.model.kafka.codes import Code
 from tests.integration.kafka import confluent_client
 from tests.integration.kafka.conftest import Kafka
 from tests.integration.kafka.records import T0_MS, TIMEOUT_S, Sent
@@ -114,27 +112,6 @@ def test_an_offset_that_is_out_of_range_goes_where_the_consumer_wants_it(kafka: 
         message = reader.poll(TIMEOUT_S)
         assert message is not None
         assert message.error().name() == "_AUTO_OFFSET_RESET"
-
-
-def test_groups_are_shown_reset_and_deleted(kafka: Kafka, topic: str) -> None:
-    group = f"shown-{topic}"
-    with consumer(kafka, group) as reader:
-        reader.subscribe([topic])
-        values(reader, 1)
-        reader.commit(asynchronous=False)
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-        described = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
-        assert described.state.name == "STABLE"
-        (member,) = described.members
-        assert [(p.topic, p.partition) for p in member.assignment.topic_partitions] == [(topic, 0)]
-        with pytest.raises(KafkaException) as refused:
-            admin.delete_consumer_groups([group])[group].result(TIMEOUT_S)
-        assert refused.value.args[0].code() == Code.NON_EMPTY_GROUP
-    assert group in {each.group_id for each in admin.list_consumer_groups().result(TIMEOUT_S).valid}
-    assert admin.delete_consumer_groups([group])[group].result(TIMEOUT_S) is None
-    with consumer(kafka, group) as reader:
-        (found,) = reader.committed([TopicPartition(topic, 0)], TIMEOUT_S)
-        assert found.offset < 0
 
 
 def test_librdkafka_is_told_at_once_that_there_are_no_transactions(kafka: Kafka) -> None:

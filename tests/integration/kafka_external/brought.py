@@ -32,8 +32,6 @@ GO = {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false"}
 
 @dataclass(frozen=True)
 class Registry:
-    """A registry for downloads."""
-
     name: str
     impatience: tuple[str, ...]
     """Options of its client, which by default waits some minutes for each file."""

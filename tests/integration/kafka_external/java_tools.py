@@ -16,8 +16,6 @@ SMALL = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 class Tools:
-    """Runs tools against one cluster."""
-
     def __init__(self, jars: Path, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         log = f"-Dlog4j2.configurationFile={KAFKA / 'log4j2.properties'}"

@@ -166,7 +166,6 @@ class Running:
         return [event for event in events(whole) if event["name"] == name]
 
     def owned(self) -> set[int]:
-        """Partitions that are assigned and not revoked."""
         found: set[int] = set()
         for event in events(self._out.read_text().rpartition("\n")[0]):
             partitions = {p["partition"] for p in event.get("partitions", ())}
@@ -177,7 +176,6 @@ class Running:
         return found
 
     def until_owns(self, count: int) -> None:
-        """Wait until it has so many partitions."""
         end = time.monotonic() + TIMEOUT_S
         while len(self.owned()) != count:
             assert time.monotonic() < end, self._out.read_text()

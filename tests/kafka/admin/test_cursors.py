@@ -30,7 +30,6 @@ class IdleTail:
         """Called when no reader needs its memory."""
 
     async def close(self) -> None:
-        """Return the memory."""
         self.reads_files = False
 
 

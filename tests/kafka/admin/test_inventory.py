@@ -6,33 +6,23 @@ from seaweedmq.broker.serve.appender import Appender
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import split_frames
-from seaweedmq.kafka.wire.messages import (
-    API,
-    DescribeLogDirsRequest,
-    DescribeProducersRequest,
-)
-from seaweedmq.kafka.wire.versions import ADVERTISED
+from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import TopicName
 from tests.broker.testbed import CONFIG, Host, Testbed, frame, story
 from tests.doubles.memory_store import StorageOp
-from tests.kafka.byte_client import ByteClient, byte_clients
+from tests.kafka.byte_client import ByteClient, byte_clients, versions
 
 ORDERS = TopicName("kafka", "orders")
 A_PRODUCER = 1_000
-
-
-def versions(api: API) -> range:
-    return range(ADVERTISED[api].lowest, ADVERTISED[api].highest + 1)
 
 
 # --- DescribeLogDirs
 
 
 async def log_dirs(client: ByteClient, topics: dict[str, list[int]] | None = None, version: int = 4) -> dict[str, Any]:
-    asked = DescribeLogDirsRequest.DescribableLogDirTopic
-    named = None if topics is None else [asked(topic=name, partitions=ps) for name, ps in topics.items()]
+    named = None if topics is None else [{"topic": name, "partitions": ps} for name, ps in topics.items()]
     (result,) = (await client.ask(API.DESCRIBE_LOG_DIRS, version, topics=named)).results
     assert result.error_code == Code.NONE
     return {topic.name: {p.partition_index: p.partition_size for p in topic.partitions} for topic in result.topics}
@@ -80,7 +70,7 @@ async def produce(testbed: Testbed, primary: Host, producer: int, epoch: int, co
 
 
 async def producers(client: ByteClient, name: str, partition: int) -> tuple[int, list[tuple[int, int, int]]]:
-    asked = DescribeProducersRequest.TopicRequest(name=name, partition_indexes=[partition])
+    asked = {"name": name, "partition_indexes": [partition]}
     reply = await client.ask(API.DESCRIBE_PRODUCERS, topics=[asked])
     (told,) = reply.topics[0].partitions
     return told.error_code, [(p.producer_id, p.producer_epoch, p.last_sequence) for p in told.active_producers]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from seaweedmq.kafka.wire.messages import API, DeleteRecordsRequest
+from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import Scaling, TopicName
 from tests.broker.testbed import Testbed, story
@@ -28,13 +28,11 @@ async def clients_with_records(testbed: Testbed, brokers: int, **settings: Any) 
     return [client, *others]
 
 
-async def delete(client: ByteClient, before: dict[int, int], name: str = "orders", version: int = 2) -> dict[int, Any]:
+async def delete(client: ByteClient, before: dict[int, int], name: str = "orders") -> dict[int, Any]:
     """Delete records, and return the start offset or error code by partition."""
-    topic = DeleteRecordsRequest.DeleteRecordsTopic
-    partitions = [topic.DeleteRecordsPartition(partition_index=p, offset=offset) for p, offset in before.items()]
-    reply = await client.ask(
-        API.DELETE_RECORDS, version, topics=[topic(name=name, partitions=partitions)], timeout_ms=30_000
-    )
+    partitions = [{"partition_index": p, "offset": offset} for p, offset in before.items()]
+    topics = [{"name": name, "partitions": partitions}]
+    reply = await client.ask(API.DELETE_RECORDS, topics=topics, timeout_ms=30_000)
     (result,) = reply.topics
     assert result.name == name
     return {p.partition_index: Code(p.error_code) if p.error_code else p.low_watermark for p in result.partitions}
@@ -45,31 +43,10 @@ def begins(client: ByteClient) -> tuple[int, ...]:
 
 
 @story
-async def test_partitions_begin_at_the_offset_and_never_earlier_again(testbed: Testbed) -> None:
-    client = await client_with_records(testbed)
-    for version in (0, 1, 2):
-        assert await delete(client, {0: 3 + version, 1: 5}, version=version) == {0: 3 + version, 1: 5}
-        assert begins(client) == (3 + version, 5)
-    assert await delete(client, {0: 3}) == {0: 5}
-    assert await delete(client, {0: 11, 1: 5, 3: 0, -1: 0, 2: -5}) == {
-        0: Code.OFFSET_OUT_OF_RANGE,
-        1: 5,
-        3: Code.UNKNOWN_TOPIC_OR_PARTITION,
-        -1: Code.UNKNOWN_TOPIC_OR_PARTITION,
-        2: Code.OFFSET_OUT_OF_RANGE,
-    }
-    assert begins(client) == (5, 5)
-    assert await delete(client, {0: ALL, 2: ALL}) == {0: 10, 2: 0}, "all that is committed"
-
-
-@story
 async def test_a_topic_that_is_named_again_is_changed_as_if_it_were_named_once(testbed: Testbed) -> None:
     client = await client_with_records(testbed)
-    topic = DeleteRecordsRequest.DeleteRecordsTopic
-    named = [
-        topic(name="orders", partitions=[topic.DeleteRecordsPartition(partition_index=partition, offset=offset)])
-        for partition, offset in ((0, 9), (1, 2), (0, 4))
-    ]
+    parts = [{"partition_index": partition, "offset": offset} for partition, offset in ((0, 9), (1, 2), (0, 4))]
+    named = [{"name": "orders", "partitions": [part]} for part in parts]
     reply = await client.ask(API.DELETE_RECORDS, 2, topics=named, timeout_ms=30_000)
     assert [(t.name, [p.low_watermark for p in t.partitions]) for t in reply.topics] == [("orders", [4, 2])]
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from seaweedmq.kafka.data.fetch_memory import SMALL_BYTES, FetchMemory
-from seaweedmq.kafka.wire.messages import API, DescribeConfigsRequest
+from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.config import MIB
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import TopicName
@@ -62,9 +62,7 @@ async def test_who_comes_when_little_is_left_gets_less_and_no_error(testbed: Tes
 async def test_a_broker_reports_the_largest_reply_that_it_sends(testbed: Testbed) -> None:
     client, _ = await filled(testbed)
     node = client.handlers.nodes.number_of(client.host.broker.id)
-    resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=4, resource_name=str(node), configuration_keys=["fetch.max.bytes"]
-    )
+    resource = {"resource_type": 4, "resource_name": str(node), "configuration_keys": ["fetch.max.bytes"]}
     [result] = (await client.ask(API.DESCRIBE_CONFIGS, 4, resources=[resource])).results
     [config] = result.configs
     found = await client.fetch("orders", 0, 0)

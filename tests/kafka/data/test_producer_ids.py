@@ -18,8 +18,6 @@ from tests.doubles.memory_store import MemorySegmentStore, StorageOp
 
 
 class Cluster:
-    """An etcd, a storage, and brokers."""
-
     def __init__(self) -> None:
         self.server = MemoryMetaServer()
         self.store = MemorySegmentStore(lambda: 0)
@@ -34,7 +32,6 @@ class Cluster:
         return None if entry is None else entry.value
 
     def set_back(self, counter: bytes | None) -> None:
-        """Set etcd's counter back to an earlier value."""
         self.server.transact([], [Delete(KAFKA_PRODUCER_IDS) if counter is None else Put(KAFKA_PRODUCER_IDS, counter)])
 
 

@@ -47,7 +47,6 @@ class Rule:
 
 
 def differences(scene: str, kafka: dict[str, Any], ours: dict[str, Any]) -> Iterator[Difference]:
-    """Yield the differences between two records of a scene."""
     for note in kafka | ours:
         for path, one, other in _differences(kafka.get(note, ABSENT), ours.get(note, ABSENT), ()):
             yield Difference(scene, note, ".".join(path), one, other)

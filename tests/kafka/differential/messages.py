@@ -36,7 +36,7 @@ _WORDS = frozenset({"error_message", "batch_index_error_message"})
 
 
 def built(api: int, version: int, fields: Mapping[str, Any]) -> Any:
-    """Return a request with these fields: structures are mappings, arrays of them lists of mappings."""
+    """Return a request with these fields. Structures may be mappings."""
     message = REQUESTS[api]
     return message(version=version, **_built(message.fields, version, fields))
 
@@ -46,12 +46,18 @@ def _built(known: Mapping[str, Any], version: int, given: Mapping[str, Any]) -> 
     for name, value in given.items():
         field = known[name]
         if value is not None and field.is_struct_array():
-            made[name] = [field.data_class(version=version, **_built(field.fields, version, one)) for one in value]
+            made[name] = [_structure(field, version, one) for one in value]
         elif value is not None and field.is_struct():
-            made[name] = field.data_class(version=version, **_built(field.fields, version, value))
+            made[name] = _structure(field, version, value)
         else:
             made[name] = value
     return made
+
+
+def _structure(field: Any, version: int, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return field.data_class(version=version, **_built(field.fields, version, value))
+    return value
 
 
 class Names:
@@ -63,7 +69,6 @@ class Names:
         self._known: dict[tuple[str, Any], str] = {}
 
     def of(self, kind: str, value: Any) -> str:
-        """Return the name of a value, the same for equal values."""
         count = sum(1 for other, _ in self._known if other == kind)
         return self._known.setdefault((kind, value), f"<{kind} {count + 1}>")
 

@@ -102,7 +102,6 @@ class Play:
         del self._connections[""]
 
     async def first_code(self, note: str, api: API, version: int, **fields: Any) -> None:
-        """Send a request, and keep only the error code at the beginning of its reply."""
         one = await self._connection("")
         one.say(framed(1, api, version, built(api, version, fields), "differential"))
         (size,) = struct.unpack(">i", await one.reader.readexactly(4))
@@ -155,7 +154,6 @@ class Play:
         return not given.error_code and not any(one.error_code for one in found.coordinators)
 
     async def hang_up(self, on: str = "") -> None:
-        """End a connection, with all requests that are in flight on it."""
         if on in self._connections:
             await self._connections.pop(on).close()
 
@@ -165,7 +163,6 @@ class Play:
         return self._connections[name]
 
     async def close(self) -> None:
-        """Hang up."""
         for one in self._connections.values():
             await one.close()
 

@@ -26,7 +26,6 @@ class OneKafka(KafkaServer):
 
 
 def record(titles: Sequence[str] = ()) -> None:
-    """Record the answers to these scenes, or to all."""
     print(OneKafka.equip())
     with tempfile.TemporaryDirectory() as folder:
         kafka = OneKafka(Path(folder), fsync=False)

@@ -24,7 +24,6 @@ SCENES: Mapping[str, Scene] = {
 
 
 async def answers(port: int, node_id: int, title: str, now_ms: int) -> Answers:
-    """Return a broker's answers in one scene."""
     names = Names(now_ms - AGO_MS)
     names.node_id = node_id
     async with playing(port, title, names) as play:

@@ -9,26 +9,17 @@ from typing import Any
 from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.kafka.groups.committed_offsets import CommittedOffsetsHandlers
 from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
-from seaweedmq.kafka.wire.messages import (
-    API,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    OffsetFetchRequest,
-    SyncGroupRequest,
-)
-from seaweedmq.kafka.wire.versions import ADVERTISED
+from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.calls import DrainBroker
 from tests.broker.testbed import Testbed, story
 from tests.doubles.memory_store import StorageOp
+from tests.kafka.byte_client import versions
+from tests.kafka.differential.scenes.groups import joining, syncing
 from tests.kafka.group_testbed import KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member, commit_of
 
 GROUP = "billing"
 MANY = 10_000
-
-
-def versions(api: API) -> range:
-    return range(ADVERTISED[api].lowest, ADVERTISED[api].highest + 1)
 
 
 async def one(testbed: Testbed, **settings: Any) -> tuple[Cluster, Gateway]:
@@ -39,33 +30,6 @@ async def one(testbed: Testbed, **settings: Any) -> tuple[Cluster, Gateway]:
     await testbed.until(lambda: len(gateway.coordinators.here()) == 8)
     await testbed.until(lambda: all(shard.is_active for shard in gateway.coordinators.here()))
     return cluster, gateway
-
-
-async def join(gateway: Gateway, version: int, member: str = "", instance: str | None = None, **more: Any) -> Any:
-    body = {
-        "group_id": GROUP,
-        "member_id": member,
-        "group_instance_id": instance,
-        "protocol_type": "consumer",
-        "protocols": [JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"sub")],
-        "session_timeout_ms": 10_000,
-        "rebalance_timeout_ms": 60_000,
-    }
-    return await gateway.ask(API.JOIN_GROUP, version, **body | more)
-
-
-async def sync(gateway: Gateway, version: int, member: str, generation: int, share: bytes | None = None) -> Any:
-    make = SyncGroupRequest.SyncGroupRequestAssignment
-    return await gateway.ask(
-        API.SYNC_GROUP,
-        version,
-        group_id=GROUP,
-        member_id=member,
-        generation_id=generation,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=[] if share is None else [make(member_id=member, assignment=share)],
-    )
 
 
 # --- the coordinator
@@ -118,20 +82,6 @@ async def test_a_coordinator_that_died_a_moment_ago_is_not_named_but_the_next_on
 
 
 @story
-async def test_a_coordinator_that_is_slow_is_named_all_the_same(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 3)
-    group, slow = await led_by_a_follower_of_the_cluster(testbed, cluster)
-    slow.host.freeze()
-    frozen_at = testbed.loop.time()
-    for gateway in cluster.living():
-        if gateway is not slow:
-            reply = await gateway.ask(API.FIND_COORDINATOR, 3, key=group, key_type=0)
-            assert cluster.by_port(reply.port) is slow
-    assert testbed.loop.time() - frozen_at < 0.5
-    slow.host.thaw()
-
-
-@story
 async def test_how_many_partitions_keep_the_groups_is_settled_with_the_first_one(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1, replace(KAFKA, kafka_internal_partitions=2))
     groups = [f"group {number}" for number in range(6)]
@@ -174,13 +124,11 @@ async def test_another_broker_than_the_coordinator_says_so_and_no_more(testbed: 
     coordinator = await cluster.coordinator(GROUP)
     await Member(cluster, GROUP).joined()
     other = next(g for g in cluster.gateways if g is not coordinator)
-    assert (await join(other, 9)).error_code == Code.NOT_COORDINATOR
-    assert (await sync(other, 5, "m", 1)).error_code == Code.NOT_COORDINATOR
+    assert (await other.ask(API.JOIN_GROUP, 9, **joining(GROUP))).error_code == Code.NOT_COORDINATOR
+    assert (await other.ask(API.SYNC_GROUP, 5, **syncing(GROUP, "m", 1))).error_code == Code.NOT_COORDINATOR
     beat = await other.ask(API.HEARTBEAT, 4, group_id=GROUP, member_id="m", generation_id=1)
     assert beat.error_code == Code.NOT_COORDINATOR
-    leave = await other.ask(
-        API.LEAVE_GROUP, 5, group_id=GROUP, members=[LeaveGroupRequest.MemberIdentity(member_id="m")]
-    )
+    leave = await other.ask(API.LEAVE_GROUP, 5, group_id=GROUP, members=[{"member_id": "m"}])
     assert leave.error_code == Code.NOT_COORDINATOR
     commit = await other.ask(
         API.OFFSET_COMMIT, 8, group_id=GROUP, member_id="", topics=[commit_of(TOPIC.name, (0, 1), (1, 2))]
@@ -216,15 +164,11 @@ async def test_offsets_are_not_settled_where_the_coordinator_is_not(testbed: Tes
 
 async def fetched(gateway: Gateway, version: int, stable: bool, *wanted: dict[str, list[int]]) -> list[Any]:
     """Return the replies about these partitions of the group; without any, about none, from version 8 on about all."""
+    asked = [[{"name": name, "partition_indexes": p} for name, p in names.items()] for names in wanted]
     if version < 8:
-        make = OffsetFetchRequest.OffsetFetchRequestTopic
-        asked = [[make(name=name, partition_indexes=numbers) for name, numbers in names.items()] for names in wanted]
         more = {"group_id": GROUP, "require_stable": stable}
         return [await gateway.ask(API.OFFSET_FETCH, version, topics=topics, **more) for topics in asked]
-    of_group = OffsetFetchRequest.OffsetFetchRequestGroup
-    of_topic = of_group.OffsetFetchRequestTopics
-    topics = [[of_topic(name=name, partition_indexes=p) for name, p in names.items()] or None for names in wanted]
-    groups = [of_group(group_id=GROUP, topics=each) for each in topics]
+    groups = [{"group_id": GROUP, "topics": topics or None} for topics in asked]
     return list((await gateway.ask(API.OFFSET_FETCH, version, groups=groups, require_stable=stable)).groups)
 
 
@@ -233,110 +177,18 @@ async def test_before_anybody_asked_for_a_coordinator_there_is_none(testbed: Tes
     cluster = await Cluster.of(testbed, 1)
     fetch = await cluster.gateways[0].ask(API.OFFSET_FETCH, 5, group_id=GROUP, topics=None)
     assert fetch.error_code == Code.NOT_COORDINATOR, "the other code ends consumers of Java"
-    assert (await join(cluster.gateways[0], 9)).error_code == Code.COORDINATOR_NOT_AVAILABLE
+    joined = await cluster.gateways[0].ask(API.JOIN_GROUP, 9, **joining(GROUP))
+    assert joined.error_code == Code.COORDINATOR_NOT_AVAILABLE
     assert (await cluster.gateways[0].ask(API.LIST_GROUPS, 4)).groups == []
 
 
-# --- all versions: differential scenes have the errors of some
-
-
-@story
-async def test_every_version_of_the_requests_of_members_is_served(testbed: Testbed) -> None:
-    cluster, gateway = await one(testbed)
-    for version in versions(API.JOIN_GROUP):
-        for bad, code in (
-            ({"group_id": ""}, Code.INVALID_GROUP_ID),
-            ({"session_timeout_ms": 1}, Code.INVALID_SESSION_TIMEOUT),
-            ({"protocols": []}, Code.INCONSISTENT_GROUP_PROTOCOL),
-            ({"member": "stranger"}, Code.UNKNOWN_MEMBER_ID),
-        ):
-            reply = await join(gateway, version, **bad)
-            assert (reply.error_code, reply.generation_id, reply.members) == (code, -1, []), (version, bad)
-            assert reply.protocol_name in ("", None)
-        group = f"{GROUP}-{version}"
-        reply = await join(gateway, version, group_id=group)
-        if version >= 4:
-            assert reply.error_code == Code.MEMBER_ID_REQUIRED
-            reply = await join(gateway, version, reply.member_id, group_id=group)
-        assert (reply.error_code, reply.generation_id, reply.protocol_name) == (Code.NONE, 1, "range"), version
-        assert (reply.member_id[:6], len(reply.member_id), reply.leader) == ("tests-", 6 + 36, reply.member_id)
-        assert [(m.member_id, bytes(m.metadata)) for m in reply.members] == [(reply.member_id, b"sub")]
-        assert version < 7 or reply.protocol_type == "consumer"
-    member = Member(cluster, GROUP)
-    await member.join()
-    for version in versions(API.SYNC_GROUP):
-        reply = await sync(gateway, version, member.id, 1, b"all of it")
-        assert (reply.error_code, bytes(reply.assignment)) == (Code.NONE, b"all of it"), version
-        assert version < 5 or (reply.protocol_type, reply.protocol_name) == ("consumer", "range")
-        assert (await sync(gateway, version, member.id, 7)).error_code == Code.ILLEGAL_GENERATION
-    for version in versions(API.HEARTBEAT):
-        for generation, code in ((1, Code.NONE), (7, Code.ILLEGAL_GENERATION)):
-            beat = {"group_id": GROUP, "member_id": member.id, "generation_id": generation}
-            assert (await gateway.ask(API.HEARTBEAT, version, **beat)).error_code == code, version
-    for version in versions(API.LEAVE_GROUP):
-        member = await Member(cluster, f"leaving-{version}").joined()
-        make = LeaveGroupRequest.MemberIdentity
-        body = {"member_id": member.id} if version < 3 else {"members": [make(member_id=member.id)]}
-        reply = await gateway.ask(API.LEAVE_GROUP, version, group_id=member.group, **body)
-        codes = [] if version < 3 else [m.error_code for m in reply.members]
-        assert {reply.error_code, *codes} == {Code.NONE}, version
-        assert await member.heartbeat() == Code.UNKNOWN_MEMBER_ID
-
-
-@story
-async def test_every_version_of_offsets_and_of_administration_is_served(testbed: Testbed) -> None:
-    cluster, gateway = await one(testbed)
-    member = await Member(cluster, GROUP).joined()
-    unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
-    for version, (generation, code) in product(
-        versions(API.OFFSET_COMMIT), ((9, Code.ILLEGAL_GENERATION), (1, Code.NONE))
-    ):
-        fields = {"group_id": GROUP, "member_id": member.id, "generation_id_or_member_epoch": generation}
-        topics = [commit_of(TOPIC.name, (0, version), (3, 1), (2, 7), (-1, 1)), commit_of("a/b", (0, 1))]
-        reply = await gateway.ask(API.OFFSET_COMMIT, version, **fields, retention_time_ms=-1, topics=topics)
-        codes = [[p.error_code for p in topic.partitions] for topic in reply.topics]
-        assert codes == [[code, unknown, code, unknown], [unknown]], version
-    last = versions(API.OFFSET_COMMIT)[-1]
-    assert await member.committed() == {0: last, 2: 7}
-    for version in versions(API.OFFSET_FETCH):
-        found, all_of_it = await fetched(gateway, version, False, {TOPIC.name: [0, 1], "none": [0]}, {})
-        assert [
-            (t.name, [(p.partition_index, p.committed_offset, p.error_code) for p in t.partitions])
-            for t in found.topics
-        ] == [(TOPIC.name, [(0, last, Code.NONE), (1, -1, Code.NONE)]), ("none", [(0, -1, Code.NONE)])], version
-        known = {p.partition_index: p.committed_offset for t in all_of_it.topics for p in t.partitions}
-        assert known == ({} if version < 8 else {0: last, 2: 7})
-    await Member(cluster, "simple").commit((0, 1))
-    for version in versions(API.DESCRIBE_GROUPS):
-        found, none = (await gateway.ask(API.DESCRIBE_GROUPS, version, groups=[GROUP, "none"])).groups
-        assert (found.group_state, found.protocol_type, found.protocol_data) == ("Stable", "consumer", "range"), version
-        (described,) = found.members
-        assert (described.member_id, described.client_id, described.client_host) == (member.id, "tests", "/127.0.0.1")
-        assert bytes(described.member_assignment) == member.id.encode()
-        missing = Code.GROUP_ID_NOT_FOUND if version >= 6 else Code.NONE
-        assert (none.group_state, none.error_code) == ("Dead", missing), version
-    for version in versions(API.LIST_GROUPS):
-        listed = (await gateway.ask(API.LIST_GROUPS, version)).groups
-        assert {(g.group_id, g.protocol_type) for g in listed} == {(GROUP, "consumer"), ("simple", "")}, version
-        if version >= 4:
-            listed = (await gateway.ask(API.LIST_GROUPS, version, states_filter=["stable", "Dead"])).groups
-            assert [(g.group_id, g.group_state) for g in listed] == [(GROUP, "Stable")]
-        if version >= 5:
-            for kind, names in (("Classic", {GROUP, "simple"}), ("consumer", set())):
-                listed = (await gateway.ask(API.LIST_GROUPS, version, types_filter=[kind])).groups
-                assert {g.group_id for g in listed} == names
-    for version in versions(API.DELETE_GROUPS):
-        await Member(cluster, "simple").commit((0, 1))
-        reply = await gateway.ask(API.DELETE_GROUPS, version, groups_names=[GROUP, "simple", "none"])
-        codes = {each.group_id: each.error_code for each in reply.results}
-        assert codes == {GROUP: Code.NON_EMPTY_GROUP, "simple": Code.NONE, "none": Code.GROUP_ID_NOT_FOUND}, version
-        assert await Member(cluster, "simple").committed() == {}
+# --- long names and large commits
 
 
 @story
 async def test_a_client_id_that_is_long_is_cut_in_the_id_of_its_member(testbed: Testbed) -> None:
     _, gateway = await one(testbed)
-    reply = await join(gateway, 3, client_id="\u00fc" * 16_000)
+    reply = await gateway.ask(API.JOIN_GROUP, 3, client_id="\u00fc" * 16_000, **joining(GROUP))
     assert (reply.error_code, len(reply.member_id)) == (Code.NONE, 255 + 37)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seaweedmq.codec.kafka.assignment import assigned_partitions
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
-from seaweedmq.kafka.wire.messages import API, SyncGroupRequest
+from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.group_admin import KafkaGroupMember, KafkaGroupOffset, KafkaGroupSummary
 from seaweedmq.model.messages.calls import DeleteKafkaGroup, DescribeKafkaGroup, ListKafkaGroups, ResetKafkaGroup
@@ -53,11 +53,7 @@ async def joined(cluster: Cluster) -> Member:
         generation_id=member.generation,
         protocol_type="consumer",
         protocol_name="range",
-        assignments=[
-            SyncGroupRequest.SyncGroupRequestAssignment(
-                member_id=member.id, assignment=assignment((TOPIC.name, [0, 2]))
-            )
-        ],
+        assignments=[{"member_id": member.id, "assignment": assignment((TOPIC.name, [0, 2]))}],
     )
     assert reply.error_code == Code.NONE
     return member

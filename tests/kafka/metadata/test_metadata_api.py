@@ -9,26 +9,19 @@ import pytest
 from seaweedmq.codec.paths import TOPIC_DOCUMENT
 from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.core.kafka.topic_ids import topic_id_of
-from seaweedmq.kafka.wire.messages import (
-    API,
-    CreateTopicsRequest,
-    DescribeTopicPartitionsRequest,
-    MetadataRequest,
-    MetadataResponse,
-)
-from seaweedmq.kafka.wire.versions import ADVERTISED
+from seaweedmq.kafka.wire.messages import API, MetadataResponse
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.model.topic import TopicName
 from tests.broker.testbed import CONFIG, Testbed, story
-from tests.kafka.byte_client import ByteClient, byte_clients
+from tests.kafka.byte_client import ByteClient, byte_clients, versions
+from tests.kafka.differential.scenes.topics import new
 
 ORDERS = TopicName("kafka", "orders")
-METADATA_VERSIONS = range(ADVERTISED[API.METADATA].lowest, ADVERTISED[API.METADATA].highest + 1)
 
 
 def named(*names: str | None) -> list[Any]:
-    return [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    return [{"name": name} for name in names]
 
 
 def codes(reply: Any) -> list[tuple[str | None, int]]:
@@ -43,7 +36,7 @@ async def ask(client: ByteClient, topics: Any, version: int = 13, create: bool =
 async def test_every_version_tells_brokers_and_all_topics(testbed: Testbed) -> None:
     first, second = await byte_clients(testbed, 2)
     made = await testbed.topic(first.host, ORDERS, partitions=3, replicas=2)
-    for version in METADATA_VERSIONS:
+    for version in versions(API.METADATA):
         reply: MetadataResponse = await ask(first, [] if version == 0 else None, version)
         assert [(b.node_id, b.host, b.port) for b in reply.brokers] == [(1, "broker-0", 9092), (2, "broker-1", 9092)]
         assert codes(reply) == [("orders", Code.NONE)], version
@@ -144,10 +137,8 @@ async def test_a_topic_whose_folder_is_another_ones_is_not_created(
     said = [record.message for record in caplog.records if "topic not created for a Kafka client" in record.message]
     assert len(said) == 2, "by each broker, once"
     assert "topics/kafka/orders of storage memory holds files of another topic" in said[0]
-    wanted = CreateTopicsRequest.CreatableTopic(
-        name="orders", num_partitions=1, replication_factor=1, assignments=[], configs=[]
-    )
-    (made,) = (await second.ask(API.CREATE_TOPICS, topics=[wanted], timeout_ms=5_000, validate_only=False)).topics
+    wanted = [new("orders")]
+    (made,) = (await second.ask(API.CREATE_TOPICS, topics=wanted, timeout_ms=5_000, validate_only=False)).topics
     assert made.error_code == Code.POLICY_VIOLATION
     assert "seaweedmq cluster recover" in made.error_message
 
@@ -199,8 +190,7 @@ async def test_partitions_of_all_topics_come_page_by_page(testbed: Testbed) -> N
         pages.append([(topic.name, [p.partition_index for p in topic.partitions]) for topic in reply.topics])
         if (after := reply.next_cursor) is None:
             break
-        make = DescribeTopicPartitionsRequest.Cursor
-        cursor = make(topic_name=after.topic_name, partition_index=after.partition_index)
+        cursor = {"topic_name": after.topic_name, "partition_index": after.partition_index}
     assert pages == [[("a", [0, 1]), ("b", [0])], [("b", [1, 2]), ("c", [0])]]
 
 

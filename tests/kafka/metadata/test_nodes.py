@@ -8,7 +8,7 @@ import pytest
 from seaweedmq.codec.state.kafka import node_table_from_json, node_table_to_json
 from seaweedmq.codec.state.keys import BROKERS, KAFKA_NODES
 from seaweedmq.core.kafka.node_ids import with_nodes
-from seaweedmq.errors import Corrupt, ResourceExhausted, StorageFailed, Unavailable
+from seaweedmq.errors import Corrupt, ResourceExhausted, StorageFailed
 from seaweedmq.kafka.metadata.nodes import Nodes
 from seaweedmq.model.kafka.nodes import NODE_ID_MAX, NODES_MAX, Node, NodeTable
 from seaweedmq.ports import Delete, Put
@@ -18,7 +18,6 @@ from tests.kafka.byte_client import ByteClient, byte_client, byte_clients
 
 
 async def more_clients(testbed: Testbed, count: int) -> list[ByteClient]:
-    """Add brokers to a running cluster."""
     return [await byte_client(await testbed.start()) for _ in range(count)]
 
 
@@ -99,20 +98,6 @@ async def test_a_broker_shows_itself_even_when_no_broker_is_registered(testbed: 
     await nodes.ready()
     assert nodes.live() == []
     assert nodes.shown() == [Node(1, "broker-0", 9092)]
-
-
-@story
-async def test_without_etcd_those_that_are_known_go_on(testbed: Testbed) -> None:
-    (one,) = await byte_clients(testbed, 1)
-    testbed.etcd.server.freeze()
-    with pytest.raises(Unavailable):
-        await one.nodes.ready()
-    testbed.etcd.server.thaw()
-    await one.nodes.ready()
-    testbed.etcd.server.freeze()
-    await one.nodes.ready()
-    assert [node.id for node in one.nodes.live()] == [1]
-    testbed.etcd.server.thaw()
 
 
 @story

@@ -25,24 +25,6 @@ def leaders(topic: PartitionedTopic) -> list[tuple[int, Code]]:
 
 
 @story
-async def test_a_partition_is_led_by_the_primary_of_its_segment(testbed: Testbed) -> None:
-    first, *_ = await byte_clients(testbed, 3)
-    await first.nodes.ready()
-    await testbed.topic(first.host, ORDERS, partitions=6, replicas=2)
-    topic = first.directory.find("orders")
-    assert (topic.name, topic.count, topic.is_writable, topic.is_internal) == ("orders", 6, True, False)
-    for number in range(6):
-        partition, segment = topic.partition(number), topic.segment(number)
-        assert segment is not None
-        assert segment.slots.lo == topic.slot(number) == number
-        assert partition.leader_epoch == segment.id
-        assert partition.replicas == tuple(first.nodes.number_of(broker) for broker in segment.replicas)
-        assert partition.leader == partition.replicas[0]
-        assert (partition.isr, partition.offline) == (partition.replicas, ())
-    assert {partition.leader for partition in topic.partitions()} == {1, 2, 3}
-
-
-@story
 async def test_topics_are_found_by_name_and_by_id_until_they_are_deleted(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     made = await testbed.topic(client.host, ORDERS, partitions=1)
@@ -94,21 +76,6 @@ async def test_a_ring_is_shown_to_readers_until_it_is_cut(testbed: Testbed) -> N
     await client.host.api.call(SplitSegment(ORDERS, 2, None))
     assert code(client, "orders") == Code.UNKNOWN_TOPIC_OR_PARTITION
     assert "split and merge, or did" in client.directory.why_hidden(ORDERS)
-
-
-@story
-async def test_the_epoch_rises_when_a_partition_moves(testbed: Testbed) -> None:
-    one, other = await byte_clients(testbed, 2)
-    await one.nodes.ready()
-    await testbed.topic(one.host, ORDERS, partitions=1)
-    before = one.directory.find("orders").partition(0)
-    here = one.nodes.broker_of(before.leader)
-    to = next(client.host.broker.id for client in (one, other) if client.host.broker.id != here)
-    await one.host.api.call(MoveSegment(ORDERS, 0, (to,)))
-    await testbed.until(lambda: one.directory.find("orders").partition(0).leader != before.leader)
-    after = one.directory.find("orders").partition(0)
-    assert after.leader_epoch > before.leader_epoch
-    assert one.nodes.broker_of(after.leader) == to
 
 
 @story

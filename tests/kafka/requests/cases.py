@@ -57,7 +57,6 @@ def _good(api: API, version: int, place: Place, number: int) -> Fields:
 
 
 def _pruned(known: Mapping[str, Any], version: int, given: Mapping[str, Any]) -> Fields:
-    """Drop the fields that the version lacks."""
     made: Fields = {}
     for name, value in given.items():
         field = known[name]

@@ -47,7 +47,6 @@ class Place:
         return f"{self.prefix}{self.number}-"
 
     def fresh(self, stem: str) -> str:
-        """Return a name that no other case has."""
         return f"{self.prefix}{stem}-{self.number}"
 
 

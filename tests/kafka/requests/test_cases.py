@@ -32,19 +32,6 @@ def test_every_request_is_read_as_it_was_made() -> None:
                 assert bytes(decode(REQUESTS[api], version, memoryview(sent)).encode(version=version)) == sent, case
 
 
-def test_each_field_is_changed_alone() -> None:
-    made = {case.title: case.fields for case in requests(API.LIST_OFFSETS, 4)}
-    good = made["good"]
-    changed = made["topics.0.partitions.0.partition_index=-1"]
-    assert changed["topics"][0]["partitions"][0] == good["topics"][0]["partitions"][0] | {"partition_index": -1}
-    assert changed | {"topics": good["topics"]} == good
-    assert "timeout_ms=0" not in made, "a version is sent only what it has"
-    assert len(made["topics=twice"]["topics"]) == 2
-    assert made["topics=[]"]["topics"] == []
-    assert made["topics.0.name='no-such'"]["topics"][0]["name"].startswith("p-")
-    assert "topics=None" not in made, "it may not be null"
-
-
 def test_the_readme_lists_what_is_meant() -> None:
     text = README.read_text()
     assert text == document(text), "run python -m tests.kafka.requests.document"

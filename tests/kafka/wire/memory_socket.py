@@ -27,13 +27,11 @@ class MemorySocket(asyncio.Transport):
     # The client.
 
     def ask(self, api: int, version: int, body: Any, client_id: str = "client") -> None:
-        """Send a request."""
         data = framed(1, api, version, body, client_id)
         self.connection.get_buffer(len(data))[: len(data)] = data
         self.connection.buffer_updated(len(data))
 
     def end(self) -> None:
-        """End the client's half of the connection."""
         self.connection.eof_received()
 
     def take(self, size_bytes: int) -> None:

@@ -53,14 +53,12 @@ def entity_type(api: API, version: int, kind: str) -> Any:
 
 
 def encode(entity: Any) -> bytes:
-    """Encode an entity with kio."""
     with io.BytesIO() as out:
         entity_writer(type(entity))(out, entity)
         return out.getvalue()
 
 
 def decode(api: API, version: int, kind: str, data: bytes) -> Any:
-    """Decode the entity with kio, from all of the bytes."""
     found, size = entity_reader(entity_type(api, version, kind))(data, 0)
     assert size == len(data), f"{len(data) - size} bytes follow"
     return found

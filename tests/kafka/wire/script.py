@@ -58,18 +58,14 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class Script:
-    """One connection."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     def say(self, data: bytes) -> None:
-        """Send bytes, without waiting."""
         self.writer.write(data)
 
     def ask(self, correlation_id: int, api: int, version: int, body: Any, client_id: str | None = "script") -> None:
-        """Send a request, without waiting."""
         self.say(framed(correlation_id, api, version, body, client_id))
 
     async def hear(self, api: int, version: int) -> tuple[int, Any]:
@@ -96,7 +92,6 @@ class Script:
                 return True
 
     async def close(self) -> None:
-        """Close the connection."""
         self.writer.transport.abort()
         with contextlib.suppress(ConnectionError):
             await self.writer.wait_closed()
@@ -104,7 +99,6 @@ class Script:
 
 @contextlib.asynccontextmanager
 async def script(port: int, *, buffer_bytes: int = 1 << 20) -> AsyncIterator[Script]:
-    """Open a connection to a listener."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=buffer_bytes)
     one = Script(reader, writer)
     try:
@@ -114,7 +108,6 @@ async def script(port: int, *, buffer_bytes: int = 1 << 20) -> AsyncIterator[Scr
 
 
 def framed(correlation_id: int, api: int, version: int, body: Any, client_id: str | None = "script") -> bytes:
-    """Return a request as bytes."""
     body.API_VERSION = version
     name = b"\xff\xff" if client_id is None else struct.pack(">h", len(client_id)) + client_id.encode()
     tags = b"\0" if body.flexible_version_q(version) else b""
@@ -123,7 +116,6 @@ def framed(correlation_id: int, api: int, version: int, body: Any, client_id: st
 
 
 def produce(*, version: int = 9, acks: int = -1, records: bytes = b"records", topic: str = "t", index: int = 0) -> Any:
-    """Return a Produce request of one partition."""
     topics = ProduceRequest.TopicProduceData
     partition = topics.PartitionProduceData(version=version, index=index, records=records)
     return ProduceRequest(
@@ -136,17 +128,14 @@ def produce(*, version: int = 9, acks: int = -1, records: bytes = b"records", to
 
 
 def heartbeat(group: str = "g") -> Any:
-    """Return a Heartbeat."""
     return HeartbeatRequest(version=4, group_id=group, generation_id=1, member_id="m", group_instance_id=None)
 
 
 def fetch() -> Any:
-    """Return a Fetch of nothing."""
     return FetchRequest(version=12, max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=[], rack_id="")
 
 
 def join(*protocols: Any) -> Any:
-    """Return a JoinGroup."""
     timeouts = {"session_timeout_ms": 1, "rebalance_timeout_ms": 1}
     return JoinGroupRequest(version=5, group_id="g", member_id="", protocols=list(protocols), **timeouts)
 
@@ -155,7 +144,6 @@ def join(*protocols: Any) -> Any:
 
 
 async def beat(request: Request) -> Reply:
-    """Answer a Heartbeat."""
     return HeartbeatResponse(error_code=0)
 
 

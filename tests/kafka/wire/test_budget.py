@@ -18,8 +18,6 @@ POOLED_MAX = BYTES_MAX // 2
 
 
 class Owner:
-    """A connection without a socket."""
-
     def __init__(self, memory: RequestMemory) -> None:
         self.grants = 0
         self.hurries = 0

@@ -1,7 +1,6 @@
 """Connections as clients see them: replies in order, within limits; malformed requests end the connection."""
 
 import asyncio
-import contextlib
 import gc
 import logging
 import struct
@@ -105,25 +104,6 @@ async def test_a_request_that_waits_for_long_hears_what_comes_behind_it(is_at_on
         await client.hears((1, API.FETCH, 12), (2, API.FETCH, 12), (3, API.PRODUCE, 9), (4, API.HEARTBEAT, 4))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(client.reader.read(1), 0.05)
-
-
-async def test_control_requests_are_handled_one_after_another() -> None:
-    at_once = 0
-
-    async def one_by_one(request: Request) -> Reply:
-        nonlocal at_once
-        at_once += 1
-        assert at_once == 1
-        await asyncio.sleep(0.001)
-        at_once -= 1
-        return HeartbeatResponse(error_code=0)
-
-    async with listening({API.HEARTBEAT: one_by_one}) as (_, port), script(port) as client:
-        for i in range(20):
-            client.ask(i, API.HEARTBEAT, 4, heartbeat())
-        for i in range(20):
-            number, reply = await client.hear(API.HEARTBEAT, 4)
-            assert (number, reply.error_code) == (i, 0)
 
 
 async def test_what_is_known_at_once_takes_no_task_and_what_comes_later_keeps_its_turn() -> None:
@@ -308,32 +288,6 @@ async def test_of_one_connection_only_so_many_requests_are_read() -> None:
         assert waits.began == 20
 
 
-async def test_of_all_connections_only_so_many_bytes_are_read() -> None:
-    commits, began = asyncio.Event(), list[int]()
-
-    async def append(request: Request) -> Awaitable[Reply]:
-        began.append(request.correlation_id)
-
-        async def committed() -> Reply:
-            await commits.wait()
-            return produced(request)
-
-        return committed()
-
-    handlers = {API.PRODUCE: append, API.HEARTBEAT: beat}
-    async with listening(handlers, in_flight_bytes_max=400_000) as (server, port), contextlib.AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(script(port)) for _ in range(3)]
-        for number in range(6):
-            clients[number // 2].ask(number, API.PRODUCE, 9, produce(records=b"x" * 100_000))
-        await until(lambda: len(began) >= 2)
-        await asyncio.sleep(0.05)
-        assert len(began) == 2
-        assert server.in_flight.taken_bytes < 400_000
-        commits.set()
-        for number in range(6):
-            await clients[number // 2].hears((number, API.PRODUCE, 9))
-
-
 async def test_a_connection_that_waits_for_bytes_and_hangs_up_is_forgotten() -> None:
     commits = asyncio.Event()
 
@@ -352,14 +306,6 @@ async def test_a_connection_that_waits_for_bytes_and_hangs_up_is_forgotten() -> 
         commits.set()
         await first.hears((1, API.PRODUCE, 9))
         await until(lambda: server.connections <= 1)
-
-
-async def test_a_request_above_the_whole_budget_is_let_in_alone() -> None:
-    async with listening({API.PRODUCE: stored}, in_flight_bytes_max=10_000) as (_, port), script(port) as client:
-        for i in range(3):
-            client.ask(i, API.PRODUCE, 9, produce(records=b"x" * 500_000))
-        for i in range(3):
-            assert (await client.hear(API.PRODUCE, 9))[0] == i
 
 
 async def test_a_request_as_large_as_may_be_is_answered_and_one_byte_more_ends_its_connection(

@@ -246,7 +246,6 @@ class Held(Turns):
             self.held.append(work)
 
     def release(self) -> None:
-        """Continue everything."""
         self._is_released = True
         for work in self.held:
             super().call_next(work)

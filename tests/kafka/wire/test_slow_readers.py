@@ -20,8 +20,6 @@ CONFIG = BrokerConfig()
 
 
 def virtual(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run the test in virtual time."""
-
     @functools.wraps(test)
     def run(*values: object, **named: object) -> None:
         loop = SimLoop(time_s_max=4_000)

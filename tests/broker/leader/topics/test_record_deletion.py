@@ -10,7 +10,6 @@ from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.documents import topic_from_document
 from seaweedmq.codec.state.metadata import low_watermarks_from_json
 from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange
-from seaweedmq.model.files import FileKind
 from seaweedmq.model.messages.calls import (
     DeleteTopic,
     DescribeTopic,
@@ -84,20 +83,6 @@ async def test_it_never_comes_back_and_nothing_above_what_is_committed_is_delete
     assert topic(host).low_watermarks == (6,)
     assert await delete(host, {0: 10}) == {0: 10}
     assert await begins(testbed, host, Start(StartKind.EARLIEST)) == 10
-
-
-async def test_tables_below_go_and_the_one_across_is_rewritten(testbed: Testbed) -> None:
-    host, publisher = await testbed.publishing(QUICK, partitions=1)
-    for count in (1, 2, 3):
-        await publisher.store(4)
-        await testbed.until(lambda count=count: len(testbed.files(FileKind.TABLE)) == count)
-    await delete(host, {0: 7})
-    await testbed.until(lambda: [f.base_offset for f in testbed.files(FileKind.TABLE)] == [7, 8])
-    await asyncio.sleep(60)
-    assert [f.base_offset for f in testbed.files(FileKind.TABLE)] == [7, 8]
-    reader = await host.subscriber()
-    assert reader.ready.start_offset == 7
-    assert len(await reader.until(5)) == 5
 
 
 async def test_segments_below_are_forgotten_and_readers_pass_through_them(testbed: Testbed) -> None:

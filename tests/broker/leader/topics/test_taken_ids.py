@@ -51,7 +51,6 @@ def open_in(description: TopicDescription) -> list[Segment]:
 
 
 def used(testbed: Testbed) -> dict[int, set[str]]:
-    """Return segments with their log files."""
     found: dict[int, set[str]] = {}
     for path in testbed.store.files:
         number = parse_segment_path(NAME, path) if path.startswith(f"{topic_dir(NAME)}/log/") else None
@@ -68,7 +67,6 @@ async def settled(testbed: Testbed, host: Host) -> list[Segment]:
 
 
 async def change(host: Host, rng: random.Random, segments: list[Segment]) -> None:
-    """Split, merge or seal a segment."""
     kind = rng.choice(("split", "merge", "seal") if len(segments) > 1 else ("split", "seal"))
     at = rng.randrange(len(segments))
     if kind == "split":

@@ -12,14 +12,7 @@ from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.documents import topic_from_document
 from seaweedmq.codec.state.metadata import segment_to_json
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
-from seaweedmq.errors import (
-    AlreadyExists,
-    InvalidArgument,
-    NotFound,
-    SeaweedMQError,
-    StaleMetadata,
-    StorageFailed,
-)
+from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, StorageFailed
 from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.messages.calls import (
@@ -195,34 +188,6 @@ async def test_a_change_that_was_made_for_another_state_of_the_topic_is_not_take
         with pytest.raises(StaleMetadata, match="has changed since it was read"):
             await host.api.call(AlterTopic(NAME, TopicChange(retention_s=7), revision=before.revision))
         assert (await host.api.call(AlterTopic(NAME, TopicChange()))).topic.retention_s == number
-
-
-async def test_killing_the_leader_costs_a_caller_no_more_than_retries_for_a_lease(testbed: Testbed) -> None:
-    hosts = await testbed.several(3)
-    leader = testbed.leader()
-    other = next(h for h in hosts if h is not leader)
-    before = testbed.loop.time()
-    leader.kill()
-    await patiently(other, CreateTopic(TopicSpec(name=OTHER)))
-    assert testbed.loop.time() - before <= CONFIG.lease_ttl_s + 1.5
-    assert whole(await other.api.call(DescribeTopic(OTHER)))
-
-
-async def test_a_frozen_leader_changes_nothing_and_the_next_serves_its_callers(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(3)
-    old = testbed.leader()
-    other = next(h for h in hosts if h is not old)
-    calling = asyncio.create_task(patiently(old, CreateTopic(TopicSpec(name=NAME, segments=150))))
-    await asyncio.sleep(0.004)
-    old.freeze()
-    await testbed.until(lambda: any(h.inspect.leads for h in hosts if h is not old))
-    old.thaw()
-    try:
-        description = await calling
-    except AlreadyExists:
-        description = await patiently(other, DescribeTopic(NAME))
-    assert isinstance(description, TopicDescription)
-    assert whole(description)
 
 
 async def test_more_segments_than_the_brokers_may_hold_are_refused(testbed: Testbed) -> None:

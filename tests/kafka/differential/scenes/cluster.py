@@ -58,7 +58,6 @@ async def octets(play: Play) -> None:
 
 
 async def coordinators(play: Play) -> None:
-    """FindCoordinator."""
     for version in (0, 1, 2, 3):
         kind = {"key_type": 0} if version else {}
         await play.ask(f"version {version}", API.FIND_COORDINATOR, version, key=play.name("g"), **kind)

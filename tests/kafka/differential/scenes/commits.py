@@ -11,7 +11,6 @@ SUBSCRIBED = b"\0\0\0\0\0\1"
 
 
 def offset(partition: int, at: int, metadata: str | None = "", epoch: int = -1) -> dict[str, Any]:
-    """Return a partition of an OffsetCommit."""
     return {
         "partition_index": partition,
         "committed_offset": at,
@@ -21,7 +20,6 @@ def offset(partition: int, at: int, metadata: str | None = "", epoch: int = -1) 
 
 
 async def simple(play: Play) -> None:
-    """Commits without members."""
     one, group = await play.topic("one", 3), play.name("g")
 
     async def commit(note: str, *offsets: Any, version: int = 8, topic: str = one, **more: Any) -> None:
@@ -117,7 +115,6 @@ async def simple(play: Play) -> None:
 
 
 async def members(play: Play) -> None:
-    """Commits with members."""
     one, other, group = await play.topic("one", 2), await play.topic("other"), play.name("g")
     subscription = SUBSCRIBED + len(one).to_bytes(2, "big") + one.encode() + b"\0\0\0\0"
     said = await joined(play, "one", group, protocols=((RANGE[0], subscription),))

@@ -11,7 +11,6 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
 async def describe(play: Play) -> None:
-    """DescribeConfigs."""
     one = await play.topic("one", retention_ms="1000", cleanup_policy="compact,delete")
     node = str(play.names.node_id)
 
@@ -38,7 +37,6 @@ async def describe(play: Play) -> None:
 
 
 async def alter(play: Play) -> None:
-    """AlterConfigs and IncrementalAlterConfigs."""
     one = await play.topic("one", retention_ms="1000")
 
     async def replace(note: str, kind: int, name: str, *given: tuple[str, Any], validate: bool = False) -> None:

@@ -55,7 +55,6 @@ async def waits(play: Play, group: str, members: int) -> None:
 
 
 async def one_member(play: Play) -> None:
-    """One member, from its id to its end."""
     group = play.name("g")
     for version in (0, 1, 2, 3):
         alone = f"{group}-{version}"

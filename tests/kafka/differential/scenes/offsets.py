@@ -23,7 +23,6 @@ def listed(*parts: tuple[str, int, int], epoch: int = -1, **more: Any) -> dict[s
 
 
 def by_topic(parts: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Group partitions by topic."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for name, part in parts:
         topics.setdefault(name, []).append(part)
@@ -75,7 +74,6 @@ async def list_offsets(play: Play) -> None:
 
 
 async def epochs(play: Play) -> None:
-    """OffsetForLeaderEpoch."""
     one = await play.topic("one", 2)
     await fill(play, one)
     known = await play.quietly(API.METADATA, 9, topics=[{"name": one}], allow_auto_topic_creation=False)
@@ -98,7 +96,6 @@ async def epochs(play: Play) -> None:
 
 
 async def deletions(play: Play) -> None:
-    """DeleteRecords."""
     one, compact = await play.topic("one", 2), await play.topic("compact", cleanup_policy="compact")
     await fill(play, one)
 

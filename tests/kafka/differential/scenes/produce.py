@@ -27,12 +27,10 @@ def sent(*parts: tuple[str, int, bytes | None]) -> list[dict[str, Any]]:
 
 
 def produce(*parts: tuple[str, int, bytes | None], acks: int = ALL, **more: Any) -> dict[str, Any]:
-    """Return the fields of a Produce."""
     return {"transactional_id": None, "acks": acks, "timeout_ms": 20_000, "topic_data": sent(*parts)} | more
 
 
 async def taken(play: Play) -> None:
-    """Valid batches."""
     one = await play.topic("one", 2)
     time_ms = play.t0_ms
 
@@ -222,7 +220,6 @@ async def silent_failure(play: Play) -> None:
 
 
 async def sequences(play: Play) -> None:
-    """Sequences of idempotent producers."""
     one = await play.topic("one", 3)
     given = await play.ask("an id", API.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=1000)
     pid = given.producer_id
@@ -265,7 +262,6 @@ async def sequences(play: Play) -> None:
 
 
 async def producer_ids(play: Play) -> None:
-    """InitProducerId."""
     base = {"transactional_id": None, "transaction_timeout_ms": 1000}
     for version in (0, 2, 3, 4, 5):
         await play.ask(f"version {version}", API.INIT_PRODUCER_ID, version, **base)

@@ -7,7 +7,6 @@ from tests.kafka.differential.play import Play
 
 
 def new(name: str, partitions: int = 1, replicas: int = 1, **more: Any) -> dict[str, Any]:
-    """Return a topic for CreateTopics."""
     return {
         "name": name,
         "num_partitions": partitions,
@@ -18,8 +17,6 @@ def new(name: str, partitions: int = 1, replicas: int = 1, **more: Any) -> dict[
 
 
 async def create(play: Play) -> None:
-    """CreateTopics."""
-
     async def ask(note: str, *topics: Any, version: int = 7, validate: bool = False) -> None:
         await play.ask(note, API.CREATE_TOPICS, version, topics=list(topics), timeout_ms=20_000, validate_only=validate)
 
@@ -188,7 +185,6 @@ async def metadata(play: Play) -> None:
 
 
 async def pages(play: Play) -> None:
-    """DescribeTopicPartitions."""
     one, two = await play.topic("one", 3), await play.topic("two", 2)
 
     async def ask(note: str, *names: str, limit: int = 2_000, cursor: Any = None) -> None:
@@ -221,7 +217,6 @@ async def pages(play: Play) -> None:
 
 
 async def partitions(play: Play) -> None:
-    """CreatePartitions."""
     one = await play.topic("one", 2)
 
     async def ask(note: str, *topics: Any, validate: bool = False) -> None:

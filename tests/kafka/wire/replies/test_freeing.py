@@ -14,8 +14,6 @@ FETCHED = REQUESTS[API.FETCH]
 
 
 class CountedTurn(Turn):
-    """A turn that counts checks."""
-
     def __init__(self) -> None:
         super().__init__(Turns(lambda: 0.0), lambda: 0.0)
         self.looks = 0
