@@ -339,7 +339,7 @@ async def test_the_end_of_a_stream_is_said_behind_what_is_being_written() -> Non
 
 
 async def test_a_channel_that_ends_with_an_error_leaves_nothing_to_a_garbage_collection() -> None:
-    """What the frames of the traceback refer to may be a payload of many megabytes."""
+    """Frames of the traceback may hold a payload of many megabytes."""
     payloads: list[weakref.ref[asyncio.Event]] = []
     written = asyncio.Event()
 
