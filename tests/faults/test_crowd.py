@@ -63,6 +63,7 @@ async def crowd(cluster: Cluster) -> AsyncIterator[Crowd]:
         await process.wait()
 
 
+@pytest.mark.deep
 async def test_twelve_hundred_publishers_of_one_segment_lose_and_repeat_nothing(tmp_path: Path) -> None:
     async with stage(tmp_path) as cluster, aio.connect(cluster.bootstrap, config=CLIENT) as client:
         await client.admin.create_topic(TOPIC, replicas=2)

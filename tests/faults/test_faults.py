@@ -12,6 +12,7 @@ from tests.faults.machines.network import Unsupported
 from tests.faults.users.workload import REPLICATED, SINGLE, STORED
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+DEEP = pytest.mark.deep
 
 TTL_S = 2.0
 ATTEMPTS = 3
@@ -52,14 +53,23 @@ def every(limit_s: float) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("faults", "gap_s"),
     [
-        pytest.param(["rolling_restart"], every(2.0), id="a rolling restart gives no error"),
-        pytest.param(["drain"], every(2.0), id="a drained broker is left"),
-        pytest.param(["merge", "split", "cut_etcd_back"], None, id="segments change while a broker does not hear etcd"),
+        pytest.param(["rolling_restart"], every(2.0), id="a rolling restart gives no error", marks=DEEP),
+        pytest.param(["drain"], every(2.0), id="a drained broker is left", marks=DEEP),
+        pytest.param(
+            ["merge", "split", "cut_etcd_back"],
+            None,
+            id="segments change while a broker does not hear etcd",
+            marks=DEEP,
+        ),
         pytest.param(["kill_primary"], both(1.0), id="a killed primary is replaced"),
         pytest.param(["kill_follower"], both(1.0), id="a killed follower is replaced"),
         pytest.param(["freeze_primary"], both(TTL_S + 1), id="a frozen primary is replaced and wakes up harmless"),
-        pytest.param(["freeze_follower"], both(TTL_S + 1), id="a frozen follower is replaced and wakes up harmless"),
-        pytest.param(["freeze_leader"], both(TTL_S + 1), id="a frozen leader is replaced and wakes up harmless"),
+        pytest.param(
+            ["freeze_follower"], both(TTL_S + 1), id="a frozen follower is replaced and wakes up harmless", marks=DEEP
+        ),
+        pytest.param(
+            ["freeze_leader"], both(TTL_S + 1), id="a frozen leader is replaced and wakes up harmless", marks=DEEP
+        ),
         pytest.param(["freeze_etcd"], None, id="a frozen etcd"),
         pytest.param(["terminate_rejoining"], None, id="a broker that wakes up without its lease is stopped"),
     ],
@@ -78,6 +88,7 @@ async def test_segments_are_split_merged_and_moved_without_a_gap(cluster: Cluste
 # --- a group reads ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 async def test_a_group_that_loses_a_member_reads_through_changes_of_segments_and_the_death_of_a_primary(
     cluster: Cluster,
 ) -> None:
@@ -86,11 +97,13 @@ async def test_a_group_that_loses_a_member_reads_through_changes_of_segments_and
     assert outcome.given >= outcome.acked
 
 
+@pytest.mark.deep
 async def test_a_frozen_member_is_replaced_and_wakes_up_harmless(cluster: Cluster) -> None:
     outcome = await hurt(cluster, "freeze_member", members=MEMBERS)
     assert outcome.given >= outcome.acked
 
 
+@pytest.mark.deep
 async def test_a_group_goes_on_when_the_leader_dies_that_shares_out_its_segments(cluster: Cluster) -> None:
     outcome = await hurt(cluster, "kill_leader", "kill_member", members=MEMBERS)
     assert outcome.given >= outcome.acked
@@ -114,6 +127,7 @@ async def test_a_torn_last_write_is_no_record(cluster: Cluster) -> None:
 # --- cut off ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("fault", ["cut_pair", "cut_pair_one_way"])
 async def test_two_brokers_that_do_not_hear_each_other(cluster: Cluster, fault: str) -> None:
     if not cluster.network.can_cut_pairs:
@@ -121,11 +135,15 @@ async def test_two_brokers_that_do_not_hear_each_other(cluster: Cluster, fault: 
     await hurt(cluster, fault)
 
 
-@pytest.mark.parametrize("fault", ["cut_etcd", "cut_etcd_there", "cut_etcd_back", "cut_etcd_leader"])
+@pytest.mark.parametrize(
+    "fault",
+    ["cut_etcd_leader", *(pytest.param(way, marks=DEEP) for way in ("cut_etcd", "cut_etcd_there", "cut_etcd_back"))],
+)
 async def test_a_broker_that_does_not_hear_etcd(cluster: Cluster, fault: str) -> None:
     await hurt(cluster, fault)
 
 
+@pytest.mark.deep
 async def test_a_broker_nobody_reaches_while_a_follower_sleeps(cluster: Cluster) -> None:
     await hurt(cluster, "cut_off", "freeze_follower")
 
@@ -140,7 +158,7 @@ async def test_a_killed_etcd_and_a_killed_broker(cluster: Cluster) -> None:
 # --- storage ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("quota", [False, True], ids=["mounted", "quota"])
+@pytest.mark.parametrize("quota", [pytest.param(False, id="mounted", marks=DEEP), pytest.param(True, id="quota")])
 async def test_a_full_disk_holds_everything_up_and_loses_nothing(tmp_path: Path, quota: bool) -> None:
     size_mib = 0 if quota else OWN_STORAGE_MIB
     try:

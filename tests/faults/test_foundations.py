@@ -42,11 +42,13 @@ async def hurt(cluster: Cluster, *faults: str) -> None:
     assert outcome.acked
 
 
+@pytest.mark.deep
 async def test_a_read_only_storage_an_etcd_out_of_space_a_clock_that_steps_and_few_descriptors_lose_nothing(
     cluster: Cluster,
 ) -> None:
     await hurt(cluster, "storage_read_only", "etcd_quota", "clock_step", "few_descriptors")
 
 
+@pytest.mark.deep
 async def test_an_etcd_that_is_restored_from_a_backup_and_recovered_loses_nothing(cluster: Cluster) -> None:
     await hurt(cluster, "etcd_snapshot_restore")

@@ -54,15 +54,18 @@ async def test_a_coordinator_that_is_killed_is_replaced_without_a_rebalance(clus
     pytest.fail(f"members could not commit for {outcome.commit_wait_s:.2f} s")
 
 
+@pytest.mark.deep
 async def test_members_and_connections_end_while_a_primary_dies(cluster: Cluster) -> None:
     outcome = await hurt(cluster, "kill_primary", "hang_up_kafka", "kill_member")
     assert outcome.generations > 0
 
 
+@pytest.mark.deep
 async def test_all_leases_end_at_once_and_clients_go_on(cluster: Cluster) -> None:
     """While no broker is registered, metadata without brokers would keep clients from any request for minutes."""
     await hurt(cluster, "cut_etcd_all")
 
 
+@pytest.mark.deep
 async def test_a_rolling_restart(cluster: Cluster) -> None:
     await hurt(cluster, "rolling_restart")

@@ -33,6 +33,7 @@ async def follow(client: aio.Client, got: list[int], count: int | None = None) -
             got.append(len(got))
 
 
+@pytest.mark.deep
 async def test_the_number_of_tables_stays_bounded_and_readers_miss_nothing(cluster: Cluster) -> None:
     storage = cluster.directory / "storage"
     folder = storage / "topics" / TOPIC / "table"

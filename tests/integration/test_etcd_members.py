@@ -85,6 +85,7 @@ async def until_renewed(client: aio.Client) -> None:
         await asyncio.sleep(0.05)
 
 
+@pytest.mark.deep
 async def test_each_of_three_members_may_die_and_come_back_under_load(tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
         members = await stack.enter_async_context(running_members(tmp_path / "etcd"))

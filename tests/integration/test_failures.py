@@ -74,6 +74,7 @@ async def primary(cluster: Cluster, topic: str) -> Node:
     return (await cluster.replicas(topic, 0))[0]
 
 
+@pytest.mark.deep
 async def test_missing_replicas_are_shown_to_every_client_until_the_broker_is_back(
     cluster: Cluster, client: aio.Client
 ) -> None:

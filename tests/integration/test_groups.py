@@ -53,6 +53,7 @@ async def described(client: aio.Client, topic: str) -> GroupTopic:
     return next(t for t in (await client.admin.describe_group(GROUP)).topics if str(t.topic) == topic)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("how", ["burn", "burn-aio"])
 async def test_a_handler_that_computes_for_long_keeps_its_membership(
     cluster: Cluster, client: aio.Client, how: str

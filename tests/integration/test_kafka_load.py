@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 PROMISES = ("lost", "stored_twice", "delivered_again", "reordered", "damaged", "not_committed", "refused")
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 def test_nothing_is_lost_twice_or_out_of_order(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ async def received(client: aio.Client, topic: str) -> list[tuple[bytes | None, b
     return sorted(found, key=lambda record: record[0] or b"")
 
 
+@pytest.mark.deep
 async def test_connections_that_break_with_records_of_500_segments_on_them_lose_and_repeat_none(tmp_path: Path) -> None:
     network, topics = Loopback(), [f"many/{number}" for number in range(TOPICS)]
     await network.start(REPLICAS)

@@ -15,6 +15,7 @@ from seaweedmq.model.config import MIB
 from tests.integration.crowd import LARGE, STORED
 
 pytestmark = pytest.mark.integration
+DEEP = pytest.mark.deep
 
 MEMORY_BYTES_MAX = 512 * MIB
 SETTINGS = {"memory_bytes_max": MEMORY_BYTES_MAX, "maintenance_interval_s": 3_600}
@@ -47,7 +48,9 @@ class Peak:
             await asyncio.sleep(LOOK_INTERVAL_S)
 
 
-@pytest.mark.parametrize(("kind", "count"), [("paused", 200), ("deaf", 100), ("large", 80)])
+@pytest.mark.parametrize(
+    ("kind", "count"), [pytest.param("paused", 200, marks=DEEP), pytest.param("deaf", 100, marks=DEEP), ("large", 80)]
+)
 def test_a_crowd_takes_no_more_memory_than_the_broker_may_have(tmp_path: Path, kind: str, count: int) -> None:
     with running_cluster(tmp_path / "data", settings=SETTINGS) as cluster:
         asyncio.run(_watch(cluster.bootstrap, cluster.pids[-1], kind, count))

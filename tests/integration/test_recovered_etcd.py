@@ -60,6 +60,7 @@ class Users:
         return Brokers(self.cluster.kafka)
 
 
+@pytest.mark.deep
 async def test_a_cluster_continues_after_etcd_was_rebuilt_from_its_storage(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(

@@ -34,6 +34,7 @@ def connections_max() -> int:
     return wanted if files_max == resource.RLIM_INFINITY else min(wanted, files_max // PART)
 
 
+@pytest.mark.deep
 def test_as_many_idle_connections_as_may_be_are_nobodys_business(tmp_path: Path) -> None:
     count = connections_max()
     assert count >= 500, "raise the hard limit of open files"

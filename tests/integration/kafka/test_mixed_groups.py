@@ -65,6 +65,7 @@ def test_topics_that_appear_are_read_by_who_subscribed_to_their_names(kafka: Kaf
     assert numbers(members) == [0, 1]
 
 
+@pytest.mark.deep
 def test_the_command_line_shows_and_serves_both_kinds_of_groups(kafka: Kafka, create: Callable[..., str]) -> None:
     cluster, group = kafka.cluster, create(10, 2)
     topic, members = f"kafka/{group}", list[Member]()

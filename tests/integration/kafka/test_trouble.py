@@ -34,6 +34,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         assert cluster.tracebacks() == []
 
 
+@pytest.mark.deep
 async def test_a_producer_and_a_group_outlive_every_broker_and_etcd(cluster: Cluster) -> None:
     bootstrap = cluster.kafka
     stream = Stream(bootstrap, TOPIC, PARTITIONS)
