@@ -85,13 +85,15 @@ async def test_a_storage_that_cannot_be_measured_refuses_nothing(monkeypatch: py
     running.cancel()
 
 
-async def test_kafka_producers_get_kafka_s_code_and_consumers_continue(testbed: Testbed) -> None:
+async def test_kafka_producers_get_kafka_s_code_and_consumers_continue(
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     left = free(1 << 40)
 
-    async def space() -> StorageSpace:
+    async def space(_: MemorySegmentStore) -> StorageSpace:
         return left
 
-    testbed.store.space = space  # type: ignore[method-assign]
+    monkeypatch.setattr(MemorySegmentStore, "space", space)
     [client] = await in_process_clients(testbed)
     await testbed.topic(client.host, ORDERS, partitions=1)
     await testbed.until(lambda: client.host.inspect.view.open_of(ORDERS))
