@@ -1,5 +1,6 @@
 """Assembly of one broker process."""
 
+import asyncio
 import contextlib
 import random
 import secrets
@@ -13,7 +14,7 @@ from seaweedmq.broker.readiness import KAFKA
 from seaweedmq.cli.servers.etcd import wait_for_etcd
 from seaweedmq.cli.servers.kafka import open_gateway, start_gateway
 from seaweedmq.cli.servers.own_process import OwnProcess
-from seaweedmq.cli.servers.process import keep_memory
+from seaweedmq.cli.servers.process import keep_memory, trim_heap
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.coordination.etcd_lease import EtcdLeaseRenewal
 from seaweedmq.coordination.standby import LeaseStandby
@@ -81,6 +82,9 @@ async def run_broker(
         stack.callback(renewal.close)
         standby = LeaseStandby(renewal)
         stack.callback(standby.stop)
+        limit_bytes = config.memory_bytes_max - heap_bytes(config)
+        trimming = asyncio.create_task(trim_heap(process.resident_bytes, limit_bytes), name="trim the heap")
+        stack.callback(trimming.cancel)
         watch = LoopWatch()
         watch.start()
         stack.callback(watch.stop)

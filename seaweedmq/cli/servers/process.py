@@ -9,7 +9,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from typing import Any
 
@@ -25,6 +25,10 @@ MMAP_THRESHOLD_BYTES = 4 * 1024 * 1024
 It is above the largest message of gRPC, whose blocks are taken from the heap and reused. Blocks of 12 MB in the heap,
 with small ones in between, left holes: 390 MB of them in a broker that held 155 MB.
 """
+TRIM_INTERVAL_S = 0.1
+"""Interval of checks of the memory in seconds."""
+STEP_BYTES = 16 * 1024 * 1024
+"""Growth since a trim that makes another one worth its time."""
 THREAD_SWITCH_INTERVAL_S = 0.00005
 """Time after which a waiting thread gets the interpreter; Python's default is 5 ms.
 
@@ -103,6 +107,22 @@ def keep_memory(trim_bytes: int = TRIM_THRESHOLD_BYTES) -> None:
     if mallopt is not None:
         mallopt(M_TRIM_THRESHOLD, min(trim_bytes, TRIM_THRESHOLD_BYTES))
         mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
+
+
+async def trim_heap(resident_bytes: Callable[[], int], limit_bytes: int) -> None:
+    """Return free pages in the middle of the heap to the system while the process has more than ``limit_bytes``.
+
+    Blocks of one size leave holes that blocks of another do not fill: 140 MB after records of 1 KB gave way to records
+    of 12 MB. Runs until cancelled. A trim blocks allocations for some milliseconds, so it waits for ``STEP_BYTES``.
+    """
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim_at = limit_bytes
+    while malloc_trim is not None:
+        await asyncio.sleep(TRIM_INTERVAL_S)
+        if resident_bytes() > trim_at:
+            await asyncio.to_thread(malloc_trim, 0)
+            trim_at = resident_bytes() + STEP_BYTES
+        trim_at = max(limit_bytes, min(trim_at, resident_bytes() + STEP_BYTES))
 
 
 class _OneLine(logging.Formatter):
