@@ -192,7 +192,7 @@ def _polled(reader: str, message: Message) -> Polled:
     )
 
 
-class KafkaWorkload(TopicsWorkload):
+class KafkaWorkload(TopicsWorkload[KafkaTopicUsers, KafkaGroup]):
     """Users of several topics, as an async context manager that creates the topics and starts the users."""
 
     def __init__(

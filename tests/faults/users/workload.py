@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, TypeVar, Literal
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
@@ -101,6 +101,10 @@ class TopicUsers:
         return f"{self.name} reader {self._readers}"
 
 
+U = TypeVar("U", bound=TopicUsers)
+M = TypeVar("M", bound=Members)
+
+
 class NativeTopicUsers(TopicUsers):
     def __init__(self, name: str, plan: TopicPlan, seed: str, records_per_s: float, clock: OwnClock) -> None:
         super().__init__(name, plan, seed, records_per_s)
@@ -180,16 +184,16 @@ class NativeTopicUsers(TopicUsers):
         return reader
 
 
-class TopicsWorkload:
+class TopicsWorkload(Generic[U, M]):
     """Users of several topics, and a group on all of them."""
 
-    topics: Sequence[TopicUsers]
-    group: Members
+    topics: Sequence[U]
+    group: M
     _client: aio.Client
     _members: int
     """Number of the group's members at the beginning."""
 
-    async def _create_topics(self, bootstrap: str, **settings: int) -> None:
+    async def _create_topics(self, bootstrap: str, **settings: Any) -> None:
         self._client = await aio.connect(bootstrap, config=CLIENT)
         try:
             for topic in self.topics:
@@ -232,7 +236,7 @@ class TopicsWorkload:
             await self._client.admin.delete_topic(topic.full_name)
 
 
-class Workload(TopicsWorkload):
+class Workload(TopicsWorkload[NativeTopicUsers, Group]):
     """Native users of several topics, as an async context manager that connects them."""
 
     def __init__(
