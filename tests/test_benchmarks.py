@@ -99,11 +99,7 @@ def test_twice_as_many_open_segments_are_compared_with_half(tmp_path: Path) -> N
             stored_again=0,
         )
         return Cost(
-            open_segments=count,
-            created_s=cpu,
-            idle_percents=(cpu, 0.5),
-            resident_mb=(cpu, 0.5),
-            failover=failover,
+            open_segments=count, created_s=cpu, idle_percents=(cpu, 0.5), resident_mb=(cpu, 0.5), failover=failover
         )
 
     found = to_json(rows(cost(6_000, 2.0), cost(12_000, 5.0), scale.full(tmp_path, tmp_path)))

@@ -39,16 +39,7 @@ from tests.client.conftest import NOW_US, QUICK, environment
 from tests.client.fake_broker import FakeCluster
 from tests.support.kafka_batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, Record, batch_of, frame_bytes
 from tests.support.scans import scan_of
-from tests.support.segments import (
-    NAME,
-    T0,
-    make_frame,
-    make_segment,
-    make_topic,
-    records_of,
-    tables_of,
-    write_log,
-)
+from tests.support.segments import NAME, T0, make_frame, make_segment, make_topic, records_of, tables_of, write_log
 
 Row = tuple[object, object, object, object]
 """Key, value, headers, microseconds."""

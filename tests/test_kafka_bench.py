@@ -10,13 +10,7 @@ pytest.importorskip("kafka")
 from benchmarks.contest.errors import Failed
 from benchmarks.data import random_table
 from benchmarks.kafka.batches import batch_of, batches_of
-from benchmarks.kafka.wire import (
-    CLIENT,
-    FETCH_VERSION,
-    PRODUCE_VERSION,
-    fetched,
-    produce_head,
-)
+from benchmarks.kafka.wire import CLIENT, FETCH_VERSION, PRODUCE_VERSION, fetched, produce_head
 from benchmarks.neighbors.requests import OF_MANY, largest
 from seaweedmq.codec.kafka.batch import check_batch
 from seaweedmq.kafka.wire.messages import FetchResponse, Line, ProduceRequest

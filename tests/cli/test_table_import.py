@@ -56,11 +56,7 @@ class Target:
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     data = tmp_path_factory.mktemp("import") / "data"
-    with (
-        running_cluster(data) as cluster,
-        seaweedmq.connect(cluster.addresses) as client,
-        several() as run_several,
-    ):
+    with running_cluster(data) as cluster, seaweedmq.connect(cluster.addresses) as client, several() as run_several:
         yield Target(data / "storage", cluster.addresses, client, run_several)
 
 

@@ -80,10 +80,7 @@ def test_a_log_file_is_read_by_its_specification_alone():
         "segment": 7,
         "base_offset": 100,
         "writer": "b-7f3a91c2",
-        "producers": [
-            [0xABCDEF, 3, 1_000, [[990, 4, 90], [994, 6, 94]]],
-            [2**64 - 1, 0, 0, []],
-        ],
+        "producers": [[0xABCDEF, 3, 1_000, [[990, 4, 90], [994, 6, 94]]], [2**64 - 1, 0, 0, []]],
     }
     late, early = NOON + MICROSECOND, NOON - MICROSECOND
     headers = [("source", b"web"), ("empty", None)]

@@ -16,13 +16,7 @@ from matplotlib.image import imread
 from pyspark.sql import SparkSession
 
 from benchmarks.demo.windows import check_hours
-from seaweedmq.examples import (
-    backfill_then_live,
-    flights_streaming,
-    nyc,
-    plot_delays,
-    publish_flights,
-)
+from seaweedmq.examples import backfill_then_live, flights_streaming, nyc, plot_delays, publish_flights
 from seaweedmq.examples.declarative import __main__ as declarative
 from tests.examples.conftest import Beside
 

@@ -49,12 +49,7 @@ BURST = 30
 BATCH_RECORDS = 1_500
 WAIT_S = 180.0
 CHANGES_MAX = 100
-SETTINGS = {
-    "log_roll_age_s": 0.5,
-    "maintenance_interval_s": 0.2,
-    "log_grace_s": 60.0,
-    "conversion_delay_s_max": 0.1,
-}
+SETTINGS = {"log_roll_age_s": 0.5, "maintenance_interval_s": 0.2, "log_grace_s": 60.0, "conversion_delay_s_max": 0.1}
 """Settings with which logs become tables while a batch is read, so that a repeated batch reads other files.
 
 Logs outlive a restart of the driver, a minute on a slow machine: tables lack the producers of their rows, and a batch

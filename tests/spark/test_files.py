@@ -36,13 +36,7 @@ SPARK = StructType(
     ]
 )
 ARROW = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("note", pa.string()),
-        ("n", pa.int64()),
-        ("x", pa.float64()),
-        ("tags", pa.list_(pa.string())),
-    ]
+    [("id", pa.int64()), ("note", pa.string()), ("n", pa.int64()), ("x", pa.float64()), ("tags", pa.list_(pa.string()))]
 )
 WRITERS: dict[str, tuple[InputFormat, dict[str, str]]] = {
     "parquet": (InputFormat.PARQUET, {}),

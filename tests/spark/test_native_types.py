@@ -30,13 +30,7 @@ NESTED = [
     pa.map_(pa.uint32(), pa.uint64()),
     pa.list_(pa.list_(pa.map_(pa.int8(), pa.decimal128(20, 5)))),
 ]
-FOREIGN = [
-    pa.float16(),
-    pa.timestamp("ns"),
-    pa.duration("s"),
-    pa.duration("ns"),
-    pa.list_(pa.timestamp("ns", "UTC")),
-]
+FOREIGN = [pa.float16(), pa.timestamp("ns"), pa.duration("s"), pa.duration("ns"), pa.list_(pa.timestamp("ns", "UTC"))]
 COUNT = 120
 
 

@@ -225,12 +225,7 @@ def test_times_that_end_before_they_begin_are_refused(what: str, start: str, end
 
 @pytest.mark.parametrize(
     ("text", "names"),
-    [
-        ("a, b", ("a", "b")),
-        ('["a,b", " a ", "["]', ("a,b", " a ", "[")),
-        ("[a], b", ("[a]", "b")),
-        ("[1]", ("[1]",)),
-    ],
+    [("a, b", ("a", "b")), ('["a,b", " a ", "["]', ("a,b", " a ", "[")), ("[a], b", ("[a]", "b")), ("[1]", ("[1]",))],
 )
 def test_columns_are_named_with_commas_between_or_as_a_list(text: str, names: tuple[str, ...]) -> None:
     assert parse_options({**REQUIRED, "columns": text}).shown.columns == names

@@ -11,13 +11,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPytho
 
 from seaweedmq.codec.frame import COLUMN_FLAGS, RECORDS_MAX, decode_header, split_frames
 from seaweedmq.codec.kafka import records
-from seaweedmq.codec.kafka.batch import (
-    BatchErrorCode,
-    InvalidBatch,
-    check_batch,
-    frame_of_batch,
-    with_append_time,
-)
+from seaweedmq.codec.kafka.batch import BatchErrorCode, InvalidBatch, check_batch, frame_of_batch, with_append_time
 from seaweedmq.codec.kafka.columns import columns_of
 from seaweedmq.codec.kafka.header import HEADER_BYTES, patched_head, read_header, stored_bytes
 from tests.support.kafka_batches import (

@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.codec.state import keys
-from seaweedmq.codec.state.group_metadata import (
-    committed_from_json,
-    committed_to_json,
-    group_from_json,
-    group_to_json,
-)
+from seaweedmq.codec.state.group_metadata import committed_from_json, committed_to_json, group_from_json, group_to_json
 from seaweedmq.codec.state.metadata import (
     broker_from_json,
     broker_to_json,

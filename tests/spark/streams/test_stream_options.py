@@ -83,10 +83,7 @@ def test_limits_are_told_to_spark() -> None:
         ({"endingOffsets": "latest"}, "'endingOffsets' is not an option of spark.readStream"),
         ({"failOnDataLoss": "maybe"}, "'failOnDataLoss' is 'maybe': give true or false"),
         ({"startingOffsets": "1", "startingTimestamp": "2026-01-01"}, "exclude each other"),
-        (
-            {"maxRecordPerTrigger": "1"},
-            "'maxRecordPerTrigger' is unknown: did you mean 'maxRecordsPerTrigger'",
-        ),
+        ({"maxRecordPerTrigger": "1"}, "'maxRecordPerTrigger' is unknown: did you mean 'maxRecordsPerTrigger'"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(given: dict[str, str], message: str) -> None:

@@ -69,11 +69,7 @@ def test_types_that_spark_lacks_are_written_if_the_values_fit() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        VariantType(),
-        ArrayType(VariantType()),
-        MapType(StringType(), StructType([StructField("x", VariantType())])),
-    ],
+    [VariantType(), ArrayType(VariantType()), MapType(StringType(), StructType([StructField("x", VariantType())]))],
 )
 def test_columns_of_which_a_topic_would_get_sparks_inner_encoding_are_refused(kind: DataType) -> None:
     given = StructType([StructField("id", StringType()), StructField("happened", kind)])

@@ -22,10 +22,7 @@ from tests.support.segments import begin_log, make_frame, make_segment, make_top
 
 def producer(next_sequence: int, *acks: tuple[int, int, int], producer_id: int = 1) -> ProducerState:
     return ProducerState(
-        producer_id=producer_id,
-        producer_epoch=0,
-        next_sequence=next_sequence,
-        recent=tuple(FrameAck(*a) for a in acks),
+        producer_id=producer_id, producer_epoch=0, next_sequence=next_sequence, recent=tuple(FrameAck(*a) for a in acks)
     )
 
 
@@ -47,8 +44,7 @@ async def test_end_and_producers_come_from_the_frames(store: FileSegmentStore) -
         ],
     )
     assert await recover_segment(store, make_topic(), make_segment()) == Recovered(
-        end_offset=9,
-        producers=(producer(2, (0, 2, 3), producer_id=2), producer(7, (0, 3, 0), (3, 4, 5))),
+        end_offset=9, producers=(producer(2, (0, 2, 3), producer_id=2), producer(7, (0, 3, 0), (3, 4, 5)))
     )
 
 

@@ -238,11 +238,7 @@ def test_what_was_deleted_by_hand_and_segments_that_are_forgotten_do_not_count(t
     logs.reconcile(Place(tmp_path), orders.topic)
     emptied = replace(orders.topic, low_watermarks=(10, 5))
     assert logs.reconcile(Place(tmp_path), emptied) == 1
-    assert [(t.segment, t.base_offset) for t in tables_of_version(orders, 1)] == [
-        (0, 10),
-        (1, 0),
-        (1, 10),
-    ]
+    assert [(t.segment, t.base_offset) for t in tables_of_version(orders, 1)] == [(0, 10), (1, 0), (1, 10)]
     forgotten = replace(emptied, pruned=IdRanges(((1, 2),)))
     assert logs.reconcile(Place(tmp_path), forgotten) == 2
     assert [t.segment for t in tables_of_version(orders, 2)] == [0]
