@@ -54,9 +54,7 @@ grids = st.integers(2, 4).flatmap(lambda width: st.lists(st.tuples(*[cells] * wi
 
 
 @given(grids, st.lists(st.integers(0, 1_000), max_size=6), st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
-def test_rows_are_cut_where_the_csv_module_ends_them(
-    rows: list[tuple[str, ...]], cuts: list[int], end: str, is_all_quoted: bool
-) -> None:
+def test_rows_are_cut_as_by_csv(rows: list[tuple[str, ...]], cuts: list[int], end: str, is_all_quoted: bool) -> None:
     text = io.StringIO()
     breaks = {"\n": "\r", "\r": "\n"}.get(end)  # the csv module leaves these bare
     is_all_quoted = is_all_quoted or any(breaks is not None and breaks in value for row in rows for value in row)
@@ -126,9 +124,7 @@ LATE = 150_000
         ("1500-01-31", "2026-01-31 12:00:00.5", pa.string()),
     ],
 )
-def test_the_type_of_a_column_holds_for_all_rows_of_a_file(
-    tmp_path: Path, before: str, after: str, kind: pa.DataType
-) -> None:
+def test_the_type_of_a_column_holds_for_all_rows(tmp_path: Path, before: str, after: str, kind: pa.DataType) -> None:
     lines = ["id,amount", *(f"{number:08},{before}" for number in range(LATE)), f"{LATE:08},{after}", ""]
     table = published(tmp_path / "t", "\n".join(lines))
     assert (table.num_rows, table.schema.field("amount").type) == (LATE + 1, kind)

@@ -60,9 +60,7 @@ def test_a_group_goes_on_where_it_stopped(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_member_that_is_stopped_commits_what_it_printed_and_leaves(
-    cluster: Cluster, number: int, status: int
-) -> None:
+def test_a_stopped_member_commits_what_it_printed_and_leaves(cluster: Cluster, number: int, status: int) -> None:
     topic, group = f"group/stopped-{status}", f"stopped-{status}"
     cluster.ok("topic", "create", topic)
     with following(cluster, topic, group) as member:

@@ -59,9 +59,7 @@ TIMES = {
         ),
     ],
 )
-def test_values_of_options(
-    parse: Callable[[str], object], values: dict[str, object], wrong: list[str], remedy: str
-) -> None:
+def test_options(parse: Callable[[str], object], values: dict[str, object], wrong: list[str], remedy: str) -> None:
     assert {text: parse(text) for text in values} == values
     for text in wrong:
         with pytest.raises(typer.BadParameter, match=remedy):

@@ -67,9 +67,7 @@ def test_the_storage_is_what_up_made_in_this_folder_or_named_once_or_in_the_envi
     assert "nowhere is not a directory: give the root that the brokers use" in done.error
 
 
-def test_what_spark_needs_is_said_in_one_line(
-    here: Here, orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_spark_needs_a_line(here: Here, orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     command = ("table", "compact", "shop/orders", "--storage", str(orders.root))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
     done = here.run(*command)
@@ -82,9 +80,7 @@ def test_what_spark_needs_is_said_in_one_line(
     )
 
 
-def test_without_pyspark_it_is_said_what_to_install_and_the_history_is_shown(
-    orders: TopicFiles, tmp_path: Path
-) -> None:
+def test_without_pyspark_the_remedy_is_named_and_the_history_is_shown(orders: TopicFiles, tmp_path: Path) -> None:
     orders.table(0, 20)
     reconcile(Place(orders.root), orders.topic)
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_SPARK)
@@ -177,9 +173,7 @@ def test_a_damaged_delta_log_is_named_and_made_again_from_the_tables_and_nothing
 
 @pytest.mark.integration
 @pytest.mark.timeout(300)
-def test_tables_that_were_deleted_and_damaged_are_made_again_from_their_logs(
-    orders: TopicFiles, run_several: SeveralRun
-) -> None:
+def test_deleted_and_damaged_tables_are_made_again_from_logs(orders: TopicFiles, run_several: SeveralRun) -> None:
     deleted, damaged = (orders.table(n, n + 20, keep_log=True) for n in (0, 20))
     orders.table(40, 60)
     (orders.root / deleted.path).unlink()
