@@ -19,9 +19,7 @@ TIMEOUT_S = 240.0
 
 
 @pytest.mark.deep
-def test_executors_that_have_the_storage_alone_read_by_both_faces_and_do_the_jobs_on_tables(
-    orders: TopicFiles, tmp_path: Path
-) -> None:
+def test_executors_with_the_storage_alone_read_and_do_jobs(orders: TopicFiles, tmp_path: Path) -> None:
     orders.open_segments(2)
     orders.table(0, 500)
     orders.table(0, 300, segment=1)

@@ -312,9 +312,7 @@ def everything(client: "seaweedmq.Client", topic: str) -> dict[bytes | None, lis
 @pytest.mark.examples
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_copy_is_whole_and_in_order_whatever_happens_to_its_driver_its_brokers_and_both_topics(
-    seed: int, tmp_path: Path
-) -> None:
+def test_a_copy_is_whole_and_in_order_whatever_happens_to_driver_brokers_and_topics(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     points = rng.sample(list(Point), len(Point))
     config, storage = tmp_path / "broker.toml", tmp_path / "data" / "storage"

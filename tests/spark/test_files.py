@@ -49,9 +49,7 @@ WRITERS: dict[str, tuple[InputFormat, dict[str, str]]] = {
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ROWS)
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_spark_writes_is_read_equal(
-    spark: SparkSession, tmp_path: Path, name: str, rows: list[tuple[Any, ...]]
-) -> None:
+def test_written_is_read_equal(spark: SparkSession, tmp_path: Path, name: str, rows: list[tuple[Any, ...]]) -> None:
     kind, options = WRITERS[name]
     is_csv = kind is InputFormat.CSV
     schema = ARROW.remove(4) if is_csv else ARROW  # CSV has no lists

@@ -62,9 +62,7 @@ def test_readers_that_began_before_a_compaction_end_well(spark: SparkSession, or
     assert spark.read.parquet(str(orders.root / table_dir(orders.name))).count() == 80
 
 
-def test_two_compactions_at_once_leave_every_record_once_and_no_problem(
-    spark: SparkSession, orders: TopicFiles
-) -> None:
+def test_two_compactions_at_once_leave_every_record_once(spark: SparkSession, orders: TopicFiles) -> None:
     orders.open_segments(4)
     for segment in range(4):
         small(orders, 4, segment)

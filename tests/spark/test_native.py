@@ -165,9 +165,7 @@ def test_tables_that_overlap_give_every_record_once(spark: SparkSession, orders:
     assert offsets(read(spark, orders, startingOffsets=30, endingOffsets=50)) == list(range(30, 50))
 
 
-def test_damage_is_told_before_anything_is_read_and_foreign_files_are_left_alone(
-    spark: SparkSession, orders: TopicFiles
-) -> None:
+def test_damage_is_reported_first_and_foreign_files_are_left_alone(spark: SparkSession, orders: TopicFiles) -> None:
     made = orders.table(0, 20)
     orders.table(20, 40)
     folder = (orders.root / made.path).parent
@@ -274,9 +272,7 @@ def test_an_offset_named_beyond_the_end_of_its_segment_is_refused_unless_that_is
         assert frame.where(f"segment = {number}").count() == lenient
 
 
-def test_the_end_itself_is_no_place_beyond_it_and_one_number_for_all_is_a_limit(
-    spark: SparkSession, orders: TopicFiles
-) -> None:
+def test_the_end_itself_is_not_beyond_it_and_one_number_is_a_limit(spark: SparkSession, orders: TopicFiles) -> None:
     orders.open_segments(2)
     orders.log(0, 25)
     orders.table(0, 20, segment=1)
@@ -287,9 +283,7 @@ def test_the_end_itself_is_no_place_beyond_it_and_one_number_for_all_is_a_limit(
     assert read(spark, orders, startingOffsets=1_000).count() == 0
 
 
-def test_partitions_are_shared_out_as_asked(
-    spark: SparkSession, orders: TopicFiles, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_partitions_are_as_asked(spark: SparkSession, orders: TopicFiles, caplog: pytest.LogCaptureFixture) -> None:
     orders.table(0, 60)
     orders.log(60, 100)
     orders.seal(0, 100)

@@ -186,9 +186,7 @@ def test_headers_are_not_both_named_and_left_out() -> None:
     ],
 )
 @pytest.mark.parametrize("option", ["startingTimestamp", "endingTimestamp"])
-def test_a_time_in_milliseconds_or_seconds_is_not_taken_for_microseconds(
-    option: str, number: str, as_us: str, unit: str
-) -> None:
+def test_milliseconds_and_seconds_are_no_microseconds(option: str, number: str, as_us: str, unit: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         parse_options({**REQUIRED, option: number})
     assert str(refused.value) == (

@@ -44,9 +44,7 @@ def test_tables_and_logs_are_one_table_with_every_record_once(spark: SparkSessio
     assert (stamps.s, stamps.k) == (sum(NOON_US + n * STEP_US for n in range(75)), 75)
 
 
-def test_topics_with_partitions_are_read_as_any_other_and_tables_tell_the_partition(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_topics_with_partitions_are_read_as_any_and_tell_the_partition(spark: SparkSession, tmp_path: Path) -> None:
     files = TopicFiles(tmp_path, partitions=3)
     files.table(0, 40, segment=2)
     files.log(40, 60, segment=2)
@@ -139,7 +137,7 @@ def test_a_typed_topic_has_its_own_columns(spark: SparkSession, tmp_path: Path) 
         ({"columns": "offset,colour"}, "InvalidArgument: topic shop/orders has no column 'colour': it has topic, seg"),
     ],
 )
-def test_bad_options_are_refused_in_one_sentence(
+def test_bad_options_are_refused(
     spark: SparkSession, orders: TopicFiles, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(PySparkException, match=message):

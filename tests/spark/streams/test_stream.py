@@ -99,9 +99,7 @@ def test_a_copy_goes_on_from_its_checkpoint_through_splits_merges_and_compaction
     assert copy.offset(max(copy.batches)) == {"segments": {"3": 99}, "uid": 7, "v": 1}
 
 
-def test_progress_and_listener_tell_how_far_a_query_is_behind(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path
-) -> None:
+def test_progress_and_listener_report_the_lag(spark: SparkSession, orders: TopicFiles, checkpoint: Path) -> None:
     orders.table(0, 100)
     lines: list[str] = []
     told = threading.Event()

@@ -114,9 +114,7 @@ def test_a_stream_begins_where_it_is_told(halves: TopicFiles) -> None:
         ('{"0": 1, "2": 45}', InvalidArgument, "segment 0 precedes another named segment"),
     ],
 )
-def test_a_start_beyond_the_end_is_refused(
-    halves: TopicFiles, starting: str, error: type[SeaweedMQError], message: str
-) -> None:
+def test_a_start_beyond_the_end(halves: TopicFiles, starting: str, error: type[SeaweedMQError], message: str) -> None:
     with pytest.raises(error, match=message):
         reader_of(halves, startingOffsets=starting).initialOffset()
 
@@ -158,9 +156,7 @@ def test_a_batch_is_the_same_when_its_files_were_converted_compacted_and_the_seg
 
 
 @pytest.mark.parametrize("starting", ["latest", "earliest"])
-def test_the_first_batch_is_repeated_though_the_topic_begins_elsewhere_by_now(
-    orders: TopicFiles, starting: str
-) -> None:
+def test_the_first_batch_is_repeated_though_the_topic_begins_elsewhere(orders: TopicFiles, starting: str) -> None:
     """Spark stores the end of a batch, and requests the start of the first one again."""
     reader = reader_of(orders, startingOffsets=starting)
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())

@@ -111,9 +111,7 @@ def test_keys_choose_the_partition_that_kafkas_clients_choose(spark: SparkSessio
 
 
 @pytest.mark.deep
-def test_an_empty_topic_adopts_the_columns_of_the_first_frame_and_keeps_to_them(
-    spark: SparkSession, target: Target
-) -> None:
+def test_an_empty_topic_adopts_and_keeps_the_columns_of_the_first_frame(spark: SparkSession, target: Target) -> None:
     topic = target.create("sink/typed", segments=2)
     frame = spark.range(100).selectExpr("id", "id % 7 as shard", "cast(id as double) / 3 as price", "array(id) tags")
     target.write(frame, topic, key="id")
@@ -416,9 +414,7 @@ def test_of_one_large_file_it_is_told_how_far_it_is_before_it_is_published(
     assert len({part for part in told if 0 < part <= 0.5}) > 1, "progress reports cover the staging"
 
 
-def test_an_import_that_ends_in_the_middle_says_how_far_it_came(
-    spark: SparkSession, target: Target, tmp_path: Path
-) -> None:
+def test_an_import_that_is_cut_says_how_far_it_came(spark: SparkSession, target: Target, tmp_path: Path) -> None:
     topic = target.create("sink/middle")
     (tmp_path / "a.csv").write_text("id,name\n1,a\n2,b\n")
     (tmp_path / "b.csv").write_text("name,id\nc,3\n")
