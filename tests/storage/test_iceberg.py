@@ -76,9 +76,7 @@ def test_files_are_left_out_by_their_bounds(orders: TopicFiles) -> None:
     assert table.scan(row_filter="_segment = 1").to_arrow().num_rows == 0
 
 
-def test_a_second_export_adds_what_is_new_and_drops_what_was_replaced_in_one_snapshot(
-    orders: TopicFiles, tmp_path: Path
-) -> None:
+def test_a_second_export_adds_the_new_and_drops_the_old_in_one_snapshot(orders: TopicFiles, tmp_path: Path) -> None:
     for n in range(3):
         orders.table(10 * n, 10 * n + 10)
     first = export(orders)

@@ -140,9 +140,7 @@ def assert_read(
 
 @settings(max_examples=EXAMPLES)
 @given(COLUMNS, st.integers(0, 1_000))
-def test_delta_readers_read_what_was_written_or_the_column_is_left_out(
-    columns: dict[str, pa.DataType], seed: int
-) -> None:
+def test_delta_readers_read_what_was_written_or_it_is_left_out(columns: dict[str, pa.DataType], seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = written(Path(folder), columns, seed)
         reconcile(Place(files.root), files.topic)

@@ -256,9 +256,7 @@ def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_pa
     assert not long_ago.batch(0).folder.parent.exists()
 
 
-def test_what_a_killed_writer_left_aside_goes_after_a_day_and_keeps_no_sink_alive(
-    tmp_path: Path, sink: StagedSink
-) -> None:
+def test_what_a_killed_writer_left_goes_after_a_day_and_keeps_no_sink(tmp_path: Path, sink: StagedSink) -> None:
     staged(sink.batch(0))
     sink.finish(CompletedBatch(batch=0, ranges=()))
     folder = sink.batch(0).folder.parent
@@ -275,9 +273,7 @@ def test_what_a_killed_writer_left_aside_goes_after_a_day_and_keeps_no_sink_aliv
     assert not folder.exists()
 
 
-def test_a_clock_that_is_ahead_for_a_while_sweeps_nothing(
-    tmp_path: Path, sink: StagedSink, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_ahead_sweeps_nothing(tmp_path: Path, sink: StagedSink, monkeypatch: pytest.MonkeyPatch) -> None:
     staged(sink.batch(0))
     sink.bind_topic(7)
     StagedSink(Place(tmp_path), NAME, "q-2").bind_topic(7)

@@ -51,9 +51,7 @@ def test_columns_of_a_schema_are_compared_and_no_number_is_the_same_as_another(t
 @pytest.mark.parametrize(
     ("column", "value"), [("_key", b"other"), ("_value", None), ("_headers", [("n", b"?")]), ("_value", b"s0v7 ")]
 )
-def test_a_record_that_differs_is_named_with_its_file_offset_and_column(
-    orders: TopicFiles, column: str, value: object
-) -> None:
+def test_a_different_record_is_named_with_place_and_column(orders: TopicFiles, column: str, value: object) -> None:
     table = orders.table(0, 40, keep_log=True)
     orders.write_again(table, column, 7, value)
     orders.write_again(table, column, 31, value)

@@ -83,9 +83,7 @@ def test_a_log_cut_anywhere_gives_the_frames_before_the_cut(cut: int, read_bytes
 
 @given(cut=st.integers(0, len(LOG)), read_bytes=st.integers(1, 2_000), skip_below=st.integers(0, 12))
 @settings(max_examples=300, deadline=None)
-def test_a_walk_that_begins_where_another_came_by_finds_what_follows(
-    cut: int, read_bytes: int, skip_below: int
-) -> None:
+def test_a_walk_that_begins_where_another_was_finds_what_follows(cut: int, read_bytes: int, skip_below: int) -> None:
     marks: set[Mark | None] = set()
     whole, _ = scan(LOG[:cut], read_bytes=read_bytes, skip_below=skip_below, marks=marks)
     every = scan(LOG[:cut])[1]

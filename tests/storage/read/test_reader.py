@@ -286,9 +286,7 @@ async def test_what_retention_removed_before_it_was_switched_off_is_said(store: 
 
 
 @pytest.mark.parametrize("retention_s", [None, 60.0])
-async def test_a_gap_is_named_up_to_the_next_record_that_a_file_holds(
-    store: FileSegmentStore, retention_s: float | None
-) -> None:
+async def test_a_gap_is_named_up_to_the_next_stored_record(store: FileSegmentStore, retention_s: float | None) -> None:
     """The file of an earlier topic of this name, and one with a torn preamble, hold no records."""
     topic = replace(make_topic(), retention_s=retention_s)
     await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)[:-3]])

@@ -48,9 +48,7 @@ async def test_end_and_producers_come_from_the_frames(store: FileSegmentStore) -
     )
 
 
-async def test_what_came_before_the_last_file_is_in_its_preamble_and_an_empty_one_is_enough(
-    store: FileSegmentStore,
-) -> None:
+async def test_what_came_before_the_last_file_is_in_its_preamble_even_if_empty(store: FileSegmentStore) -> None:
     early = ProducerState(producer_id=9, producer_epoch=0, next_sequence=50, recent=(FrameAck(40, 10, 90),))
     await write_log(store, 100, [], producers=[early])
     assert await recover_segment(store, make_topic(), make_segment()) == Recovered(end_offset=100, producers=(early,))
@@ -75,9 +73,7 @@ def stored_below(offset: int) -> ProducerState:
 
 
 @pytest.mark.parametrize("frames_behind", [0, 1])
-async def test_a_preamble_is_not_believed_about_what_was_not_fsynced_and_is_gone(
-    store: FileSegmentStore, frames_behind: int
-) -> None:
+async def test_a_preamble_is_not_believed_about_unflushed_records(store: FileSegmentStore, frames_behind: int) -> None:
     """Power was lost when [8, 10) and the next file were written: only the second reached the disk."""
     await write_log(store, 0, [make_frame(0, 8), make_frame(8, 2)[:-40]], flushed=0)
     behind = [make_frame(10, 5)] * frames_behind

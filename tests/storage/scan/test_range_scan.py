@@ -41,9 +41,7 @@ async def test_a_segment_ends_where_power_loss_tore_it_before_brokers_seal_it_th
 
 
 @pytest.mark.parametrize("again", [0, 1])
-async def test_what_a_log_holds_beyond_the_begin_of_the_next_is_read_once_its_segment_is_sealed(
-    tmp_path: Path, again: int
-) -> None:
+async def test_what_a_log_holds_beyond_the_next_begin_is_read_once_it_is_sealed(tmp_path: Path, again: int) -> None:
     """An fsync failed; its records are rewritten to a file that begins there, and the broker dies meanwhile."""
     store = FileSegmentStore(tmp_path)
     await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10), make_frame(20, 10)])

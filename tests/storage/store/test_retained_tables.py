@@ -74,9 +74,7 @@ async def test_the_grace_is_over_by_the_storages_clock_and_by_the_callers(store:
     assert kept(store) == []
 
 
-async def test_the_grace_begins_when_the_first_name_goes_and_not_when_the_table_was_made(
-    store: FileSegmentStore,
-) -> None:
+async def test_the_grace_begins_when_the_first_name_goes_not_when_the_table_was_made(store: FileSegmentStore) -> None:
     table = await make_table(store)
     os.utime(store.place.root / table.path, (0, 0))
     await asyncio.sleep(0.3)

@@ -146,9 +146,7 @@ def test_versions_and_moved_logs_are_dated_by_the_given_clock(orders: TopicFiles
     ]
 
 
-def test_a_second_name_that_the_log_is_to_name_is_durable_first(
-    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_name_for_the_log_is_durable_first(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     table = orders.table(0, 10)
     kept = orders.root / kept_path(table.path)
     kept.unlink()
@@ -320,9 +318,7 @@ def test_of_two_processes_at_once_one_makes_each_version_and_both_end_in_line(or
     assert offsets(orders) == [(0, 10), (10, 20), (20, 30)]
 
 
-def test_who_is_overtaken_between_look_and_commit_decides_anew(
-    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_that_was_overtaken_decides_anew(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     place, topic = Place(orders.root), orders.topic
     orders.table(0, 10)
     with overtaken(lambda _: (orders.table(10, 20), reconcile(place, topic))) as tried:
@@ -420,9 +416,7 @@ def test_a_table_that_another_process_enters_meanwhile_is_not_taken_for_one_that
     assert offsets(orders) == [(0, 10), (10, 20), (20, 30)]
 
 
-def test_a_cached_listing_of_the_tables_is_given_up_before_the_look(
-    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cached_listing_of_the_tables_is_dropped_first(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder as an NFS client shows it: unchanged, until the client changes it itself."""
     orders.table(0, 10)
     reconcile(Place(orders.root), orders.topic)
@@ -575,9 +569,7 @@ def test_a_job_lets_versions_stay_for_as_long_as_the_brokers_do(orders: TopicFil
 
 
 @pytest.mark.usefixtures("checkpoints")
-def test_the_grace_that_a_log_says_is_believed_if_it_is_in_seconds_and_that_of_a_damaged_one_as_far_as_it_is_read(
-    tmp_path: Path,
-) -> None:
+def test_the_grace_of_a_log_is_believed_in_seconds_and_of_a_damaged_one_as_far_as_it_is_read(tmp_path: Path) -> None:
     grace = "delta.deletedFileRetentionDuration"
 
     def rebuilt(files: TopicFiles) -> str:
@@ -688,9 +680,7 @@ def test_who_remembers_a_log_that_was_rebuilt_reads_the_new_one(orders: TopicFil
     assert offsets(orders) == [(0, 1), (1, 2), (2, 3), (3, 4)]
 
 
-def test_a_topic_that_is_deleted_meanwhile_does_not_come_back(
-    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_deleted_meanwhile_does_not_come_back(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     orders.table(0, 10)
     listing = os.listdir
 

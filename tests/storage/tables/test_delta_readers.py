@@ -34,9 +34,7 @@ def orders(tmp_path: Path) -> TopicFiles:
     return files
 
 
-def test_all_agree_before_in_the_middle_of_and_after_a_compaction_and_on_earlier_versions(
-    orders: TopicFiles, tmp_path: Path
-) -> None:
+def test_all_agree_before_during_and_after_a_compaction_and_on_versions(orders: TopicFiles, tmp_path: Path) -> None:
     logs = DeltaLogs()
     for n in range(6):
         for segment in range(2):

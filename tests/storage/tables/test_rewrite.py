@@ -63,9 +63,7 @@ def test_readers_of_files_find_the_living_records_alone(orders: TopicFiles, low:
 
 
 @pytest.mark.parametrize("step", ["merge", "publish", "unlink"])
-def test_a_rewrite_that_stops_at_any_step_is_finished_by_others(
-    orders: TopicFiles, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_rewrite_is_finished_later(orders: TopicFiles, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     original = orders.table(0, 20)
 
     def stop(*_: Any) -> None:

@@ -174,9 +174,7 @@ async def test_a_log_cut_short_is_noticed_by_the_end_of_the_segment(store: FileS
         convert(store, [log], end_offset=20)
 
 
-async def test_a_table_grows_no_larger_than_its_limit_where_logs_meet(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_table_keeps_its_limit_at_new_logs(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seaweedmq.storage.tables.convert.TABLE_BYTES_MAX", 3_000)
     for base in range(0, 40, 10):
         await write_log(store, base, [make_frame(base, 10, size=100)])
@@ -246,9 +244,7 @@ class Racing(DirectoryTarget):
         return super().publish(sink, base, end)
 
 
-async def test_two_converters_never_make_tables_that_overlap(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_two_converters_make_no_overlap(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await write_log(store, 0, [make_frame(0, 10)])
     monkeypatch.setattr("seaweedmq.storage.tables.files.DirectoryTarget", Racing)
     with pytest.raises(Unavailable, match=r"offsets \[0, 10\) were converted by another process meanwhile"):
@@ -268,9 +264,7 @@ async def test_only_one_process_converts_a_segment_at_a_time(store: FileSegmentS
     assert [path.name for path in (store.place.root / log_dir(NAME, 0)).iterdir()] == [Path(log.path).name]
 
 
-async def test_a_lock_whose_file_was_removed_meanwhile_is_none(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lock_whose_file_was_removed_is_none(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await write_log(store, 0, [make_frame(0, 10)])
     lock = store.place.root / log_dir(NAME, 0) / LOCK_NAME
     take = fcntl.flock
@@ -329,9 +323,7 @@ async def test_the_logs_of_a_deleted_topic_make_no_folder_anew(store: FileSegmen
     assert list(store.place.root.iterdir()) == []
 
 
-async def test_a_table_is_not_left_to_the_next_topic_of_the_name(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_table_is_not_left_to_the_next_topic(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same broker may have begun a log of the same name there."""
     log = await write_log(store, 0, [make_frame(0, 10)])
     path = store.place.root / log.path

@@ -29,9 +29,7 @@ def frame_of(batch: pa.RecordBatch, base: int) -> bytes:
 
 
 @pytest.mark.parametrize(("kind", "values"), [*CARRIED, (pa.list_(pa.time32("s")), [[1], None])], ids=str)
-async def test_a_table_gives_back_what_a_log_held(
-    store: FileSegmentStore, kind: pa.DataType, values: list[object]
-) -> None:
+async def test_a_table_gives_what_a_log_held(store: FileSegmentStore, kind: pa.DataType, values: list[object]) -> None:
     schema = pa.schema([pa.field("c", kind)])
     topic = make_topic(schema_to_bytes(schema))
     batch = pa.RecordBatch.from_arrays([pa.array(values, kind)], schema=schema)
