@@ -37,9 +37,7 @@ def test_where_things_lie():
 
 
 @given(TOPICS, SEGMENTS, OFFSETS, NAMES, st.integers(1, 10**6))
-def test_the_name_of_a_file_says_all_that_was_put_in(
-    topic: TopicName, segment: int, base: int, writer: str, count: int
-):
+def test_the_name_of_a_file_says_all_that_was_put(topic: TopicName, segment: int, base: int, writer: str, count: int):
     assert parse_segment_file(log_path(topic, segment, base, writer)) == (topic, segment, "log", base, None, writer)
     path = table_path(topic, segment, base, base + count)
     assert parse_segment_file(path) == (topic, segment, "table", base, base + count, "")

@@ -111,9 +111,7 @@ def test_many_records_are_read_like_few() -> None:
 
 
 @given(st.data(), rows, st.sampled_from([NONE, NONE, *CODECS]))
-def test_what_is_mutated_is_refused_or_read_as_by_others(
-    data: st.DataObject, sent: list[Record], compression: int
-) -> None:
+def test_mutated_bytes_are_refused_or_read_equal(data: st.DataObject, sent: list[Record], compression: int) -> None:
     sound = batch_of(sent, compression)
     mutated = bytearray(sound[HEADER_BYTES:])
     for _ in range(data.draw(st.integers(1, 4))):
@@ -209,9 +207,7 @@ assert sized(PLAIN[1:]) == PLAIN
     ],
 )
 @pytest.mark.parametrize("few", [32, 0])
-def test_records_that_are_not_as_the_format_says_are_refused(
-    few: int, body: bytes, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_malformed_records_are_refused(few: int, body: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "_FEW", few)
     refusal, text = refusal_of(batch_around(body))
     assert refusal is BatchErrorCode.INVALID_RECORD
@@ -330,9 +326,7 @@ def test_blocks_of_snappy_that_lie_about_their_size_are_refused() -> None:
 
 
 @pytest.mark.parametrize("find", [records.find_one_by_one, together])
-def test_there_are_no_more_headers_than_readers_can_hold(
-    find: Callable[..., records.Records], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_headers_are_limited(find: Callable[..., records.Records], monkeypatch: pytest.MonkeyPatch) -> None:
     for number, is_sound in ((16_384, True), (16_385, False)):
         body = batch_of([Record(b"k", b"v", (("", None),) * number)])[HEADER_BYTES:]
         if is_sound:

@@ -269,9 +269,7 @@ def test_keys_come_back(name: TopicName, group: str, segment: int) -> None:
 
 
 @given(TOPIC_NAMES, TOPIC_NAMES)
-def test_no_prefix_covers_the_segments_of_another_topic_or_the_offsets_of_another_group(
-    one: TopicName, other: TopicName
-) -> None:
+def test_no_prefix_covers_segments_or_offsets_of_another_topic_or_group(one: TopicName, other: TopicName) -> None:
     assert keys.segment_key(other, 0).startswith(keys.segments_prefix(one)) == (one == other)
     covered = keys.offset_key(ORDERS, other.name, 0).startswith(keys.offsets_prefix(ORDERS, one.name))
     assert covered == (one.name == other.name)
@@ -286,9 +284,7 @@ def test_the_keys_of_a_topic_sort_by_segment(name: TopicName, ids: list[int]) ->
     ("write", "read", "golden"),
     [(segment_to_json, segment_from_json, GOLDEN_SEGMENT), (group_to_json, group_from_json, GOLDEN_GROUP)],
 )
-def test_fields_that_a_newer_version_adds_are_ignored_and_a_newer_format_is_not_guessed_at(
-    write: Any, read: Any, golden: object
-) -> None:
+def test_newer_fields_are_ignored_and_a_newer_format_is_not_guessed_at(write: Any, read: Any, golden: object) -> None:
     fields = json.loads(write(golden)) | {"color": "blue", "more": {"deep": []}}
     assert read(json.dumps(fields).encode()) == golden
     with pytest.raises(Unsupported, match="upgrade this broker"):
