@@ -135,9 +135,7 @@ def test_who_lacks_a_program_is_skipped_with_the_reason(
     assert "Redis Streams did not take part: no redis-server on PATH." in capsys.readouterr().out
 
 
-def test_without_java_or_maven_there_is_no_kafka_and_nothing_half_downloaded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_java_or_maven_nothing_is_half_downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     jars, programs = tmp_path / "cache" / "kafka", tmp_path / "bin"
     programs.mkdir()
     monkeypatch.setattr("benchmarks.contest.kafka.server.JARS", jars)
