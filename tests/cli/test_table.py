@@ -62,17 +62,15 @@ def test_the_storage_is_what_up_made_in_this_folder_or_named_once_or_in_the_envi
     done = here.run("table", command, "shop/orders")
     assert (done.status, done.error) == (1, f"error: no topic shop/orders in {tmp_path}/seaweedmq-data/storage")
     monkeypatch.setenv("SEAWEEDMQ_STORAGE", str(tmp_path / "nowhere"))
-    done = here.run("table", command, "shop/orders")
-    assert done.status == 1
-    assert "nowhere is not a directory: give the root that the brokers use" in done.error
+    error = here.run("table", command, "shop/orders").failure
+    assert "nowhere is not a directory: give the root that the brokers use" in error
 
 
 def test_spark_needs_a_line(here: Here, orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     command = ("table", "compact", "shop/orders", "--storage", str(orders.root))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
-    done = here.run(*command)
-    assert done.status == 1
-    assert done.error.startswith(f"error: Spark needs Java 17 or newer, and JAVA_HOME is {tmp_path}/no-java: install")
+    error = here.run(*command).failure
+    assert error.startswith(f"error: Spark needs Java 17 or newer, and JAVA_HOME is {tmp_path}/no-java: install")
     installed = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "3.5.1" if name == "pyspark" else installed(name))
     assert here.run(*command).error.endswith(
@@ -97,9 +95,10 @@ def test_without_pyspark_the_remedy_is_named_and_the_history_is_shown(orders: To
     done = run(*history, env={"PYTHONPATH": path})
     assert (done.status, done.stderr) == (0, "")
     assert [version["records"] for version in json.loads(done.text)] == [20]
-    done = run("table", "export", "shop/orders", "--iceberg", "sqlite:///x.db", *storage, env={"PYTHONPATH": path})
-    assert done.status == 1
-    assert 'pip install "seaweedmq[iceberg]"' in done.error
+    error = run(
+        "table", "export", "shop/orders", "--iceberg", "sqlite:///x.db", *storage, env={"PYTHONPATH": path}
+    ).failure
+    assert 'pip install "seaweedmq[iceberg]"' in error
 
 
 def test_options_that_make_no_sense_are_wrong_usage(here: Here, orders: TopicFiles) -> None:
