@@ -74,8 +74,7 @@ def test_tables_give_a_topic_its_columns(cluster: Cluster, tmp_path: Path) -> No
         cluster.ok("publish", "test/table", "--format", kind, *source, *key, stdin=stdin)
     printed = records(cluster.ok("subscribe", "test/table"))
     assert [r["value"] for r in printed[:3]] == table.to_pylist()
-    assert [r["key"] for r in printed[:3]] == ["1", "2", "3"]
-    assert printed[-1]["value"] == {"id": 4, "name": None}
+    assert ([r["key"] for r in printed[:3]], printed[-1]["value"]) == (["1", "2", "3"], {"id": 4, "name": None})
     described = json.loads(cluster.ok("topic", "describe", "test/table", "--output", "json"))
     assert described["columns"] == ["id: int64", "name: string"]
     assert "'size'" in cluster.run("publish", "test/table", "--format", "csv", stdin=b"id,size\n1,2\n").failure
@@ -94,10 +93,8 @@ def test_starts_and_limits(cluster: Cluster) -> None:
         return cluster.ok("subscribe", "test/starts", "--format", "raw", *options).split()
 
     assert values() == values("--start", "earliest") == ["a", "b", "c", "d"]
-    assert values("--start", "latest") == []
-    assert values("--start", "offset:1", "--limit", "2") == ["b", "c"]
-    assert values("--start", f"time:{moment}") == ["c", "d"]
-    assert values("--limit", "1") == ["a"]
+    assert (values("--start", "latest"), values("--start", "offset:1", "--limit", "2")) == ([], ["b", "c"])
+    assert (values("--start", f"time:{moment}"), values("--limit", "1")) == (["c", "d"], ["a"])
 
 
 def test_follow_prints_what_comes_until_ctrl_c(cluster: Cluster) -> None:
@@ -159,8 +156,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(cluster: Cluster) -> None:
     assert reader.stderr is not None
     assert reader.stdout.readline() == b"x" * 99 + b"\n"
     reader.stdout.close()
-    assert reader.stderr.read() == b""
-    assert reader.wait(20) == 0
+    assert (reader.stderr.read(), reader.wait(20)) == (b"", 0)
     (topic,) = json.loads(cluster.ok("group", "describe", "pipe", "--output", "json"))["topics"]
     assert topic["segments"][0]["committed"] <= 2 + (64 << 10) // 2
 
@@ -193,10 +189,8 @@ def test_topics_from_creation_to_deletion(cluster: Cluster, tmp_path: Path) -> N
     options += ["--retention-bytes", "1000000", "--schema", str(tmp_path / "schema.json")]
     assert cluster.ok("topic", "create", "shop/orders", *options) == "created shop/orders with 4 segments\n"
     described = json.loads(cluster.ok("topic", "describe", "shop/orders", "--output", "json"))
-    assert described["durability"] == "replicated"
-    assert described["scaling"] == "fixed"
-    assert described["retention_s"] == 604_800
-    assert described["retention_bytes"] == 1_000_000
+    assert (described["durability"], described["scaling"]) == ("replicated", "fixed")
+    assert (described["retention_s"], described["retention_bytes"]) == (604_800, 1_000_000)
     assert described["columns"] == ["id: int64", "at: timestamp[us, tz=UTC]"]
     assert "but neither written nor read: it has columns" in described["kafka"]
     assert [s["slots"] for s in described["segments"]] == [[i << 14, (i + 1) << 14] for i in range(4)]

@@ -67,8 +67,7 @@ def test_a_topic_is_split_merged_sealed_and_moved_under_its_records(cluster: Clu
         assert now[1] > before[1]
         last[message.key] = now
     after = segments(cluster, topic)
-    assert [s["id"] for s in after] == list(range(8))
-    assert after[7]["brokers"] == [address]
+    assert ([s["id"] for s in after], after[7]["brokers"]) == (list(range(8)), [address])
 
 
 def _brokers(cluster: Cluster, topic: str, segment: int) -> list[str]:
@@ -135,8 +134,7 @@ def test_replicas_are_moved_and_too_many_or_the_same_broker_twice_refused(cluste
         error = cluster.run("segment", "move", topic, "0", *brokers).failure
         assert "replica" in error or "twice" in error
     wanted = list(reversed(_brokers(cluster, topic, 0)))
-    assert changed(cluster, "move", topic, "0", *wanted) == [1]
-    assert _brokers(cluster, topic, 1) == wanted
+    assert (changed(cluster, "move", topic, "0", *wanted), _brokers(cluster, topic, 1)) == ([1], wanted)
     assert cluster.ok("segment", "move", topic, "1", *wanted) == "segment 1 is already there\n"
     assert changed(cluster, "move", topic, "1", *wanted) == []
 

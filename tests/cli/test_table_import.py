@@ -142,8 +142,7 @@ def test_a_bad_file_is_one_error_and_nothing_of_it_is_published(target: Target, 
         for noise in ("internal", "Traceback", "Exception", "SQLSTATE"):
             assert noise not in done.error
     for topic in (typed, fresh, other):
-        assert len(target.table(topic)) == 0
-        assert target.staged(topic) == []
+        assert (len(target.table(topic)), target.staged(topic)) == (0, [])
 
 
 @pytest.mark.deep

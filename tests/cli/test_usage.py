@@ -67,8 +67,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[byt
 )
 def test_wrong_usage_ends_with_status_2(here: Here, arguments: list[str]) -> None:
     done = here.run(*arguments)
-    assert done.status == 2
-    assert done.stdout == b""
+    assert (done.status, done.stdout) == (2, b"")
     assert "Usage" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -98,8 +97,7 @@ def test_a_bad_bootstrap_is_named() -> None:
 )
 def test_a_process_says_and_ends_with_the_same(here: Here, arguments: list[str]) -> None:
     there, done = run(*arguments), here.run(*arguments)
-    assert (there.status, there.stdout) == (done.status, done.stdout)
-    assert _error(there) == _error(done)
+    assert (there.status, there.stdout, _error(there)) == (done.status, done.stdout, _error(done))
 
 
 def _error(done: Done) -> list[str]:

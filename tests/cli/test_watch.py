@@ -60,12 +60,10 @@ def test_json_is_a_line_each_time(cluster: Cluster) -> None:
         assert process.stdout is not None
         first, second = (json.loads(process.stdout.readline()) for _ in range(2))
         assert first["topic"] == second["topic"] == "watch/json"
-        assert first["status"] == "ok"
-        assert interrupt(process) == (0, b"")
+        assert (first["status"], interrupt(process)) == ("ok", (0, b""))
     with watching(cluster, "cluster", "status", "--watch", "--output", "json") as process:
         assert process.stdout is not None
-        assert len(json.loads(process.stdout.readline())["brokers"]) == 3
-        assert interrupt(process) == (0, b"")
+        assert (len(json.loads(process.stdout.readline())["brokers"]), interrupt(process)) == (3, (0, b""))
 
 
 def test_on_a_terminal_it_is_drawn_over_and_over(cluster: Cluster) -> None:
