@@ -37,8 +37,7 @@ def test_a_compaction_shares_the_segments_out_and_verifies_afterwards(spark: Spa
     )
     assert (found.tables_before, found.tables_after, found.problems) == (12, 3, [])
     assert [tables(orders, segment) for segment in range(3)] == [[(0, 80)]] * 3
-    assert seen[0][0] == 0
-    assert seen == sorted(seen)
+    assert (seen[0][0], seen) == (0, sorted(seen))
     assert seen[-1][0] == seen[-1][1] > 0
     verified = jobs.verify(spark, storage=str(orders.root), topic=str(orders.name))
     assert (verified.is_sound, verified.records, verified.tables) == (True, 240, 3)

@@ -57,8 +57,7 @@ def test_tables_and_logs_are_the_same_frame_as_the_sources(spark: SparkSession, 
     orders.log(60, 75)
     orders.table(0, 30, segment=1)
     native = read(spark, orders)
-    assert native.dtypes == by_source(spark, orders).dtypes
-    assert rows(native) == rows(by_source(spark, orders))
+    assert (native.dtypes, rows(native)) == (by_source(spark, orders).dtypes, rows(by_source(spark, orders)))
     assert native.count() == 105
     assert native.select("offset").where("segment = 1 and offset > 20").count() == 9
     if is_typed:
@@ -140,8 +139,7 @@ def test_the_tail_is_read_to_where_it_was_at_the_call(spark: SparkSession, order
     frame = read(spark, orders)
     log.write_bytes(log.read_bytes() + orders.frame(0, 30, 40))
     orders.table(40, 50)
-    assert offsets(frame) == list(range(30))
-    assert offsets(read(spark, orders)) == list(range(50))
+    assert (offsets(frame), offsets(read(spark, orders))) == (list(range(30)), list(range(50)))
 
 
 def test_a_log_that_is_gone_before_its_records_were_read_is_told(spark: SparkSession, orders: TopicFiles) -> None:
@@ -292,8 +290,7 @@ def test_partitions_are_as_asked(spark: SparkSession, orders: TopicFiles, caplog
         (read(spark, orders, maxRecordsPerPartition=25), 5),
         (by_source(spark, orders, minPartitions=4), 5),
     ):
-        assert frame.rdd.getNumPartitions() == partitions
-        assert offsets(frame) == list(range(100))
+        assert (frame.rdd.getNumPartitions(), offsets(frame)) == (partitions, list(range(100)))
     assert "is read by the Python source: minPartitions and maxRecordsPerPartition divide by records" in caplog.text
 
 
@@ -302,8 +299,7 @@ def test_the_settings_of_the_session_stay_the_users(spark: SparkSession, orders:
         orders.table(start, start + 10)
     spark.conf.set(LISTING, "3")
     try:
-        assert read(spark, orders).count() == 60
-        assert spark.conf.get(LISTING) == "3"
+        assert (read(spark, orders).count(), spark.conf.get(LISTING)) == (60, "3")
     finally:
         spark.conf.unset(LISTING)
     read(spark, orders)

@@ -87,8 +87,7 @@ def test_damage_in_the_middle_is_an_error_with_file_and_position(spark: SparkSes
 def test_small_files_are_put_together(spark: SparkSession, orders: TopicFiles) -> None:
     for start in range(0, 200, 10):
         orders.log(start, start + 10)
-    assert read(spark, orders).rdd.getNumPartitions() == 2
-    assert offsets(read(spark, orders)) == list(range(200))
+    assert (read(spark, orders).rdd.getNumPartitions(), offsets(read(spark, orders))) == (2, list(range(200)))
 
 
 def test_filters_give_the_same_rows_and_touch_fewer_files(spark: SparkSession, orders: TopicFiles) -> None:

@@ -130,9 +130,7 @@ def test_a_stream_begins_at_a_time(halves: TopicFiles) -> None:
         read = parse_stream_options(given)
         return place(SeaweedMQStreamReader(Place(halves.root), read, halves.topic, columns_of(halves.topic)))
 
-    assert place_at(17) == {"0": 17}
-    assert place_at(55) == {"1": 55, "2": 50}
-    assert place_at(99) == {"1": 60, "2": 50}
+    assert (place_at(17), place_at(55), place_at(99)) == ({"0": 17}, {"1": 55, "2": 50}, {"1": 60, "2": 50})
 
 
 def test_a_batch_is_the_same_when_its_files_were_converted_compacted_and_the_segment_sealed(orders: TopicFiles) -> None:
@@ -164,8 +162,7 @@ def test_the_first_batch_is_repeated_though_the_topic_begins_elsewhere(orders: T
     orders.table(0, 5, segment=1)
     again = reader_of(orders, startingOffsets=starting)
     moved = again.initialOffset()
-    assert moved["segments"].keys() == {"1", "2"}
-    assert again.partitions(moved, end) == []
+    assert (moved["segments"].keys(), again.partitions(moved, end)) == ({"1", "2"}, [])
     following = again.latestOffset(end, again.getDefaultReadLimit())
     assert offsets(again, end, following) == [(1, n) for n in range(5)]
 

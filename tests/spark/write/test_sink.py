@@ -98,8 +98,7 @@ def test_rows_are_records_with_their_keys_headers_and_times(spark: SparkSession,
     assert [record.value for record in records] == [b"v%d" % n for n in range(1000)]
     assert records[7].headers == {"n": b"7"}
     assert records[7].timestamp.timestamp() == pytest.approx(1600000000.000007)
-    assert len({record.segment for record in records}) == 3
-    assert target.staged(topic) == []
+    assert (len({record.segment for record in records}), target.staged(topic)) == (3, [])
 
 
 def test_keys_choose_the_partition_that_kafkas_clients_choose(spark: SparkSession, target: Target) -> None:
@@ -161,8 +160,7 @@ def test_what_can_not_be_written_is_refused_in_a_sentence(spark: SparkSession, t
     failing = spark.range(10).selectExpr("cast(assert_true(id < 9) as string) key", "cast(id as string) value")
     with pytest.raises(PySparkException):
         target.write(failing, topic)
-    assert target.records(topic) == []
-    assert target.staged(topic) == []
+    assert (target.records(topic), target.staged(topic)) == ([], [])
 
 
 def files_of(folder: Path, batches: int, rows: int, keys: int = 50) -> dict[bytes, list[bytes]]:
@@ -321,8 +319,7 @@ def test_a_query_whose_topic_was_deleted_and_created_again_ends_with_a_sentence_
         running.awaitTermination(WAIT_S)
     with pytest.raises(PySparkException, match=refused):
         start(spark, str(tmp_path / "in"), checkpoint, options).awaitTermination()
-    assert target.records(topic) == []
-    assert target.staged(topic) == []
+    assert (target.records(topic), target.staged(topic)) == ([], [])
     start(spark, str(tmp_path / "in"), str(tmp_path / "another"), options).awaitTermination()
     assert len(target.records(topic)) == 200
 
@@ -384,8 +381,7 @@ def test_files_are_imported_whatever_they_are(spark: SparkSession, target: Targe
         assert sorted(target.table(topic).column("id").to_pylist()) == list(range(300))
         assert sorted(target.table(topic).column("code").to_pylist()) == [f"{number:05}" for number in range(300)]
         sizes = [path.stat().st_size for path in sorted(Path(folder).glob(f"*.{kind}"))]
-        assert told == sorted(told)
-        assert (told[0], told[-1]) == ((0, sum(sizes)), (sum(sizes), sum(sizes)))
+        assert (told, told[0], told[-1]) == (sorted(told), (0, sum(sizes)), (sum(sizes), sum(sizes)))
         if kind == "parquet":
             assert {sizes[0], sizes[0] + sizes[1]} < {done for done, _ in told}
     with pytest.raises(InvalidArgument, match="format 'avro' cannot be imported: give one of parquet, csv, json"):
@@ -409,8 +405,7 @@ def test_of_one_large_file_it_is_told_how_far_it_is_before_it_is_published(
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
     assert rows == len(target.table(topic)) == 80_000
-    assert told == sorted(told)
-    assert (told[0], told[-1]) == (0.0, 1.0)
+    assert (told, told[0], told[-1]) == (sorted(told), 0.0, 1.0)
     assert len({part for part in told if 0 < part <= 0.5}) > 1, "progress reports cover the staging"
 
 
