@@ -79,8 +79,7 @@ def test_the_first_manifest_of_a_batch_counts(sink: StagedSink) -> None:
     one, two = staged(batch, frame(0, 5), frame(6, 9)), staged(batch)
     assert batch.manifest() is None
     assert batch.put_manifest(manifest(one)) == manifest(one)
-    assert batch.put_manifest(manifest(two)) == manifest(one)
-    assert one.record_count == 6
+    assert (batch.put_manifest(manifest(two)), one.record_count) == (manifest(one), 6)
     frames = StagedFrames(batch.folder, [one])
     assert [(f.position, f.header.slot_min) for f in frames.headers()] == [(0, 0), (152, 6)]
     assert [f.header.slot_min for f in frames.headers(7, 8)] == [6]
@@ -232,8 +231,7 @@ def test_damage_is_said_and_where_it_is(sink: StagedSink) -> None:
 
 def test_what_is_staged_is_no_part_of_the_topic(tmp_path: Path, sink: StagedSink) -> None:
     staged(sink.batch(0))
-    assert read_snapshot(Place(tmp_path), NAME).files == ()
-    assert list_files(Place(tmp_path), NAME, [0]) == ()
+    assert (read_snapshot(Place(tmp_path), NAME).files, list_files(Place(tmp_path), NAME, [0])) == ((), ())
 
 
 def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_path: Path, sink: StagedSink) -> None:
@@ -309,8 +307,7 @@ def test_nobody_comes_back_for_what_was_to_be_written_once(tmp_path: Path, sink:
         batch.put_manifest(manifest(staged(batch), batch=0))
         (batch.folder.parent / ".tmp-1").touch()
         aged(days, *batch.folder.iterdir(), batch.folder, batch.folder.parent / ".tmp-1", batch.folder.parent)
-    assert swept_later(tmp_path) == 1
-    assert (killed.folder.exists(), young.folder.exists()) == (False, True)
+    assert (swept_later(tmp_path), killed.folder.exists(), young.folder.exists()) == (1, False, True)
     aged(2, killed.folder.parent)
     assert swept_later(tmp_path) == 1
     assert not killed.folder.parent.exists()

@@ -84,8 +84,7 @@ def test_a_damaged_table_is_found_and_made_again_if_its_log_is_there(orders: Top
     if damage == "page":
         return  # a rebuild reads footers only; moving the file away repairs this
     found = rebuild_topic(Place(orders.root), orders.name)
-    assert found.replaced == [good.path]
-    assert [t.path for t in found.made] == [good.path]
+    assert (found.replaced, [t.path for t in found.made]) == ([good.path], [good.path])
     assert [isinstance(p, Corrupt) and lost.path in str(p) for p in found.problems] == [True]
     assert [d.path for d in verified(orders).differences] == [lost.path]
     assert [p.name for p in (orders.root / table_dir(orders.name)).glob(".*.damaged")] == [

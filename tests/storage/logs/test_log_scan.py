@@ -56,8 +56,7 @@ def scan(
 @pytest.mark.parametrize("read_bytes", [1, 16, 144, 145, 1_000, 10_000])
 def test_a_whole_log_is_read_frame_by_frame_whatever_the_size_of_the_reads(read_bytes: int) -> None:
     scanner, bases = scan(LOG, read_bytes=read_bytes)
-    assert bases == [0, 3, 4, 9]
-    assert (scanner.next_offset, scanner.torn) == (11, None)
+    assert (bases, scanner.next_offset, scanner.torn) == ([0, 3, 4, 9], 11, None)
 
 
 def test_every_read_ends_at_a_multiple_of_what_is_read_at_once() -> None:
@@ -77,8 +76,7 @@ def test_a_log_cut_anywhere_gives_the_frames_before_the_cut(cut: int, read_bytes
     whole = [i for i in range(4) if STARTS[i + 1] <= cut]
     ends = [3, 4, 9, 11]
     assert bases == [(0, 3, 4, 9)[i] for i in whole if ends[i] > skip_below]
-    assert scanner.next_offset == (ends[whole[-1]] if whole else 0)
-    assert (scanner.torn is None) == (cut in STARTS)
+    assert (scanner.next_offset, scanner.torn is None) == (ends[whole[-1]] if whole else 0, cut in STARTS)
 
 
 @given(cut=st.integers(0, len(LOG)), read_bytes=st.integers(1, 2_000), skip_below=st.integers(0, 12))
@@ -118,8 +116,7 @@ def test_a_flipped_bit_is_never_served(at: int, bit: int, read_bytes: int) -> No
             scan(bytes(damaged), read_bytes=read_bytes)
     else:  # in the last frame it resembles a torn tail: only the log's end tells them apart
         scanner, bases = scan(bytes(damaged), read_bytes=read_bytes)
-        assert bases == [0, 3, 4]
-        assert scanner.next_offset == 9
+        assert (bases, scanner.next_offset) == ([0, 3, 4], 9)
         assert scanner.torn is not None
 
 
@@ -136,8 +133,7 @@ def test_skipped_frames_are_jumped_over_and_not_read() -> None:
     log = PREAMBLE + make_frame(0, 1, size=100_000) + make_frame(1, 1)
     reads: list[tuple[int, int]] = []
     scanner, bases = scan(log, skip_below=1, read_bytes=500, reads=reads)
-    assert bases == [1]
-    assert scanner.next_offset == 2
+    assert (bases, scanner.next_offset) == ([1], 2)
     assert sum(length for _, length in reads) < 2_000
 
 
@@ -197,8 +193,7 @@ def test_blocks_lost_of_what_was_not_fsynced_are_a_torn_tail(blocks: set[int], s
     scanner, bases = scan(bytes(content), read_bytes=read_bytes)
     whole = next((n for n in range(5) if content[BIG_STARTS[n] : BIG_STARTS[n + 1]] != BIG[n]), 5)
     assert whole >= synced
-    assert bases == list(range(whole))
-    assert (scanner.torn is None) == (whole == 5)
+    assert (bases, scanner.torn is None) == (list(range(whole)), whole == 5)
 
 
 @given(sectors=st.sets(st.integers(0, 7), min_size=1), synced=st.integers(1, 4))

@@ -101,12 +101,10 @@ def test_where_files_end_the_brokers_go_on(orders: TopicFiles) -> None:
 
     snapshot = read_snapshot(Place(orders.root), orders.name)
     planned = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={}, ends={0: 30}))
-    assert offsets(planned) == list(range(5, 28))
-    assert asked == [(0, 20, 30)]
+    assert (offsets(planned), asked) == (list(range(5, 28)), [(0, 20, 30)])
     orders.convert(only=10)
     log.unlink()
-    assert offsets(planned) == list(range(5, 28))
-    assert asked == [(0, 20, 30)] * 2
+    assert (offsets(planned), asked) == (list(range(5, 28)), [(0, 20, 30)] * 2)
     (everything,) = plan_ranges(
         replace(snapshot, files=()), ReadWindow(), BrokerOffsets(begins={0: 3}, ends={0: 30}, is_all=True)
     )

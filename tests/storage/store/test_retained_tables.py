@@ -116,8 +116,7 @@ async def test_without_hard_links_there_is_one_name_and_it_is_said_once(
 
     monkeypatch.setattr(os, "link", refuse)
     table = await make_table(store)
-    assert kept(store) == []
-    assert pq.read_table(store.place.root / table.path).num_rows == 10
+    assert (kept(store), pq.read_table(store.place.root / table.path).num_rows) == ([], 10)
     target = DirectoryTarget(store.place, NAME, 1)
     target.publish(target.create(), 0, 5)
     assert [r.getMessage() for r in caplog.records if "hard links" in r.getMessage()] == [

@@ -86,8 +86,7 @@ def test_all_agree_behind_a_checkpoint_and_without_what_it_made_superfluous(
             found = content(reader(folder_of(orders), version))
             assert (found == whole) == (version != 5), reader.__name__
     table = deltalake.DeltaTable(str(folder_of(orders)))
-    assert table.metadata().name == "shop/orders"
-    assert [h["operation"] for h in table.history()][:1] == ["WRITE"]
+    assert (table.metadata().name, [h["operation"] for h in table.history()][:1]) == ("shop/orders", ["WRITE"])
 
 
 def test_readers_leave_out_tables_by_their_statistics(orders: TopicFiles) -> None:
@@ -208,8 +207,7 @@ def test_plain_records_among_typed_ones_are_rows_without_columns(tmp_path: Path)
     typed.table(10, 20)
     assert reconcile(Place(tmp_path), typed.topic) == 0
     rows = pl.scan_delta(str(folder_of(typed))).sort("_offset").select("number", "_value").collect()
-    assert rows["number"].to_list() == [None] * 10 + list(range(10, 20))
-    assert rows["_value"].null_count() == 10
+    assert (rows["number"].to_list(), rows["_value"].null_count()) == ([None] * 10 + list(range(10, 20)), 10)
     for reader in (by_duckdb,):
         assert reader(folder_of(typed)).num_rows == 20
     dataset = deltalake.DeltaTable(str(folder_of(typed))).to_pyarrow_dataset()

@@ -67,13 +67,10 @@ async def test_a_log_becomes_a_table_of_its_records(store: FileSegmentStore) -> 
     rows = file.read().to_pylist()
     assert [r["_offset"] for r in rows] == list(range(45))
     assert [r["_value"] for r in rows] == [value_of(o) for o in range(45)]
-    assert {r["_segment"] for r in rows} == {0}
-    assert [r["_key"] for r in rows[1:4]] == [b"key-1", b"key-2", None]
-    assert rows[44]["_headers"] == [("h", b"44")]
-    assert rows[43]["_headers"] == [("h", b"43")]
+    assert ({r["_segment"] for r in rows}, [r["_key"] for r in rows[1:4]]) == ({0}, [b"key-1", b"key-2", None])
+    assert (rows[44]["_headers"], rows[43]["_headers"]) == ([("h", b"44")], [("h", b"43")])
     stamps = pq.read_table(store.place.root / table.path)["_timestamp"].cast(pa.int64()).to_pylist()
-    assert stamps[:4] == [T0, T0, T0, T0 + 3_000_000]
-    assert stamps[44] == T0 + 44_000_000
+    assert (stamps[:4], stamps[44]) == ([T0, T0, T0, T0 + 3_000_000], T0 + 44_000_000)
 
 
 async def test_doing_it_again_changes_nothing(store: FileSegmentStore) -> None:
@@ -135,8 +132,7 @@ async def test_what_a_table_holds_already_is_left_out(store: FileSegmentStore) -
     early = await write_log(store, 0, TENS[:2], writer="b-1")
     assert convert(store, [early]) == [(0, 20)]
     longer = await write_log(store, 10, TENS[1:], writer="b-2")
-    assert convert(store, [longer]) == [(0, 20), (20, 60)]
-    assert offsets(store) == list(range(60))
+    assert (convert(store, [longer]), offsets(store)) == ([(0, 20), (20, 60)], list(range(60)))
 
 
 async def test_plain_and_typed_records_go_into_tables_of_their_own(store: FileSegmentStore) -> None:
