@@ -45,8 +45,7 @@ def read_frame(data: bytes, position: int, value_fields: list[pa.Field]) -> tupl
     assert header_checksum == xxhash.xxh3_64_intdigest(header[:136])
     end = position + 144 + payload_length
     payload = data[position + 144 : end]
-    assert len(payload) == payload_length
-    assert payload_checksum == xxhash.xxh3_64_intdigest(payload)
+    assert (len(payload), payload_checksum) == (payload_length, xxhash.xxh3_64_intdigest(payload))
 
     fields = []
     if flags & 1:

@@ -353,13 +353,11 @@ def test_a_batch_becomes_a_frame_and_comes_out_of_it_as_it_was(sent: list[Record
     assert (header.timestamp_min, header.timestamp_max) == (checked.timestamp_min_us, checked.timestamp_max_us)
     assert (header.producer_id, header.producer_epoch, header.first_sequence) == (5_000, 2, 70)
     assert (header.slot_min, header.slot_max, set(header.histogram)) == (slot, slot, {0})
-    assert len(found.payload) % 8 == 0
-    assert found.payload[: stored_bytes(found.payload)] == batch
+    assert (len(found.payload) % 8, found.payload[: stored_bytes(found.payload)]) == (0, batch)
     head = patched_head(found.payload, 1 << 40, 77)
     out = head + bytes(found.payload[len(head) : stored_bytes(found.payload)])
     assert (read_header(out).base_offset, read_header(out).leader_epoch, len(head)) == (1 << 40, 77, 16)
-    assert read_header(out)[3:] == read_header(batch)[3:]
-    assert records_in(out) == sent
+    assert (read_header(out)[3:], records_in(out)) == (read_header(batch)[3:], sent)
 
 
 def test_a_batch_of_nobody_is_a_frame_of_nobody() -> None:

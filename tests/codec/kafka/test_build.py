@@ -83,5 +83,4 @@ def test_clients_read_batches_one_behind_the_other() -> None:
         for record in batch:
             offsets.append(record.offset)
             values.append(record.value)
-    assert offsets == list(range(100, 600))
-    assert values == [None if n % 3 else b"v%d" % n for n in range(500)]
+    assert (offsets, values) == (list(range(100, 600)), [None if n % 3 else b"v%d" % n for n in range(500)])

@@ -213,5 +213,4 @@ def test_any_bytes_are_read_skipped_or_refused(key: bytes, value: bytes | None) 
     ],
 )
 def test_a_group_lives_where_java_looks_for_it(group: str, of_50: int, of_8: int) -> None:
-    assert partition_of_group(group, 50) == of_50
-    assert partition_of_group(group, 8) == of_8
+    assert (partition_of_group(group, 50), partition_of_group(group, 8)) == (of_50, of_8)

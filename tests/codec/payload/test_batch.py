@@ -119,8 +119,7 @@ def test_a_typed_batch_is_completed_with_what_is_absent():
     schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
     sent = sample("typed", [pa.array([1, 2])], TYPED, schema)
     full = full_batch(decode_frame(sent.frame, schema), sent.frame.header, schema)
-    assert full.schema == full_schema(schema)
-    assert full.schema.names == ["_key", "_timestamp", "_headers", "n"]
+    assert (full.schema, full.schema.names) == (full_schema(schema), ["_key", "_timestamp", "_headers", "n"])
     assert full.column("n").to_pylist() == [1, 2]
 
 
@@ -311,8 +310,7 @@ def test_a_null_parent_excuses_its_children():
 
 
 def test_flags_say_which_columns_a_payload_has():
-    assert payload_schema(0, None).names == ["_value"]
-    assert payload_schema(ALL_COLUMNS, None) == PLAIN_SCHEMA
+    assert (payload_schema(0, None).names, payload_schema(ALL_COLUMNS, None)) == (["_value"], PLAIN_SCHEMA)
     assert payload_schema(TYPED | FLAG_TIMESTAMP, pa.schema([("n", pa.int8())])).names == ["_timestamp", "n"]
 
 

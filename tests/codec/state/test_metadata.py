@@ -213,8 +213,7 @@ def test_the_bytes_of_the_values_are_these() -> None:
 
 
 def test_the_keys_are_these() -> None:
-    assert keys.LEADER == "/seaweedmq/leader"
-    assert keys.broker_key("b-1") == "/seaweedmq/brokers/b-1"
+    assert (keys.LEADER, keys.broker_key("b-1")) == ("/seaweedmq/leader", "/seaweedmq/brokers/b-1")
     assert keys.left_key("b-1") == "/seaweedmq/left/b-1"
     assert keys.address_key("127.0.0.1:17777") == "/seaweedmq/addresses/127.0.0.1:17777"
     assert keys.kafka_address_key("127.0.0.1:9092") == "/seaweedmq/addresses/kafka/127.0.0.1:9092"
