@@ -82,8 +82,7 @@ def test_tables_have_records_of_the_promised_size() -> None:
 def test_the_longest_gap_counts_the_time_to_the_first_and_from_the_last() -> None:
     acknowledged_s = [0.9, 1.25, 1.5, 2.0, 2.1]
     assert longest_gap_s(acknowledged_s, 1.0, 2.0) == 0.5  # none at 0.9 or 2.0: both are outside
-    assert longest_gap_s(acknowledged_s, 1.0, 1.25) == 0.25
-    assert longest_gap_s([], 1.0, 4.0) == 3.0
+    assert (longest_gap_s(acknowledged_s, 1.0, 1.25), longest_gap_s([], 1.0, 4.0)) == (0.25, 3.0)
 
 
 def test_twice_as_many_open_segments_are_compared_with_half(tmp_path: Path) -> None:

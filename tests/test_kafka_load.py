@@ -77,8 +77,7 @@ def test_a_journal_is_read_while_it_is_written(tmp_path: Path) -> None:
 def test_an_order_is_read_as_it_was_written() -> None:
     key, value = Orders(3).record(12_345, 99)
     head = head_of(key, value)
-    assert (head.producer, head.sequence, head.due_ns) == (3, 12_345, 99)
-    assert key == b"customer-%08d" % head.key
+    assert (head.producer, head.sequence, head.due_ns, key) == (3, 12_345, 99, b"customer-%08d" % head.key)
     assert 100 < len(value) < 1_000
 
 
