@@ -239,9 +239,8 @@ async def test_delivered_batches_tell_the_partition(cluster: FakeCluster, client
         (batch,) = [batch async for batch in subscriber.batches()]
     names = ["_segment", "_partition", "_offset", "_timestamp", "_key", "_headers", "_value"]
     assert (batch.schema.names, batch.column("_partition").to_pylist()) == (names, [1, 1])
-    async with client.subscriber(
-        TOPIC, start="earliest", stop_at="latest", columns=["_partition", "_value"]
-    ) as subscriber:
+    names = ["_partition", "_value"]
+    async with client.subscriber(TOPIC, start="earliest", stop_at="latest", columns=names) as subscriber:
         (batch,) = [batch async for batch in subscriber.batches()]
     assert batch.to_pylist() == [{"_partition": 1, "_value": None}, {"_partition": 1, "_value": b""}]
     await client.admin.create_topic("shop/ring")

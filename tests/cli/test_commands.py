@@ -38,7 +38,7 @@ def test_lines_are_records_byte_for_byte(cluster: Cluster) -> None:
     assert [r["value"] for r in printed] == ["first", "", "IP8AIA0=", "no newline at the end"]
     assert [r.get("value_encoding") for r in printed] == [None, None, "base64", None]
     assert [(r["segment"], r["offset"], r["key"], r["headers"]) for r in printed] == [
-        (0, i, None, {}) for i in range(4)
+        (0, n, None, {}) for n in (0, 1, 2, 3)
     ]
 
 

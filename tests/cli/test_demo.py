@@ -163,15 +163,13 @@ def test_damage_of_the_hours_is_noticed(hours: pa.Table, damage: Callable[[pa.Ta
 @pytest.mark.integration
 @pytest.mark.timeout(300)
 def test_the_demo_ends_well() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.demo"], capture_output=True, text=True, timeout=290, check=False
-    )
+    command = [sys.executable, "-m", "benchmarks.demo"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=290, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("demo: OK\n")
     assert "killing broker" in done.stdout
     assert "both groups got every flight once and unchanged, in order for each of 4,043 planes" in done.stdout
-    assert re.search(
-        r"Spark streamed 336,776 flights in \d+ batches to 19,431 hours, each once and equal to", done.stdout
-    )
+    streamed = r"Spark streamed 336,776 flights in \d+ batches to 19,431 hours, each once and equal to"
+    assert re.search(streamed, done.stdout)
     assert len(re.findall(r"^  2013-.* flights .* hours so far\)$", done.stdout, re.MULTILINE)) >= 2
     assert "Spark and the CSV agree" in done.stdout

@@ -50,9 +50,8 @@ FLAT = [
 
 
 def nested(inner: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataType]:
-    return st.one_of(
-        inner.map(pa.list_), st.tuples(inner, inner).map(lambda kinds: pa.struct(list(zip("ab", kinds, strict=True))))
-    )
+    structs = st.tuples(inner, inner).map(lambda kinds: pa.struct(list(zip("ab", kinds, strict=True))))
+    return inner.map(pa.list_) | structs
 
 
 KINDS = st.recursive(st.sampled_from(FLAT), nested, max_leaves=3)

@@ -227,9 +227,8 @@ def test_numbers_that_json_lacks_come_back_as_they_were(tmp_path: Path) -> None:
     rows = [{"double": x, "float": x, "list": [x], "struct": {"x": x, "name": "NaN"}, "text": "NaN"} for x in NUMBERS]
     columns = pa.RecordBatch.from_pylist(rows, schema=FLOATS)
     envelope = batch_of([(None, None, {})] * len(rows)).drop_columns(["_value"])
-    text = json_out.lines(
-        pa.record_batch([*envelope.columns, *columns.columns], schema=pa.schema([*ENVELOPE, *FLOATS]))
-    )
+    batch = pa.record_batch([*envelope.columns, *columns.columns], schema=pa.schema([*ENVELOPE, *FLOATS]))
+    text = json_out.lines(batch)
     printed = [json.loads(line, parse_constant=pytest.fail)["value"]["double"] for line in text.splitlines()]
     assert printed == [1.5, "NaN", "Infinity", "-Infinity", None]
     assert str(read(tmp_path / "r", text, FLOATS).select(FLOATS.names).to_pylist()) == str(rows)

@@ -172,17 +172,15 @@ def status(*brokers: BrokerStatus, decisions: tuple[Decision, ...] = ()) -> Clus
 
 
 def broker(number: int, load: BrokerLoad | None, *, draining: bool = False) -> BrokerStatus:
-    info = BrokerInfo(
-        id=f"b-{number}", address=f"127.0.0.1:1777{6 + number}", started_us=1, pid=1, version="1", draining=draining
-    )
+    address = f"127.0.0.1:1777{6 + number}"
+    info = BrokerInfo(id=f"b-{number}", address=address, started_us=1, pid=1, version="1", draining=draining)
     return BrokerStatus(info=info, load=load, open_segments=number, is_leader=number == 1)
 
 
 def load(cpu_share: float, bytes_per_s: float) -> BrokerLoad:
     part = SegmentLoad(topic=NAME, segment=3, bytes_per_s=bytes_per_s / 2, records_per_s=700, unwritten_bytes=0)
-    return BrokerLoad(
-        broker="", cpu_share=cpu_share, memory_bytes=300 << 20, buffered_bytes=0, segments=(part, replace(part))
-    )
+    parts = (part, replace(part))
+    return BrokerLoad(broker="", cpu_share=cpu_share, memory_bytes=300 << 20, buffered_bytes=0, segments=parts)
 
 
 def test_the_cluster_shows_its_brokers_and_decisions() -> None:

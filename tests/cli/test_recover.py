@@ -40,9 +40,8 @@ async def storage(tmp_path: Path) -> Path:
 
 async def mark(folder: Path, cluster_id: str) -> None:
     store = FileSegmentStore(folder)
-    await store.create_marker(
-        StorageMarker(cluster_id=cluster_id, format=STORAGE_FORMAT, generation=1, etcd_revision=7)
-    )
+    marker = StorageMarker(cluster_id=cluster_id, format=STORAGE_FORMAT, generation=1, etcd_revision=7)
+    await store.create_marker(marker)
     await store.close()
 
 

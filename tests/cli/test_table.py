@@ -73,9 +73,8 @@ def test_spark_needs_a_line(here: Here, orders: TopicFiles, monkeypatch: pytest.
     assert error.startswith(f"error: Spark needs Java 17 or newer, and JAVA_HOME is {tmp_path}/no-java: install")
     installed = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "3.5.1" if name == "pyspark" else installed(name))
-    assert here.run(*command).error.endswith(
-        "needs PySpark 4.1 or newer, 3.5.1 is installed: pip install 'seaweedmq[spark]' --upgrade"
-    )
+    remedy = "needs PySpark 4.1 or newer, 3.5.1 is installed: pip install 'seaweedmq[spark]' --upgrade"
+    assert here.run(*command).error.endswith(remedy)
 
 
 def test_without_pyspark_the_remedy_is_named_and_the_history_is_shown(orders: TopicFiles, tmp_path: Path) -> None:

@@ -19,9 +19,8 @@ pytestmark = pytest.mark.integration
 def watching(cluster: Cluster, *arguments: str, stdout: int = subprocess.PIPE) -> "Iterator[subprocess.Popen[bytes]]":
     """Start a command that runs until it is interrupted."""
     command = [*COMMAND, "--bootstrap", cluster.addresses, *arguments]
-    process = subprocess.Popen(
-        command, stdout=stdout, stderr=subprocess.PIPE, env={**os.environ, "TERM": "xterm-256color"}
-    )
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=environment)
     try:
         yield process
     finally:

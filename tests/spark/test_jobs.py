@@ -32,9 +32,8 @@ def test_a_compaction_shares_the_segments_out_and_verifies_afterwards(spark: Spa
     for segment in range(3):
         small(orders, 4, segment)
     seen: list[tuple[int, int]] = []
-    found = jobs.compact(
-        spark, storage=str(orders.root), topic=str(orders.name), progress=lambda done, total: seen.append((done, total))
-    )
+    options = {"storage": str(orders.root), "topic": str(orders.name)}
+    found = jobs.compact(spark, **options, progress=lambda done, total: seen.append((done, total)))
     assert (found.tables_before, found.tables_after, found.problems) == (12, 3, [])
     assert [tables(orders, segment) for segment in range(3)] == [[(0, 80)]] * 3
     assert (seen[0][0], seen) == (0, sorted(seen))

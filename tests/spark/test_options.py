@@ -132,9 +132,8 @@ def test_an_end_before_its_start_is_refused_and_one_at_it_is_not(start: str, end
 def test_times_are_milliseconds_as_kafkas_and_stand_in_for_offsets() -> None:
     options = parse_options({**REQUIRED, "startingOffsetsByTimestamp": f'{{"0": {NOON_MS}}}'})
     assert options.window.starting_times == Offsets(default=EARLIEST, by_segment={0: NOON_MS * 1_000})
-    assert parse_options({**REQUIRED, "endingOffsetsByTimestamp": str(NOON_MS)}).window.ending_times == Offsets(
-        default=NOON_MS * 1_000
-    )
+    window = parse_options({**REQUIRED, "endingOffsetsByTimestamp": str(NOON_MS)}).window
+    assert window.ending_times == Offsets(default=NOON_MS * 1_000)
     with pytest.raises(InvalidArgument, match="exclude each other"):
         parse_options({**REQUIRED, "startingOffsetsByTimestamp": str(NOON_MS), "startingOffsets": "5"})
 

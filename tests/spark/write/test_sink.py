@@ -143,9 +143,8 @@ def test_what_can_not_be_written_is_refused_in_a_sentence(spark: SparkSession, t
         target, rows, topic, key="id"
     )
     assert "there is no topic sink/none" in refusal(target, rows, "sink/none")
-    assert "column 'offset' cannot be written (the topic assigns it): drop it" in refusal(
-        target, rows.selectExpr("*", "1 as offset"), topic
-    )
+    numbered = rows.selectExpr("*", "1 as offset")
+    assert "column 'offset' cannot be written (the topic assigns it): drop it" in refusal(target, numbered, topic)
     elsewhere = refusal(target, rows, topic, storage=str(tmp_path))
     assert f"storage {tmp_path} holds no topic sink/refused" in elsewhere
     assert "Check that brokers run there" in refusal(target, rows, topic, bootstrap="127.0.0.1:1")

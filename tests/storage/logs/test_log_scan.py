@@ -64,9 +64,8 @@ def test_every_read_ends_at_a_multiple_of_what_is_read_at_once() -> None:
     page_bytes, reads = 4_096, list[tuple[int, int]]()
     scanner, bases = scan(log, read_bytes=page_bytes, reads=reads)
     assert (len(bases), scanner.torn) == (200, None)
-    assert [position + length for position, length in reads] == [
-        page_bytes * number for number in range(1, len(log) // page_bytes + 2)
-    ]
+    ends = [page_bytes * number for number in range(1, len(log) // page_bytes + 2)]
+    assert [position + length for position, length in reads] == ends
 
 
 @given(cut=st.integers(0, len(LOG)), read_bytes=st.integers(1, 2_000), skip_below=st.integers(0, 12))

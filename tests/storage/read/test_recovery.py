@@ -27,9 +27,8 @@ def producer(next_sequence: int, *acks: tuple[int, int, int], producer_id: int =
 
 
 async def test_a_segment_without_files_ends_where_it_begins(store: FileSegmentStore) -> None:
-    assert await recover_segment(store, make_topic(), make_segment(start_offset=40)) == Recovered(
-        end_offset=40, producers=()
-    )
+    recovered = await recover_segment(store, make_topic(), make_segment(start_offset=40))
+    assert recovered == Recovered(end_offset=40, producers=())
 
 
 async def test_end_and_producers_come_from_the_frames(store: FileSegmentStore) -> None:
@@ -78,9 +77,8 @@ async def test_a_preamble_is_not_believed_about_unflushed_records(store: FileSeg
     await write_log(store, 0, [make_frame(0, 8), make_frame(8, 2)[:-40]], flushed=0)
     behind = [make_frame(10, 5)] * frames_behind
     await write_log(store, 10, behind, producers=[stored_below(10)], flushed=8)
-    assert await recover_segment(store, make_topic(), make_segment()) == Recovered(
-        end_offset=8, producers=(producer(8, (0, 8, 0)),)
-    )
+    recovered = await recover_segment(store, make_topic(), make_segment())
+    assert recovered == Recovered(end_offset=8, producers=(producer(8, (0, 8, 0)),))
 
 
 async def test_three_files_may_wait_for_their_fsync(store: FileSegmentStore) -> None:
@@ -167,9 +165,8 @@ async def test_what_a_frozen_broker_wrote_after_the_seal_is_nobodys(store: FileS
     late = ProducerState(producer_id=1, producer_epoch=0, next_sequence=5, recent=(FrameAck(3, 2, 3),))
     await write_log(store, 5, [make_frame(5, 2, producer=1, first_sequence=5)], producers=[late])
     sealed = make_segment(end_offset=3)
-    assert await recover_segment(store, make_topic(), sealed) == Recovered(
-        end_offset=3, producers=(producer(3, (0, 3, 0)),)
-    )
+    recovered = await recover_segment(store, make_topic(), sealed)
+    assert recovered == Recovered(end_offset=3, producers=(producer(3, (0, 3, 0)),))
 
 
 async def test_damage_in_the_middle_is_an_error_unless_another_file_gets_further(store: FileSegmentStore) -> None:
