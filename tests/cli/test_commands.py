@@ -139,17 +139,8 @@ def test_a_reader_that_goes_away_ends_it_quietly(cluster: Cluster) -> None:
     """
     cluster.ok("topic", "create", "test/pipe")
     cluster.ok("publish", "test/pipe", stdin=b"x" * 99 + b"\n" + b"y\n" * 500_000)
-    command = [
-        *COMMAND,
-        "--bootstrap",
-        cluster.addresses,
-        "subscribe",
-        "test/pipe",
-        "--format",
-        "raw",
-        "--group",
-        "pipe",
-    ]
+    subscribe = ["subscribe", "test/pipe", "--format", "raw", "--group", "pipe"]
+    command = [*COMMAND, "--bootstrap", cluster.addresses, *subscribe]
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
     reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     assert reader.stdout is not None

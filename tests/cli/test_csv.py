@@ -185,14 +185,9 @@ def test_a_file_that_does_not_fit_is_refused_before_anything_is_sent(
 def test_what_is_null_depends_on_the_column(tmp_path: Path) -> None:
     text = 'n,x,text,none\n1,NaN,NA,\n,,"",\nNA,-inf,,\n'
     table = published(tmp_path / "t", text)
-    assert str(table.to_pydict()) == str(
-        {
-            "n": [1, None, None],
-            "x": [float("nan"), None, -float("inf")],
-            "text": ["NA", "", None],
-            "none": [None, None, None],
-        }
-    )
+    nan, inf = float("nan"), float("inf")
+    expected = {"n": [1, None, None], "x": [nan, None, -inf], "text": ["NA", "", None], "none": [None, None, None]}
+    assert str(table.to_pydict()) == str(expected)
     assert table.schema.field("none").type == pa.string()
     required = pa.schema([pa.field("text", pa.string(), nullable=False)])
     assert published(tmp_path / "t", 'text\nNA\n""\n', required)["text"].to_pylist() == ["NA", ""]

@@ -19,15 +19,10 @@ def lag(segment: int, records: int, owner: str = "") -> SegmentLag:
     return SegmentLag(segment=segment, owner=owner, committed=5, end_offset=5 + records, lag_records=records)
 
 
-def topic(name: str, *lags: SegmentLag) -> GroupTopic:
-    return GroupTopic(
-        topic=TopicName("shop", name),
-        generation=3,
-        start=EARLIEST,
-        members=(GroupMember(id="m-1", client="host/7", connected=True, segments=(2,)),),
-        segments=lags,
-        finished=(0,),
-    )
+def topic(topic: str, *lags: SegmentLag) -> GroupTopic:
+    members = (GroupMember(id="m-1", client="host/7", connected=True, segments=(2,)),)
+    name = TopicName("shop", topic)
+    return GroupTopic(topic=name, generation=3, start=EARLIEST, members=members, segments=lags, finished=(0,))
 
 
 ORDERS = topic("orders", lag(1, 10), lag(2, 30, "m-1"))

@@ -31,21 +31,10 @@ Write = Callable[[pa.Table, Path], None]
 # --- Parquet and Arrow ----------------------------------------------------------------------------------------------
 
 FLAT = [
-    pa.bool_(),
-    pa.int8(),
-    pa.int64(),
-    pa.uint32(),
-    pa.uint64(),
-    pa.float32(),
-    pa.float64(),
-    pa.date32(),
-    pa.timestamp("us"),
-    pa.timestamp("us", "UTC"),
-    pa.timestamp("us", "Europe/Berlin"),
-    pa.timestamp("ns"),
-    pa.decimal128(38, 10),
-    pa.binary(),
-    pa.string(),
+    *(pa.bool_(), pa.int8(), pa.int64(), pa.uint32(), pa.uint64(), pa.float32(), pa.float64(), pa.date32()),
+    *(pa.binary(), pa.string()),
+    *(pa.timestamp("us", zone) for zone in (None, "UTC", "Europe/Berlin")),
+    *(pa.timestamp("ns"), pa.decimal128(38, 10)),
 ]
 
 

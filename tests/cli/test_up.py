@@ -152,13 +152,7 @@ def test_two_brokers_with_one_address_are_refused(tmp_path: Path) -> None:
 def test_the_data_folder_is_said(tmp_path: Path) -> None:
     first = free_ports(1)
     with socket.create_server(("127.0.0.1", first)):
-        done = subprocess.run(
-            ["seaweedmq", "up", "--brokers", "1", "--port", str(first)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-            env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-            timeout=30,
-        )
+        command = ["seaweedmq", "up", "--brokers", "1", "--port", str(first)]
+        env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, env=env, timeout=30)
     assert f"data in {tmp_path / 'seaweedmq-data'}" in done.stderr
