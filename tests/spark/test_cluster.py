@@ -29,14 +29,9 @@ def test_executors_with_the_storage_alone_read_and_do_jobs(orders: TopicFiles, t
     (typed.root / lost.path).unlink()
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    done = subprocess.run(
-        [*PROGRAM, str(orders.root), str(scratch), "shop/orders", "shop/typed"],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-    )
+    command = [*PROGRAM, str(orders.root), str(scratch), "shop/orders", "shop/typed"]
+    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=env)
     assert done.returncode == 0, done.stderr[-4_000:]
     found = json.loads(done.stdout.splitlines()[-1])
     plain_read, typed_read = found["reads"]

@@ -326,13 +326,9 @@ def test_a_copy_is_whole_and_in_order_whatever_happens_to_driver_brokers_and_top
             client.admin.create_topic(topic, segments=2, replicas=2, scaling="fixed")
         changes = Changes(cluster, client, storage, rng)
         happens: list[Callable[[], None]] = [
-            partial(changes.split, SOURCE),
-            partial(changes.merge, SOURCE),
-            partial(changes.compact, SOURCE),
-            partial(changes.compact, SOURCE),
-            partial(changes.kill_a_primary, SOURCE),
-            partial(changes.split, COPY),
-            partial(changes.merge, COPY),
+            *(partial(change, SOURCE) for change in (changes.split, changes.merge, changes.kill_a_primary)),
+            *[partial(changes.compact, SOURCE)] * 2,
+            *(partial(change, COPY) for change in (changes.split, changes.merge)),
         ]
         rng.shuffle(happens)
         while_running: dict[int, list[Callable[[], None]]] = defaultdict(list)

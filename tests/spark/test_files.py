@@ -26,18 +26,10 @@ ROWS = st.lists(
     ),
     max_size=6,
 )
-SPARK = StructType(
-    [
-        StructField("id", LongType()),
-        StructField("note", StringType()),
-        StructField("n", LongType()),
-        StructField("x", DoubleType()),
-        StructField("tags", ArrayType(StringType())),
-    ]
-)
-ARROW = pa.schema(
-    [("id", pa.int64()), ("note", pa.string()), ("n", pa.int64()), ("x", pa.float64()), ("tags", pa.list_(pa.string()))]
-)
+TYPES = {"id": LongType(), "note": StringType(), "n": LongType(), "x": DoubleType(), "tags": ArrayType(StringType())}
+SPARK = StructType([StructField(name, kind) for name, kind in TYPES.items()])
+ARROW_TYPES = (pa.int64(), pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string()))
+ARROW = pa.schema(list(zip(TYPES, ARROW_TYPES, strict=True)))
 WRITERS: dict[str, tuple[InputFormat, dict[str, str]]] = {
     "parquet": (InputFormat.PARQUET, {}),
     "json": (InputFormat.JSONL, {"ignoreNullFields": "false"}),

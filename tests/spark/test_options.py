@@ -196,18 +196,16 @@ def test_milliseconds_and_seconds_are_no_microseconds(option: str, number: str, 
         assert parse_options({**REQUIRED, option: meant}).window.timestamps.is_bounded
 
 
+TWO_STARTS = f'{{"0": {NOON_MS}, "1": {NOON_MS + 1}}}'
+
+
 @pytest.mark.parametrize(
     ("what", "start", "end", "said"),
     [
         ("Timestamp", "2026-01-02", "2026-01-01T12:00:00Z", "2026-01-02 and 2026-01-01T12:00:00Z"),
         ("Timestamp", str(2**63 - 1), "2026-01-01", f"{2**63 - 1} and 2026-01-01"),
         ("OffsetsByTimestamp", str(NOON_MS + 1), str(NOON_MS), f"{NOON_MS + 1} and {NOON_MS}"),
-        (
-            "OffsetsByTimestamp",
-            f'{{"0": {NOON_MS}, "1": {NOON_MS + 1}}}',
-            str(NOON_MS),
-            f"{NOON_MS + 1} and {NOON_MS} for segment 1",
-        ),
+        ("OffsetsByTimestamp", TWO_STARTS, str(NOON_MS), f"{NOON_MS + 1} and {NOON_MS} for segment 1"),
     ],
 )
 def test_times_that_end_before_they_begin_are_refused(what: str, start: str, end: str, said: str) -> None:
