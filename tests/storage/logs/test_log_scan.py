@@ -227,18 +227,10 @@ def test_a_block_lost_behind_a_damaged_frame_does_not_make_it_a_torn_tail() -> N
 
 def encode_value(value: bytes) -> bytes:
     """Return a frame at offset 0 with one record."""
-    frame = encode_frame(
-        pa.RecordBatch.from_arrays([pa.array([value], pa.binary())], schema=payload_schema(0, None)),
-        flags=0,
-        producer_id=1,
-        producer_epoch=0,
-        first_sequence=0,
-        timestamp_min=T0,
-        timestamp_max=T0,
-        slot_min=0,
-        slot_max=0,
-        histogram=(1,) + (0,) * 15,
-    )
+    batch = pa.RecordBatch.from_arrays([pa.array([value], pa.binary())], schema=payload_schema(0, None))
+    zeros = dict.fromkeys(("flags", "producer_epoch", "first_sequence", "slot_min", "slot_max"), 0)
+    histogram = (1,) + (0,) * 15
+    frame = encode_frame(batch, producer_id=1, timestamp_min=T0, timestamp_max=T0, histogram=histogram, **zeros)
     return stamp(frame[:HEADER_BYTES], 0) + frame[HEADER_BYTES:]
 
 

@@ -567,13 +567,8 @@ def test_the_grace_of_a_log_is_believed_in_seconds_and_of_a_damaged_one_as_far_a
         found: str = metadata["configuration"][grace]
         return found
 
-    for said, kept_s in (
-        ("interval 60 seconds", 60),
-        ("interval 1 week", 3_600),
-        ("60", 3_600),
-        ("", 3_600),
-        (None, 3_600),
-    ):
+    cases = [("interval 60 seconds", 60), *((said, 3_600) for said in ("interval 1 week", "60", "", None))]
+    for said, kept_s in cases:
         files = TopicFiles(tmp_path / str(said))
         files.table(0, 10)
         reconcile(Place(files.root), files.topic, grace_s=77.0)

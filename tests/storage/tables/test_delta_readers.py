@@ -116,13 +116,7 @@ FILTERS = (
     ("ratio", "ratio = 7.0", pc.field("ratio") == 7.0, pl.col("ratio") == 7.0, 1),
     ("null", "half is null", pc.field("half").is_null(), pl.col("half").is_null(), 10),
     ("no null", "half is not null", pc.field("half").is_valid(), pl.col("half").is_not_null(), 10),
-    (
-        "or",
-        "n >= 15 or _offset < 2",
-        (pc.field("n") >= 15) | (pc.field("_offset") < 2),
-        (pl.col("n") >= 15) | (pl.col("_offset") < 2),
-        7,
-    ),
+    ("or", "n >= 15 or _offset < 2", *((of("n") >= 15) | (of("_offset") < 2) for of in (pc.field, pl.col)), 7),
     ("offset", "_offset >= 19", pc.field("_offset") >= 19, pl.col("_offset") >= 19, 1),
 )
 """Filters of the rows 0 to 19 in SQL, for pyarrow and for polars, and how many rows pass."""

@@ -13,18 +13,9 @@ from tests.support.segments import T0, logs_of, make_topic, tables_of, write_log
 
 
 def frame_of(batch: pa.RecordBatch, base: int) -> bytes:
-    frame = encode_frame(
-        batch,
-        flags=1 << SCHEMA_VERSION_SHIFT,
-        producer_id=1,
-        producer_epoch=0,
-        first_sequence=base,
-        timestamp_min=T0,
-        timestamp_max=T0,
-        slot_min=0,
-        slot_max=0,
-        histogram=(0,) * 16,
-    )
+    identity = {"flags": 1 << SCHEMA_VERSION_SHIFT, "producer_id": 1, "producer_epoch": 0, "first_sequence": base}
+    slots = {"slot_min": 0, "slot_max": 0, "histogram": (0,) * 16}
+    frame = encode_frame(batch, timestamp_min=T0, timestamp_max=T0, **identity, **slots)
     return stamp(frame[:HEADER_BYTES], base) + frame[HEADER_BYTES:]
 
 
