@@ -24,19 +24,11 @@ I64 = st.integers(-(2**63), 2**63 - 1)
 HEADERS = st.builds(
     FrameHeader,
     encoding=st.just(1),
-    flags=U16,
-    record_count=U32,
-    payload_length=U32,
-    payload_checksum=U64,
-    timestamp_min=I64,
-    timestamp_max=I64,
-    producer_id=U64,
-    first_sequence=U64,
-    producer_epoch=U32,
-    slot_min=U16,
-    slot_max=U16,
     histogram=st.tuples(*[U32] * 16),
-    base_offset=U64,
+    **dict.fromkeys(("flags", "slot_min", "slot_max"), U16),
+    **dict.fromkeys(("record_count", "payload_length", "producer_epoch"), U32),
+    **dict.fromkeys(("payload_checksum", "producer_id", "first_sequence", "base_offset"), U64),
+    **dict.fromkeys(("timestamp_min", "timestamp_max"), I64),
 )
 
 

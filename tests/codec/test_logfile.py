@@ -17,6 +17,8 @@ from tests.codec import golden
 
 U64 = st.integers(0, 2**64 - 1)
 BASE = 2**63
+RECENT = st.lists(st.builds(FrameAck, U64, U64, U64), max_size=3).map(tuple)
+PRODUCERS = st.builds(ProducerState, producer_id=U64, producer_epoch=U64, next_sequence=U64, recent=RECENT)
 PREAMBLES = st.builds(
     LogPreamble,
     topic=st.just(TopicName("shop", "orders")),
@@ -25,16 +27,7 @@ PREAMBLES = st.builds(
     base_offset=st.integers(BASE, 2**64 - 1),
     flushed=st.none() | st.integers(0, BASE),
     writer=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
-    producers=st.lists(
-        st.builds(
-            ProducerState,
-            producer_id=U64,
-            producer_epoch=U64,
-            next_sequence=U64,
-            recent=st.lists(st.builds(FrameAck, U64, U64, U64), max_size=3).map(tuple),
-        ),
-        max_size=3,
-    ).map(tuple),
+    producers=st.lists(PRODUCERS, max_size=3).map(tuple),
 )
 
 

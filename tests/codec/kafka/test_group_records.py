@@ -201,15 +201,9 @@ def test_any_bytes_are_read_skipped_or_refused(key: bytes, value: bytes | None) 
 @pytest.mark.parametrize(
     ("group", "of_50", "of_8"),
     [
-        ("", 0, 0),
-        ("shop", 12, 6),
-        ("orders", 31, 3),
-        ("my-group", 12, 2),
-        ("café", 21, 1),
-        ("😀", 49, 3),
+        *[("", 0, 0), ("shop", 12, 6), ("orders", 31, 3), ("my-group", 12, 2), ("café", 21, 1), ("😀", 49, 3)],
         ("polygenelubricants", 0, 0),  # its hash is the one int that has no absolute value
-        ("a b c", 18, 6),
-        ("console-consumer-12345", 6, 2),
+        *[("a b c", 18, 6), ("console-consumer-12345", 6, 2)],
     ],
 )
 def test_a_group_lives_where_java_looks_for_it(group: str, of_50: int, of_8: int) -> None:

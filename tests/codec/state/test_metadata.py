@@ -64,6 +64,7 @@ def segments(draw: st.DrawFn) -> Segment:
     lo = draw(st.integers(0, RING_SLOTS_MAX - 1))
     start = draw(st.integers(0, 2**63))
     sealed = draw(st.booleans())
+    sequences = st.builds(ProducerSequence, producer_id=UINTS, producer_epoch=UINTS, next_sequence=UINTS)
     return Segment(
         topic=draw(TOPIC_NAMES),
         id=draw(st.integers(0, 10**10 - 1)),
@@ -75,14 +76,7 @@ def segments(draw: st.DrawFn) -> Segment:
         successors=tuple(draw(st.lists(UINTS, max_size=3))),
         start_offset=start,
         end_offset=draw(st.integers(start, 2**64 - 1)) if sealed else None,
-        sequences=tuple(
-            draw(
-                st.lists(
-                    st.builds(ProducerSequence, producer_id=UINTS, producer_epoch=UINTS, next_sequence=UINTS),
-                    max_size=3,
-                )
-            )
-        ),
+        sequences=tuple(draw(st.lists(sequences, max_size=3))),
         opened_us=draw(UINTS),
         sealed_us=draw(UINTS),
         problem=draw(st.just("") | TEXTS),
@@ -360,16 +354,8 @@ WRONG_OF_GROUP: Mapping[str, Sequence[object]] = {
     ("write", "read", "golden", "field", "value"),
     [
         *((segment_to_json, segment_from_json, GOLDEN_SEGMENT, f, value) for f in WRONG for value in WRONG[f]),
-        *(
-            (topic_to_json, topic_from_json, GOLDEN_TOPIC, f, value)
-            for f in WRONG_OF_TOPIC
-            for value in WRONG_OF_TOPIC[f]
-        ),
-        *(
-            (group_to_json, group_from_json, GOLDEN_GROUP, f, value)
-            for f in WRONG_OF_GROUP
-            for value in WRONG_OF_GROUP[f]
-        ),
+        *((topic_to_json, topic_from_json, GOLDEN_TOPIC, f, v) for f, values in WRONG_OF_TOPIC.items() for v in values),
+        *((group_to_json, group_from_json, GOLDEN_GROUP, f, v) for f, values in WRONG_OF_GROUP.items() for v in values),
         (committed_to_json, committed_from_json, GOLDEN_COMMITTED, "offset", -1),
         (committed_to_json, committed_from_json, GOLDEN_COMMITTED, "deliveries", {"x": 1}),
         (committed_to_json, committed_from_json, GOLDEN_COMMITTED, "at_us", 1.5),
@@ -417,26 +403,12 @@ def test_damaged_bytes_are_read_or_refused(data: st.DataObject, values: Any, wri
 @pytest.mark.parametrize(
     "key",
     [
-        "",
-        "/other",
-        "/seaweedmq/topics/",
-        "/seaweedmq/topics/a",
-        "/seaweedmq/topics/a/b/c",
-        "/seaweedmq/topics/a/..",
-        "/seaweedmq/segments/a/b/1",
-        "/seaweedmq/segments/a/b/00000000\u06611",
-        "/seaweedmq/segments/a/b/000000000x",
-        "/seaweedmq/deletions/a",
-        "/seaweedmq/low/a",
-        "/seaweedmq/brokers/",
-        "/seaweedmq/brokers/a/b",
-        "/seaweedmq/addresses/",
-        "/seaweedmq/topics/a/b/",
-        "/seaweedmq-groups/state/a/b",
-        "/seaweedmq-groups/state/a/b/",
-        "/seaweedmq-groups/state/a/../c",
-        "/seaweedmq-groups/offsets/a/b/c/1",
-        "/seaweedmq-groups/offsets/a/b//0000000001",
+        *("", "/other", "/seaweedmq/deletions/a", "/seaweedmq/low/a", "/seaweedmq/addresses/"),
+        *(f"/seaweedmq/topics/{rest}" for rest in ("", "a", "a/b/", "a/b/c", "a/..")),
+        *(f"/seaweedmq/segments/a/b/{number}" for number in ("1", "00000000\u06611", "000000000x")),
+        *("/seaweedmq/brokers/", "/seaweedmq/brokers/a/b"),
+        *(f"/seaweedmq-groups/state/{rest}" for rest in ("a/b", "a/b/", "a/../c")),
+        *(f"/seaweedmq-groups/offsets/a/b/{rest}" for rest in ("c/1", "/0000000001")),
     ],
 )
 def test_foreign_keys_are_corrupt(key: str) -> None:

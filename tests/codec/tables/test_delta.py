@@ -83,16 +83,10 @@ def test_lines_are_what_other_programs_read() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "{",
-        "[]",
-        "{}",
-        '{"add":{"path":"a"}}',
-        '{"add":7}',
+        *("{", "[]", "{}", '{"add":{"path":"a"}}', '{"add":7}'),
         '{"add":{"path":"a","size":"x","modificationTime":1,"dataChange":true}}',
         '{"add":{"path":"a","size":1,"modificationTime":1,"dataChange":true,"deletionVector":{"storageType":"u"}}}',
-        '{"metaData":{"id":"a"}}',
-        '{"protocol":{}}',
-        "\x00\xff",
+        *('{"metaData":{"id":"a"}}', '{"protocol":{}}', "\x00\xff"),
     ],
 )
 def test_what_is_no_action_is_named_with_its_line(line: str) -> None:
