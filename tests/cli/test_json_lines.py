@@ -221,9 +221,7 @@ OBJECTS = [b'{"id": "a", "count": 1}', b'{"id": "b", "count": 2}']
 @pytest.mark.parametrize(
     "parts", [(MARK, b"\n", b"\n"), (b"", CRLF, CRLF), (MARK, b" \r\n\t", b""), (MARK + CRLF, CRLF, b"")]
 )
-def test_marks_and_returns_of_windows_are_no_part_of_an_object(
-    tmp_path: Path, parts: tuple[bytes, bytes, bytes]
-) -> None:
+def test_marks_and_returns_of_windows_are_no_part_of_objects(tmp_path: Path, parts: tuple[bytes, bytes, bytes]) -> None:
     text = parts[0] + parts[1].join(OBJECTS) + parts[2]
     table = read(tmp_path / "r", text, key="id")
     assert table.to_pydict() == {"_key": [b"a", b"b"], "_value": OBJECTS}

@@ -131,9 +131,7 @@ def test_tables_are_compacted_and_verified_and_a_difference_ends_with_status_1(o
 @pytest.mark.deep
 @pytest.mark.integration
 @pytest.mark.timeout(600)
-def test_a_damaged_delta_log_is_named_and_made_again_from_the_tables_and_nothing_is_lost(
-    orders: TopicFiles, run_several: SeveralRun
-) -> None:
+def test_a_damaged_delta_log_is_named_and_made_again_from_tables(orders: TopicFiles, run_several: SeveralRun) -> None:
     for n in range(0, 80, 20):
         orders.table(n, n + 20)
         reconcile(Place(orders.root), orders.topic)
