@@ -61,9 +61,9 @@ def test_written_is_read_equal(spark: SparkSession, tmp_path: Path, name: str, r
     with suppress(InvalidArgument) if may_be_refused else nullcontext():
         read = published(files[0], kind, schema)
         assert not rows or read.schema == schema
-        assert [comparable(row, is_csv=is_csv) for row in read.to_pylist()] == [
-            comparable(dict(zip(schema.names, row, strict=False)), is_csv=is_csv) for row in given_rows
-        ]
+        written = [dict(zip(schema.names, row, strict=False)) for row in given_rows]
+        found, expected = ([comparable(row, is_csv=is_csv) for row in each] for each in (read.to_pylist(), written))
+        assert found == expected
 
 
 def comparable(row: dict[str, Any], *, is_csv: bool) -> dict[str, str]:

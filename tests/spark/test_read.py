@@ -136,8 +136,6 @@ def test_a_typed_topic_has_its_own_columns(spark: SparkSession, tmp_path: Path) 
         ({"columns": "offset,colour"}, "InvalidArgument: topic shop/orders has no column 'colour': it has topic, seg"),
     ],
 )
-def test_bad_options_are_refused(
-    spark: SparkSession, orders: TopicFiles, options: dict[str, str], message: str
-) -> None:
+def test_bad_options_are_named(spark: SparkSession, orders: TopicFiles, options: dict[str, str], message: str) -> None:
     with pytest.raises(PySparkException, match=message):
         read(spark, orders, **options).collect()

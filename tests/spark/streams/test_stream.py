@@ -72,9 +72,7 @@ def numbered(segment: int, *offsets: range) -> list[tuple[int, int]]:
 
 
 @pytest.mark.deep
-def test_a_copy_goes_on_from_its_checkpoint_through_splits_merges_and_compaction(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path
-) -> None:
+def test_a_copy_continues_through_splits_and_merges(spark: SparkSession, orders: TopicFiles, checkpoint: Path) -> None:
     copy = Copy(spark, orders, checkpoint)
     orders.table(0, 40)
     orders.table(40, 60, keep_log=True)
