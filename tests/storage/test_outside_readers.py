@@ -129,9 +129,7 @@ def test_delta_readers_read_what_was_written_or_it_is_left_out(columns: dict[str
 @settings(max_examples=EXAMPLES)
 @given(COLUMNS, st.integers(0, 1_000))
 @example({"one": pa.list_(pa.struct([("a", pa.bool_())]), 2)}, 0)
-def test_pyiceberg_reads_what_was_written_or_the_column_is_left_out_or_the_export_refused(
-    columns: dict[str, pa.DataType], seed: int
-) -> None:
+def test_pyiceberg_reads_what_was_written_or_it_is_left_or_refused(columns: dict[str, pa.DataType], seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         files = written(Path(folder), columns, seed)

@@ -187,9 +187,7 @@ def test_documents_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (b"", Corrupt),
-        (b"[]", Corrupt),
-        (b'{"v":1,"topic":"shop/orders"}', Corrupt),
+        *[(content, Corrupt) for content in (b"", b"[]", b'{"v":1,"topic":"shop/orders"}')],
         (b'{"v":1,"topic":"shop","segments":[]}', Corrupt),
         (b'{"v":1,"topic":"shop/orders","segments":[{}]}', Corrupt),
         (b'{"v":2,"topic":"shop/orders","segments":[]}', Unsupported),

@@ -63,9 +63,8 @@ def frame(slot_min: int, slot_max: int, payload: bytes = b"8 bytes.") -> bytes:
 
 
 def manifest(*files: StagedFile, batch: int = 3) -> Manifest:
-    return Manifest(
-        topic_uid=7, batch=batch, producer_id=9, ring=WHOLE_RING, files=files, roots=(StagedSegment(0, WHOLE_RING, ()),)
-    )
+    roots = (StagedSegment(0, WHOLE_RING, ()),)
+    return Manifest(topic_uid=7, batch=batch, producer_id=9, ring=WHOLE_RING, files=files, roots=roots)
 
 
 @pytest.fixture
@@ -97,10 +96,8 @@ def test_a_task_that_fails_leaves_nothing(sink: StagedSink) -> None:
 def test_a_topic_that_was_deleted_does_not_come_to_life_by_what_is_staged_for_it(tmp_path: Path) -> None:
     topics = tmp_path / TOPICS
     topics.mkdir()
-    with (
-        pytest.raises(NotFound, match="topic shop/orders is no longer in the storage"),
-        StagedSink(Place(tmp_path), NAME, "q-1").batch(0).staging("0"),
-    ):
+    batch = StagedSink(Place(tmp_path), NAME, "q-1").batch(0)
+    with pytest.raises(NotFound, match="topic shop/orders is no longer in the storage"), batch.staging("0"):
         raise AssertionError("there is no place for it")
     assert list(topics.iterdir()) == []
 
@@ -165,9 +162,7 @@ def test_damage_of_a_payload_is_not_passed_on(sink: StagedSink) -> None:
     frames.close()
 
 
-def test_each_segment_reads_the_headers_of_its_own_frames_and_any_number_of_files(
-    sink: StagedSink, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_segment_reads_the_headers_of_its_own_frames(sink: StagedSink, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = sink.batch(3)
     slots = [frame(slot, slot) for slot in range(4)]
     files = [staged(batch, *slots) for _ in range(staged_frames.OPEN_FILES_MAX + 3)]
@@ -242,12 +237,8 @@ def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_pa
     long_ago = StagedSink(Place(tmp_path), NAME, "q-2")
     staged(long_ago.batch(0))
     long_ago.finish(CompletedBatch(batch=0, ranges=()))
-    for folder, days in (
-        (begun.folder, 90),
-        (given_up.folder, 2),
-        (young.folder, 0.5),
-        (long_ago.batch(0).folder.parent, 31),
-    ):
+    ages = ((begun.folder, 90), (given_up.folder, 2), (young.folder, 0.5), (long_ago.batch(0).folder.parent, 31))
+    for folder, days in ages:
         aged(days, *folder.iterdir(), folder)
     assert swept_later(tmp_path) == 2
     assert sorted(path.name for path in begun.folder.parent.iterdir()) == [begun.folder.name, young.folder.name]

@@ -224,9 +224,7 @@ def test_a_sealed_segment_that_retention_emptied_is_asked_of_nobody(orders: Topi
 
 
 @pytest.mark.parametrize("with_brokers", [False, True])
-def test_lost_records_are_an_error_unless_data_loss_is_allowed(
-    orders: TopicFiles, caplog: pytest.LogCaptureFixture, with_brokers: bool
-) -> None:
+def test_lost_records_are_errors(orders: TopicFiles, caplog: pytest.LogCaptureFixture, with_brokers: bool) -> None:
     lost = [orders.table(0, 10), orders.table(20, 30)]
     orders.table(10, 20)
     orders.table(30, 40)

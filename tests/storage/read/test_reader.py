@@ -71,9 +71,7 @@ def convert(store: FileSegmentStore, logs: list[SegmentFile], topic: Topic | Non
 
 
 @pytest.mark.parametrize("partitions", [None, 12])
-async def test_a_frame_from_a_table_may_have_records_of_any_slot_of_the_topics_ring(
-    store: FileSegmentStore, partitions: int | None
-) -> None:
+async def test_a_frame_of_a_table_may_have_records_of_any_slot(store: FileSegmentStore, partitions: int | None) -> None:
     topic = replace(make_topic(), partitions=partitions)
     log = await write_log(store, 0, [make_frame(0, 10)])
     convert(store, [log], topic)

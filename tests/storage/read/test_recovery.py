@@ -21,9 +21,8 @@ from tests.support.segments import begin_log, make_frame, make_segment, make_top
 
 
 def producer(next_sequence: int, *acks: tuple[int, int, int], producer_id: int = 1) -> ProducerState:
-    return ProducerState(
-        producer_id=producer_id, producer_epoch=0, next_sequence=next_sequence, recent=tuple(FrameAck(*a) for a in acks)
-    )
+    recent = tuple(FrameAck(*a) for a in acks)
+    return ProducerState(producer_id=producer_id, producer_epoch=0, next_sequence=next_sequence, recent=recent)
 
 
 async def test_a_segment_without_files_ends_where_it_begins(store: FileSegmentStore) -> None:
@@ -246,9 +245,7 @@ async def test_synced_frames_survive_any_crash(seed: int) -> None:
 
 
 @pytest.mark.parametrize("end_offset", [None, 40])
-async def test_what_is_written_out_after_retention_removed_what_follows_it_is_left_over(
-    store: FileSegmentStore, end_offset: int | None
-) -> None:
+async def test_what_is_written_after_retention_is_left_over(store: FileSegmentStore, end_offset: int | None) -> None:
     """A follower that was cut off for long writes out its records: retention had removed all of them, and more."""
     topic = replace(make_topic(), retention_s=3600.0)
     await write_log(store, 20, [make_frame(20, 10), make_frame(30, 10)], writer="b-1")

@@ -63,9 +63,7 @@ async def test_a_failed_append_names_the_file_and_the_remedy(
     await log.close()
 
 
-async def test_after_a_failed_append_nothing_is_written_behind_the_torn_tail(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_is_written_behind_a_torn_tail(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await begin_log(store, 0)
     with monkeypatch.context() as patch:
         failing(patch, "write_all", errno.ENOSPC, after_bytes=3)
@@ -91,9 +89,7 @@ async def test_fsync_is_never_retried_after_it_failed(store: FileSegmentStore, m
     await log.close()
 
 
-async def test_an_append_with_its_fsync_makes_all_before_it_durable_and_the_name(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_append_with_its_fsync_flushes_all(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     for owner, name in ((file_io, "write_all"), (file_io, "sync_file"), (Place, "sync_names")):
         noted(monkeypatch, owner, name, calls)
@@ -113,9 +109,7 @@ async def test_an_append_with_its_fsync_makes_all_before_it_durable_and_the_name
     await other.close()
 
 
-async def test_an_append_whose_fsync_failed_is_written_and_the_next_sync_says_why(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_append_whose_fsync_failed_is_told(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await begin_log(store, 0)
     with monkeypatch.context() as patch:
         failing(patch, "sync_file", errno.EIO)
@@ -128,9 +122,7 @@ async def test_an_append_whose_fsync_failed_is_written_and_the_next_sync_says_wh
     await log.close()
 
 
-async def test_a_reader_that_goes_back_a_little_reads_only_what_it_does_not_have(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_reader_that_goes_back_reads_the_rest(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     content = os.urandom(100_000)
     file = await write_log(store, 0, [content])
     base = file.size_bytes - len(content)

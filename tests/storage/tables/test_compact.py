@@ -98,9 +98,7 @@ def test_a_merged_table_prunes_as_well_as_any_other(orders: TopicFiles) -> None:
 
 
 @pytest.mark.parametrize("had_second_names", [True, False])
-def test_a_merged_table_is_as_old_as_its_youngest_and_what_it_replaced_keeps_or_gets_its_second_name(
-    orders: TopicFiles, had_second_names: bool
-) -> None:
+def test_a_merged_table_is_as_old_as_its_youngest_with_second_names(orders: TopicFiles, had_second_names: bool) -> None:
     made = small(orders, count=3)
     for number, table in enumerate(made):
         os.utime(orders.root / table.path, (1_000 + number, 1_000 + number))
@@ -312,9 +310,7 @@ class Listing(list[os.DirEntry[str]]):
     def __exit__(self, *error: object) -> None: ...
 
 
-def test_a_listing_in_the_middle_of_which_tables_are_replaced_shows_the_one_or_the_others(
-    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listing_during_a_replacement_shows_either_one(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     merge = TableMerge(tables=tuple(small(orders, count=3)))
     aside = merge_tables(Place(orders.root), orders.topic, merge)
     scandir: Callable[..., Any] = os.scandir

@@ -67,9 +67,7 @@ def test_all_agree_before_during_and_after_a_compaction_and_on_versions(orders: 
     assert content(by_polars(folder_of(orders))).count == 260
 
 
-def test_all_agree_behind_a_checkpoint_and_without_what_it_made_superfluous(
-    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_all_agree_after_a_checkpoint(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(updater, "is_checkpoint_due", lambda commits, *_: commits >= 3)
     logs = DeltaLogs()
     for n in range(7):
@@ -193,7 +191,7 @@ def test_no_other_program_can_write_to_the_log_or_take_tables_for_orphans(orders
     assert sorted(str(p) for p in folder_of(orders).rglob("*")) == before
 
 
-def test_plain_records_among_typed_ones_are_rows_without_columns(tmp_path: Path) -> None:
+def test_plain_records_lack_columns(tmp_path: Path) -> None:
     plain = TopicFiles(tmp_path)
     plain.table(0, 10)
     typed = TopicFiles(tmp_path, schema=pa.schema([pa.field("number", pa.int64(), nullable=False)]))

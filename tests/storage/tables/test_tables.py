@@ -86,20 +86,14 @@ BROKEN = TENS[2][:200] + bytes((TENS[2][200] ^ 1,)) + TENS[2][201:]
 Log = tuple[int, list[bytes], str]
 
 
+OTHERS = [(10, TENS[1:5], "b-2"), (20, TENS[2:6], "b-3"), (20, TENS[2:4], "b-4")]
+
+
 @pytest.mark.parametrize(
     ("logs", "end_offset", "end"),
     [
         ([(0, TENS[:1], "b-1"), (10, [make_frame(10, 5)], "b-1")], None, 15),
-        (
-            [
-                (0, [*TENS[:3], TENS[3][:50]], "b-1"),
-                (10, TENS[1:5], "b-2"),
-                (20, TENS[2:6], "b-3"),
-                (20, TENS[2:4], "b-4"),
-            ],
-            None,
-            60,
-        ),
+        ([(0, [*TENS[:3], TENS[3][:50]], "b-1"), *OTHERS], None, 60),
         ([(0, TENS[:2], "b-1")], 14, 14),
         ([(0, [TENS[0], TENS[1][:-1]], "b-1")], None, 10),
         ([(0, [], "b-1")], None, 0),
@@ -108,11 +102,7 @@ Log = tuple[int, list[bytes], str]
         ([(0, [make_frame(0, 4)], "b-1"), (0, TENS[:1], "of an earlier topic")], None, 4),
     ],
     ids=[
-        "one after another",
-        "several writers",
-        "beyond the end of the segment",
-        "torn tail",
-        "no records",
+        *("one after another", "several writers", "beyond the end of the segment", "torn tail", "no records"),
         "damage that another log makes good",
         "damage behind the end is not even read",
         "of an earlier topic of the name",

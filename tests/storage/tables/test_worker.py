@@ -145,9 +145,7 @@ async def test_a_conversion_and_a_request_to_reconcile_bring_the_delta_log_in_li
     assert await converter.reconcile(make_topic())
 
 
-async def test_a_dead_child_restarts(
-    store: FileSegmentStore, log: SegmentFile, converter: ProcessTableConverter
-) -> None:
+async def test_death_of_a_child(store: FileSegmentStore, log: SegmentFile, converter: ProcessTableConverter) -> None:
     await converter.convert(make_topic(), [log], None)
     first = converter.pid
     assert first is not None
