@@ -148,14 +148,11 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(0, 2**63 - 1)
 MEMBERS = st.builds(
     MemberValue,
-    id=TEXT,
+    **dict.fromkeys(("id", "client_id", "client_host"), TEXT),
     instance=st.none() | TEXT,
-    client_id=TEXT,
-    client_host=TEXT,
     session_timeout_ms=INT32,
     rebalance_timeout_ms=st.integers(0, 2**31 - 1),
-    subscription=st.binary(max_size=40),
-    assignment=st.binary(max_size=40),
+    **dict.fromkeys(("subscription", "assignment"), st.binary(max_size=40)),
 )
 GROUPS = st.builds(
     GroupValue,

@@ -273,22 +273,18 @@ def test_buffers_beyond_the_body_are_refused():
         refused(with_payload(PLAIN.frame, payload[:at] + struct.pack("<q", lie) + payload[at + 8 :]), "has buffers")
 
 
+def required(name: str) -> pa.Field:
+    return pa.field(name, pa.int64(), nullable=False)
+
+
 @pytest.mark.parametrize(
     ("field", "values", "says"),
     [
+        (required("n"), [1, None], "null in column 'n', which the schema declares not null"),
+        (pa.field("s", pa.struct([required("a")])), [{"a": None}, {"a": 1}], "null in column 's', field 'a'"),
+        (pa.field("l", pa.list_(required("item"))), [[1], [None]], "null in column 'l'"),
         (
-            pa.field("n", pa.int64(), nullable=False),
-            [1, None],
-            "null in column 'n', which the schema declares not null",
-        ),
-        (
-            pa.field("s", pa.struct([pa.field("a", pa.int64(), nullable=False)])),
-            [{"a": None}, {"a": 1}],
-            "null in column 's', field 'a'",
-        ),
-        (pa.field("l", pa.list_(pa.field("item", pa.int64(), nullable=False))), [[1], [None]], "null in column 'l'"),
-        (
-            pa.field("m", pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False))),
+            pa.field("m", pa.map_(pa.string(), required("value"))),
             [[("a", None)], []],
             "null in column 'm', field 'value'",
         ),

@@ -38,6 +38,7 @@ UINTS = st.integers(0, 2**64 - 1)
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 TOPIC_NAMES = st.builds(TopicName, NAMES, NAMES)
 TEXTS = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=20)
+FLOATS = st.floats(0, allow_infinity=False)
 TOPICS = st.builds(
     Topic,
     name=TOPIC_NAMES,
@@ -46,12 +47,9 @@ TOPICS = st.builds(
     durability=st.sampled_from(Durability),
     scaling=st.sampled_from(Scaling),
     schema=st.none() | st.binary(max_size=50),
-    retention_s=st.none() | st.floats(0, allow_infinity=False),
+    **dict.fromkeys(("retention_s", "target_bytes_per_s", "target_records_per_s"), st.none() | FLOATS),
     retention_bytes=st.none() | UINTS,
-    next_segment=UINTS,
-    created_us=UINTS,
-    target_bytes_per_s=st.none() | st.floats(0, allow_infinity=False),
-    target_records_per_s=st.none() | st.floats(0, allow_infinity=False),
+    **dict.fromkeys(("next_segment", "created_us"), UINTS),
     segments_min=st.integers(1, 4096),
     pruned=st.sets(st.integers(0, 30)).map(lambda ids: IdRanges().including(ids)),
     partitions=st.none() | st.integers(1, PARTITIONS_MAX),
@@ -86,15 +84,11 @@ def segments(draw: st.DrawFn) -> Segment:
 
 BROKERS = st.builds(
     BrokerInfo,
-    id=TEXTS,
-    address=TEXTS,
-    started_us=UINTS,
-    pid=UINTS,
-    version=TEXTS,
-    draining=st.booleans(),
-    kafka_address=st.just("") | TEXTS,
+    **dict.fromkeys(("id", "address", "version"), TEXTS),
+    **dict.fromkeys(("started_us", "pid"), UINTS),
+    **{"draining": st.booleans(), "kafka_address": st.just("") | TEXTS},
 )
-
+MARKS = st.builds(LowWatermarks, name=TOPIC_NAMES, uid=UINTS, offsets=st.lists(UINTS, max_size=5).map(tuple))
 COUNTS = st.dictionaries(UINTS, st.integers(1, 1_000), max_size=5)
 MEMBERS = st.builds(MemberRecord, incarnation=UINTS, client=TEXTS, former=st.lists(UINTS, max_size=8).map(tuple))
 COMMITTED = st.builds(CommittedOffset, offset=UINTS, deliveries=COUNTS, at_us=UINTS)
@@ -103,9 +97,9 @@ COMMITTED = st.builds(CommittedOffset, offset=UINTS, deliveries=COUNTS, at_us=UI
 @st.composite
 def groups(draw: st.DrawFn) -> GroupRecord:
     members = draw(st.dictionaries(NAMES, MEMBERS, max_size=4))
-    owner = st.builds(SegmentOwner, st.sampled_from(sorted(members) or ["m"]), UINTS) | st.builds(
-        SegmentOwner, st.sampled_from(sorted(members) or ["m"]), UINTS, st.just(True), st.booleans()
-    )
+    member = st.sampled_from(sorted(members) or ["m"])
+    revoking = st.builds(SegmentOwner, member, UINTS, st.just(True), st.booleans())
+    owner = st.builds(SegmentOwner, member, UINTS) | revoking
     return GroupRecord(
         topic_uid=draw(UINTS),
         start=draw(st.builds(Start, st.sampled_from(StartKind), UINTS)),
@@ -151,17 +145,15 @@ GOLDEN_SEGMENT = Segment(
     sealed_us=1_700_000_000_000_002,
 )
 GOLDEN_BROKER = BrokerInfo(id="b-1", address="127.0.0.1:17777", started_us=1, pid=2, version="0.1.0")
+VOID = SegmentOwner("m-1", 8, revoking=True, void=True)
+OWNERS = (SegmentOwner("m-1", 8), SegmentOwner("m-1", 9, revoking=True), VOID)
 GOLDEN_GROUP = GroupRecord(
     topic_uid=77,
     start=Start(StartKind.TIME, 1_700_000_000_000_000),
     horizon=5,
     generation=9,
     members={"m-1": MemberRecord(incarnation=3, client="host:17", former=(2, 1))},
-    owners={
-        4: SegmentOwner("m-1", 8),
-        5: SegmentOwner("m-1", 9, revoking=True),
-        6: SegmentOwner("m-1", 8, revoking=True, void=True),
-    },
+    owners=dict(zip((4, 5, 6), OWNERS, strict=True)),
     crashes={4: 2},
 )
 GOLDEN_COMMITTED = CommittedOffset(offset=42, deliveries={43: 2}, at_us=1_700_000_000_000_001)
@@ -201,9 +193,8 @@ def test_the_bytes_of_the_values_are_these() -> None:
         b'"members":{"m-1":[3,"host:17",[2,1]]},"owners":{"4":["m-1",8,0],"5":["m-1",9,1],"6":["m-1",8,2]},'
         b'"crashes":{"4":2}}'
     )
-    assert committed_to_json(GOLDEN_COMMITTED) == (
-        b'{"v":1,"offset":42,"deliveries":{"43":2},"at_us":1700000000000001}'
-    )
+    committed = committed_to_json(GOLDEN_COMMITTED)
+    assert committed == b'{"v":1,"offset":42,"deliveries":{"43":2},"at_us":1700000000000001}'
 
 
 def test_the_keys_are_these() -> None:
@@ -227,11 +218,7 @@ def test_the_keys_are_these() -> None:
         (segments(), segment_to_json, segment_from_json),
         (BROKERS, broker_to_json, broker_from_json),
         (st.builds(Deletion, name=TOPIC_NAMES, uid=UINTS), deletion_to_json, deletion_from_json),
-        (
-            st.builds(LowWatermarks, name=TOPIC_NAMES, uid=UINTS, offsets=st.lists(UINTS, max_size=5).map(tuple)),
-            low_watermarks_to_json,
-            low_watermarks_from_json,
-        ),
+        (MARKS, low_watermarks_to_json, low_watermarks_from_json),
         (groups(), group_to_json, group_from_json),
         (COMMITTED, committed_to_json, committed_from_json),
     ],
@@ -291,9 +278,7 @@ def test_newer_fields_are_ignored_and_a_newer_format_is_not_guessed_at(write: An
         ("configs", (("a.b", "1"), ("c", "ä")), {"a.b": "1", "c": "ä"}, ([["a", "1"]], {"a": 1}, {"": "1"}, "a=1")),
     ],
 )
-def test_only_topics_that_have_partitions_or_settings_by_name_say_so(
-    field: str, value: Any, written: object, wrong: Sequence[object]
-) -> None:
+def test_only_topics_with_such_fields_say_so(field: str, value: Any, written: object, wrong: Sequence[object]) -> None:
     assert field not in json.loads(topic_to_json(GOLDEN_TOPIC))
     fields = json.loads(topic_to_json(replace(GOLDEN_TOPIC, **{field: value})))
     assert fields[field] == written
