@@ -94,10 +94,8 @@ def test_without_pyspark_the_remedy_is_named_and_the_history_is_shown(orders: To
     done = run(*history, env={"PYTHONPATH": path})
     assert (done.status, done.stderr) == (0, "")
     assert [version["records"] for version in json.loads(done.text)] == [20]
-    error = run(
-        "table", "export", "shop/orders", "--iceberg", "sqlite:///x.db", *storage, env={"PYTHONPATH": path}
-    ).failure
-    assert 'pip install "seaweedmq[iceberg]"' in error
+    export = ("table", "export", "shop/orders", "--iceberg", "sqlite:///x.db", *storage)
+    assert 'pip install "seaweedmq[iceberg]"' in run(*export, env={"PYTHONPATH": path}).failure
 
 
 def test_options_that_make_no_sense_are_wrong_usage(here: Here, orders: TopicFiles) -> None:
