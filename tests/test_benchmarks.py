@@ -82,8 +82,7 @@ def test_tables_have_records_of_the_promised_size() -> None:
 def test_the_longest_gap_counts_the_time_to_the_first_and_from_the_last() -> None:
     acknowledged_s = [0.9, 1.25, 1.5, 2.0, 2.1]
     assert longest_gap_s(acknowledged_s, 1.0, 2.0) == 0.5  # none at 0.9 or 2.0: both are outside
-    assert longest_gap_s(acknowledged_s, 1.0, 1.25) == 0.25
-    assert longest_gap_s([], 1.0, 4.0) == 3.0
+    assert (longest_gap_s(acknowledged_s, 1.0, 1.25), longest_gap_s([], 1.0, 4.0)) == (0.25, 3.0)
 
 
 def test_twice_as_many_open_segments_are_compared_with_half(tmp_path: Path) -> None:
@@ -99,11 +98,7 @@ def test_twice_as_many_open_segments_are_compared_with_half(tmp_path: Path) -> N
             stored_again=0,
         )
         return Cost(
-            open_segments=count,
-            created_s=cpu,
-            idle_percents=(cpu, 0.5),
-            resident_mb=(cpu, 0.5),
-            failover=failover,
+            open_segments=count, created_s=cpu, idle_percents=(cpu, 0.5), resident_mb=(cpu, 0.5), failover=failover
         )
 
     found = to_json(rows(cost(6_000, 2.0), cost(12_000, 5.0), scale.full(tmp_path, tmp_path)))

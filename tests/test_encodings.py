@@ -39,16 +39,7 @@ from tests.client.conftest import NOW_US, QUICK, environment
 from tests.client.fake_broker import FakeCluster
 from tests.support.kafka_batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, Record, batch_of, frame_bytes
 from tests.support.scans import scan_of
-from tests.support.segments import (
-    NAME,
-    T0,
-    make_frame,
-    make_segment,
-    make_topic,
-    records_of,
-    tables_of,
-    write_log,
-)
+from tests.support.segments import NAME, T0, make_frame, make_segment, make_topic, records_of, tables_of, write_log
 
 Row = tuple[object, object, object, object]
 """Key, value, headers, microseconds."""
@@ -237,8 +228,7 @@ async def test_subscribers_tell_null_from_empty(cluster: FakeCluster, client: Cl
     async with client.subscriber(TOPIC, start="earliest", stop_at="latest") as subscriber:
         gone, empty = [message async for message in subscriber]
     assert (gone.key, gone.value, gone.partition, gone.offset) == (b"gone", None, 1, 0)
-    assert gone.header_pairs == [("why", None), ("why", b"old")]
-    assert gone.headers == {"why": b"old"}
+    assert (gone.header_pairs, gone.headers) == ([("why", None), ("why", b"old")], {"why": b"old"})
     assert (empty.key, empty.value, empty.headers) == (None, b"", {})
     assert (gone.timestamp_us, empty.timestamp_us) == ((NOW_MS - 60_000) * 1_000, (NOW_MS - 61_000) * 1_000)
 
@@ -248,11 +238,9 @@ async def test_delivered_batches_tell_the_partition(cluster: FakeCluster, client
     async with client.subscriber(TOPIC, start="earliest", stop_at="latest") as subscriber:
         (batch,) = [batch async for batch in subscriber.batches()]
     names = ["_segment", "_partition", "_offset", "_timestamp", "_key", "_headers", "_value"]
-    assert batch.schema.names == names
-    assert batch.column("_partition").to_pylist() == [1, 1]
-    async with client.subscriber(
-        TOPIC, start="earliest", stop_at="latest", columns=["_partition", "_value"]
-    ) as subscriber:
+    assert (batch.schema.names, batch.column("_partition").to_pylist()) == (names, [1, 1])
+    names = ["_partition", "_value"]
+    async with client.subscriber(TOPIC, start="earliest", stop_at="latest", columns=names) as subscriber:
         (batch,) = [batch async for batch in subscriber.batches()]
     assert batch.to_pylist() == [{"_partition": 1, "_value": None}, {"_partition": 1, "_value": b""}]
     await client.admin.create_topic("shop/ring")

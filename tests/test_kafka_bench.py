@@ -10,13 +10,7 @@ pytest.importorskip("kafka")
 from benchmarks.contest.errors import Failed
 from benchmarks.data import random_table
 from benchmarks.kafka.batches import batch_of, batches_of
-from benchmarks.kafka.wire import (
-    CLIENT,
-    FETCH_VERSION,
-    PRODUCE_VERSION,
-    fetched,
-    produce_head,
-)
+from benchmarks.kafka.wire import CLIENT, FETCH_VERSION, PRODUCE_VERSION, fetched, produce_head
 from benchmarks.neighbors.requests import OF_MANY, largest
 from seaweedmq.codec.kafka.batch import check_batch
 from seaweedmq.kafka.wire.messages import FetchResponse, Line, ProduceRequest
@@ -33,16 +27,11 @@ BEFORE_BODY = 4 + 2 + 2 + 4 + 2 + len(CLIENT)
 def fetch_reply(records: bytes, error: int = 0) -> memoryview:
     """Return a reply for one partition of the topic ``t``, with its correlation id."""
     make = FetchResponse.FetchableTopicResponse
+    offsets = {"high_watermark": 100, "last_stable_offset": 100, "log_start_offset": 0}
     part = make.PartitionData(
-        version=FETCH_VERSION,
-        partition_index=0,
-        error_code=error,
-        high_watermark=100,
-        last_stable_offset=100,
-        log_start_offset=0,
+        **(offsets | {"version": FETCH_VERSION, "partition_index": 0, "error_code": error, "records": records}),
         aborted_transactions=[],
         preferred_read_replica=-1,
-        records=records,
     )
     reply = FetchResponse(
         version=FETCH_VERSION,

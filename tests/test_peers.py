@@ -94,8 +94,7 @@ def test_the_reader_is_told_who_did_not_take_part_and_what_failed() -> None:
 
 def test_the_table_stands_between_the_marks_and_nothing_else_changes() -> None:
     once = put(f"before\n{BEGIN}\nold\n{END}\nafter\n", "new")
-    assert once == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
-    assert put(once, "new") == once
+    assert (once, put(once, "new")) == (f"before\n{BEGIN}\nnew\n{END}\nafter\n", once)
     for text in ("neither", f"{BEGIN} alone", f"{END} alone"):
         with pytest.raises(ValueError, match="there is no"):
             put(text, "new")
@@ -135,9 +134,7 @@ def test_who_lacks_a_program_is_skipped_with_the_reason(
     assert "Redis Streams did not take part: no redis-server on PATH." in capsys.readouterr().out
 
 
-def test_without_java_or_maven_there_is_no_kafka_and_nothing_half_downloaded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_java_or_maven_nothing_is_half_downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     jars, programs = tmp_path / "cache" / "kafka", tmp_path / "bin"
     programs.mkdir()
     monkeypatch.setattr("benchmarks.contest.kafka.server.JARS", jars)
@@ -160,8 +157,7 @@ def test_a_feed_hands_out_what_it_counts_and_at_least_once() -> None:
     feed = Feed(10, 0.0, 7)
     (chunk,) = list(feed)
     assert (len(chunk.values), len(chunk.keys), feed.count) == (7, 7, 7)
-    assert {len(value) for value in chunk.values} == {10}
-    assert {len(key) for key in chunk.keys} == {16}
+    assert ({len(value) for value in chunk.values}, {len(key) for key in chunk.keys}) == ({10}, {16})
     assert len({value for chunk in feed.chunks for value in chunk.values}) == sum(len(c.values) for c in feed.chunks)
 
 

@@ -25,9 +25,8 @@ def test_every_row_names_tests_that_exist() -> None:
             wrong.append(f"{row[0]}: {row[4]}")
         for path, test in named:
             file = ROOT / path
-            if not file.is_file() or (
-                test and not re.search(rf"^(async )?def {test}\(", file.read_text(), re.MULTILINE)
-            ):
+            defined = rf"^(async )?def {test}\("
+            if not file.is_file() or (test and not re.search(defined, file.read_text(), re.MULTILINE)):
                 wrong.append(f"{row[0]}: {path}::{test} does not exist")
     assert not wrong, wrong
 

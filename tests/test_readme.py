@@ -58,15 +58,9 @@ def cluster(data: Path) -> Any:
 def shell(line: str, cluster: Cluster, folder: Path | None = None) -> str:
     """Return the output of a shell line with ``seaweedmq`` on its path; ``folder``: the working directory of `up`."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", line],
-        capture_output=True,
-        text=True,
-        timeout=SHELL_TIMEOUT_S,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "PATH": path, "SEAWEEDMQ_BOOTSTRAP": cluster.addresses},
-    )
+    env = {**os.environ, "PATH": path, "SEAWEEDMQ_BOOTSTRAP": cluster.addresses}
+    asked = {"cwd": folder, "env": env, "timeout": SHELL_TIMEOUT_S}
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, check=False, **asked)
     assert done.returncode == 0, f"{line}\n{done.stderr}"
     return done.stdout
 
@@ -135,14 +129,9 @@ def test_kafka_s_clients_do_what_the_guides_say(cluster: Cluster, tmp_path: Path
 
 def test_the_command_of_a_broker_is_spelled_right() -> None:
     assert BROKER in SHELL
-    usage = subprocess.run(
-        [sys.executable, "-m", "seaweedmq.cli.main", "broker", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-        env={**os.environ, "COLUMNS": "200"},
-    ).stdout
+    command = [sys.executable, "-m", "seaweedmq.cli.main", "broker", "--help"]
+    env = {**os.environ, "COLUMNS": "200"}
+    usage = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=env).stdout
     for word in [*shlex.split(BROKER), *re.findall(r"--kafka-(?!port)[a-z]+", TEXT)]:
         assert not word.startswith("--") or word in usage
 

@@ -22,11 +22,8 @@ pytestmark = pytest.mark.examples
 
 MOMENT = datetime(2026, 1, 31, 12, 0, 0, 250_000, UTC)
 ENVELOPE = [
-    pa.field("_segment", pa.int32()),
-    pa.field("_offset", pa.int64()),
-    pa.field("_timestamp", json_in.TIMESTAMP),
-    pa.field("_key", pa.binary()),
-    pa.field("_headers", json_in.HEADERS),
+    *(pa.field("_segment", pa.int32()), pa.field("_offset", pa.int64()), pa.field("_timestamp", json_in.TIMESTAMP)),
+    *(pa.field("_key", pa.binary()), pa.field("_headers", json_in.HEADERS)),
 ]
 PLAIN = pa.schema([*ENVELOPE, pa.field("_value", pa.binary())])
 
@@ -61,14 +58,8 @@ def test_a_text_record_prints_as_text() -> None:
     line = json_out.lines(batch_of([(b"k", 'grüße "x"\n'.encode(), {"h": b"v"})]))
     assert line.count(b"\n") == 1
     assert "grüße".encode() in line
-    assert json.loads(line) == {
-        "segment": 3,
-        "offset": 7,
-        "timestamp": "2026-01-31T12:00:00.250000Z",
-        "key": "k",
-        "value": 'grüße "x"\n',
-        "headers": {"h": "v"},
-    }
+    place = {"segment": 3, "offset": 7, "timestamp": "2026-01-31T12:00:00.250000Z"}
+    assert json.loads(line) == {**place, "key": "k", "value": 'grüße "x"\n', "headers": {"h": "v"}}
 
 
 def test_the_partition_follows_the_segment() -> None:
@@ -83,8 +74,7 @@ def test_bytes_that_are_no_text_are_base64_and_say_so() -> None:
     record = json.loads(json_out.lines(batch_of([(b"\xff", b"\xfe", {"h": b"\xfd", "t": b"text"})])))
     assert (record["key"], record["key_encoding"]) == ("/w==", "base64")
     assert (record["value"], record["value_encoding"]) == ("/g==", "base64")
-    assert record["headers"] == {"h": "/Q==", "t": "text"}
-    assert record["headers_encoding"] == {"h": "base64"}
+    assert (record["headers"], record["headers_encoding"]) == ({"h": "/Q==", "t": "text"}, {"h": "base64"})
 
 
 def test_repeated_headers_print_as_pairs_in_their_order() -> None:
@@ -151,29 +141,14 @@ def test_a_bad_line_is_named(tmp_path: Path, text: bytes, key: str | None, messa
 
 COLUMNS = pa.schema(
     [
-        pa.field("id", pa.int64()),
-        pa.field("name", pa.string()),
-        pa.field("raw", pa.binary()),
-        pa.field("price", pa.decimal128(10, 2)),
-        pa.field("day", pa.date32()),
-        pa.field("hour", pa.time64("us")),
-        pa.field("at", pa.timestamp("us", tz="UTC")),
-        pa.field("share", pa.float64()),
-        pa.field("tags", pa.list_(pa.string())),
+        *(("id", pa.int64()), ("name", pa.string()), ("raw", pa.binary()), ("price", pa.decimal128(10, 2))),
+        *(("day", pa.date32()), ("hour", pa.time64("us")), ("at", pa.timestamp("us", tz="UTC"))),
+        *(("share", pa.float64()), ("tags", pa.list_(pa.string()))),
     ]
 )
+TIMES = {"day": date(2026, 1, 31), "hour": time(23, 5, 1, 2), "at": MOMENT}
 ROWS: list[dict[str, Any]] = [
-    {
-        "id": 1,
-        "name": "a",
-        "raw": b"\xff\x00",
-        "price": Decimal("1.50"),
-        "day": date(2026, 1, 31),
-        "hour": time(23, 5, 1, 2),
-        "at": MOMENT,
-        "share": 0.25,
-        "tags": ["x", "y"],
-    },
+    {"id": 1, "name": "a", "raw": b"\xff\x00", "price": Decimal("1.50"), **TIMES, "share": 0.25, "tags": ["x", "y"]},
     dict.fromkeys(COLUMNS.names),
     dict.fromkeys(COLUMNS.names) | {"id": 3, "raw": b"text"},
 ]
@@ -185,8 +160,7 @@ def test_typed_rows_survive_the_round_trip(tmp_path: Path) -> None:
     batch = pa.record_batch([*envelope.columns, *rows.columns], schema=pa.schema([*ENVELOPE, *COLUMNS]))
     text = json_out.lines(batch)
     first = json.loads(text.splitlines()[0])
-    assert first["value"]["raw"] == "/wA="
-    assert first["value_encoding"] == {"raw": "base64"}
+    assert (first["value"]["raw"], first["value_encoding"]) == ("/wA=", {"raw": "base64"})
     table = read(tmp_path / "r", text, COLUMNS)
     assert table.select(COLUMNS.names).to_pylist() == ROWS
     assert table.column("_key").to_pylist() == [b"k", None, b"\xff"]
@@ -196,8 +170,7 @@ def test_typed_rows_survive_the_round_trip(tmp_path: Path) -> None:
 def test_a_bare_row_a_line_fills_the_columns(tmp_path: Path) -> None:
     table = read(tmp_path / "r", b'{"id": 1, "day": "2026-01-31"}\n{"name": "b"}\n', COLUMNS)
     assert table.column("id").to_pylist() == [1, None]
-    assert table.column("day").to_pylist() == [date(2026, 1, 31), None]
-    assert table.schema == COLUMNS
+    assert (table.column("day").to_pylist(), table.schema) == ([date(2026, 1, 31), None], COLUMNS)
 
 
 @pytest.mark.parametrize(
@@ -230,32 +203,26 @@ def test_numbers_that_json_lacks_come_back_as_they_were(tmp_path: Path) -> None:
     rows = [{"double": x, "float": x, "list": [x], "struct": {"x": x, "name": "NaN"}, "text": "NaN"} for x in NUMBERS]
     columns = pa.RecordBatch.from_pylist(rows, schema=FLOATS)
     envelope = batch_of([(None, None, {})] * len(rows)).drop_columns(["_value"])
-    text = json_out.lines(
-        pa.record_batch([*envelope.columns, *columns.columns], schema=pa.schema([*ENVELOPE, *FLOATS]))
-    )
+    batch = pa.record_batch([*envelope.columns, *columns.columns], schema=pa.schema([*ENVELOPE, *FLOATS]))
+    text = json_out.lines(batch)
     printed = [json.loads(line, parse_constant=pytest.fail)["value"]["double"] for line in text.splitlines()]
     assert printed == [1.5, "NaN", "Infinity", "-Infinity", None]
     assert str(read(tmp_path / "r", text, FLOATS).select(FLOATS.names).to_pylist()) == str(rows)
     bare = read(tmp_path / "r", b'{"double": NaN}\n{"double": -Infinity, "float": 2}\n', FLOATS)
-    assert str(bare["double"].to_pylist()) == "[nan, -inf]"
-    assert bare["float"].to_pylist() == [None, 2.0]
+    assert (str(bare["double"].to_pylist()), bare["float"].to_pylist()) == ("[nan, -inf]", [None, 2.0])
     with pytest.raises(InvalidArgument, match="line 2 does not fit the topic's schema"):
         read(tmp_path / "r", b'{"double": "NaN"}\n{"double": "nothing"}\n', FLOATS)
 
 
+CRLF = b"\r\n"
 OBJECTS = [b'{"id": "a", "count": 1}', b'{"id": "b", "count": 2}']
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        MARK + b"\n".join(OBJECTS) + b"\n",
-        b"\r\n".join(OBJECTS) + b"\r\n",
-        MARK + b" \r\n\t".join(OBJECTS),
-        MARK + b"\r\n" + b"\r\n".join(OBJECTS),
-    ],
+    "parts", [(MARK, b"\n", b"\n"), (b"", CRLF, CRLF), (MARK, b" \r\n\t", b""), (MARK + CRLF, CRLF, b"")]
 )
-def test_marks_and_returns_of_windows_are_no_part_of_an_object(tmp_path: Path, text: bytes) -> None:
+def test_marks_and_returns_of_windows_are_no_part_of_objects(tmp_path: Path, parts: tuple[bytes, bytes, bytes]) -> None:
+    text = parts[0] + parts[1].join(OBJECTS) + parts[2]
     table = read(tmp_path / "r", text, key="id")
     assert table.to_pydict() == {"_key": [b"a", b"b"], "_value": OBJECTS}
     schema = pa.schema([("id", pa.string()), ("count", pa.int64())])

@@ -36,14 +36,8 @@ def segment(number: int, lo: int, hi: int, *, primary: str = "b-1", sealed: bool
 
 
 def stats(number: int, bytes_per_s: float, records_per_s: float, end: int = 0) -> SegmentStats:
-    return SegmentStats(
-        segment=number,
-        start_offset=0,
-        high_watermark=end,
-        flushed_offset=end,
-        bytes_per_s=bytes_per_s,
-        records_per_s=records_per_s,
-    )
+    rates = {"bytes_per_s": bytes_per_s, "records_per_s": records_per_s}
+    return SegmentStats(segment=number, start_offset=0, high_watermark=end, flushed_offset=end, **rates)
 
 
 def decision(age_s: int, kind: str, segments: tuple[int, ...], reason: str, topic: TopicName = NAME) -> Decision:
@@ -172,31 +166,21 @@ def status(*brokers: BrokerStatus, decisions: tuple[Decision, ...] = ()) -> Clus
 
 
 def broker(number: int, load: BrokerLoad | None, *, draining: bool = False) -> BrokerStatus:
-    info = BrokerInfo(
-        id=f"b-{number}", address=f"127.0.0.1:1777{6 + number}", started_us=1, pid=1, version="1", draining=draining
-    )
+    address = f"127.0.0.1:1777{6 + number}"
+    info = BrokerInfo(id=f"b-{number}", address=address, started_us=1, pid=1, version="1", draining=draining)
     return BrokerStatus(info=info, load=load, open_segments=number, is_leader=number == 1)
 
 
 def load(cpu_share: float, bytes_per_s: float) -> BrokerLoad:
     part = SegmentLoad(topic=NAME, segment=3, bytes_per_s=bytes_per_s / 2, records_per_s=700, unwritten_bytes=0)
-    return BrokerLoad(
-        broker="", cpu_share=cpu_share, memory_bytes=300 << 20, buffered_bytes=0, segments=(part, replace(part))
-    )
+    parts = (part, replace(part))
+    return BrokerLoad(broker="", cpu_share=cpu_share, memory_bytes=300 << 20, buffered_bytes=0, segments=parts)
 
 
 def test_the_cluster_shows_its_brokers_and_decisions() -> None:
-    shown = rendered(
-        cluster_view(
-            status(
-                broker(2, None),
-                broker(3, load(0.12, 2.5e9), draining=True),
-                broker(1, load(0.95, 640)),
-                decisions=(decision(7_300, "merge", (4, 5), "both carry little"),),
-            ),
-            NOW_US,
-        )
-    )
+    brokers = (broker(2, None), broker(3, load(0.12, 2.5e9), draining=True), broker(1, load(0.95, 640)))
+    merged = decision(7_300, "merge", (4, 5), "both carry little")
+    shown = rendered(cluster_view(status(*brokers, decisions=(merged,)), NOW_US))
     assert shown == "\n".join(
         [
             "cluster  3 brokers, 1 topic, 3 open segments",

@@ -121,20 +121,14 @@ def test_a_record_larger_than_brokers_take_is_found_before_anything_is_sent(
     with open_source(str(tmp_path / "t")) as source:
         check(kind, source, schema, None, frame_bytes_max=32_000)
     (tmp_path / "t").write_text(text.format("x" * 40_000))
-    with (
-        open_source(str(tmp_path / "t")) as source,
-        pytest.raises(
-            InvalidArgument, match=rf"^{named} of .*t: a record that takes a frame of 4\d{{4}} bytes is over"
-        ),
-    ):
+    message = rf"^{named} of .*t: a record that takes a frame of 4\d{{4}} bytes is over"
+    with open_source(str(tmp_path / "t")) as source, pytest.raises(InvalidArgument, match=message):
         check(kind, source, schema, None, frame_bytes_max=32_000)
 
 
 def test_a_parquet_row_larger_than_brokers_take_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
     names = ["a"] * 70_000 + ["x" * 40_000, "b"]
     pa.parquet.write_table(pa.table({"id": range(len(names)), "name": names}), tmp_path / "t")
-    with (
-        open_source(str(tmp_path / "t")) as source,
-        pytest.raises(InvalidArgument, match=r"^record 70001 of .*t: a record that takes a frame of"),
-    ):
+    message = r"^record 70001 of .*t: a record that takes a frame of"
+    with open_source(str(tmp_path / "t")) as source, pytest.raises(InvalidArgument, match=message):
         check(InputFormat.PARQUET, source, None, None, frame_bytes_max=32_000)

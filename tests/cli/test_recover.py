@@ -40,9 +40,8 @@ async def storage(tmp_path: Path) -> Path:
 
 async def mark(folder: Path, cluster_id: str) -> None:
     store = FileSegmentStore(folder)
-    await store.create_marker(
-        StorageMarker(cluster_id=cluster_id, format=STORAGE_FORMAT, generation=1, etcd_revision=7)
-    )
+    marker = StorageMarker(cluster_id=cluster_id, format=STORAGE_FORMAT, generation=1, etcd_revision=7)
+    await store.create_marker(marker)
     await store.close()
 
 
@@ -76,9 +75,7 @@ async def test_a_problem_is_named_and_nothing_is_changed(etcd: LocalEtcd, storag
     assert (await recover(storage, etcd))[1].startswith("etcd        lost")
 
 
-async def test_up_recovers_its_own_etcd_and_leaves_one_that_was_named_to_the_user(
-    etcd: LocalEtcd, storage: Path, tmp_path: Path
-) -> None:
+async def test_up_recovers_its_own_etcd_and_leaves_a_named_one(etcd: LocalEtcd, storage: Path, tmp_path: Path) -> None:
     command = f"`seaweedmq cluster recover --storage {storage} --etcd {etcd.endpoint}`"
     with pytest.raises(Conflict, match=command):
         await recover_local(str(storage), etcd.endpoint, TIMEOUT_S, is_own=False, lease_ttl_s=LEASE_TTL_S)

@@ -62,29 +62,22 @@ def test_the_storage_is_what_up_made_in_this_folder_or_named_once_or_in_the_envi
     done = here.run("table", command, "shop/orders")
     assert (done.status, done.error) == (1, f"error: no topic shop/orders in {tmp_path}/seaweedmq-data/storage")
     monkeypatch.setenv("SEAWEEDMQ_STORAGE", str(tmp_path / "nowhere"))
-    done = here.run("table", command, "shop/orders")
-    assert done.status == 1
-    assert "nowhere is not a directory: give the root that the brokers use" in done.error
+    error = here.run("table", command, "shop/orders").failure
+    assert "nowhere is not a directory: give the root that the brokers use" in error
 
 
-def test_what_spark_needs_is_said_in_one_line(
-    here: Here, orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_spark_needs_a_line(here: Here, orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     command = ("table", "compact", "shop/orders", "--storage", str(orders.root))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
-    done = here.run(*command)
-    assert done.status == 1
-    assert done.error.startswith(f"error: Spark needs Java 17 or newer, and JAVA_HOME is {tmp_path}/no-java: install")
+    error = here.run(*command).failure
+    assert error.startswith(f"error: Spark needs Java 17 or newer, and JAVA_HOME is {tmp_path}/no-java: install")
     installed = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "3.5.1" if name == "pyspark" else installed(name))
-    assert here.run(*command).error.endswith(
-        "needs PySpark 4.1 or newer, 3.5.1 is installed: pip install 'seaweedmq[spark]' --upgrade"
-    )
+    remedy = "needs PySpark 4.1 or newer, 3.5.1 is installed: pip install 'seaweedmq[spark]' --upgrade"
+    assert here.run(*command).error.endswith(remedy)
 
 
-def test_without_pyspark_it_is_said_what_to_install_and_the_history_is_shown(
-    orders: TopicFiles, tmp_path: Path
-) -> None:
+def test_without_pyspark_the_remedy_is_named_and_the_history_is_shown(orders: TopicFiles, tmp_path: Path) -> None:
     orders.table(0, 20)
     reconcile(Place(orders.root), orders.topic)
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_SPARK)
@@ -101,9 +94,8 @@ def test_without_pyspark_it_is_said_what_to_install_and_the_history_is_shown(
     done = run(*history, env={"PYTHONPATH": path})
     assert (done.status, done.stderr) == (0, "")
     assert [version["records"] for version in json.loads(done.text)] == [20]
-    done = run("table", "export", "shop/orders", "--iceberg", "sqlite:///x.db", *storage, env={"PYTHONPATH": path})
-    assert done.status == 1
-    assert 'pip install "seaweedmq[iceberg]"' in done.error
+    export = ("table", "export", "shop/orders", "--iceberg", "sqlite:///x.db", *storage)
+    assert 'pip install "seaweedmq[iceberg]"' in run(*export, env={"PYTHONPATH": path}).failure
 
 
 def test_options_that_make_no_sense_are_wrong_usage(here: Here, orders: TopicFiles) -> None:
@@ -137,9 +129,7 @@ def test_tables_are_compacted_and_verified_and_a_difference_ends_with_status_1(o
 @pytest.mark.deep
 @pytest.mark.integration
 @pytest.mark.timeout(600)
-def test_a_damaged_delta_log_is_named_and_made_again_from_the_tables_and_nothing_is_lost(
-    orders: TopicFiles, run_several: SeveralRun
-) -> None:
+def test_a_damaged_delta_log_is_named_and_made_again_from_tables(orders: TopicFiles, run_several: SeveralRun) -> None:
     for n in range(0, 80, 20):
         orders.table(n, n + 20)
         reconcile(Place(orders.root), orders.topic)
@@ -177,9 +167,7 @@ def test_a_damaged_delta_log_is_named_and_made_again_from_the_tables_and_nothing
 
 @pytest.mark.integration
 @pytest.mark.timeout(300)
-def test_tables_that_were_deleted_and_damaged_are_made_again_from_their_logs(
-    orders: TopicFiles, run_several: SeveralRun
-) -> None:
+def test_deleted_and_damaged_tables_are_made_again_from_logs(orders: TopicFiles, run_several: SeveralRun) -> None:
     deleted, damaged = (orders.table(n, n + 20, keep_log=True) for n in (0, 20))
     orders.table(40, 60)
     (orders.root / deleted.path).unlink()

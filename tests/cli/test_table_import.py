@@ -56,11 +56,7 @@ class Target:
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     data = tmp_path_factory.mktemp("import") / "data"
-    with (
-        running_cluster(data) as cluster,
-        seaweedmq.connect(cluster.addresses) as client,
-        several() as run_several,
-    ):
+    with running_cluster(data) as cluster, seaweedmq.connect(cluster.addresses) as client, several() as run_several:
         yield Target(data / "storage", cluster.addresses, client, run_several)
 
 
@@ -146,8 +142,7 @@ def test_a_bad_file_is_one_error_and_nothing_of_it_is_published(target: Target, 
         for noise in ("internal", "Traceback", "Exception", "SQLSTATE"):
             assert noise not in done.error
     for topic in (typed, fresh, other):
-        assert len(target.table(topic)) == 0
-        assert target.staged(topic) == []
+        assert (len(target.table(topic)), target.staged(topic)) == (0, [])
 
 
 @pytest.mark.deep

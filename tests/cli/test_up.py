@@ -97,11 +97,9 @@ def test_every_broker_listens_for_kafka_clients_where_it_says(tmp_path: Path) ->
         assert cluster.stop() == 0
     with running_cluster(tmp_path / "data", brokers=2, kafka_port=0) as cluster:
         said = cluster.kafka.split(",")
-        assert len(set(said)) == 2
-        assert [versions_asked(address) for address in said] == [0, 0]
+        assert (len(set(said)), [versions_asked(address) for address in said]) == (2, [0, 0])
         shown = json.loads(cluster.ok("cluster", "brokers", "--output", "json"))
-        assert {broker["kafka"] for broker in shown} == set(said)
-        assert cluster.stop() == 0
+        assert ({broker["kafka"] for broker in shown}, cluster.stop()) == (set(said), 0)
 
 
 def versions_asked(address: str) -> int:
@@ -154,13 +152,7 @@ def test_two_brokers_with_one_address_are_refused(tmp_path: Path) -> None:
 def test_the_data_folder_is_said(tmp_path: Path) -> None:
     first = free_ports(1)
     with socket.create_server(("127.0.0.1", first)):
-        done = subprocess.run(
-            ["seaweedmq", "up", "--brokers", "1", "--port", str(first)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-            env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-            timeout=30,
-        )
+        command = ["seaweedmq", "up", "--brokers", "1", "--port", str(first)]
+        env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, env=env, timeout=30)
     assert f"data in {tmp_path / 'seaweedmq-data'}" in done.stderr

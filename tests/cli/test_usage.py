@@ -67,8 +67,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[byt
 )
 def test_wrong_usage_ends_with_status_2(here: Here, arguments: list[str]) -> None:
     done = here.run(*arguments)
-    assert done.status == 2
-    assert done.stdout == b""
+    assert (done.status, done.stdout) == (2, b"")
     assert "Usage" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -78,22 +77,18 @@ def test_wrong_usage_ends_with_status_2(here: Here, arguments: list[str]) -> Non
     ["", "orders", "shop/", "/orders", "a/b/c", "shop/..", "shop/" + "x" * 300, "shop/a\nb", "shop/größe", "a b/c"],
 )
 def test_a_topic_name_that_is_not_allowed_says_what_is(here: Here, name: str) -> None:
-    done = here.run("topic", "describe", name)
-    assert done.status == 1
-    assert done.error.startswith("error: ")
-    assert "NAMESPACE/NAME" in done.error or "A-Z a-z 0-9 . _ -" in done.error
+    error = here.run("topic", "describe", name).failure
+    assert error.startswith("error: ")
+    assert "NAMESPACE/NAME" in error or "A-Z a-z 0-9 . _ -" in error
 
 
 def test_a_missing_file_is_named(here: Here) -> None:
-    done = here.run("publish", "a/b", "--from", "/nowhere/records")
-    assert done.status == 1
-    assert done.error == "error: [Errno 2] No such file or directory: '/nowhere/records'"
+    error = here.run("publish", "a/b", "--from", "/nowhere/records").failure
+    assert error == "error: [Errno 2] No such file or directory: '/nowhere/records'"
 
 
 def test_a_bad_bootstrap_is_named() -> None:
-    done = run("--bootstrap", "nowhere", "topic", "list")
-    assert done.status == 1
-    assert "'nowhere' is not HOST:PORT" in done.error
+    assert "'nowhere' is not HOST:PORT" in run("--bootstrap", "nowhere", "topic", "list").failure
 
 
 @pytest.mark.parametrize(
@@ -102,8 +97,7 @@ def test_a_bad_bootstrap_is_named() -> None:
 )
 def test_a_process_says_and_ends_with_the_same(here: Here, arguments: list[str]) -> None:
     there, done = run(*arguments), here.run(*arguments)
-    assert (there.status, there.stdout) == (done.status, done.stdout)
-    assert _error(there) == _error(done)
+    assert (there.status, there.stdout, _error(there)) == (done.status, done.stdout, _error(done))
 
 
 def _error(done: Done) -> list[str]:
@@ -121,9 +115,7 @@ def test_help_lists_every_command() -> None:
 @pytest.mark.integration
 def test_a_cluster_that_is_not_there_is_named() -> None:
     address = f"127.0.0.1:{free_ports(1)}"
-    done = run("topic", "list", "--bootstrap", address)
-    assert done.status == 1
-    assert address in done.error
+    assert address in run("topic", "list", "--bootstrap", address).failure
 
 
 @pytest.mark.integration
@@ -149,6 +141,4 @@ def test_a_broker_without_etcd_waits_and_then_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_a_broker_that_can_not_start_says_why(options: list[str], message: str) -> None:
-    done = run("broker", "--etcd", "127.0.0.1:1", *options)
-    assert done.status == 1
-    assert message in done.error
+    assert message in run("broker", "--etcd", "127.0.0.1:1", *options).failure

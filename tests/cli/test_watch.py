@@ -19,9 +19,8 @@ pytestmark = pytest.mark.integration
 def watching(cluster: Cluster, *arguments: str, stdout: int = subprocess.PIPE) -> "Iterator[subprocess.Popen[bytes]]":
     """Start a command that runs until it is interrupted."""
     command = [*COMMAND, "--bootstrap", cluster.addresses, *arguments]
-    process = subprocess.Popen(
-        command, stdout=stdout, stderr=subprocess.PIPE, env={**os.environ, "TERM": "xterm-256color"}
-    )
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=environment)
     try:
         yield process
     finally:
@@ -60,12 +59,10 @@ def test_json_is_a_line_each_time(cluster: Cluster) -> None:
         assert process.stdout is not None
         first, second = (json.loads(process.stdout.readline()) for _ in range(2))
         assert first["topic"] == second["topic"] == "watch/json"
-        assert first["status"] == "ok"
-        assert interrupt(process) == (0, b"")
+        assert (first["status"], interrupt(process)) == ("ok", (0, b""))
     with watching(cluster, "cluster", "status", "--watch", "--output", "json") as process:
         assert process.stdout is not None
-        assert len(json.loads(process.stdout.readline())["brokers"]) == 3
-        assert interrupt(process) == (0, b"")
+        assert (len(json.loads(process.stdout.readline())["brokers"]), interrupt(process)) == (3, (0, b""))
 
 
 def test_on_a_terminal_it_is_drawn_over_and_over(cluster: Cluster) -> None:
@@ -83,6 +80,4 @@ def test_on_a_terminal_it_is_drawn_over_and_over(cluster: Cluster) -> None:
 
 
 def test_watching_what_is_not_there_fails_at_once(cluster: Cluster) -> None:
-    done = cluster.run("topic", "describe", "watch/nothing", "--watch")
-    assert done.status == 1
-    assert "watch/nothing" in done.error
+    assert "watch/nothing" in cluster.run("topic", "describe", "watch/nothing", "--watch").failure

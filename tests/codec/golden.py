@@ -14,16 +14,7 @@ from seaweedmq.codec.payload.batch import schema_to_bytes
 from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import TopicName
-from tests.codec.samples import (
-    ALL_COLUMNS,
-    HEADERS,
-    NOON_US,
-    TIMESTAMP,
-    TYPED,
-    Sample,
-    plain_values,
-    sample,
-)
+from tests.codec.samples import ALL_COLUMNS, HEADERS, NOON_US, TIMESTAMP, TYPED, Sample, plain_values, sample
 from tests.support.kafka_batches import Record, batch_of, frame_bytes
 
 FOLDER = Path(__file__).parent / "golden"

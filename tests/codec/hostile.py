@@ -24,15 +24,8 @@ REFUSALS = (InvalidArgument, Corrupt, Unsupported)
 INTERESTING = (0, 1, 2, 3, 4, 7, 8, 15, 16, 64, 127, 128, 255, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1)
 INTERESTING_64 = (*INTERESTING, 2**40, 2**62, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 8, 2**64 - 1)
 MEMORY_BYTES_MAX = 4 * 1024**3
-HEADER_FIELDS = {
-    "flags": 16,
-    "record_count": 32,
-    "timestamp_min": 63,
-    "timestamp_max": 63,
-    "slot_min": 16,
-    "slot_max": 16,
-    "encoding": 8,
-}
+HEADER_FIELDS = {"flags": 16, "record_count": 32, "timestamp_min": 63, "timestamp_max": 63}
+HEADER_FIELDS |= {"slot_min": 16, "slot_max": 16, "encoding": 8}
 
 
 def mutate(rng: random.Random, payload: bytes) -> bytes:

@@ -45,8 +45,7 @@ def read_frame(data: bytes, position: int, value_fields: list[pa.Field]) -> tupl
     assert header_checksum == xxhash.xxh3_64_intdigest(header[:136])
     end = position + 144 + payload_length
     payload = data[position + 144 : end]
-    assert len(payload) == payload_length
-    assert payload_checksum == xxhash.xxh3_64_intdigest(payload)
+    assert (len(payload), payload_checksum) == (payload_length, xxhash.xxh3_64_intdigest(payload))
 
     fields = []
     if flags & 1:
@@ -80,10 +79,7 @@ def test_a_log_file_is_read_by_its_specification_alone():
         "segment": 7,
         "base_offset": 100,
         "writer": "b-7f3a91c2",
-        "producers": [
-            [0xABCDEF, 3, 1_000, [[990, 4, 90], [994, 6, 94]]],
-            [2**64 - 1, 0, 0, []],
-        ],
+        "producers": [[0xABCDEF, 3, 1_000, [[990, 4, 90], [994, 6, 94]]], [2**64 - 1, 0, 0, []]],
     }
     late, early = NOON + MICROSECOND, NOON - MICROSECOND
     headers = [("source", b"web"), ("empty", None)]

@@ -11,13 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_no_mutated_frame_harms_the_process_or_what_comes_after(seed: int):
-    attack = subprocess.run(
-        [sys.executable, "-m", "tests.codec.hostile", "--seed", str(seed), "--rounds", "15000"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    command = [sys.executable, "-m", "tests.codec.hostile", "--seed", str(seed), "--rounds", "15000"]
+    attack = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert attack.returncode == 0, f"exit status {attack.returncode}\n{attack.stdout}\n{attack.stderr}"
     assert attack.stdout.endswith("survived\n")

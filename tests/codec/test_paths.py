@@ -37,9 +37,7 @@ def test_where_things_lie():
 
 
 @given(TOPICS, SEGMENTS, OFFSETS, NAMES, st.integers(1, 10**6))
-def test_the_name_of_a_file_says_all_that_was_put_in(
-    topic: TopicName, segment: int, base: int, writer: str, count: int
-):
+def test_the_name_of_a_file_says_all_that_was_put(topic: TopicName, segment: int, base: int, writer: str, count: int):
     assert parse_segment_file(log_path(topic, segment, base, writer)) == (topic, segment, "log", base, None, writer)
     path = table_path(topic, segment, base, base + count)
     assert parse_segment_file(path) == (topic, segment, "table", base, base + count, "")
@@ -105,18 +103,10 @@ def test_an_empty_table_has_no_name():
 LONGEST = {
     "topic": TopicName("n" * NAME_LENGTH_MAX, "t" * TOPIC_NAME_LENGTH_MAX),
     "segment": 10**10 - 1,
-    "uid": 2**63 - 1,
-    "topic_uid": 2**63 - 1,
-    "name": "d" * NAME_LENGTH_MAX,
-    "base_offset": 2**64 - 1,
-    "base": 2**64 - 2,
-    "end": 2**64 - 1,
-    "writer": "w" * NAME_LENGTH_MAX,
-    "sink": "s" * NAME_LENGTH_MAX,
-    "batch": 2**63 - 1,
-    "generation": 2**31 - 1,
-    "revision": 2**63 - 1,
-    "number": 10**9,
+    **dict.fromkeys(("uid", "topic_uid", "batch", "revision"), 2**63 - 1),
+    **{"base_offset": 2**64 - 1, "base": 2**64 - 2, "end": 2**64 - 1},
+    **{name: letter * NAME_LENGTH_MAX for name, letter in (("name", "d"), ("writer", "w"), ("sink", "s"))},
+    **{"generation": 2**31 - 1, "number": 10**9},
     "kind": "producer-ids",
     "journal": paths.journal_name(2**31 - 1, 2**63 - 1, 10**9),
     "table": table_path(ORDERS, 10**10 - 1, 2**64 - 2, 2**64 - 1),

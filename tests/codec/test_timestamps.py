@@ -18,5 +18,4 @@ from seaweedmq.codec.timestamps import EPOCH, us_of
     ],
 )
 def test_microseconds_since_1970(moment: datetime, us: int) -> None:
-    assert us_of(moment) == us
-    assert EPOCH + timedelta(microseconds=us) == moment
+    assert (us_of(moment), EPOCH + timedelta(microseconds=us)) == (us, moment)

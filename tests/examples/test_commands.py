@@ -16,13 +16,7 @@ from matplotlib.image import imread
 from pyspark.sql import SparkSession
 
 from benchmarks.demo.windows import check_hours
-from seaweedmq.examples import (
-    backfill_then_live,
-    flights_streaming,
-    nyc,
-    plot_delays,
-    publish_flights,
-)
+from seaweedmq.examples import backfill_then_live, flights_streaming, nyc, plot_delays, publish_flights
 from seaweedmq.examples.declarative import __main__ as declarative
 from tests.examples.conftest import Beside
 
@@ -124,15 +118,9 @@ def test_the_plot_shows_the_means_of_the_csv(spark: SparkSession) -> None:
 
 def run_pipeline(folder: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", RUN_PIPELINE],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PIPELINE_S,
-        check=False,
-        env={**os.environ, "PATH": path, "SPARK_LOCAL_IP": "127.0.0.1"},
-    )
+    env = {**os.environ, "PATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}
+    asked = {"cwd": folder, "env": env, "timeout": PIPELINE_S}
+    done = subprocess.run(["bash", "-c", RUN_PIPELINE], capture_output=True, text=True, check=False, **asked)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

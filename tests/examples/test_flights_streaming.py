@@ -17,9 +17,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.mark.deep
-def test_a_query_that_is_stopped_in_the_middle_goes_on_where_it_was(
-    spark: SparkSession, beside: Beside, tmp_path: Path
-) -> None:
+def test_a_stopped_query_continues_where_it_was(spark: SparkSession, beside: Beside, tmp_path: Path) -> None:
     places = Places(beside.bootstrap, beside.storage, str(tmp_path / "checkpoint"), "stopped/flights", "stopped/delays")
     publish(beside.bootstrap, places.source, nyc.flights(1, 4))
     make_topic(beside.bootstrap, places.target, nyc.DELAYS)

@@ -245,9 +245,8 @@ class World:
         done = self.checkpoint.commits
         if not done:
             return 0
-        place = frontier_of(
-            json.loads(self.checkpoint.offsets[done - 1]), Watch(self.source).poll().topic, Place(self.root)
-        )
+        offset = json.loads(self.checkpoint.offsets[done - 1])
+        place = frontier_of(offset, Watch(self.source).poll().topic, Place(self.root))
         return read_up_to(self.source, place, segment)
 
     @asynccontextmanager

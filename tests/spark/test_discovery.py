@@ -26,9 +26,7 @@ def test_views_of_sql(spark: SparkSession, orders: TopicFiles) -> None:
     spark.sql("DROP VIEW v")
 
 
-def test_tables_of_the_catalog_have_columns_and_want_their_options_in_the_query(
-    spark: SparkSession, orders: TopicFiles
-) -> None:
+def test_tables_of_the_catalog_have_columns_and_want_their_options(spark: SparkSession, orders: TopicFiles) -> None:
     """Spark passes a table's options, renamed, to the method that returns the schema, and none of them to a reader."""
     orders.table(0, 20)
     orders.log(20, 25)

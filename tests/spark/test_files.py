@@ -26,24 +26,10 @@ ROWS = st.lists(
     ),
     max_size=6,
 )
-SPARK = StructType(
-    [
-        StructField("id", LongType()),
-        StructField("note", StringType()),
-        StructField("n", LongType()),
-        StructField("x", DoubleType()),
-        StructField("tags", ArrayType(StringType())),
-    ]
-)
-ARROW = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("note", pa.string()),
-        ("n", pa.int64()),
-        ("x", pa.float64()),
-        ("tags", pa.list_(pa.string())),
-    ]
-)
+TYPES = {"id": LongType(), "note": StringType(), "n": LongType(), "x": DoubleType(), "tags": ArrayType(StringType())}
+SPARK = StructType([StructField(name, kind) for name, kind in TYPES.items()])
+ARROW_TYPES = (pa.int64(), pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string()))
+ARROW = pa.schema(list(zip(TYPES, ARROW_TYPES, strict=True)))
 WRITERS: dict[str, tuple[InputFormat, dict[str, str]]] = {
     "parquet": (InputFormat.PARQUET, {}),
     "json": (InputFormat.JSONL, {"ignoreNullFields": "false"}),
@@ -55,9 +41,7 @@ WRITERS: dict[str, tuple[InputFormat, dict[str, str]]] = {
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ROWS)
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_spark_writes_is_read_equal(
-    spark: SparkSession, tmp_path: Path, name: str, rows: list[tuple[Any, ...]]
-) -> None:
+def test_written_is_read_equal(spark: SparkSession, tmp_path: Path, name: str, rows: list[tuple[Any, ...]]) -> None:
     kind, options = WRITERS[name]
     is_csv = kind is InputFormat.CSV
     schema = ARROW.remove(4) if is_csv else ARROW  # CSV has no lists
@@ -77,9 +61,9 @@ def test_what_spark_writes_is_read_equal(
     with suppress(InvalidArgument) if may_be_refused else nullcontext():
         read = published(files[0], kind, schema)
         assert not rows or read.schema == schema
-        assert [comparable(row, is_csv=is_csv) for row in read.to_pylist()] == [
-            comparable(dict(zip(schema.names, row, strict=False)), is_csv=is_csv) for row in given_rows
-        ]
+        written = [dict(zip(schema.names, row, strict=False)) for row in given_rows]
+        found, expected = ([comparable(row, is_csv=is_csv) for row in each] for each in (read.to_pylist(), written))
+        assert found == expected
 
 
 def comparable(row: dict[str, Any], *, is_csv: bool) -> dict[str, str]:

@@ -43,9 +43,7 @@ def publish(client: seaweedmq.Client, topic: str, first: int, count: int) -> Non
         publisher.flush(timeout=30)
 
 
-def test_committed_records_are_read_from_files_and_from_brokers(
-    spark: SparkSession, cluster: Cluster, storage: Path
-) -> None:
+def test_records_are_read_from_files_and_from_brokers(spark: SparkSession, cluster: Cluster, storage: Path) -> None:
     with seaweedmq.connect(cluster.addresses) as client:
         client.admin.create_topic("shop/live", segments=2)
         publish(client, "shop/live", 0, 500)

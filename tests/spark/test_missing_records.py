@@ -53,18 +53,11 @@ class Plan(NamedTuple):
     retention: bool
 
 
+FILES = st.sampled_from(["log", "table", "both", "neither"])
+STRETCHES = st.builds(Stretch, records=st.integers(1, 25), files=FILES, is_merged=st.booleans())
 PLANS = st.builds(
     Plan,
-    stretches=st.lists(
-        st.builds(
-            Stretch,
-            records=st.integers(1, 25),
-            files=st.sampled_from(["log", "table", "both", "neither"]),
-            is_merged=st.booleans(),
-        ),
-        min_size=1,
-        max_size=5,
-    ),
+    stretches=st.lists(STRETCHES, min_size=1, max_size=5),
     low_watermark=st.just(0) | st.integers(0, 80),
     is_rewritten=st.booleans(),
     removed_below=st.just(0) | st.integers(0, 80),

@@ -57,8 +57,7 @@ def test_tables_and_logs_are_the_same_frame_as_the_sources(spark: SparkSession, 
     orders.log(60, 75)
     orders.table(0, 30, segment=1)
     native = read(spark, orders)
-    assert native.dtypes == by_source(spark, orders).dtypes
-    assert rows(native) == rows(by_source(spark, orders))
+    assert (native.dtypes, rows(native)) == (by_source(spark, orders).dtypes, rows(by_source(spark, orders)))
     assert native.count() == 105
     assert native.select("offset").where("segment = 1 and offset > 20").count() == 9
     if is_typed:
@@ -110,9 +109,8 @@ def test_only_the_columns_asked_for_in_the_order_asked(spark: SparkSession, orde
     assert frame.columns == by_source(spark, orders, columns="value,offset").columns == ["value", "offset"]
     assert {row.offset: bytes(row.value) for row in frame.collect()} == {n: b"s0v%d" % n for n in range(25)}
     assert read(spark, orders, columns="topic").distinct().collect() == [("shop/orders",)]
-    assert read(spark, orders, includeHeaders=False).columns == [
-        *("topic", "segment", "offset", "timestamp", "key", "value")
-    ]
+    without = read(spark, orders, includeHeaders=False).columns
+    assert without == ["topic", "segment", "offset", "timestamp", "key", "value"]
     assert read(spark, orders, columns="key,segment", startingTimestamp=NOON_US + 3 * STEP_US).count() == 22
 
 
@@ -140,8 +138,7 @@ def test_the_tail_is_read_to_where_it_was_at_the_call(spark: SparkSession, order
     frame = read(spark, orders)
     log.write_bytes(log.read_bytes() + orders.frame(0, 30, 40))
     orders.table(40, 50)
-    assert offsets(frame) == list(range(30))
-    assert offsets(read(spark, orders)) == list(range(50))
+    assert (offsets(frame), offsets(read(spark, orders))) == (list(range(30)), list(range(50)))
 
 
 def test_a_log_that_is_gone_before_its_records_were_read_is_told(spark: SparkSession, orders: TopicFiles) -> None:
@@ -165,9 +162,7 @@ def test_tables_that_overlap_give_every_record_once(spark: SparkSession, orders:
     assert offsets(read(spark, orders, startingOffsets=30, endingOffsets=50)) == list(range(30, 50))
 
 
-def test_damage_is_told_before_anything_is_read_and_foreign_files_are_left_alone(
-    spark: SparkSession, orders: TopicFiles
-) -> None:
+def test_damage_is_reported_first_and_foreign_files_are_left_alone(spark: SparkSession, orders: TopicFiles) -> None:
     made = orders.table(0, 20)
     orders.table(20, 40)
     folder = (orders.root / made.path).parent
@@ -181,9 +176,7 @@ def test_damage_is_told_before_anything_is_read_and_foreign_files_are_left_alone
 
 
 @pytest.mark.parametrize("damage", ["page", "missing"])
-def test_no_setting_of_the_session_makes_a_damaged_or_missing_table_fewer_rows(
-    spark: SparkSession, orders: TopicFiles, damage: str
-) -> None:
+def test_no_setting_makes_a_damaged_table_fewer_rows(spark: SparkSession, orders: TopicFiles, damage: str) -> None:
     orders.table(0, 1_000)
     made = orders.table(1_000, 6_000)
     names = (orders.root / made.path, orders.root / kept_path(made.path))
@@ -207,9 +200,7 @@ def test_no_setting_of_the_session_makes_a_damaged_or_missing_table_fewer_rows(
 
 
 @pytest.mark.parametrize("options", [{}, {"startingOffsets": 50}])
-def test_lost_records_are_an_error_with_their_offsets_unless_that_is_fine(
-    spark: SparkSession, orders: TopicFiles, options: dict[str, Any]
-) -> None:
+def test_lost_records_are_errors_or_allowed(spark: SparkSession, orders: TopicFiles, options: dict[str, Any]) -> None:
     lost = orders.table(90, 100)
     orders.table(100, 120)
     orders.log(130, 140)
@@ -274,9 +265,7 @@ def test_an_offset_named_beyond_the_end_of_its_segment_is_refused_unless_that_is
         assert frame.where(f"segment = {number}").count() == lenient
 
 
-def test_the_end_itself_is_no_place_beyond_it_and_one_number_for_all_is_a_limit(
-    spark: SparkSession, orders: TopicFiles
-) -> None:
+def test_the_end_itself_is_not_beyond_it_and_one_number_is_a_limit(spark: SparkSession, orders: TopicFiles) -> None:
     orders.open_segments(2)
     orders.log(0, 25)
     orders.table(0, 20, segment=1)
@@ -287,9 +276,7 @@ def test_the_end_itself_is_no_place_beyond_it_and_one_number_for_all_is_a_limit(
     assert read(spark, orders, startingOffsets=1_000).count() == 0
 
 
-def test_partitions_are_shared_out_as_asked(
-    spark: SparkSession, orders: TopicFiles, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_partitions_are_as_asked(spark: SparkSession, orders: TopicFiles, caplog: pytest.LogCaptureFixture) -> None:
     orders.table(0, 60)
     orders.log(60, 100)
     orders.seal(0, 100)
@@ -298,8 +285,7 @@ def test_partitions_are_shared_out_as_asked(
         (read(spark, orders, maxRecordsPerPartition=25), 5),
         (by_source(spark, orders, minPartitions=4), 5),
     ):
-        assert frame.rdd.getNumPartitions() == partitions
-        assert offsets(frame) == list(range(100))
+        assert (frame.rdd.getNumPartitions(), offsets(frame)) == (partitions, list(range(100)))
     assert "is read by the Python source: minPartitions and maxRecordsPerPartition divide by records" in caplog.text
 
 
@@ -308,8 +294,7 @@ def test_the_settings_of_the_session_stay_the_users(spark: SparkSession, orders:
         orders.table(start, start + 10)
     spark.conf.set(LISTING, "3")
     try:
-        assert read(spark, orders).count() == 60
-        assert spark.conf.get(LISTING) == "3"
+        assert (read(spark, orders).count(), spark.conf.get(LISTING)) == (60, "3")
     finally:
         spark.conf.unset(LISTING)
     read(spark, orders)

@@ -132,9 +132,8 @@ def test_an_end_before_its_start_is_refused_and_one_at_it_is_not(start: str, end
 def test_times_are_milliseconds_as_kafkas_and_stand_in_for_offsets() -> None:
     options = parse_options({**REQUIRED, "startingOffsetsByTimestamp": f'{{"0": {NOON_MS}}}'})
     assert options.window.starting_times == Offsets(default=EARLIEST, by_segment={0: NOON_MS * 1_000})
-    assert parse_options({**REQUIRED, "endingOffsetsByTimestamp": str(NOON_MS)}).window.ending_times == Offsets(
-        default=NOON_MS * 1_000
-    )
+    window = parse_options({**REQUIRED, "endingOffsetsByTimestamp": str(NOON_MS)}).window
+    assert window.ending_times == Offsets(default=NOON_MS * 1_000)
     with pytest.raises(InvalidArgument, match="exclude each other"):
         parse_options({**REQUIRED, "startingOffsetsByTimestamp": str(NOON_MS), "startingOffsets": "5"})
 
@@ -186,9 +185,7 @@ def test_headers_are_not_both_named_and_left_out() -> None:
     ],
 )
 @pytest.mark.parametrize("option", ["startingTimestamp", "endingTimestamp"])
-def test_a_time_in_milliseconds_or_seconds_is_not_taken_for_microseconds(
-    option: str, number: str, as_us: str, unit: str
-) -> None:
+def test_milliseconds_and_seconds_are_no_microseconds(option: str, number: str, as_us: str, unit: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         parse_options({**REQUIRED, option: number})
     assert str(refused.value) == (
@@ -199,18 +196,16 @@ def test_a_time_in_milliseconds_or_seconds_is_not_taken_for_microseconds(
         assert parse_options({**REQUIRED, option: meant}).window.timestamps.is_bounded
 
 
+TWO_STARTS = f'{{"0": {NOON_MS}, "1": {NOON_MS + 1}}}'
+
+
 @pytest.mark.parametrize(
     ("what", "start", "end", "said"),
     [
         ("Timestamp", "2026-01-02", "2026-01-01T12:00:00Z", "2026-01-02 and 2026-01-01T12:00:00Z"),
         ("Timestamp", str(2**63 - 1), "2026-01-01", f"{2**63 - 1} and 2026-01-01"),
         ("OffsetsByTimestamp", str(NOON_MS + 1), str(NOON_MS), f"{NOON_MS + 1} and {NOON_MS}"),
-        (
-            "OffsetsByTimestamp",
-            f'{{"0": {NOON_MS}, "1": {NOON_MS + 1}}}',
-            str(NOON_MS),
-            f"{NOON_MS + 1} and {NOON_MS} for segment 1",
-        ),
+        ("OffsetsByTimestamp", TWO_STARTS, str(NOON_MS), f"{NOON_MS + 1} and {NOON_MS} for segment 1"),
     ],
 )
 def test_times_that_end_before_they_begin_are_refused(what: str, start: str, end: str, said: str) -> None:
@@ -225,12 +220,7 @@ def test_times_that_end_before_they_begin_are_refused(what: str, start: str, end
 
 @pytest.mark.parametrize(
     ("text", "names"),
-    [
-        ("a, b", ("a", "b")),
-        ('["a,b", " a ", "["]', ("a,b", " a ", "[")),
-        ("[a], b", ("[a]", "b")),
-        ("[1]", ("[1]",)),
-    ],
+    [("a, b", ("a", "b")), ('["a,b", " a ", "["]', ("a,b", " a ", "[")), ("[a], b", ("[a]", "b")), ("[1]", ("[1]",))],
 )
 def test_columns_are_named_with_commas_between_or_as_a_list(text: str, names: tuple[str, ...]) -> None:
     assert parse_options({**REQUIRED, "columns": text}).shown.columns == names

@@ -44,9 +44,7 @@ def test_tables_and_logs_are_one_table_with_every_record_once(spark: SparkSessio
     assert (stamps.s, stamps.k) == (sum(NOON_US + n * STEP_US for n in range(75)), 75)
 
 
-def test_topics_with_partitions_are_read_as_any_other_and_tables_tell_the_partition(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_topics_with_partitions_are_read_as_any_and_tell_the_partition(spark: SparkSession, tmp_path: Path) -> None:
     files = TopicFiles(tmp_path, partitions=3)
     files.table(0, 40, segment=2)
     files.log(40, 60, segment=2)
@@ -89,8 +87,7 @@ def test_damage_in_the_middle_is_an_error_with_file_and_position(spark: SparkSes
 def test_small_files_are_put_together(spark: SparkSession, orders: TopicFiles) -> None:
     for start in range(0, 200, 10):
         orders.log(start, start + 10)
-    assert read(spark, orders).rdd.getNumPartitions() == 2
-    assert offsets(read(spark, orders)) == list(range(200))
+    assert (read(spark, orders).rdd.getNumPartitions(), offsets(read(spark, orders))) == (2, list(range(200)))
 
 
 def test_filters_give_the_same_rows_and_touch_fewer_files(spark: SparkSession, orders: TopicFiles) -> None:
@@ -139,8 +136,6 @@ def test_a_typed_topic_has_its_own_columns(spark: SparkSession, tmp_path: Path) 
         ({"columns": "offset,colour"}, "InvalidArgument: topic shop/orders has no column 'colour': it has topic, seg"),
     ],
 )
-def test_bad_options_are_refused_in_one_sentence(
-    spark: SparkSession, orders: TopicFiles, options: dict[str, str], message: str
-) -> None:
+def test_bad_options_are_named(spark: SparkSession, orders: TopicFiles, options: dict[str, str], message: str) -> None:
     with pytest.raises(PySparkException, match=message):
         read(spark, orders, **options).collect()

@@ -30,9 +30,7 @@ from tests.support.topic_files import TopicFiles
         pa.struct([("a", pa.int8()), ("A", pa.int8())]),
     ],
 )
-def test_a_topic_with_a_type_that_spark_reads_otherwise_is_left_to_the_source(
-    tmp_path: Path, kind: pa.DataType
-) -> None:
+def test_a_topic_of_types_that_spark_reads_otherwise_is_left_to_the_source(tmp_path: Path, kind: pa.DataType) -> None:
     assert foreign_part(kind) is not None
     files = TopicFiles(tmp_path, schema=pa.schema([("id", pa.int64()), ("odd", kind)]))
     options = parse_options({"storage": str(tmp_path), "topic": "shop/orders"})

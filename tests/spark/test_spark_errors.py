@@ -18,6 +18,8 @@ OF_THE_JVM = """An error occurred while calling o105.load.
 If not, convert it. SQLSTATE: KD001
 \tat org.apache.spark.sql.errors.QueryExecutionErrors$.cannotReadFooterForFileError(QueryExecutionErrors.scala:1109)"""
 
+NOT_FOUND = "[PATH_NOT_FOUND] Path does not exist: file:/a. SQLSTATE: 42K03"
+NO_FIT = "CSV header does not conform to the schema"
 WITHOUT_REASON = """An error occurred while calling o1053.save.
 : org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading b.csv.  SQLSTATE: KD001
 \tat org.apache.spark.Some.thing(Some.scala:920)
@@ -32,16 +34,8 @@ Caused by: java.lang.IllegalArgumentException: CSV header does not conform to th
     [
         (OURS, InvalidArgument, "column 'other' is not in the topic's schema (id): drop it"),
         (OF_THE_JVM, SeaweedMQError, "Spark: Encountered error while reading a.parquet. If not, convert it."),
-        (
-            "[PATH_NOT_FOUND] Path does not exist: file:/a. SQLSTATE: 42K03",
-            SeaweedMQError,
-            "Spark: Path does not exist: file:/a.",
-        ),
-        (
-            WITHOUT_REASON,
-            SeaweedMQError,
-            "Spark: Encountered error while reading b.csv. CSV header does not conform to the schema. Header: b, a",
-        ),
+        (NOT_FOUND, SeaweedMQError, "Spark: Path does not exist: file:/a."),
+        (WITHOUT_REASON, SeaweedMQError, f"Spark: Encountered error while reading b.csv. {NO_FIT}. Header: b, a"),
         ("the JVM went away\nand more", SeaweedMQError, "Spark: the JVM went away"),
     ],
 )

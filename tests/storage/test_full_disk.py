@@ -90,9 +90,7 @@ def test_a_merge_that_fails_leaves_nothing_and_is_repeated(tmp_path: Path, room_
     assert not compact_topic(Place(orders.root), orders.name).problems
 
 
-async def test_a_table_whose_fsync_fails_leaves_neither_of_its_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_table_whose_fsync_fails_leaves_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = FileSegmentStore(tmp_path)
     await write_log(store, 0, [make_frame(0, 10)])
     with monkeypatch.context() as full:
@@ -132,9 +130,7 @@ def test_what_could_not_be_flushed_is_discarded(tmp_path: Path) -> None:
     assert tree(tmp_path) == {}
 
 
-async def test_a_fence_takes_no_more_than_its_name_where_there_is_no_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_fence_takes_only_its_name_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = FileSegmentStore(tmp_path)
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
     monkeypatch.setattr(Path, "write_bytes", lambda path, _: (path.touch(), _full()))
@@ -145,9 +141,7 @@ async def test_a_fence_takes_no_more_than_its_name_where_there_is_no_room(
     await store.close()
 
 
-async def test_clocks_are_read_and_old_names_swept_where_not_even_a_name_fits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_clocks_are_read_and_names_swept_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = FileSegmentStore(tmp_path)
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
     await write_log(store, 0, [make_frame(0, 10)])

@@ -82,8 +82,7 @@ def test_what_retention_removed_is_left_out() -> None:
         [table(40, 60), log(60)],
         [(40, 60, "40-60"), (60, None, "60-b-1")],
     )
-    assert shown(plan_snapshot(topic, OPEN, files)) == left
-    assert plan_snapshot(topic, make_segment(60), []) == ()
+    assert (shown(plan_snapshot(topic, OPEN, files)), plan_snapshot(topic, make_segment(60), [])) == (left, ())
     assert shown(plan_snapshot(TOPIC, OPEN, files, removed_below=40)) == left, "and before it was switched off"
     assert plan_snapshot(TOPIC, make_segment(60), [], removed_below=60) == ()
     low = replace(TOPIC, partitions=1, low_watermarks=(40,))
@@ -118,11 +117,8 @@ def test_lost_records_are_an_error_or_left_out(topic: Topic) -> None:
         assert (caught.value.start_offset, caught.value.end_offset) == (gaps[0].start, gaps[0].stop)
         found: list[range] = []
         pieces = plan_snapshot(topic, segment, files, missing=found)
-        assert found == gaps
-        assert [p.files[0] for p in pieces] == files
-    assert plan_snapshot(topic, make_segment(90), holes[2][1], 40, 60)[0].files == (table(40, 60),), (
-        "not asked for, not missed"
-    )
+        assert (found, [p.files[0] for p in pieces]) == (gaps, files)
+    assert plan_snapshot(topic, make_segment(90), holes[2][1], 40, 60)[0].files == (table(40, 60),), "none missed"
     with pytest.raises(DataLoss, match=r"\[25, 30\)"):
         plan_snapshot(topic, make_segment(90), holes[2][1], 25, 30)
 
@@ -157,8 +153,7 @@ def test_read_from_documents_and_names(tmp_path: Path) -> None:
     orders.log(0, 30, segment=1)
     orders.seal(1, 25)
     snapshot = read_snapshot(Place(tmp_path), orders.name)
-    assert snapshot.topic == orders.topic
-    assert snapshot.segments == tuple(orders.segments.values())
+    assert (snapshot.topic, snapshot.segments) == (orders.topic, tuple(orders.segments.values()))
     assert [(p.start_offset, p.end_offset, p.kind) for p in snapshot.plan(1)] == [(0, 25, FileKind.LOG)]
     assert snapshot.plan(0)[0].kind is FileKind.TABLE
     with pytest.raises(InvalidArgument, match="no segment 5: it has 0, 1"):
@@ -192,9 +187,7 @@ def test_documents_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (b"", Corrupt),
-        (b"[]", Corrupt),
-        (b'{"v":1,"topic":"shop/orders"}', Corrupt),
+        *[(content, Corrupt) for content in (b"", b"[]", b'{"v":1,"topic":"shop/orders"}')],
         (b'{"v":1,"topic":"shop","segments":[]}', Corrupt),
         (b'{"v":1,"topic":"shop/orders","segments":[{}]}', Corrupt),
         (b'{"v":2,"topic":"shop/orders","segments":[]}', Unsupported),

@@ -37,9 +37,7 @@ def test_a_look_finds_what_is_new_and_nothing_else_is_made_anew(orders: TopicFil
     assert topic_watch.poll() is third
 
 
-def test_a_file_is_found_that_came_at_the_same_time_as_the_one_before(
-    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_found_that_came_together_with_another(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TopicWatch, "_state", lambda self, path: (1, 2, 3))  # a clock without progress
     clock = Clock()
     topic_watch = TopicWatch(Place(orders.root), orders.name, clock)

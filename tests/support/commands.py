@@ -35,6 +35,12 @@ class Done:
         assert self.stderr.count("\n") == 1, self.stderr
         return self.stderr.strip()
 
+    @property
+    def failure(self) -> str:
+        """The error of a command that ended with status 1."""
+        assert self.status == 1, self.stderr
+        return self.error
+
 
 def run(*arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Done:
     """Run a command to its end."""

@@ -11,13 +11,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPytho
 
 from seaweedmq.codec.frame import COLUMN_FLAGS, RECORDS_MAX, decode_header, split_frames
 from seaweedmq.codec.kafka import records
-from seaweedmq.codec.kafka.batch import (
-    BatchErrorCode,
-    InvalidBatch,
-    check_batch,
-    frame_of_batch,
-    with_append_time,
-)
+from seaweedmq.codec.kafka.batch import BatchErrorCode, InvalidBatch, check_batch, frame_of_batch, with_append_time
 from seaweedmq.codec.kafka.columns import columns_of
 from seaweedmq.codec.kafka.header import HEADER_BYTES, patched_head, read_header, stored_bytes
 from tests.support.kafka_batches import (
@@ -117,9 +111,7 @@ def test_many_records_are_read_like_few() -> None:
 
 
 @given(st.data(), rows, st.sampled_from([NONE, NONE, *CODECS]))
-def test_what_is_mutated_is_refused_or_read_as_by_others(
-    data: st.DataObject, sent: list[Record], compression: int
-) -> None:
+def test_mutated_bytes_are_refused_or_read_equal(data: st.DataObject, sent: list[Record], compression: int) -> None:
     sound = batch_of(sent, compression)
     mutated = bytearray(sound[HEADER_BYTES:])
     for _ in range(data.draw(st.integers(1, 4))):
@@ -215,9 +207,7 @@ assert sized(PLAIN[1:]) == PLAIN
     ],
 )
 @pytest.mark.parametrize("few", [32, 0])
-def test_records_that_are_not_as_the_format_says_are_refused(
-    few: int, body: bytes, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_malformed_records_are_refused(few: int, body: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "_FEW", few)
     refusal, text = refusal_of(batch_around(body))
     assert refusal is BatchErrorCode.INVALID_RECORD
@@ -336,9 +326,7 @@ def test_blocks_of_snappy_that_lie_about_their_size_are_refused() -> None:
 
 
 @pytest.mark.parametrize("find", [records.find_one_by_one, together])
-def test_there_are_no_more_headers_than_readers_can_hold(
-    find: Callable[..., records.Records], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_headers_are_limited(find: Callable[..., records.Records], monkeypatch: pytest.MonkeyPatch) -> None:
     for number, is_sound in ((16_384, True), (16_385, False)):
         body = batch_of([Record(b"k", b"v", (("", None),) * number)])[HEADER_BYTES:]
         if is_sound:
@@ -365,13 +353,11 @@ def test_a_batch_becomes_a_frame_and_comes_out_of_it_as_it_was(sent: list[Record
     assert (header.timestamp_min, header.timestamp_max) == (checked.timestamp_min_us, checked.timestamp_max_us)
     assert (header.producer_id, header.producer_epoch, header.first_sequence) == (5_000, 2, 70)
     assert (header.slot_min, header.slot_max, set(header.histogram)) == (slot, slot, {0})
-    assert len(found.payload) % 8 == 0
-    assert found.payload[: stored_bytes(found.payload)] == batch
+    assert (len(found.payload) % 8, found.payload[: stored_bytes(found.payload)]) == (0, batch)
     head = patched_head(found.payload, 1 << 40, 77)
     out = head + bytes(found.payload[len(head) : stored_bytes(found.payload)])
     assert (read_header(out).base_offset, read_header(out).leader_epoch, len(head)) == (1 << 40, 77, 16)
-    assert read_header(out)[3:] == read_header(batch)[3:]
-    assert records_in(out) == sent
+    assert (read_header(out)[3:], records_in(out)) == (read_header(batch)[3:], sent)
 
 
 def test_a_batch_of_nobody_is_a_frame_of_nobody() -> None:

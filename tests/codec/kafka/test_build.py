@@ -49,9 +49,8 @@ def test_they_are_read_as_they_were(found: list[tuple[object, ...]], bytes_max: 
         checked = check_batch(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX)
         assert header.max_timestamp_ms * 1_000 == checked.timestamp_max_us
         read += records_in(batch)
-        assert columns_of(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX).value.to_pylist() == [
-            record.value for record in read[-header.record_count :]
-        ]
+        values = columns_of(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX).value.to_pylist()
+        assert values == [record.value for record in read[-header.record_count :]]
     assert read == [
         Record(key, value, tuple(headers or ()), us // 1_000)  # type: ignore[arg-type, operator]
         for key, us, headers, value in kept
@@ -83,5 +82,4 @@ def test_clients_read_batches_one_behind_the_other() -> None:
         for record in batch:
             offsets.append(record.offset)
             values.append(record.value)
-    assert offsets == list(range(100, 600))
-    assert values == [None if n % 3 else b"v%d" % n for n in range(500)]
+    assert (offsets, values) == (list(range(100, 600)), [None if n % 3 else b"v%d" % n for n in range(500)])

@@ -148,14 +148,11 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(0, 2**63 - 1)
 MEMBERS = st.builds(
     MemberValue,
-    id=TEXT,
+    **dict.fromkeys(("id", "client_id", "client_host"), TEXT),
     instance=st.none() | TEXT,
-    client_id=TEXT,
-    client_host=TEXT,
     session_timeout_ms=INT32,
     rebalance_timeout_ms=st.integers(0, 2**31 - 1),
-    subscription=st.binary(max_size=40),
-    assignment=st.binary(max_size=40),
+    **dict.fromkeys(("subscription", "assignment"), st.binary(max_size=40)),
 )
 GROUPS = st.builds(
     GroupValue,
@@ -201,17 +198,10 @@ def test_any_bytes_are_read_skipped_or_refused(key: bytes, value: bytes | None) 
 @pytest.mark.parametrize(
     ("group", "of_50", "of_8"),
     [
-        ("", 0, 0),
-        ("shop", 12, 6),
-        ("orders", 31, 3),
-        ("my-group", 12, 2),
-        ("café", 21, 1),
-        ("😀", 49, 3),
+        *[("", 0, 0), ("shop", 12, 6), ("orders", 31, 3), ("my-group", 12, 2), ("café", 21, 1), ("😀", 49, 3)],
         ("polygenelubricants", 0, 0),  # its hash is the one int that has no absolute value
-        ("a b c", 18, 6),
-        ("console-consumer-12345", 6, 2),
+        *[("a b c", 18, 6), ("console-consumer-12345", 6, 2)],
     ],
 )
 def test_a_group_lives_where_java_looks_for_it(group: str, of_50: int, of_8: int) -> None:
-    assert partition_of_group(group, 50) == of_50
-    assert partition_of_group(group, 8) == of_8
+    assert (partition_of_group(group, 50), partition_of_group(group, 8)) == (of_50, of_8)

@@ -119,8 +119,7 @@ def test_a_typed_batch_is_completed_with_what_is_absent():
     schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
     sent = sample("typed", [pa.array([1, 2])], TYPED, schema)
     full = full_batch(decode_frame(sent.frame, schema), sent.frame.header, schema)
-    assert full.schema == full_schema(schema)
-    assert full.schema.names == ["_key", "_timestamp", "_headers", "n"]
+    assert (full.schema, full.schema.names) == (full_schema(schema), ["_key", "_timestamp", "_headers", "n"])
     assert full.column("n").to_pylist() == [1, 2]
 
 
@@ -274,22 +273,18 @@ def test_buffers_beyond_the_body_are_refused():
         refused(with_payload(PLAIN.frame, payload[:at] + struct.pack("<q", lie) + payload[at + 8 :]), "has buffers")
 
 
+def required(name: str) -> pa.Field:
+    return pa.field(name, pa.int64(), nullable=False)
+
+
 @pytest.mark.parametrize(
     ("field", "values", "says"),
     [
+        (required("n"), [1, None], "null in column 'n', which the schema declares not null"),
+        (pa.field("s", pa.struct([required("a")])), [{"a": None}, {"a": 1}], "null in column 's', field 'a'"),
+        (pa.field("l", pa.list_(required("item"))), [[1], [None]], "null in column 'l'"),
         (
-            pa.field("n", pa.int64(), nullable=False),
-            [1, None],
-            "null in column 'n', which the schema declares not null",
-        ),
-        (
-            pa.field("s", pa.struct([pa.field("a", pa.int64(), nullable=False)])),
-            [{"a": None}, {"a": 1}],
-            "null in column 's', field 'a'",
-        ),
-        (pa.field("l", pa.list_(pa.field("item", pa.int64(), nullable=False))), [[1], [None]], "null in column 'l'"),
-        (
-            pa.field("m", pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False))),
+            pa.field("m", pa.map_(pa.string(), required("value"))),
             [[("a", None)], []],
             "null in column 'm', field 'value'",
         ),
@@ -311,8 +306,7 @@ def test_a_null_parent_excuses_its_children():
 
 
 def test_flags_say_which_columns_a_payload_has():
-    assert payload_schema(0, None).names == ["_value"]
-    assert payload_schema(ALL_COLUMNS, None) == PLAIN_SCHEMA
+    assert (payload_schema(0, None).names, payload_schema(ALL_COLUMNS, None)) == (["_value"], PLAIN_SCHEMA)
     assert payload_schema(TYPED | FLAG_TIMESTAMP, pa.schema([("n", pa.int8())])).names == ["_timestamp", "n"]
 
 

@@ -70,8 +70,7 @@ def test_what_is_cut_is_a_frame_of_arrow() -> None:
     header = rest.header
     assert (header.encoding, header.base_offset, header.record_count) == (1, 41, 2)
     assert (header.timestamp_min, header.timestamp_max) == ((T0_MS - 3) * 1_000, (T0_MS + 5) * 1_000)
-    assert (header.slot_min, header.slot_max) == (3, 3)
-    assert rows_of(decode_frame(rest, None)) == ROWS[1:]
+    assert (header.slot_min, header.slot_max, rows_of(decode_frame(rest, None))) == (3, 3, ROWS[1:])
     validate_payload(header, rest.payload, None)
 
 

@@ -32,9 +32,8 @@ def test_the_bytes() -> None:
     assert marker_document(marker) == DOCUMENT
     assert identity_to_json(marker.identity) == b'{"v":1,"cluster_id":"c-0123","generation":2}'
     assert marker_from_document(DOCUMENT.replace(b'"v": 1,', b'"v": 1, "later": [],')) == marker
-    assert identity_from_json(b'{"v":1,"cluster_id":"c","generation":0,"later":1}') == ClusterIdentity(
-        cluster_id="c", generation=0
-    )
+    read = identity_from_json(b'{"v":1,"cluster_id":"c","generation":0,"later":1}')
+    assert read == ClusterIdentity(cluster_id="c", generation=0)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.codec.state import keys
-from seaweedmq.codec.state.group_metadata import (
-    committed_from_json,
-    committed_to_json,
-    group_from_json,
-    group_to_json,
-)
+from seaweedmq.codec.state.group_metadata import committed_from_json, committed_to_json, group_from_json, group_to_json
 from seaweedmq.codec.state.metadata import (
     broker_from_json,
     broker_to_json,
@@ -43,6 +38,7 @@ UINTS = st.integers(0, 2**64 - 1)
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 TOPIC_NAMES = st.builds(TopicName, NAMES, NAMES)
 TEXTS = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=20)
+FLOATS = st.floats(0, allow_infinity=False)
 TOPICS = st.builds(
     Topic,
     name=TOPIC_NAMES,
@@ -51,12 +47,9 @@ TOPICS = st.builds(
     durability=st.sampled_from(Durability),
     scaling=st.sampled_from(Scaling),
     schema=st.none() | st.binary(max_size=50),
-    retention_s=st.none() | st.floats(0, allow_infinity=False),
+    **dict.fromkeys(("retention_s", "target_bytes_per_s", "target_records_per_s"), st.none() | FLOATS),
     retention_bytes=st.none() | UINTS,
-    next_segment=UINTS,
-    created_us=UINTS,
-    target_bytes_per_s=st.none() | st.floats(0, allow_infinity=False),
-    target_records_per_s=st.none() | st.floats(0, allow_infinity=False),
+    **dict.fromkeys(("next_segment", "created_us"), UINTS),
     segments_min=st.integers(1, 4096),
     pruned=st.sets(st.integers(0, 30)).map(lambda ids: IdRanges().including(ids)),
     partitions=st.none() | st.integers(1, PARTITIONS_MAX),
@@ -69,6 +62,7 @@ def segments(draw: st.DrawFn) -> Segment:
     lo = draw(st.integers(0, RING_SLOTS_MAX - 1))
     start = draw(st.integers(0, 2**63))
     sealed = draw(st.booleans())
+    sequences = st.builds(ProducerSequence, producer_id=UINTS, producer_epoch=UINTS, next_sequence=UINTS)
     return Segment(
         topic=draw(TOPIC_NAMES),
         id=draw(st.integers(0, 10**10 - 1)),
@@ -80,14 +74,7 @@ def segments(draw: st.DrawFn) -> Segment:
         successors=tuple(draw(st.lists(UINTS, max_size=3))),
         start_offset=start,
         end_offset=draw(st.integers(start, 2**64 - 1)) if sealed else None,
-        sequences=tuple(
-            draw(
-                st.lists(
-                    st.builds(ProducerSequence, producer_id=UINTS, producer_epoch=UINTS, next_sequence=UINTS),
-                    max_size=3,
-                )
-            )
-        ),
+        sequences=tuple(draw(st.lists(sequences, max_size=3))),
         opened_us=draw(UINTS),
         sealed_us=draw(UINTS),
         problem=draw(st.just("") | TEXTS),
@@ -97,15 +84,11 @@ def segments(draw: st.DrawFn) -> Segment:
 
 BROKERS = st.builds(
     BrokerInfo,
-    id=TEXTS,
-    address=TEXTS,
-    started_us=UINTS,
-    pid=UINTS,
-    version=TEXTS,
-    draining=st.booleans(),
-    kafka_address=st.just("") | TEXTS,
+    **dict.fromkeys(("id", "address", "version"), TEXTS),
+    **dict.fromkeys(("started_us", "pid"), UINTS),
+    **{"draining": st.booleans(), "kafka_address": st.just("") | TEXTS},
 )
-
+MARKS = st.builds(LowWatermarks, name=TOPIC_NAMES, uid=UINTS, offsets=st.lists(UINTS, max_size=5).map(tuple))
 COUNTS = st.dictionaries(UINTS, st.integers(1, 1_000), max_size=5)
 MEMBERS = st.builds(MemberRecord, incarnation=UINTS, client=TEXTS, former=st.lists(UINTS, max_size=8).map(tuple))
 COMMITTED = st.builds(CommittedOffset, offset=UINTS, deliveries=COUNTS, at_us=UINTS)
@@ -114,9 +97,9 @@ COMMITTED = st.builds(CommittedOffset, offset=UINTS, deliveries=COUNTS, at_us=UI
 @st.composite
 def groups(draw: st.DrawFn) -> GroupRecord:
     members = draw(st.dictionaries(NAMES, MEMBERS, max_size=4))
-    owner = st.builds(SegmentOwner, st.sampled_from(sorted(members) or ["m"]), UINTS) | st.builds(
-        SegmentOwner, st.sampled_from(sorted(members) or ["m"]), UINTS, st.just(True), st.booleans()
-    )
+    member = st.sampled_from(sorted(members) or ["m"])
+    revoking = st.builds(SegmentOwner, member, UINTS, st.just(True), st.booleans())
+    owner = st.builds(SegmentOwner, member, UINTS) | revoking
     return GroupRecord(
         topic_uid=draw(UINTS),
         start=draw(st.builds(Start, st.sampled_from(StartKind), UINTS)),
@@ -162,17 +145,15 @@ GOLDEN_SEGMENT = Segment(
     sealed_us=1_700_000_000_000_002,
 )
 GOLDEN_BROKER = BrokerInfo(id="b-1", address="127.0.0.1:17777", started_us=1, pid=2, version="0.1.0")
+VOID = SegmentOwner("m-1", 8, revoking=True, void=True)
+OWNERS = (SegmentOwner("m-1", 8), SegmentOwner("m-1", 9, revoking=True), VOID)
 GOLDEN_GROUP = GroupRecord(
     topic_uid=77,
     start=Start(StartKind.TIME, 1_700_000_000_000_000),
     horizon=5,
     generation=9,
     members={"m-1": MemberRecord(incarnation=3, client="host:17", former=(2, 1))},
-    owners={
-        4: SegmentOwner("m-1", 8),
-        5: SegmentOwner("m-1", 9, revoking=True),
-        6: SegmentOwner("m-1", 8, revoking=True, void=True),
-    },
+    owners=dict(zip((4, 5, 6), OWNERS, strict=True)),
     crashes={4: 2},
 )
 GOLDEN_COMMITTED = CommittedOffset(offset=42, deliveries={43: 2}, at_us=1_700_000_000_000_001)
@@ -212,14 +193,12 @@ def test_the_bytes_of_the_values_are_these() -> None:
         b'"members":{"m-1":[3,"host:17",[2,1]]},"owners":{"4":["m-1",8,0],"5":["m-1",9,1],"6":["m-1",8,2]},'
         b'"crashes":{"4":2}}'
     )
-    assert committed_to_json(GOLDEN_COMMITTED) == (
-        b'{"v":1,"offset":42,"deliveries":{"43":2},"at_us":1700000000000001}'
-    )
+    committed = committed_to_json(GOLDEN_COMMITTED)
+    assert committed == b'{"v":1,"offset":42,"deliveries":{"43":2},"at_us":1700000000000001}'
 
 
 def test_the_keys_are_these() -> None:
-    assert keys.LEADER == "/seaweedmq/leader"
-    assert keys.broker_key("b-1") == "/seaweedmq/brokers/b-1"
+    assert (keys.LEADER, keys.broker_key("b-1")) == ("/seaweedmq/leader", "/seaweedmq/brokers/b-1")
     assert keys.left_key("b-1") == "/seaweedmq/left/b-1"
     assert keys.address_key("127.0.0.1:17777") == "/seaweedmq/addresses/127.0.0.1:17777"
     assert keys.kafka_address_key("127.0.0.1:9092") == "/seaweedmq/addresses/kafka/127.0.0.1:9092"
@@ -239,11 +218,7 @@ def test_the_keys_are_these() -> None:
         (segments(), segment_to_json, segment_from_json),
         (BROKERS, broker_to_json, broker_from_json),
         (st.builds(Deletion, name=TOPIC_NAMES, uid=UINTS), deletion_to_json, deletion_from_json),
-        (
-            st.builds(LowWatermarks, name=TOPIC_NAMES, uid=UINTS, offsets=st.lists(UINTS, max_size=5).map(tuple)),
-            low_watermarks_to_json,
-            low_watermarks_from_json,
-        ),
+        (MARKS, low_watermarks_to_json, low_watermarks_from_json),
         (groups(), group_to_json, group_from_json),
         (COMMITTED, committed_to_json, committed_from_json),
     ],
@@ -274,9 +249,7 @@ def test_keys_come_back(name: TopicName, group: str, segment: int) -> None:
 
 
 @given(TOPIC_NAMES, TOPIC_NAMES)
-def test_no_prefix_covers_the_segments_of_another_topic_or_the_offsets_of_another_group(
-    one: TopicName, other: TopicName
-) -> None:
+def test_no_prefix_covers_segments_or_offsets_of_another_topic_or_group(one: TopicName, other: TopicName) -> None:
     assert keys.segment_key(other, 0).startswith(keys.segments_prefix(one)) == (one == other)
     covered = keys.offset_key(ORDERS, other.name, 0).startswith(keys.offsets_prefix(ORDERS, one.name))
     assert covered == (one.name == other.name)
@@ -291,9 +264,7 @@ def test_the_keys_of_a_topic_sort_by_segment(name: TopicName, ids: list[int]) ->
     ("write", "read", "golden"),
     [(segment_to_json, segment_from_json, GOLDEN_SEGMENT), (group_to_json, group_from_json, GOLDEN_GROUP)],
 )
-def test_fields_that_a_newer_version_adds_are_ignored_and_a_newer_format_is_not_guessed_at(
-    write: Any, read: Any, golden: object
-) -> None:
+def test_newer_fields_are_ignored_and_a_newer_format_is_not_guessed_at(write: Any, read: Any, golden: object) -> None:
     fields = json.loads(write(golden)) | {"color": "blue", "more": {"deep": []}}
     assert read(json.dumps(fields).encode()) == golden
     with pytest.raises(Unsupported, match="upgrade this broker"):
@@ -307,9 +278,7 @@ def test_fields_that_a_newer_version_adds_are_ignored_and_a_newer_format_is_not_
         ("configs", (("a.b", "1"), ("c", "ä")), {"a.b": "1", "c": "ä"}, ([["a", "1"]], {"a": 1}, {"": "1"}, "a=1")),
     ],
 )
-def test_only_topics_that_have_partitions_or_settings_by_name_say_so(
-    field: str, value: Any, written: object, wrong: Sequence[object]
-) -> None:
+def test_only_topics_with_such_fields_say_so(field: str, value: Any, written: object, wrong: Sequence[object]) -> None:
     assert field not in json.loads(topic_to_json(GOLDEN_TOPIC))
     fields = json.loads(topic_to_json(replace(GOLDEN_TOPIC, **{field: value})))
     assert fields[field] == written
@@ -325,9 +294,8 @@ def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> Non
     assert topic_from_json(json.dumps(topic).encode()) == older
     segment = json.loads(segment_to_json(GOLDEN_SEGMENT))
     del segment["opened_us"], segment["sealed_us"], segment["sequences_complete"]
-    assert segment_from_json(json.dumps(segment).encode()) == replace(
-        GOLDEN_SEGMENT, opened_us=0, sealed_us=0, sequences_complete=False
-    )
+    without = replace(GOLDEN_SEGMENT, opened_us=0, sealed_us=0, sequences_complete=False)
+    assert segment_from_json(json.dumps(segment).encode()) == without
 
 
 WRONG: Mapping[str, Sequence[object]] = {
@@ -371,16 +339,8 @@ WRONG_OF_GROUP: Mapping[str, Sequence[object]] = {
     ("write", "read", "golden", "field", "value"),
     [
         *((segment_to_json, segment_from_json, GOLDEN_SEGMENT, f, value) for f in WRONG for value in WRONG[f]),
-        *(
-            (topic_to_json, topic_from_json, GOLDEN_TOPIC, f, value)
-            for f in WRONG_OF_TOPIC
-            for value in WRONG_OF_TOPIC[f]
-        ),
-        *(
-            (group_to_json, group_from_json, GOLDEN_GROUP, f, value)
-            for f in WRONG_OF_GROUP
-            for value in WRONG_OF_GROUP[f]
-        ),
+        *((topic_to_json, topic_from_json, GOLDEN_TOPIC, f, v) for f, values in WRONG_OF_TOPIC.items() for v in values),
+        *((group_to_json, group_from_json, GOLDEN_GROUP, f, v) for f, values in WRONG_OF_GROUP.items() for v in values),
         (committed_to_json, committed_from_json, GOLDEN_COMMITTED, "offset", -1),
         (committed_to_json, committed_from_json, GOLDEN_COMMITTED, "deliveries", {"x": 1}),
         (committed_to_json, committed_from_json, GOLDEN_COMMITTED, "at_us", 1.5),
@@ -428,26 +388,12 @@ def test_damaged_bytes_are_read_or_refused(data: st.DataObject, values: Any, wri
 @pytest.mark.parametrize(
     "key",
     [
-        "",
-        "/other",
-        "/seaweedmq/topics/",
-        "/seaweedmq/topics/a",
-        "/seaweedmq/topics/a/b/c",
-        "/seaweedmq/topics/a/..",
-        "/seaweedmq/segments/a/b/1",
-        "/seaweedmq/segments/a/b/00000000\u06611",
-        "/seaweedmq/segments/a/b/000000000x",
-        "/seaweedmq/deletions/a",
-        "/seaweedmq/low/a",
-        "/seaweedmq/brokers/",
-        "/seaweedmq/brokers/a/b",
-        "/seaweedmq/addresses/",
-        "/seaweedmq/topics/a/b/",
-        "/seaweedmq-groups/state/a/b",
-        "/seaweedmq-groups/state/a/b/",
-        "/seaweedmq-groups/state/a/../c",
-        "/seaweedmq-groups/offsets/a/b/c/1",
-        "/seaweedmq-groups/offsets/a/b//0000000001",
+        *("", "/other", "/seaweedmq/deletions/a", "/seaweedmq/low/a", "/seaweedmq/addresses/"),
+        *(f"/seaweedmq/topics/{rest}" for rest in ("", "a", "a/b/", "a/b/c", "a/..")),
+        *(f"/seaweedmq/segments/a/b/{number}" for number in ("1", "00000000\u06611", "000000000x")),
+        *("/seaweedmq/brokers/", "/seaweedmq/brokers/a/b"),
+        *(f"/seaweedmq-groups/state/{rest}" for rest in ("a/b", "a/b/", "a/../c")),
+        *(f"/seaweedmq-groups/offsets/a/b/{rest}" for rest in ("c/1", "/0000000001")),
     ],
 )
 def test_foreign_keys_are_corrupt(key: str) -> None:

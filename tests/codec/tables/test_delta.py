@@ -1,6 +1,7 @@
 """Commits and checkpoints of a Delta log: round trips, golden lines, and invalid files."""
 
 import json
+from operator import attrgetter
 
 import pytest
 from hypothesis import given
@@ -50,12 +51,9 @@ def test_a_checkpoint_is_read_as_it_was_written(
     written = Checkpoint(metadata=metadata, features=features, adds=adds, removes=removes)
     read = checkpoint_of(checkpoint_table(written), "0.checkpoint.parquet")
     assert (read.metadata, read.features) == (metadata, features)
-    assert [(a.path, a.size_bytes, a.modified_ms, a.stats) for a in read.adds] == [
-        (a.path, a.size_bytes, a.modified_ms, a.stats) for a in adds
-    ]
-    assert [(r.path, r.size_bytes, r.removed_ms) for r in read.removes] == [
-        (r.path, r.size_bytes, r.removed_ms) for r in removes
-    ]
+    added = attrgetter("path", "size_bytes", "modified_ms", "stats")
+    removed = attrgetter("path", "size_bytes", "removed_ms")
+    assert ([*map(added, read.adds)], [*map(removed, read.removes)]) == ([*map(added, adds)], [*map(removed, removes)])
 
 
 @given(st.integers(TIMESTAMP_MIN_US, TIMESTAMP_MAX_US))
@@ -83,16 +81,10 @@ def test_lines_are_what_other_programs_read() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "{",
-        "[]",
-        "{}",
-        '{"add":{"path":"a"}}',
-        '{"add":7}',
+        *("{", "[]", "{}", '{"add":{"path":"a"}}', '{"add":7}'),
         '{"add":{"path":"a","size":"x","modificationTime":1,"dataChange":true}}',
         '{"add":{"path":"a","size":1,"modificationTime":1,"dataChange":true,"deletionVector":{"storageType":"u"}}}',
-        '{"metaData":{"id":"a"}}',
-        '{"protocol":{}}',
-        "\x00\xff",
+        *('{"metaData":{"id":"a"}}', '{"protocol":{}}', "\x00\xff"),
     ],
 )
 def test_what_is_no_action_is_named_with_its_line(line: str) -> None:

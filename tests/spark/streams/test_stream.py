@@ -72,15 +72,12 @@ def numbered(segment: int, *offsets: range) -> list[tuple[int, int]]:
 
 
 @pytest.mark.deep
-def test_a_copy_goes_on_from_its_checkpoint_through_splits_merges_and_compaction(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path
-) -> None:
+def test_a_copy_continues_through_splits_and_merges(spark: SparkSession, orders: TopicFiles, checkpoint: Path) -> None:
     copy = Copy(spark, orders, checkpoint)
     orders.table(0, 40)
     orders.table(40, 60, keep_log=True)
     copy.run()
-    assert copy.rows == numbered(0, range(60))
-    assert copy.offset(0) == {"segments": {"0": 60}, "uid": 7, "v": 1}
+    assert (copy.rows, copy.offset(0)) == (numbered(0, range(60)), {"segments": {"0": 60}, "uid": 7, "v": 1})
 
     orders.log(60, 75)
     orders.split(0, 75)
@@ -99,9 +96,7 @@ def test_a_copy_goes_on_from_its_checkpoint_through_splits_merges_and_compaction
     assert copy.offset(max(copy.batches)) == {"segments": {"3": 99}, "uid": 7, "v": 1}
 
 
-def test_progress_and_listener_tell_how_far_a_query_is_behind(
-    spark: SparkSession, orders: TopicFiles, checkpoint: Path
-) -> None:
+def test_progress_and_listener_report_the_lag(spark: SparkSession, orders: TopicFiles, checkpoint: Path) -> None:
     orders.table(0, 100)
     lines: list[str] = []
     told = threading.Event()
@@ -119,8 +114,7 @@ def test_progress_and_listener_tell_how_far_a_query_is_behind(
     finally:
         spark.streams.removeListener(listener)
     latest = [json.loads(p.sources[0].latestOffset) for p in progress]
-    assert [offset["behind"] for offset in latest] == [40, 0]
-    assert latest[0]["segments"] == {"0": 100}
+    assert ([offset["behind"] for offset in latest], latest[0]["segments"]) == ([40, 0], {"0": 100})
     assert json.loads(progress[0].sources[0].endOffset)["segments"] == {"0": 60}
     assert "60 rows" in lines[0]
     assert lines[0].endswith(" 40 records behind")

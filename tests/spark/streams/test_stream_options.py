@@ -83,10 +83,7 @@ def test_limits_are_told_to_spark() -> None:
         ({"endingOffsets": "latest"}, "'endingOffsets' is not an option of spark.readStream"),
         ({"failOnDataLoss": "maybe"}, "'failOnDataLoss' is 'maybe': give true or false"),
         ({"startingOffsets": "1", "startingTimestamp": "2026-01-01"}, "exclude each other"),
-        (
-            {"maxRecordPerTrigger": "1"},
-            "'maxRecordPerTrigger' is unknown: did you mean 'maxRecordsPerTrigger'",
-        ),
+        ({"maxRecordPerTrigger": "1"}, "'maxRecordPerTrigger' is unknown: did you mean 'maxRecordsPerTrigger'"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(given: dict[str, str], message: str) -> None:
@@ -117,9 +114,7 @@ def test_a_stream_begins_where_it_is_told(halves: TopicFiles) -> None:
         ('{"0": 1, "2": 45}', InvalidArgument, "segment 0 precedes another named segment"),
     ],
 )
-def test_a_start_beyond_the_end_is_refused(
-    halves: TopicFiles, starting: str, error: type[SeaweedMQError], message: str
-) -> None:
+def test_a_start_beyond_the_end(halves: TopicFiles, starting: str, error: type[SeaweedMQError], message: str) -> None:
     with pytest.raises(error, match=message):
         reader_of(halves, startingOffsets=starting).initialOffset()
 
@@ -135,9 +130,7 @@ def test_a_stream_begins_at_a_time(halves: TopicFiles) -> None:
         read = parse_stream_options(given)
         return place(SeaweedMQStreamReader(Place(halves.root), read, halves.topic, columns_of(halves.topic)))
 
-    assert place_at(17) == {"0": 17}
-    assert place_at(55) == {"1": 55, "2": 50}
-    assert place_at(99) == {"1": 60, "2": 50}
+    assert (place_at(17), place_at(55), place_at(99)) == ({"0": 17}, {"1": 55, "2": 50}, {"1": 60, "2": 50})
 
 
 def test_a_batch_is_the_same_when_its_files_were_converted_compacted_and_the_segment_sealed(orders: TopicFiles) -> None:
@@ -161,9 +154,7 @@ def test_a_batch_is_the_same_when_its_files_were_converted_compacted_and_the_seg
 
 
 @pytest.mark.parametrize("starting", ["latest", "earliest"])
-def test_the_first_batch_is_repeated_though_the_topic_begins_elsewhere_by_now(
-    orders: TopicFiles, starting: str
-) -> None:
+def test_the_first_batch_is_repeated_though_the_topic_begins_elsewhere(orders: TopicFiles, starting: str) -> None:
     """Spark stores the end of a batch, and requests the start of the first one again."""
     reader = reader_of(orders, startingOffsets=starting)
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
@@ -171,8 +162,7 @@ def test_the_first_batch_is_repeated_though_the_topic_begins_elsewhere_by_now(
     orders.table(0, 5, segment=1)
     again = reader_of(orders, startingOffsets=starting)
     moved = again.initialOffset()
-    assert moved["segments"].keys() == {"1", "2"}
-    assert again.partitions(moved, end) == []
+    assert (moved["segments"].keys(), again.partitions(moved, end)) == ({"1", "2"}, [])
     following = again.latestOffset(end, again.getDefaultReadLimit())
     assert offsets(again, end, following) == [(1, n) for n in range(5)]
 

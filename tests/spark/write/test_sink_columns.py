@@ -60,8 +60,7 @@ def test_types_that_spark_lacks_are_written_if_the_values_fit() -> None:
     ]
     batch = pa.RecordBatch.from_arrays(arrays, schema=given)
     (rows,), _ = columns.fit(batch)
-    assert rows.column("n").to_pylist() == [2**32 - 1]
-    assert rows.column("big").to_pylist() == [2**64 - 1]
+    assert (rows.column("n").to_pylist(), rows.column("big").to_pylist()) == ([2**32 - 1], [2**64 - 1])
     arrays[0] = pa.array([-1])
     with pytest.raises(InvalidArgument, match="column 'n', int64, does not fit uint32"):
         columns.fit(pa.RecordBatch.from_arrays(arrays, schema=given))
@@ -69,11 +68,7 @@ def test_types_that_spark_lacks_are_written_if_the_values_fit() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        VariantType(),
-        ArrayType(VariantType()),
-        MapType(StringType(), StructType([StructField("x", VariantType())])),
-    ],
+    [VariantType(), ArrayType(VariantType()), MapType(StringType(), StructType([StructField("x", VariantType())]))],
 )
 def test_columns_of_which_a_topic_would_get_sparks_inner_encoding_are_refused(kind: DataType) -> None:
     given = StructType([StructField("id", StringType()), StructField("happened", kind)])

@@ -51,9 +51,7 @@ def test_columns_of_a_schema_are_compared_and_no_number_is_the_same_as_another(t
 @pytest.mark.parametrize(
     ("column", "value"), [("_key", b"other"), ("_value", None), ("_headers", [("n", b"?")]), ("_value", b"s0v7 ")]
 )
-def test_a_record_that_differs_is_named_with_its_file_offset_and_column(
-    orders: TopicFiles, column: str, value: object
-) -> None:
+def test_a_different_record_is_named_with_place_and_column(orders: TopicFiles, column: str, value: object) -> None:
     table = orders.table(0, 40, keep_log=True)
     orders.write_again(table, column, 7, value)
     orders.write_again(table, column, 31, value)
@@ -86,13 +84,11 @@ def test_a_damaged_table_is_found_and_made_again_if_its_log_is_there(orders: Top
     if damage == "page":
         return  # a rebuild reads footers only; moving the file away repairs this
     found = rebuild_topic(Place(orders.root), orders.name)
-    assert found.replaced == [good.path]
-    assert [t.path for t in found.made] == [good.path]
+    assert (found.replaced, [t.path for t in found.made]) == ([good.path], [good.path])
     assert [isinstance(p, Corrupt) and lost.path in str(p) for p in found.problems] == [True]
     assert [d.path for d in verified(orders).differences] == [lost.path]
-    assert [p.name for p in (orders.root / table_dir(orders.name)).glob(".*.damaged")] == [
-        f".{Path(good.path).name}.damaged"
-    ]
+    left = (orders.root / table_dir(orders.name)).glob(".*.damaged")
+    assert [p.name for p in left] == [f".{Path(good.path).name}.damaged"]
 
 
 def test_a_log_that_is_damaged_is_named(orders: TopicFiles) -> None:

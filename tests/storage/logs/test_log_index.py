@@ -17,13 +17,8 @@ def index_of(*marks: Mark, path: str = "a.log") -> LogIndex:
 
 def test_reading_begins_at_the_last_mark_at_or_below_the_offset() -> None:
     index = index_of(Mark(10, 1_000), Mark(20, 2_000))
-    assert [index.begin(UID, "a.log", offset) for offset in (9, 10, 19, 20, 99)] == [
-        None,
-        Mark(10, 1_000),
-        Mark(10, 1_000),
-        Mark(20, 2_000),
-        Mark(20, 2_000),
-    ]
+    found = [index.begin(UID, "a.log", offset) for offset in (9, 10, 19, 20, 99)]
+    assert found == [None, *[Mark(10, 1_000)] * 2, *[Mark(20, 2_000)] * 2]
 
 
 def test_of_a_log_that_nobody_read_nothing_is_known_nor_of_one_of_a_later_topic() -> None:

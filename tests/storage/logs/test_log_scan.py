@@ -56,8 +56,7 @@ def scan(
 @pytest.mark.parametrize("read_bytes", [1, 16, 144, 145, 1_000, 10_000])
 def test_a_whole_log_is_read_frame_by_frame_whatever_the_size_of_the_reads(read_bytes: int) -> None:
     scanner, bases = scan(LOG, read_bytes=read_bytes)
-    assert bases == [0, 3, 4, 9]
-    assert (scanner.next_offset, scanner.torn) == (11, None)
+    assert (bases, scanner.next_offset, scanner.torn) == ([0, 3, 4, 9], 11, None)
 
 
 def test_every_read_ends_at_a_multiple_of_what_is_read_at_once() -> None:
@@ -65,9 +64,8 @@ def test_every_read_ends_at_a_multiple_of_what_is_read_at_once() -> None:
     page_bytes, reads = 4_096, list[tuple[int, int]]()
     scanner, bases = scan(log, read_bytes=page_bytes, reads=reads)
     assert (len(bases), scanner.torn) == (200, None)
-    assert [position + length for position, length in reads] == [
-        page_bytes * number for number in range(1, len(log) // page_bytes + 2)
-    ]
+    ends = [page_bytes * number for number in range(1, len(log) // page_bytes + 2)]
+    assert [position + length for position, length in reads] == ends
 
 
 @given(cut=st.integers(0, len(LOG)), read_bytes=st.integers(1, 2_000), skip_below=st.integers(0, 12))
@@ -77,15 +75,12 @@ def test_a_log_cut_anywhere_gives_the_frames_before_the_cut(cut: int, read_bytes
     whole = [i for i in range(4) if STARTS[i + 1] <= cut]
     ends = [3, 4, 9, 11]
     assert bases == [(0, 3, 4, 9)[i] for i in whole if ends[i] > skip_below]
-    assert scanner.next_offset == (ends[whole[-1]] if whole else 0)
-    assert (scanner.torn is None) == (cut in STARTS)
+    assert (scanner.next_offset, scanner.torn is None) == (ends[whole[-1]] if whole else 0, cut in STARTS)
 
 
 @given(cut=st.integers(0, len(LOG)), read_bytes=st.integers(1, 2_000), skip_below=st.integers(0, 12))
 @settings(max_examples=300, deadline=None)
-def test_a_walk_that_begins_where_another_came_by_finds_what_follows(
-    cut: int, read_bytes: int, skip_below: int
-) -> None:
+def test_a_walk_that_begins_where_another_was_finds_what_follows(cut: int, read_bytes: int, skip_below: int) -> None:
     marks: set[Mark | None] = set()
     whole, _ = scan(LOG[:cut], read_bytes=read_bytes, skip_below=skip_below, marks=marks)
     every = scan(LOG[:cut])[1]
@@ -120,8 +115,7 @@ def test_a_flipped_bit_is_never_served(at: int, bit: int, read_bytes: int) -> No
             scan(bytes(damaged), read_bytes=read_bytes)
     else:  # in the last frame it resembles a torn tail: only the log's end tells them apart
         scanner, bases = scan(bytes(damaged), read_bytes=read_bytes)
-        assert bases == [0, 3, 4]
-        assert scanner.next_offset == 9
+        assert (bases, scanner.next_offset) == ([0, 3, 4], 9)
         assert scanner.torn is not None
 
 
@@ -138,8 +132,7 @@ def test_skipped_frames_are_jumped_over_and_not_read() -> None:
     log = PREAMBLE + make_frame(0, 1, size=100_000) + make_frame(1, 1)
     reads: list[tuple[int, int]] = []
     scanner, bases = scan(log, skip_below=1, read_bytes=500, reads=reads)
-    assert bases == [1]
-    assert scanner.next_offset == 2
+    assert (bases, scanner.next_offset) == ([1], 2)
     assert sum(length for _, length in reads) < 2_000
 
 
@@ -199,8 +192,7 @@ def test_blocks_lost_of_what_was_not_fsynced_are_a_torn_tail(blocks: set[int], s
     scanner, bases = scan(bytes(content), read_bytes=read_bytes)
     whole = next((n for n in range(5) if content[BIG_STARTS[n] : BIG_STARTS[n + 1]] != BIG[n]), 5)
     assert whole >= synced
-    assert bases == list(range(whole))
-    assert (scanner.torn is None) == (whole == 5)
+    assert (bases, scanner.torn is None) == (list(range(whole)), whole == 5)
 
 
 @given(sectors=st.sets(st.integers(0, 7), min_size=1), synced=st.integers(1, 4))
@@ -235,18 +227,10 @@ def test_a_block_lost_behind_a_damaged_frame_does_not_make_it_a_torn_tail() -> N
 
 def encode_value(value: bytes) -> bytes:
     """Return a frame at offset 0 with one record."""
-    frame = encode_frame(
-        pa.RecordBatch.from_arrays([pa.array([value], pa.binary())], schema=payload_schema(0, None)),
-        flags=0,
-        producer_id=1,
-        producer_epoch=0,
-        first_sequence=0,
-        timestamp_min=T0,
-        timestamp_max=T0,
-        slot_min=0,
-        slot_max=0,
-        histogram=(1,) + (0,) * 15,
-    )
+    batch = pa.RecordBatch.from_arrays([pa.array([value], pa.binary())], schema=payload_schema(0, None))
+    zeros = dict.fromkeys(("flags", "producer_epoch", "first_sequence", "slot_min", "slot_max"), 0)
+    histogram = (1,) + (0,) * 15
+    frame = encode_frame(batch, producer_id=1, timestamp_min=T0, timestamp_max=T0, histogram=histogram, **zeros)
     return stamp(frame[:HEADER_BYTES], 0) + frame[HEADER_BYTES:]
 
 

@@ -88,11 +88,7 @@ def test_a_log_of_large_frames_is_not_read_to_find_its_end(orders: TopicFiles, m
 def test_tables_out_of_time_are_left_out(orders: TopicFiles) -> None:
     for start in range(0, 100, 20):
         orders.table(start, start + 20)
-    plan = planned(
-        orders,
-        startingTimestamp=str(NOON_US + 45 * STEP_US),
-        endingTimestamp=str(NOON_US + 61 * STEP_US),
-    )
+    plan = planned(orders, startingTimestamp=str(NOON_US + 45 * STEP_US), endingTimestamp=str(NOON_US + 61 * STEP_US))
     assert whole(plan) == [(40, 60), (60, 80)]
 
 
@@ -168,10 +164,7 @@ def test_brokers_give_what_no_file_shows_and_say_where_it_ends(orders: TopicFile
     orders.table(0, 40)
     snapshot = read_snapshot(Place(orders.root), orders.name)
     pieces = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={0: 0}, ends={0: 55}))
-    assert [(type(p), p.start_offset, p.end_offset) for p in pieces] == [
-        (SnapshotPiece, 0, 40),
-        (BrokerRange, 40, 55),
-    ]
+    assert [(type(p), p.start_offset, p.end_offset) for p in pieces] == [(SnapshotPiece, 0, 40), (BrokerRange, 40, 55)]
     (clipped_piece,) = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={0: 0}, ends={0: 30}))
     assert (clipped_piece.start_offset, clipped_piece.end_offset) == (0, 30)  # later records are not committed
     assert plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={}, ends={})) == []
@@ -231,9 +224,7 @@ def test_a_sealed_segment_that_retention_emptied_is_asked_of_nobody(orders: Topi
 
 
 @pytest.mark.parametrize("with_brokers", [False, True])
-def test_lost_records_are_an_error_unless_data_loss_is_allowed(
-    orders: TopicFiles, caplog: pytest.LogCaptureFixture, with_brokers: bool
-) -> None:
+def test_lost_records_are_errors(orders: TopicFiles, caplog: pytest.LogCaptureFixture, with_brokers: bool) -> None:
     lost = [orders.table(0, 10), orders.table(20, 30)]
     orders.table(10, 20)
     orders.table(30, 40)

@@ -29,9 +29,7 @@ def test_log_files_name_the_producer_of_every_frame(tmp_path: Path) -> None:
     files = TopicFiles(tmp_path)
     files.log(0, 40)
     files.log(40, 75)
-    assert found(files) == 75
-    assert found(files, (2, 1)) == 0
-    assert found(files, (1, 2), sequence=30, offset=30) == 30
+    assert (found(files), found(files, (2, 1)), found(files, (1, 2), sequence=30, offset=30)) == (75, 0, 30)
 
 
 def test_what_lies_beyond_the_end_of_a_sealed_segment_is_not_stored(tmp_path: Path) -> None:

@@ -71,9 +71,7 @@ def convert(store: FileSegmentStore, logs: list[SegmentFile], topic: Topic | Non
 
 
 @pytest.mark.parametrize("partitions", [None, 12])
-async def test_a_frame_from_a_table_may_have_records_of_any_slot_of_the_topics_ring(
-    store: FileSegmentStore, partitions: int | None
-) -> None:
+async def test_a_frame_of_a_table_may_have_records_of_any_slot(store: FileSegmentStore, partitions: int | None) -> None:
     topic = replace(make_topic(), partitions=partitions)
     log = await write_log(store, 0, [make_frame(0, 10)])
     convert(store, [log], topic)
@@ -286,9 +284,7 @@ async def test_what_retention_removed_before_it_was_switched_off_is_said(store: 
 
 
 @pytest.mark.parametrize("retention_s", [None, 60.0])
-async def test_a_gap_is_named_up_to_the_next_record_that_a_file_holds(
-    store: FileSegmentStore, retention_s: float | None
-) -> None:
+async def test_a_gap_is_named_up_to_the_next_stored_record(store: FileSegmentStore, retention_s: float | None) -> None:
     """The file of an earlier topic of this name, and one with a torn preamble, hold no records."""
     topic = replace(make_topic(), retention_s=retention_s)
     await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)[:-3]])

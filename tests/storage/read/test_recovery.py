@@ -21,18 +21,13 @@ from tests.support.segments import begin_log, make_frame, make_segment, make_top
 
 
 def producer(next_sequence: int, *acks: tuple[int, int, int], producer_id: int = 1) -> ProducerState:
-    return ProducerState(
-        producer_id=producer_id,
-        producer_epoch=0,
-        next_sequence=next_sequence,
-        recent=tuple(FrameAck(*a) for a in acks),
-    )
+    recent = tuple(FrameAck(*a) for a in acks)
+    return ProducerState(producer_id=producer_id, producer_epoch=0, next_sequence=next_sequence, recent=recent)
 
 
 async def test_a_segment_without_files_ends_where_it_begins(store: FileSegmentStore) -> None:
-    assert await recover_segment(store, make_topic(), make_segment(start_offset=40)) == Recovered(
-        end_offset=40, producers=()
-    )
+    recovered = await recover_segment(store, make_topic(), make_segment(start_offset=40))
+    assert recovered == Recovered(end_offset=40, producers=())
 
 
 async def test_end_and_producers_come_from_the_frames(store: FileSegmentStore) -> None:
@@ -47,14 +42,11 @@ async def test_end_and_producers_come_from_the_frames(store: FileSegmentStore) -
         ],
     )
     assert await recover_segment(store, make_topic(), make_segment()) == Recovered(
-        end_offset=9,
-        producers=(producer(2, (0, 2, 3), producer_id=2), producer(7, (0, 3, 0), (3, 4, 5))),
+        end_offset=9, producers=(producer(2, (0, 2, 3), producer_id=2), producer(7, (0, 3, 0), (3, 4, 5)))
     )
 
 
-async def test_what_came_before_the_last_file_is_in_its_preamble_and_an_empty_one_is_enough(
-    store: FileSegmentStore,
-) -> None:
+async def test_what_came_before_the_last_file_is_in_its_preamble_even_if_empty(store: FileSegmentStore) -> None:
     early = ProducerState(producer_id=9, producer_epoch=0, next_sequence=50, recent=(FrameAck(40, 10, 90),))
     await write_log(store, 100, [], producers=[early])
     assert await recover_segment(store, make_topic(), make_segment()) == Recovered(end_offset=100, producers=(early,))
@@ -79,16 +71,13 @@ def stored_below(offset: int) -> ProducerState:
 
 
 @pytest.mark.parametrize("frames_behind", [0, 1])
-async def test_a_preamble_is_not_believed_about_what_was_not_fsynced_and_is_gone(
-    store: FileSegmentStore, frames_behind: int
-) -> None:
+async def test_a_preamble_is_not_believed_about_unflushed_records(store: FileSegmentStore, frames_behind: int) -> None:
     """Power was lost when [8, 10) and the next file were written: only the second reached the disk."""
     await write_log(store, 0, [make_frame(0, 8), make_frame(8, 2)[:-40]], flushed=0)
     behind = [make_frame(10, 5)] * frames_behind
     await write_log(store, 10, behind, producers=[stored_below(10)], flushed=8)
-    assert await recover_segment(store, make_topic(), make_segment()) == Recovered(
-        end_offset=8, producers=(producer(8, (0, 8, 0)),)
-    )
+    recovered = await recover_segment(store, make_topic(), make_segment())
+    assert recovered == Recovered(end_offset=8, producers=(producer(8, (0, 8, 0)),))
 
 
 async def test_three_files_may_wait_for_their_fsync(store: FileSegmentStore) -> None:
@@ -175,9 +164,8 @@ async def test_what_a_frozen_broker_wrote_after_the_seal_is_nobodys(store: FileS
     late = ProducerState(producer_id=1, producer_epoch=0, next_sequence=5, recent=(FrameAck(3, 2, 3),))
     await write_log(store, 5, [make_frame(5, 2, producer=1, first_sequence=5)], producers=[late])
     sealed = make_segment(end_offset=3)
-    assert await recover_segment(store, make_topic(), sealed) == Recovered(
-        end_offset=3, producers=(producer(3, (0, 3, 0)),)
-    )
+    recovered = await recover_segment(store, make_topic(), sealed)
+    assert recovered == Recovered(end_offset=3, producers=(producer(3, (0, 3, 0)),))
 
 
 async def test_damage_in_the_middle_is_an_error_unless_another_file_gets_further(store: FileSegmentStore) -> None:
@@ -257,9 +245,7 @@ async def test_synced_frames_survive_any_crash(seed: int) -> None:
 
 
 @pytest.mark.parametrize("end_offset", [None, 40])
-async def test_what_is_written_out_after_retention_removed_what_follows_it_is_left_over(
-    store: FileSegmentStore, end_offset: int | None
-) -> None:
+async def test_what_is_written_after_retention_is_left_over(store: FileSegmentStore, end_offset: int | None) -> None:
     """A follower that was cut off for long writes out its records: retention had removed all of them, and more."""
     topic = replace(make_topic(), retention_s=3600.0)
     await write_log(store, 20, [make_frame(20, 10), make_frame(30, 10)], writer="b-1")

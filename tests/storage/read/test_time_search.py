@@ -85,9 +85,7 @@ async def test_a_segment_without_files_has_no_times(store: FileSegmentStore) -> 
     assert await find_latest_time(store, topic, 0, 20) is None
 
 
-async def test_lost_records_may_be_the_ones_that_are_searched(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lost_records_may_be_the_ones_searched(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seaweedmq.storage.read.reader.RELIST_DELAY_S", 0.0001)
     await write_log(store, 0, [at(0, 10, 0)])
     await write_log(store, 30, [at(30, 10, 50)], writer="b-2")

@@ -22,9 +22,7 @@ ROWS = [(0, None), (1, 1), (2, 2), (3, None), (4, None), (5, 5)]
 
 @pytest.mark.parametrize("is_converted", [False, True])
 @pytest.mark.parametrize("chosen", [None, ("offset", "number"), ("number",)])
-async def test_plain_records_among_typed_ones_are_rows_without_columns(
-    tmp_path: Path, is_converted: bool, chosen: tuple[str, ...] | None
-) -> None:
+async def test_plain_records_lack_columns(tmp_path: Path, is_converted: bool, chosen: tuple[str, ...] | None) -> None:
     numbers = pa.schema([pa.field("number", pa.int64(), nullable=False)])
     store = FileSegmentStore(tmp_path)
     topic = make_topic(schema_to_bytes(numbers))

@@ -41,9 +41,7 @@ async def test_a_segment_ends_where_power_loss_tore_it_before_brokers_seal_it_th
 
 
 @pytest.mark.parametrize("again", [0, 1])
-async def test_what_a_log_holds_beyond_the_begin_of_the_next_is_read_once_its_segment_is_sealed(
-    tmp_path: Path, again: int
-) -> None:
+async def test_what_a_log_holds_beyond_the_next_begin_is_read_once_it_is_sealed(tmp_path: Path, again: int) -> None:
     """An fsync failed; its records are rewritten to a file that begins there, and the broker dies meanwhile."""
     store = FileSegmentStore(tmp_path)
     await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10), make_frame(20, 10)])
@@ -103,12 +101,10 @@ def test_where_files_end_the_brokers_go_on(orders: TopicFiles) -> None:
 
     snapshot = read_snapshot(Place(orders.root), orders.name)
     planned = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={}, ends={0: 30}))
-    assert offsets(planned) == list(range(5, 28))
-    assert asked == [(0, 20, 30)]
+    assert (offsets(planned), asked) == (list(range(5, 28)), [(0, 20, 30)])
     orders.convert(only=10)
     log.unlink()
-    assert offsets(planned) == list(range(5, 28))
-    assert asked == [(0, 20, 30)] * 2
+    assert (offsets(planned), asked) == (list(range(5, 28)), [(0, 20, 30)] * 2)
     (everything,) = plan_ranges(
         replace(snapshot, files=()), ReadWindow(), BrokerOffsets(begins={0: 3}, ends={0: 30}, is_all=True)
     )

@@ -64,9 +64,7 @@ async def test_what_an_interrupted_deletion_of_an_earlier_release_left_goes(stor
     assert (left.exists(), others.exists()) == (False, True)
 
 
-async def test_a_full_disk_that_takes_no_new_name_takes_it_once_the_records_are_gone(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_disk_takes_names_if_records_go(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
     await write_log(store, 0, [bytes(1_000)])
     rename = Path.rename
@@ -84,9 +82,7 @@ async def test_a_full_disk_that_takes_no_new_name_takes_it_once_the_records_are_
     await writer.close()
 
 
-async def test_leftovers_of_deletions_are_no_topics_and_are_swept_whatever_topic_they_are_of(
-    store: FileSegmentStore,
-) -> None:
+async def test_leftovers_of_deletions_are_no_topics_and_are_swept_of_any_topic(store: FileSegmentStore) -> None:
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
     before = tree(store.place.root)
     for parent in ("topics/shop", "topics/gone", "blobs/shop"):

@@ -55,9 +55,7 @@ def closes_a_log(fd: int) -> bool:
 
 
 @pytest.mark.parametrize("what", ["a reader opens", "a writer creates", "a writer closes"])
-async def test_a_file_is_closed_wherever_its_user_is_cancelled(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
+async def test_cancelling_closes_the_file(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     file = await write_log(store, 0, [b"some bytes"])
     log = await begin_log(store, 1) if what == "a writer closes" else None
     with monkeypatch.context() as patch:
@@ -72,9 +70,7 @@ async def test_a_file_is_closed_wherever_its_user_is_cancelled(
     assert open_logs(store) == 0
 
 
-async def test_a_file_is_closed_if_the_storage_is_lost_while_it_is_opened(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_is_closed_if_storage_is_lost(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     file = await write_log(store, 0, [b"some bytes"])
     guard = store._guard  # noqa: SLF001
     verify, calls = guard.verify, 0

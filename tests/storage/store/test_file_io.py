@@ -32,9 +32,7 @@ def test_it_reads_what_is_there_up_to_the_end_of_the_file(fd: int) -> None:
 
 
 @pytest.mark.parametrize("refusal", [errno.EOPNOTSUPP, errno.EINVAL])
-def test_where_the_file_system_does_not_know_the_flag_it_is_a_plain_read(
-    fd: int, refusal: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_flag_is_unknown_it_is_a_plain_read(fd: int, refusal: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     def refuse(*call: Any) -> int:

@@ -63,9 +63,7 @@ async def test_a_failed_append_names_the_file_and_the_remedy(
     await log.close()
 
 
-async def test_after_a_failed_append_nothing_is_written_behind_the_torn_tail(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_is_written_behind_a_torn_tail(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await begin_log(store, 0)
     with monkeypatch.context() as patch:
         failing(patch, "write_all", errno.ENOSPC, after_bytes=3)
@@ -77,9 +75,7 @@ async def test_after_a_failed_append_nothing_is_written_behind_the_torn_tail(
     await log.close()
 
 
-async def test_fsync_is_never_tried_again_after_it_failed(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_fsync_is_never_retried_after_it_failed(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await begin_log(store, 0)
     await log.append([b"x"])
     with monkeypatch.context() as patch:
@@ -93,9 +89,7 @@ async def test_fsync_is_never_tried_again_after_it_failed(
     await log.close()
 
 
-async def test_an_append_with_its_fsync_makes_all_before_it_durable_and_the_name(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_append_with_its_fsync_flushes_all(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     for owner, name in ((file_io, "write_all"), (file_io, "sync_file"), (Place, "sync_names")):
         noted(monkeypatch, owner, name, calls)
@@ -115,9 +109,7 @@ async def test_an_append_with_its_fsync_makes_all_before_it_durable_and_the_name
     await other.close()
 
 
-async def test_an_append_whose_fsync_failed_is_written_and_the_next_sync_says_why(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_append_whose_fsync_failed_is_told(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await begin_log(store, 0)
     with monkeypatch.context() as patch:
         failing(patch, "sync_file", errno.EIO)
@@ -130,9 +122,7 @@ async def test_an_append_whose_fsync_failed_is_written_and_the_next_sync_says_wh
     await log.close()
 
 
-async def test_a_reader_that_goes_back_a_little_reads_only_what_it_does_not_have(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_reader_that_goes_back_reads_the_rest(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     content = os.urandom(100_000)
     file = await write_log(store, 0, [content])
     base = file.size_bytes - len(content)
@@ -152,9 +142,7 @@ async def test_a_reader_that_goes_back_a_little_reads_only_what_it_does_not_have
     assert read == [(0, 40_000), (40_000, 40_000), (80_000, 5_000), (10, 20), (90_000, 20_000), (100_000, 10_000)]
 
 
-async def test_documents_put_together_make_their_names_durable_once(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_documents_put_together_sync_names_once(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(Place, "sync_names", lambda _, directory: synced.append(directory))
     documents = {"topic.json": b"{}", "lineage.json": b"{}"}
@@ -184,9 +172,7 @@ async def test_a_file_in_the_place_of_a_folder(store: FileSegmentStore) -> None:
         await begin_log(store, 0)
 
 
-async def test_foreign_files_are_reported_once_and_left_alone(
-    store: FileSegmentStore, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_foreign_files_are_reported_and_left(store: FileSegmentStore, caplog: pytest.LogCaptureFixture) -> None:
     await write_log(store, 0, [b"x"])
     folder = store.place.root / log_dir(NAME, 0)
     for name in ("notes.txt", "1-b.log", "00000000000000000005.log", ".tmp-1-1"):
@@ -195,14 +181,11 @@ async def test_foreign_files_are_reported_once_and_left_alone(
     with caplog.at_level(logging.WARNING):
         first = await store.list_files(NAME, 0)
         assert await store.list_files(NAME, 0) == first
-    assert [f.base_offset for f in first] == [0]
-    assert len(caplog.records) == 4
+    assert ([f.base_offset for f in first], len(caplog.records)) == ([0], 4)
     assert (folder / "notes.txt").exists()
 
 
-async def test_foreign_files_among_the_tables_are_reported_too(
-    store: FileSegmentStore, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_foreign_files_of_tables_are_reported(store: FileSegmentStore, caplog: pytest.LogCaptureFixture) -> None:
     folder = store.place.root / table_dir(NAME)
     folder.mkdir(parents=True)
     own, others = table_path(NAME, 0, 0, 5), table_path(NAME, 1, 0, 5)
@@ -248,8 +231,7 @@ def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_uris_of_directories(uri: str, root: str) -> None:
-    assert str(open_store(uri).place) == root
-    assert str(open_store(open_store(uri).uri).place) == root
+    assert (str(open_store(uri).place), str(open_store(open_store(uri).uri).place)) == (root, root)
 
 
 @pytest.mark.parametrize("uri", ["", "s3://bucket/x", "file://host/x", "http://x"])
@@ -281,9 +263,7 @@ def remember_missing_names(patch: pytest.MonkeyPatch) -> set[Path]:
     return missing
 
 
-async def test_a_fence_is_seen_by_a_mount_that_remembers_what_was_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_fence_is_seen_by_a_mount_that_caches_misses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = FileSegmentStore(tmp_path), FileSegmentStore(tmp_path)
     await ours.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
     await write_log(ours, 0, [b"x"])

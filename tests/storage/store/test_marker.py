@@ -98,9 +98,7 @@ async def test_a_new_cluster_gets_its_first_folders(mount: Mount) -> None:
     await store.close()
 
 
-def test_writes_to_an_open_file_verify_the_marker_once_in_a_while(
-    mount: Mount, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writes_to_an_open_file_verify_the_marker_at_times(mount: Mount, monkeypatch: pytest.MonkeyPatch) -> None:
     stats: list[object] = []
     stat = os.stat
 

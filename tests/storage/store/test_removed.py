@@ -53,9 +53,7 @@ def test_a_record_rises_on_a_storage_without_free_inodes(tmp_path: Path, monkeyp
         record_removed(Place(tmp_path), NAME, UID, {1: 1})
 
 
-def test_a_record_rises_although_another_broker_renamed_the_lower_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_rises_although_another_renamed_the_lower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for offset in (10, 20):
         record_removed(Place(tmp_path), NAME, UID, {0: offset})
     rename = Path.rename

@@ -74,9 +74,7 @@ async def test_the_grace_is_over_by_the_storages_clock_and_by_the_callers(store:
     assert kept(store) == []
 
 
-async def test_the_grace_begins_when_the_first_name_goes_and_not_when_the_table_was_made(
-    store: FileSegmentStore,
-) -> None:
+async def test_the_grace_begins_when_the_first_name_goes_not_when_the_table_was_made(store: FileSegmentStore) -> None:
     table = await make_table(store)
     os.utime(store.place.root / table.path, (0, 0))
     await asyncio.sleep(0.3)
@@ -118,8 +116,7 @@ async def test_without_hard_links_there_is_one_name_and_it_is_said_once(
 
     monkeypatch.setattr(os, "link", refuse)
     table = await make_table(store)
-    assert kept(store) == []
-    assert pq.read_table(store.place.root / table.path).num_rows == 10
+    assert (kept(store), pq.read_table(store.place.root / table.path).num_rows) == ([], 10)
     target = DirectoryTarget(store.place, NAME, 1)
     target.publish(target.create(), 0, 5)
     assert [r.getMessage() for r in caplog.records if "hard links" in r.getMessage()] == [

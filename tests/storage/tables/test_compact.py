@@ -69,8 +69,7 @@ def test_a_topic_of_small_tables_becomes_one_of_large_ones(orders: TopicFiles) -
     before = rows(orders).sort_by([("_segment", "ascending"), ("_offset", "ascending")])
     found = compact_topic(Place(orders.root), orders.name)
     assert (found.tables_before, found.tables_after, found.merged, len(found.made)) == (15, 2, 15, 2)
-    assert (found.problems, found.elsewhere) == ([], [])
-    assert ranges(orders) == [(0, 200)]
+    assert (found.problems, found.elsewhere, ranges(orders)) == ([], [], [(0, 200)])
     assert ranges(orders, 1) == [(0, 100)]
     after = rows(orders).sort_by([("_segment", "ascending"), ("_offset", "ascending")])
     assert after.equals(before)
@@ -95,14 +94,11 @@ def test_a_merged_table_prunes_as_well_as_any_other(orders: TopicFiles) -> None:
         offsets, stamps = group.column(names.index("_offset")), group.column(names.index("_timestamp"))
         assert offsets.statistics.max - offsets.statistics.min == group.num_rows - 1
         assert stamps.statistics.has_min_max
-        assert offsets.compression == "ZSTD"
-        assert metadata.metadata[b"seaweedmq.topic_uid"] == b"7"
+        assert (offsets.compression, metadata.metadata[b"seaweedmq.topic_uid"]) == ("ZSTD", b"7")
 
 
 @pytest.mark.parametrize("had_second_names", [True, False])
-def test_a_merged_table_is_as_old_as_its_youngest_and_what_it_replaced_keeps_or_gets_its_second_name(
-    orders: TopicFiles, had_second_names: bool
-) -> None:
+def test_a_merged_table_is_as_old_as_its_youngest_with_second_names(orders: TopicFiles, had_second_names: bool) -> None:
     made = small(orders, count=3)
     for number, table in enumerate(made):
         os.utime(orders.root / table.path, (1_000 + number, 1_000 + number))
@@ -124,16 +120,14 @@ def test_typed_and_plain_tables_stay_apart(tmp_path: Path) -> None:
     compact_topic(Place(tmp_path), typed.name)
     assert ranges(typed) == [(0, 60), (60, 120)]
     first, second = (pq.read_schema(tmp_path / t.path) for t in tables(typed))
-    assert first.names[-3:] == ["id", "at", "x"]
-    assert second.names[-1] == "_value"
+    assert (first.names[-3:], second.names[-1]) == (["id", "at", "x"], "_value")
 
 
 def test_partitions_are_kept(tmp_path: Path) -> None:
     files = TopicFiles(tmp_path, partitions=2)
     small(files, count=3, segment=1)
     compact_topic(Place(tmp_path), files.name)
-    assert ranges(files, 1) == [(0, 60)]
-    assert pc.unique(rows(files)["_partition"]).to_pylist() == [1]
+    assert (ranges(files, 1), pc.unique(rows(files)["_partition"]).to_pylist()) == ([(0, 60)], [1])
 
 
 @pytest.mark.parametrize("how", ["page", "footer", "cut", "foreign", "renamed"])
@@ -161,8 +155,7 @@ def test_a_damaged_or_foreign_table_is_named_and_left_and_the_others_are_merged(
     (problem,) = found.problems
     assert isinstance(problem, Corrupt)
     assert made[1].path in str(problem)
-    assert path.read_bytes() == before
-    assert ranges(orders) == [(t.base_offset, t.end_offset) for t in made]
+    assert (path.read_bytes(), ranges(orders)) == (before, [(t.base_offset, t.end_offset) for t in made])
     assert ranges(orders, 1) == [(0, 60)]
     assert not list((orders.root / table_dir(orders.name)).glob(".tmp*"))
 
@@ -224,8 +217,7 @@ def test_of_two_compactions_at_once_one_is_told_that_the_other_was_faster(orders
     for merge, aside in ((one, asides[1]), (other, asides[2])):
         with pytest.raises(Unavailable, match="merged by another process meanwhile"):
             publish_merge(Place(orders.root), merge, aside)
-    assert ranges(orders) == [(0, 80), (80, 100), (100, 120)]
-    assert read_once(orders) == list(range(120))
+    assert (ranges(orders), read_once(orders)) == ([(0, 80), (80, 100), (100, 120)], list(range(120)))
 
 
 def test_a_storage_that_fails_leaves_everything_as_it_was(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,8 +288,7 @@ def test_killed_at_any_step_every_record_is_read_once_and_the_next_one_finishes(
     for claim in (orders.root / table_dir(orders.name)).glob(".claim-*"):  # of the killed process; it delays others
         os.utime(claim, (0, 0))
     found = compact_topic(Place(orders.root), orders.name)
-    assert (found.problems, found.elsewhere) == ([], [])
-    assert ranges(orders) == [(0, 80)]
+    assert (found.problems, found.elsewhere, ranges(orders)) == ([], [], [(0, 80)])
     assert read_once(orders, 80) == list(range(80))
 
 
@@ -306,8 +297,7 @@ def test_what_was_replaced_is_removed_only_if_the_table_that_has_it_all_is_sound
     whole = orders.root / table_path(orders.name, 0, 0, 60)
     whole.write_bytes(b"PAR1 half of a table PAR1")
     removed, refused = remove_superseded(Place(orders.root), orders.topic, 0)
-    assert removed == []
-    assert [whole.name in str(e) for e in refused] == [True]
+    assert (removed, [whole.name in str(e) for e in refused]) == ([], [True])
     assert all((orders.root / t.path).exists() for t in made)
 
 
@@ -320,9 +310,7 @@ class Listing(list[os.DirEntry[str]]):
     def __exit__(self, *error: object) -> None: ...
 
 
-def test_a_listing_in_the_middle_of_which_tables_are_replaced_shows_the_one_or_the_others(
-    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listing_during_a_replacement_shows_either_one(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     merge = TableMerge(tables=tuple(small(orders, count=3)))
     aside = merge_tables(Place(orders.root), orders.topic, merge)
     scandir: Callable[..., Any] = os.scandir

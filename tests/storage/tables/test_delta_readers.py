@@ -34,9 +34,7 @@ def orders(tmp_path: Path) -> TopicFiles:
     return files
 
 
-def test_all_agree_before_in_the_middle_of_and_after_a_compaction_and_on_earlier_versions(
-    orders: TopicFiles, tmp_path: Path
-) -> None:
+def test_all_agree_before_during_and_after_a_compaction_and_on_versions(orders: TopicFiles, tmp_path: Path) -> None:
     logs = DeltaLogs()
     for n in range(6):
         for segment in range(2):
@@ -69,9 +67,7 @@ def test_all_agree_before_in_the_middle_of_and_after_a_compaction_and_on_earlier
     assert content(by_polars(folder_of(orders))).count == 260
 
 
-def test_all_agree_behind_a_checkpoint_and_without_what_it_made_superfluous(
-    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_all_agree_after_a_checkpoint(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(updater, "is_checkpoint_due", lambda commits, *_: commits >= 3)
     logs = DeltaLogs()
     for n in range(7):
@@ -88,8 +84,7 @@ def test_all_agree_behind_a_checkpoint_and_without_what_it_made_superfluous(
             found = content(reader(folder_of(orders), version))
             assert (found == whole) == (version != 5), reader.__name__
     table = deltalake.DeltaTable(str(folder_of(orders)))
-    assert table.metadata().name == "shop/orders"
-    assert [h["operation"] for h in table.history()][:1] == ["WRITE"]
+    assert (table.metadata().name, [h["operation"] for h in table.history()][:1]) == ("shop/orders", ["WRITE"])
 
 
 def test_readers_leave_out_tables_by_their_statistics(orders: TopicFiles) -> None:
@@ -98,9 +93,8 @@ def test_readers_leave_out_tables_by_their_statistics(orders: TopicFiles) -> Non
     reconcile(Place(orders.root), orders.topic)
     table = deltalake.DeltaTable(str(folder_of(orders)))
     added = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    assert sorted((a["min._offset"], a["max._offset"], a["num_records"]) for a in added) == [
-        (100 * n, 100 * n + 99, 100) for n in range(5)
-    ]
+    found = sorted((a["min._offset"], a["max._offset"], a["num_records"]) for a in added)
+    assert found == [(100 * n, 100 * n + 99, 100) for n in range(5)]
     fragments = list(table.to_pyarrow_dataset().get_fragments(filter=pa.compute.field("_offset") >= 400))
     assert len(fragments) == 1
     late = datetime.datetime.fromtimestamp(1_600_000_000 + 450, datetime.UTC)
@@ -120,13 +114,7 @@ FILTERS = (
     ("ratio", "ratio = 7.0", pc.field("ratio") == 7.0, pl.col("ratio") == 7.0, 1),
     ("null", "half is null", pc.field("half").is_null(), pl.col("half").is_null(), 10),
     ("no null", "half is not null", pc.field("half").is_valid(), pl.col("half").is_not_null(), 10),
-    (
-        "or",
-        "n >= 15 or _offset < 2",
-        (pc.field("n") >= 15) | (pc.field("_offset") < 2),
-        (pl.col("n") >= 15) | (pl.col("_offset") < 2),
-        7,
-    ),
+    ("or", "n >= 15 or _offset < 2", *((of("n") >= 15) | (of("_offset") < 2) for of in (pc.field, pl.col)), 7),
     ("offset", "_offset >= 19", pc.field("_offset") >= 19, pl.col("_offset") >= 19, 1),
 )
 """Filters of the rows 0 to 19 in SQL, for pyarrow and for polars, and how many rows pass."""
@@ -203,15 +191,14 @@ def test_no_other_program_can_write_to_the_log_or_take_tables_for_orphans(orders
     assert sorted(str(p) for p in folder_of(orders).rglob("*")) == before
 
 
-def test_plain_records_among_typed_ones_are_rows_without_columns(tmp_path: Path) -> None:
+def test_plain_records_lack_columns(tmp_path: Path) -> None:
     plain = TopicFiles(tmp_path)
     plain.table(0, 10)
     typed = TopicFiles(tmp_path, schema=pa.schema([pa.field("number", pa.int64(), nullable=False)]))
     typed.table(10, 20)
     assert reconcile(Place(tmp_path), typed.topic) == 0
     rows = pl.scan_delta(str(folder_of(typed))).sort("_offset").select("number", "_value").collect()
-    assert rows["number"].to_list() == [None] * 10 + list(range(10, 20))
-    assert rows["_value"].null_count() == 10
+    assert (rows["number"].to_list(), rows["_value"].null_count()) == ([None] * 10 + list(range(10, 20)), 10)
     for reader in (by_duckdb,):
         assert reader(folder_of(typed)).num_rows == 20
     dataset = deltalake.DeltaTable(str(folder_of(typed))).to_pyarrow_dataset()

@@ -63,9 +63,7 @@ def test_readers_of_files_find_the_living_records_alone(orders: TopicFiles, low:
 
 
 @pytest.mark.parametrize("step", ["merge", "publish", "unlink"])
-def test_a_rewrite_that_stops_at_any_step_is_finished_by_others(
-    orders: TopicFiles, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_rewrite_is_finished_later(orders: TopicFiles, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     original = orders.table(0, 20)
 
     def stop(*_: Any) -> None:
@@ -83,9 +81,7 @@ def test_a_rewrite_that_stops_at_any_step_is_finished_by_others(
             compact_tables(Place(orders.root), orders.topic, [original], low_watermark=13)
     assert ranges(orders) == ([(0, 20), (13, 20)] if step == "unlink" else [(0, 20)])
     assert offsets(orders)["delta"] == list(range(20))
-    assert remove_superseded(Place(orders.root), orders.topic, 0) == ([], []), (
-        "a job without a low watermark deletes neither"
-    )
+    assert remove_superseded(Place(orders.root), orders.topic, 0) == ([], []), "without a low watermark neither goes"
     policy = RetentionPolicy(log_grace_us=GRACE_US)
     for file in expired_files([Listed(None, tables(orders), 13)], policy, LATER_US):
         (orders.root / file.path).unlink()

@@ -67,13 +67,10 @@ async def test_a_log_becomes_a_table_of_its_records(store: FileSegmentStore) -> 
     rows = file.read().to_pylist()
     assert [r["_offset"] for r in rows] == list(range(45))
     assert [r["_value"] for r in rows] == [value_of(o) for o in range(45)]
-    assert {r["_segment"] for r in rows} == {0}
-    assert [r["_key"] for r in rows[1:4]] == [b"key-1", b"key-2", None]
-    assert rows[44]["_headers"] == [("h", b"44")]
-    assert rows[43]["_headers"] == [("h", b"43")]
+    assert ({r["_segment"] for r in rows}, [r["_key"] for r in rows[1:4]]) == ({0}, [b"key-1", b"key-2", None])
+    assert (rows[44]["_headers"], rows[43]["_headers"]) == ([("h", b"44")], [("h", b"43")])
     stamps = pq.read_table(store.place.root / table.path)["_timestamp"].cast(pa.int64()).to_pylist()
-    assert stamps[:4] == [T0, T0, T0, T0 + 3_000_000]
-    assert stamps[44] == T0 + 44_000_000
+    assert (stamps[:4], stamps[44]) == ([T0, T0, T0, T0 + 3_000_000], T0 + 44_000_000)
 
 
 async def test_doing_it_again_changes_nothing(store: FileSegmentStore) -> None:
@@ -89,20 +86,14 @@ BROKEN = TENS[2][:200] + bytes((TENS[2][200] ^ 1,)) + TENS[2][201:]
 Log = tuple[int, list[bytes], str]
 
 
+OTHERS = [(10, TENS[1:5], "b-2"), (20, TENS[2:6], "b-3"), (20, TENS[2:4], "b-4")]
+
+
 @pytest.mark.parametrize(
     ("logs", "end_offset", "end"),
     [
         ([(0, TENS[:1], "b-1"), (10, [make_frame(10, 5)], "b-1")], None, 15),
-        (
-            [
-                (0, [*TENS[:3], TENS[3][:50]], "b-1"),
-                (10, TENS[1:5], "b-2"),
-                (20, TENS[2:6], "b-3"),
-                (20, TENS[2:4], "b-4"),
-            ],
-            None,
-            60,
-        ),
+        ([(0, [*TENS[:3], TENS[3][:50]], "b-1"), *OTHERS], None, 60),
         ([(0, TENS[:2], "b-1")], 14, 14),
         ([(0, [TENS[0], TENS[1][:-1]], "b-1")], None, 10),
         ([(0, [], "b-1")], None, 0),
@@ -111,11 +102,7 @@ Log = tuple[int, list[bytes], str]
         ([(0, [make_frame(0, 4)], "b-1"), (0, TENS[:1], "of an earlier topic")], None, 4),
     ],
     ids=[
-        "one after another",
-        "several writers",
-        "beyond the end of the segment",
-        "torn tail",
-        "no records",
+        *("one after another", "several writers", "beyond the end of the segment", "torn tail", "no records"),
         "damage that another log makes good",
         "damage behind the end is not even read",
         "of an earlier topic of the name",
@@ -135,8 +122,7 @@ async def test_what_a_table_holds_already_is_left_out(store: FileSegmentStore) -
     early = await write_log(store, 0, TENS[:2], writer="b-1")
     assert convert(store, [early]) == [(0, 20)]
     longer = await write_log(store, 10, TENS[1:], writer="b-2")
-    assert convert(store, [longer]) == [(0, 20), (20, 60)]
-    assert offsets(store) == list(range(60))
+    assert (convert(store, [longer]), offsets(store)) == ([(0, 20), (20, 60)], list(range(60)))
 
 
 async def test_plain_and_typed_records_go_into_tables_of_their_own(store: FileSegmentStore) -> None:
@@ -174,9 +160,7 @@ async def test_a_log_cut_short_is_noticed_by_the_end_of_the_segment(store: FileS
         convert(store, [log], end_offset=20)
 
 
-async def test_a_table_grows_no_larger_than_its_limit_where_logs_meet(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_table_keeps_its_limit_at_new_logs(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seaweedmq.storage.tables.convert.TABLE_BYTES_MAX", 3_000)
     for base in range(0, 40, 10):
         await write_log(store, base, [make_frame(base, 10, size=100)])
@@ -246,9 +230,7 @@ class Racing(DirectoryTarget):
         return super().publish(sink, base, end)
 
 
-async def test_two_converters_never_make_tables_that_overlap(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_two_converters_make_no_overlap(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await write_log(store, 0, [make_frame(0, 10)])
     monkeypatch.setattr("seaweedmq.storage.tables.files.DirectoryTarget", Racing)
     with pytest.raises(Unavailable, match=r"offsets \[0, 10\) were converted by another process meanwhile"):
@@ -268,9 +250,7 @@ async def test_only_one_process_converts_a_segment_at_a_time(store: FileSegmentS
     assert [path.name for path in (store.place.root / log_dir(NAME, 0)).iterdir()] == [Path(log.path).name]
 
 
-async def test_a_lock_whose_file_was_removed_meanwhile_is_none(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lock_whose_file_was_removed_is_none(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await write_log(store, 0, [make_frame(0, 10)])
     lock = store.place.root / log_dir(NAME, 0) / LOCK_NAME
     take = fcntl.flock
@@ -329,9 +309,7 @@ async def test_the_logs_of_a_deleted_topic_make_no_folder_anew(store: FileSegmen
     assert list(store.place.root.iterdir()) == []
 
 
-async def test_a_table_is_not_left_to_the_next_topic_of_the_name(
-    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_table_is_not_left_to_the_next_topic(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same broker may have begun a log of the same name there."""
     log = await write_log(store, 0, [make_frame(0, 10)])
     path = store.place.root / log.path

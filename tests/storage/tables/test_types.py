@@ -13,25 +13,14 @@ from tests.support.segments import T0, logs_of, make_topic, tables_of, write_log
 
 
 def frame_of(batch: pa.RecordBatch, base: int) -> bytes:
-    frame = encode_frame(
-        batch,
-        flags=1 << SCHEMA_VERSION_SHIFT,
-        producer_id=1,
-        producer_epoch=0,
-        first_sequence=base,
-        timestamp_min=T0,
-        timestamp_max=T0,
-        slot_min=0,
-        slot_max=0,
-        histogram=(0,) * 16,
-    )
+    identity = {"flags": 1 << SCHEMA_VERSION_SHIFT, "producer_id": 1, "producer_epoch": 0, "first_sequence": base}
+    slots = {"slot_min": 0, "slot_max": 0, "histogram": (0,) * 16}
+    frame = encode_frame(batch, timestamp_min=T0, timestamp_max=T0, **identity, **slots)
     return stamp(frame[:HEADER_BYTES], base) + frame[HEADER_BYTES:]
 
 
 @pytest.mark.parametrize(("kind", "values"), [*CARRIED, (pa.list_(pa.time32("s")), [[1], None])], ids=str)
-async def test_a_table_gives_back_what_a_log_held(
-    store: FileSegmentStore, kind: pa.DataType, values: list[object]
-) -> None:
+async def test_a_table_gives_what_a_log_held(store: FileSegmentStore, kind: pa.DataType, values: list[object]) -> None:
     schema = pa.schema([pa.field("c", kind)])
     topic = make_topic(schema_to_bytes(schema))
     batch = pa.RecordBatch.from_arrays([pa.array(values, kind)], schema=schema)

@@ -43,9 +43,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_it_converts_in_a_niced_child_that_is_kept_for_the_next_request(
-    store: FileSegmentStore, log: SegmentFile
-) -> None:
+async def test_it_converts_in_a_niced_child_that_is_kept_and_reused(store: FileSegmentStore, log: SegmentFile) -> None:
     converter = ProcessTableConverter(store.place, row_group_bytes=1_000, rng=random.Random(1))
     made = await converter.convert(make_topic(), [log], None)
     assert made == await tables_of(store)
@@ -60,9 +58,7 @@ async def test_it_converts_in_a_niced_child_that_is_kept_for_the_next_request(
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_a_child_that_cannot_be_started_is_started_later(
-    tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop]
-) -> None:
+def test_a_child_that_cannot_start_starts_later(tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def convert() -> None:
         store = FileSegmentStore(tmp_path)
         written = await write_log(store, 0, [make_frame(0, 10)])
@@ -149,9 +145,7 @@ async def test_a_conversion_and_a_request_to_reconcile_bring_the_delta_log_in_li
     assert await converter.reconcile(make_topic())
 
 
-async def test_a_child_that_died_is_started_again(
-    store: FileSegmentStore, log: SegmentFile, converter: ProcessTableConverter
-) -> None:
+async def test_death_of_a_child(store: FileSegmentStore, log: SegmentFile, converter: ProcessTableConverter) -> None:
     await converter.convert(make_topic(), [log], None)
     first = converter.pid
     assert first is not None
