@@ -65,11 +65,7 @@ async def test_others_say_what_is_worth_another_attempt(
 
 @pytest.mark.parametrize(
     ("stop", "tried_at_s"),
-    [
-        (lambda: after_attempts(3), [0, 1, 2]),
-        (lambda: after_s(2.5), [0, 1, 2, 3]),
-        (lambda: when(lambda: True), [0]),
-    ],
+    [(lambda: after_attempts(3), [0, 1, 2]), (lambda: after_s(2.5), [0, 1, 2, 3]), (lambda: when(lambda: True), [0])],
 )
 async def test_the_last_error_is_raised_when_it_stops(stop: Callable[[], Stop], tried_at_s: list[float]) -> None:
     tries = Attempts(*refused(10))

@@ -85,10 +85,7 @@ def test_records_of_a_key_keep_their_order() -> None:
 
 
 def test_offsets_of_a_key_rise_across_segments() -> None:
-    history = History(
-        [sent(0, offset=7), sent(1, offset=2)],
-        [polled(0, offset=7), polled(1, offset=2, segment=1)],
-    )
+    history = History([sent(0, offset=7), sent(1, offset=2)], [polled(0, offset=7), polled(1, offset=2, segment=1)])
     history.sent[1] = replace(history.sent[1], segment=1)
     assert rules(history) == {"offsets fall"}
 

@@ -35,11 +35,7 @@ def group(*lags: SegmentLag, start: Start = EARLIEST, topic: str = TOPIC) -> Gro
 
 def lag(committed: int | None, end_offset: int = 3, segment: int = 0) -> SegmentLag:
     return SegmentLag(
-        segment=segment,
-        owner="",
-        committed=committed,
-        end_offset=end_offset,
-        lag_records=end_offset - (committed or 0),
+        segment=segment, owner="", committed=committed, end_offset=end_offset, lag_records=end_offset - (committed or 0)
     )
 
 

@@ -215,11 +215,7 @@ async def described(pages: Pages, which: SegmentSelection = ALL) -> list[tuple[i
 
 async def test_pages_are_joined_as_of_the_first_whatever_happens_meanwhile() -> None:
     """Segment 8 is sealed between the pages, 10 and 11 are created, and 3 is pruned."""
-    pages = Pages(
-        told(0, 1, open_at=(8, 9), more=1),
-        told(2, 4, revision=2, more=4),
-        told(5, 8, 10, revision=7),
-    )
+    pages = Pages(told(0, 1, open_at=(8, 9), more=1), told(2, 4, revision=2, more=4), told(5, 8, 10, revision=7))
     every = [(n, False) for n in (0, 1, 2, 4, 5)] + [(8, True), (9, True)]
     assert await described(pages) == every
     assert pages.asked == [

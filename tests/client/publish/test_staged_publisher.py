@@ -27,14 +27,7 @@ from seaweedmq.core.publish.outgoing_frame import OutgoingFrame
 from seaweedmq.core.publish.routing import Routes
 from seaweedmq.core.replay import Replay
 from seaweedmq.core.segment.producers import ProducerTable
-from seaweedmq.errors import (
-    DeadlineExceeded,
-    Fenced,
-    InvalidArgument,
-    NotFound,
-    OutOfRange,
-    SeaweedMQError,
-)
+from seaweedmq.errors import DeadlineExceeded, Fenced, InvalidArgument, NotFound, OutOfRange, SeaweedMQError
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
 from seaweedmq.model.ring import WHOLE_RING, KeyRange, even_ranges, slot_of
 from seaweedmq.model.segment import Segment

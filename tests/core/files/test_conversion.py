@@ -5,14 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.core.files.conversion import (
-    BUSY_CPU_SHARE,
-    STEP_BYTES,
-    ConversionBounds,
-    Waiting,
-    first_step,
-    next_due,
-)
+from seaweedmq.core.files.conversion import BUSY_CPU_SHARE, STEP_BYTES, ConversionBounds, Waiting, first_step, next_due
 from seaweedmq.model.files import SegmentFile
 from tests.core.files.segment_files import log
 from tests.support.segments import NAME

@@ -204,9 +204,7 @@ def test_a_count_of_deliveries_that_includes_the_crashes_replaces_them() -> None
 
 
 @pytest.mark.parametrize("start", [EARLIEST, Start(StartKind.TIME, 5), Start(StartKind.OFFSET, 3)])
-def test_segments_of_the_time_before_the_group_begin_where_it_said_and_later_ones_at_the_earliest(
-    start: Start,
-) -> None:
+def test_segments_of_the_time_before_the_group_begin_where_it_said_and_later_ones_at_the_earliest(start: Start) -> None:
     transcript = Transcript(1, start=start)
     transcript.opens("a")
     (told,) = transcript.waits(1)

@@ -142,11 +142,7 @@ class Transcript:
         return self.asks(
             name,
             events.Heartbeat(
-                token=0,
-                group=self.group,
-                member=person.member,
-                instance=person.instance,
-                generation=person.generation,
+                token=0, group=self.group, member=person.member, instance=person.instance, generation=person.generation
             ),
         )
 

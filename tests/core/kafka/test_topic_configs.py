@@ -178,11 +178,7 @@ def test_retention_is_a_time_and_a_size_of_each_partition() -> None:
 
 def test_what_has_no_field_is_kept_by_name() -> None:
     kept = topic(segment_ms=" 60000 ", compression_type="zstd", cleanup_policy="compact, delete,compact")
-    assert dict(kept.configs) == {
-        "segment.ms": "60000",
-        "compression.type": "zstd",
-        "cleanup.policy": "compact,delete",
-    }
+    assert dict(kept.configs) == {"segment.ms": "60000", "compression.type": "zstd", "cleanup.policy": "compact,delete"}
     assert kept.settings.roll_age_s == 60.0
     assert kept.settings.compacts
 

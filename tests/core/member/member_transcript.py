@@ -22,10 +22,7 @@ class Transcript:
     ) -> None:
         self.member = PlainMember(
             Bounds(
-                limit=limit,
-                deliveries_max=deliveries_max,
-                unacked_max=unacked_max,
-                unacked_bytes_max=unacked_bytes_max,
+                limit=limit, deliveries_max=deliveries_max, unacked_max=unacked_max, unacked_bytes_max=unacked_bytes_max
             )
         )
         self.ends: dict[int, int] = {}
