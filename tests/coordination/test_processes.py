@@ -51,9 +51,7 @@ async def test_a_leader_that_was_frozen_wakes_up_deposed(etcd: LocalEtcd) -> Non
             hearing = asyncio.create_task(says(new, 20))
             await asyncio.sleep(3 * TTL_S)
             assert not hearing.done(), "a live leader stays"
-
             old.send_signal(signal.SIGSTOP)
-
             assert await hearing == "leading"
             assert await write(new) == "written"
             assert old.stdin is not None

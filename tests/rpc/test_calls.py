@@ -57,8 +57,6 @@ async def until(condition):
 
 
 # --- the calls ------------------------------------------------------------------------------------------------------
-
-
 LATER = r.SegmentRef(topic=NAME, topic_uid=2**63 - 1, segment=3, epoch=2)
 
 
@@ -131,8 +129,6 @@ async def test_load_reports_stream_to_the_leader_until_it_is_deposed(fake, broke
 
 
 # --- flow control and cancellation ----------------------------------------------------------------------------------
-
-
 async def test_requests_are_pulled_only_as_the_broker_takes_them(fake, broker):
     fake.gate.clear()
     pulled = 0
@@ -270,8 +266,6 @@ async def test_closing_the_dialer_ends_calls_with_closed(fake, server, dialer):
 
 
 # --- limits and refusals --------------------------------------------------------------------------------------------
-
-
 ENVELOPE_HEAD_BYTES = 23
 """Overhead of one large message: tags, lengths and the channel of both layers."""
 
@@ -379,8 +373,6 @@ async def test_bytes_that_are_no_request_are_refused_and_the_server_lives_on(ser
 
 
 # --- listening ------------------------------------------------------------------------------------------------------
-
-
 async def test_a_port_in_use_is_refused_by_name(fake, server):
     with pytest.raises(AlreadyExists, match=f"port {server.port} at 127.0.0.1 is in use.*another port"):
         await serve(fake, server.address, BrokerConfig())

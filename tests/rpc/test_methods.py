@@ -110,8 +110,6 @@ def test_bytes_that_are_no_message_are_the_callers_fault():
 
 
 # --- converters follow the fields of values
-
-
 @dataclass(frozen=True)
 class Range:
     lo: int

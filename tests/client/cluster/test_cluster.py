@@ -176,8 +176,6 @@ async def test_a_broker_that_begins_to_listen_late_is_found_within_a_fifth_of_a_
 
 
 # --- descriptions in pages
-
-
 def told(*sealed: int, open_at: tuple[int, ...] = (), revision: int = 1, more: int | None = None) -> TopicDescription:
     ids = {*sealed, *open_at}
     return TopicDescription(

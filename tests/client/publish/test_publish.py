@@ -371,8 +371,6 @@ async def test_a_cluster_that_is_gone_is_named_in_the_error(cluster: FakeCluster
 
 
 # --- what was sealed long ago
-
-
 async def test_a_publisher_goes_on_where_its_segment_was_pruned_while_it_was_idle(
     cluster: FakeCluster, client: Client
 ) -> None:

@@ -262,8 +262,6 @@ async def test_a_hundred_seeds_catch(monkeypatch: pytest.MonkeyPatch, where: typ
 
 
 # --- one thing at a time ----------------------------------------------------------------------------------------------
-
-
 def one_segment() -> FakeCluster:
     cluster = FakeCluster(1)
     cluster.create(TopicSpec(name=NAME, segments=1))

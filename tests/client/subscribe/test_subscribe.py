@@ -236,8 +236,6 @@ async def test_connecting_to_nobody_names_every_address_and_why(cluster: FakeClu
 
 
 # --- many sealed segments, and pruned ones
-
-
 async def test_a_long_lineage_is_read_page_by_page_and_followed_without_another_look_at_it(
     cluster: FakeCluster, client: Client
 ) -> None:

@@ -274,8 +274,6 @@ def _fixed_ranges_stand(world: World, actions: list[Action]) -> None:
 
 
 # --- one rule per test
-
-
 def world_of(brokers: int, *topics: tuple[int, float], replicas: int = 1, scaling: Scaling = Scaling.AUTO) -> World:
     """Topics ``t/0``, ``t/1`` ... with so many even segments and MB/s in total, old enough for every action."""
     world = World(SETTINGS, brokers)

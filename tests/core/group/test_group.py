@@ -25,8 +25,6 @@ def shared_out(segments: int, *members: str) -> Transcript:
 
 
 # --- members come and go
-
-
 def test_members_that_come_together_are_shared_out_to_once() -> None:
     transcript = Transcript(4)
     for member in "abcd":
@@ -116,8 +114,6 @@ def test_a_group_has_room_for_so_many_members() -> None:
 
 
 # --- letting go
-
-
 def test_who_hangs_with_one_segment_loses_that_one_in_the_end() -> None:
     transcript = shared_out(2, "a")
     transcript.opens("b")
@@ -135,8 +131,6 @@ def test_nobody_releases_what_is_anothers_or_of_another_time() -> None:
 
 
 # --- commits
-
-
 def test_a_successor_begins_once_all_its_predecessors_are_finished() -> None:
     transcript = shared_out(2, "a")
     assert transcript.succeeds({0: 10, 1: 20}, 2) == []
@@ -201,8 +195,6 @@ def test_a_count_of_deliveries_that_includes_the_crashes_replaces_them() -> None
 
 
 # --- where a group begins
-
-
 @pytest.mark.parametrize("start", [EARLIEST, Start(StartKind.TIME, 5), Start(StartKind.OFFSET, 3)])
 def test_segments_of_the_time_before_the_group_begin_where_it_said_and_later_ones_at_the_earliest(start: Start) -> None:
     transcript = Transcript(1, start=start)
@@ -232,8 +224,6 @@ def test_what_retention_removed_holds_nobody_up_and_is_forgotten() -> None:
 
 
 # --- the leader changes
-
-
 def test_a_new_leader_goes_on_and_moves_nothing() -> None:
     transcript = shared_out(4, "a", "b")
     before = transcript.record
@@ -253,8 +243,6 @@ def test_a_new_leader_gives_members_time_to_come_back_and_then_goes_on_without_t
 
 
 # --- administration
-
-
 def test_a_reset_takes_effect_once_everybody_has_let_go() -> None:
     transcript = shared_out(2, "a")
     transcript.publishes(_0=10, _1=10)

@@ -109,13 +109,11 @@ def test_a_session_may_begin_with_nothing_ends_and_begins_anew_by_its_epoch() ->
     mine = sessions()
     assert mine.begin(0, 0, {}, (), 0.0).session_id == 100
     assert list(mine.begin(100, 1, wants(A), (), 1.0).partitions) == [A]
-
     mine = sessions()
     mine.begin(0, 0, wants(A), (), 0.0)
     assert mine.begin(100, 0, wants(B), (), 1.0).session_id == 101
     assert mine.begin(101, -1, wants(B), (), 2.0).session_id == 0
     assert len(mine) == 0
-
     assert epoch_after(1) == 2
     assert epoch_after(EPOCH_MAX) == 1
 

@@ -37,7 +37,6 @@ def test_a_new_epoch_begins_anew_and_what_was_stored_elsewhere_is_forgotten() ->
     refused.reject(ME, 0, 30, NOW)
     assert not refused.is_behind(ME, 1, 0, NOW)
     assert not refused.is_behind(ME, 1, 10, NOW)
-
     refused = RejectedSequences()
     refused.reject(ME, 0, 30, NOW)
     refused.forget(ME)

@@ -64,8 +64,6 @@ def refusal(given: dict[str, str | None], replicas: int = 1) -> str:
 
 
 # --- table
-
-
 def test_the_table_has_every_name_of_kafka_and_some_of_our_own() -> None:
     assert set(TOPIC_CONFIGS) == {
         *KAFKA_4_1.split(),
@@ -83,8 +81,6 @@ def test_every_default_is_a_value_of_its_config_and_what_has_no_effect_says_so()
 
 
 # --- rejected values
-
-
 @pytest.mark.parametrize(
     ("name", "value", "rule"),
     [
@@ -154,8 +150,6 @@ def test_a_topic_may_have_no_cleanup_policy() -> None:
 
 
 # --- effective settings
-
-
 def test_nothing_set_is_a_topic_that_keeps_everything() -> None:
     plain = topic()
     assert (plain.partitions, plain.retention_s, plain.retention_bytes, plain.configs) == (4, None, None, ())
@@ -167,10 +161,8 @@ def test_retention_is_a_time_and_a_size_of_each_partition() -> None:
     kept = topic(retention_ms="604800000", retention_bytes="1000")
     assert (kept.retention_s, kept.retention_bytes) == (604_800.0, 4_000)
     assert configs_of(kept) == {"retention.bytes": "1000", "retention.ms": "604800000"}
-
     assert topic(retention_ms="-1").retention_s is None
     assert topic(retention_ms="0").retention_s == 0.001
-
     before = topic(retention_bytes="1000")
     after = change_of(before, configs_of(before), partitions=6)
     assert (after.partitions, after.retention_bytes) == (6, 6_000)
@@ -193,8 +185,6 @@ def test_durability_is_a_config_and_deleted_to_the_usual_one() -> None:
 
 
 # --- descriptions
-
-
 def test_all_configs_are_described_by_name() -> None:
     assert [config.name for config in describe_configs(topic(), LIMITS)] == sorted(TOPIC_CONFIGS)
 
@@ -218,15 +208,12 @@ def test_defaults_are_those_that_hold_here() -> None:
     assert values["max.message.bytes"] == "1048588"
     assert values["seaweedmq.durability"] == "replicated"
     assert {config.source for config in describe_configs(topic(), LIMITS)} == {ConfigSource.DEFAULT_CONFIG}
-
     small = replace(LIMITS, frame_bytes_max=65_536)
     values = {config.name: config.value for config in describe_configs(topic(), small)}
     assert values["max.message.bytes"] == "65536"
 
 
 # --- step by step
-
-
 def test_a_config_is_set_and_deleted_and_others_stay() -> None:
     before = topic(retention_ms="1000", segment_ms="60000")
     after = changed(before, delete("segment.ms"), Alteration("retention.bytes", AlterOp.SET, "5"))

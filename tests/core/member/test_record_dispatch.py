@@ -50,8 +50,6 @@ def test_rows_go_out_as_they_arrived_and_what_is_left_of_single_records_first() 
 
 
 # --- refused records --------------------------------------------------------------------------------------------------
-
-
 def test_a_refused_record_comes_again_when_its_time_has_come_and_holds_its_key() -> None:
     transcript = Transcript()
     transcript.arrives("a b a b -")
@@ -99,8 +97,6 @@ def test_what_is_refused_after_the_member_was_closed_or_its_segment_revoked_goes
 
 
 # --- records that are given up ----------------------------------------------------------------------------------------
-
-
 def test_a_record_that_was_delivered_too_often_is_given_up_and_holds_its_key_until_its_letter_is_kept() -> None:
     transcript = Transcript(deliveries_max=2)
     transcript.arrives("a a b")
@@ -143,8 +139,6 @@ def test_deliveries_of_earlier_owners_count() -> None:
 
 
 # --- handlers ---------------------------------------------------------------------------------------------------------
-
-
 def test_handlers_get_one_record_of_a_key_at_a_time() -> None:
     transcript = handled("a a b a -")
     assert transcript.handlers_take() == "a0 b2 -4"
@@ -178,8 +172,6 @@ def test_what_handlers_did_not_get_any_more_goes_to_who_takes_next() -> None:
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_limit_counts_every_delivery() -> None:
     transcript = Transcript(limit=4)
     transcript.arrives("a a a a a a")
@@ -216,8 +208,6 @@ def test_what_is_held_in_bytes_is_bounded_too() -> None:
 
 
 # --- segments that go -------------------------------------------------------------------------------------------------
-
-
 def test_what_was_not_with_the_user_is_not_waited_for() -> None:
     transcript = Transcript(limit=10)
     transcript.arrives("a b c d e")

@@ -115,8 +115,6 @@ def test_what_is_not_fsynced_is_remembered_beyond_that() -> None:
 
 
 # --- who is forgotten -------------------------------------------------------------------------------------------------
-
-
 def test_nobody_is_forgotten_while_a_stream_of_his_is_open_or_was_a_moment_ago() -> None:
     told = Told(limit=2)
     told.open(producer=1)
@@ -205,8 +203,6 @@ def test_the_refusal_names_limit_and_remedy_and_may_be_retried() -> None:
 
 
 # --- followers, and readers of a log ----------------------------------------------------------------------------------
-
-
 def test_a_follower_takes_what_its_primary_took() -> None:
     table = ProducerTable(ProducerLimits(producers=1, idle_s=IDLE_S, frames=FRAMES), ProducerPool(1))
     table.follow(1, 0, FrameAck(40, 2, 0), 0.0)  # the primary had dropped it
@@ -241,8 +237,6 @@ def test_the_record_of_a_sealed_segment_names_who_may_not_have_heard_of_all_he_s
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
-
-
 def test_a_snapshot_of_very_many_producers_names_all_of_them_and_few_frames() -> None:
     told = Told(limit=10_000)
     for producer in range(1, 3_001):

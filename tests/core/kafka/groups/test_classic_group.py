@@ -29,8 +29,6 @@ def pair(**how: Any) -> Transcript:
 
 
 # --- coming in
-
-
 def test_a_first_member_is_given_an_id_waits_a_moment_leads_and_gets_what_it_says() -> None:
     transcript = Transcript()
     assert transcript.joins("a") == ["a: MEMBER_ID_REQUIRED"]
@@ -128,15 +126,12 @@ def test_an_id_of_a_group_may_be_as_long_as_a_string_of_kafka_and_no_longer() ->
 
 
 # --- protocols
-
-
 def test_the_protocol_that_most_prefer_of_those_that_all_speak_and_of_equals_the_first() -> None:
     transcript = Transcript()
     transcript.enters("a", "range", "sticky", "own")
     transcript.enters("b", "sticky", "range")
     transcript.enters("c", "sticky", "range")
     assert transcript.waits(2)[0] == "a: in 1 by sticky, leads a b c"
-
     transcript = Transcript()
     transcript.enters("a", "range", "sticky")
     transcript.enters("b", "sticky", "range")
@@ -160,8 +155,6 @@ def test_a_sync_that_names_another_protocol_is_refused() -> None:
 
 
 # --- rounds
-
-
 def test_a_third_member_makes_a_round_in_which_the_others_have_time_to_come() -> None:
     transcript = pair()
     assert transcript.enters("c") == []
@@ -180,8 +173,6 @@ def test_a_word_of_another_generation_is_refused() -> None:
 
 
 # --- going
-
-
 def test_a_first_join_waits_five_minutes_at_most() -> None:
     transcript = pair(rebalance_s=1_000)
     transcript.enters("c", rebalance_s=1_000)
@@ -211,8 +202,6 @@ def test_the_last_to_leave_leaves_an_empty_group() -> None:
 
 
 # --- static members
-
-
 def static_pair() -> Transcript:
     transcript = Transcript()
     transcript.joins("a", instance="i-a")
@@ -273,8 +262,6 @@ def test_a_static_member_may_restart_in_a_full_group() -> None:
 
 
 # --- another coordinator
-
-
 def test_members_go_on_without_noticing_that_the_coordinator_failed() -> None:
     transcript = pair()
     transcript.fails_over()
@@ -305,8 +292,6 @@ def test_a_group_that_is_larger_than_it_may_be_now_is_cut_down() -> None:
 
 
 # --- descriptions
-
-
 def test_only_a_stable_group_shows_what_its_members_said() -> None:
     transcript = pair()
     assert (transcript.told.protocol, [m.metadata for m in transcript.told.members]) == (

@@ -33,8 +33,6 @@ def lives(transcript: Transcript, *, days: float) -> None:
 
 
 # --- who may
-
-
 def test_anybody_commits_for_a_group_that_nobody_is_in() -> None:
     transcript = simple()
     assert transcript.committed == {ORDERS: 5}
@@ -54,8 +52,6 @@ def test_a_stranger_with_a_generation_and_a_generation_of_no_group_are_refused()
 
 
 # --- what is taken
-
-
 def test_each_offset_is_taken_for_itself_with_metadata_counted_in_characters_of_java() -> None:
     transcript = Transcript()
     assert transcript.commits("a", {ORDERS: 1}, metadata="m" * 4_096, simple=True) == ["a: done"]
@@ -115,8 +111,6 @@ def test_what_is_asked_for_is_told_and_what_is_not_there_is_left_out() -> None:
 
 
 # --- what is dropped
-
-
 def test_offsets_of_a_topic_that_is_read_are_not_deleted() -> None:
     transcript = pair()
     transcript.commits("a", {ORDERS: 5, OTHERS: 6})
@@ -168,8 +162,6 @@ def test_the_offsets_of_a_topic_go_with_it() -> None:
 
 
 # --- how long they are kept
-
-
 def test_offsets_are_kept_for_seven_days_after_the_group_is_empty() -> None:
     transcript = pair(session_s=1_800)
     transcript.commits("a", {ORDERS: 5})
@@ -197,7 +189,6 @@ def test_what_a_group_reads_is_kept_and_all_of_one_that_is_no_consumer() -> None
     transcript.commits("a", {ORDERS: 5, OTHERS: 6})
     lives(transcript, days=7.1)
     assert transcript.committed == {ORDERS: 5}
-
     transcript = pair(session_s=1_800, kind="connect")
     transcript.commits("a", {ORDERS: 5})
     lives(transcript, days=7.1)
@@ -211,7 +202,6 @@ def test_an_old_client_says_itself_for_how_long_until_the_latest_time() -> None:
     assert transcript.committed == {ORDERS: 5}
     transcript.waits(1_200)
     assert transcript.committed == {}
-
     transcript.commits("a", {ORDERS: 5}, simple=True, retention_s=(1 << 63) // 1_000)
     kept = transcript.log[-1]
     assert isinstance(kept, OffsetRecord)
@@ -243,8 +233,6 @@ def test_many_offsets_are_not_all_looked_at_in_one_go() -> None:
 
 
 # --- clocks that step
-
-
 @pytest.mark.parametrize("is_member", [True, False])
 @pytest.mark.parametrize("begins", ["before", "meanwhile"])
 def test_a_clock_that_is_days_ahead_for_a_quarter_of_an_hour_lets_go_of_nothing(is_member: bool, begins: str) -> None:
@@ -322,8 +310,6 @@ def test_an_offset_goes_after_its_true_week_and_not_before(
 
 
 # --- what the next coordinator knows
-
-
 def test_the_next_coordinator_knows_them_all_and_counts_the_same() -> None:
     transcript = pair()
     transcript.commits("a", {ORDERS: 5, OTHERS: 6}, metadata="where")
