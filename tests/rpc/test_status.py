@@ -31,14 +31,11 @@ async def test_every_kind_arrives_from_a_unary_call_and_from_a_stream(kind, fake
         assert str(raised) == str(fake.error)
 
 
-def test_a_more_special_error_arrives_as_its_kind():
+def test_a_more_special_error_arrives_as_its_kind_and_that_of_a_newer_broker_as_the_base_kind():
     class Truncated(errors.Corrupt):
         pass
 
     assert type(cross(Truncated("torn"))) is errors.Corrupt
-
-
-def test_the_kind_of_a_newer_broker_arrives_as_the_base_kind():
     received = grpc.aio.AioRpcError(
         grpc.StatusCode.ABORTED, grpc.aio.Metadata(), grpc.aio.Metadata(("seaweedmq-error", "NEWER")), "text"
     )

@@ -332,7 +332,9 @@ async def test_a_deleted_topic_fails_what_waits_for_it(client: Client) -> None:
     await publisher.close()
 
 
-async def test_closing_delivers_and_then_nothing_is_taken(cluster: FakeCluster, client: Client) -> None:
+async def test_closing_delivers_in_time_or_fails_and_then_nothing_is_taken(
+    cluster: FakeCluster, client: Client
+) -> None:
     await client.admin.create_topic(TOPIC)
     publisher = await client.publisher(TOPIC)
     sent = await publisher.send(b"x")
@@ -340,10 +342,6 @@ async def test_closing_delivers_and_then_nothing_is_taken(cluster: FakeCluster, 
     assert sent.result() == Receipt(0, 0)
     with pytest.raises(Closed, match="publisher of shop/orders is closed"):
         await publisher.send(b"y")
-
-
-async def test_closing_in_time_fails_what_could_not_be_delivered(cluster: FakeCluster, client: Client) -> None:
-    await client.admin.create_topic(TOPIC)
     cluster.holds_acks = True
     publisher = await client.publisher(TOPIC)
     sent = await publisher.send(b"x")

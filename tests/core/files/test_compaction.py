@@ -96,20 +96,14 @@ def due(tables: list[SegmentFile], target_bytes: int) -> list[TableMerge]:
     return [] if found is None else [found]
 
 
-def test_on_the_side_a_few_small_tables_are_left_to_become_more() -> None:
+def test_on_the_side_a_few_tables_wait_a_large_one_is_not_written_again_and_many_are_merged_at_any_cost() -> None:
     assert due(row(*[10] * (AUTO_TABLES_MIN - 1)), 1_000) == []
     assert story(due(row(*[10] * AUTO_TABLES_MIN), 1_000)) == [(0, 10 * AUTO_TABLES_MIN)]
-
-
-def test_on_the_side_a_large_table_is_not_written_again_for_some_small_ones() -> None:
     tables = row(100, *[10] * 8)
     (merge,) = due(tables, 1_000)
     assert story([merge]) == [(10, 90)]
     assert due(merged(tables, merge), 1_000) == []
     assert story(due(row(80, *[10] * 8), 1_000)) == [(0, 90)]
-
-
-def test_on_the_side_many_tables_are_merged_whatever_it_costs() -> None:
     sizes = [3**n for n in range(AUTO_TABLES_MAX)]
     assert due(row(*sizes[: AUTO_TABLES_MAX - 1]), 10**40) == []
     (merge,) = due(row(*sizes), 10**40)

@@ -24,13 +24,6 @@ def in_flight_among(ledger: Ledger[str], offsets: Offsets) -> list[int]:
     return [offset for _, some in ledger.in_flight_among(offsets) for offset in some]
 
 
-def test_nothing_is_known_before_anything_arrived() -> None:
-    ledger: Ledger[str] = Ledger({})
-    assert ledger.position() is None
-    ledger.fetched_to = 7
-    assert ledger.position() == 7
-
-
 def test_rows_that_were_not_handed_out_are_neither_acknowledged_nor_out() -> None:
     ledger: Ledger[str] = Ledger({})
     span = ledger.arrive(0, 10, size_bytes=100)
@@ -41,6 +34,10 @@ def test_rows_that_were_not_handed_out_are_neither_acknowledged_nor_out() -> Non
     assert (ledger.position(), ledger.unacked(), ledger.has_in_flight()) == (4, 0, False)
     span.deliver(2)
     assert (ledger.unacked(), in_flight_among(ledger, range(10))) == (2, [4, 5])
+    ledger: Ledger[str] = Ledger({})
+    assert ledger.position() is None
+    ledger.fetched_to = 7
+    assert ledger.position() == 7
 
 
 def test_a_record_that_takes_long_does_not_keep_what_lies_behind_it() -> None:
@@ -54,7 +51,7 @@ def test_a_record_that_takes_long_does_not_keep_what_lies_behind_it() -> None:
     assert not ledger.has_spans
 
 
-def test_what_waits_or_is_given_up_holds_the_position_like_what_is_out() -> None:
+def test_what_waits_or_is_given_up_holds_the_position_like_what_is_out_which_alone_is_acknowledged() -> None:
     for state, has_in_flight in ((IN_FLIGHT, True), (WAITING, False), (DEAD_LETTER, True)):
         ledger, (span, _) = ledger_of(5, 5)
         ledger.ack(range(100, 110))
@@ -62,9 +59,6 @@ def test_what_waits_or_is_given_up_holds_the_position_like_what_is_out() -> None
         span.put(103, state)
         assert (span.position(), ledger.position(), ledger.has_in_flight()) == (103, 103, has_in_flight)
         assert ledger.unacked() == 1
-
-
-def test_of_a_run_only_what_is_out_is_acknowledged() -> None:
     _, (span,) = ledger_of(6)
     span.put(102, WAITING)
     span.put(103, DEAD_LETTER)

@@ -89,21 +89,15 @@ def test_what_can_not_be_kept_is_refused() -> None:
         assert transcript.shard.groups() == ()
 
 
-def test_ids_are_not_given_out_without_end() -> None:
+def test_ids_what_members_say_and_assignments_have_bounds() -> None:
     transcript = Transcript()
     for name in ("a", "b", "c", "d"):
         assert transcript.joins(name) == [f"{name}: MEMBER_ID_REQUIRED"]
     assert transcript.joins("e") == ["e: GROUP_MAX_SIZE_REACHED"]
-
-
-def test_a_group_that_says_too_much_takes_no_more_of_it() -> None:
     transcript = Transcript(replace(LIMITS, group_bytes_max=10_000))
     transcript.enters("a", metadata=bytes(6_000))
     assert transcript.joins("b", metadata=bytes(6_000)) == ["b: GROUP_MAX_SIZE_REACHED"]
     assert transcript.waits(1) == ["a: in 1 by range, leads a"]
-
-
-def test_an_assignment_that_is_too_large_is_nobodys() -> None:
     transcript = Transcript(replace(LIMITS, group_bytes_max=10_000))
     transcript.enters("a")
     transcript.enters("b")
@@ -148,10 +142,15 @@ def test_any_protocol_type_will_do_and_an_empty_group_may_take_another() -> None
         assert transcript.told.protocol_type == kind
 
 
-def test_a_sync_that_names_another_protocol_is_refused() -> None:
+def test_a_word_of_another_protocol_or_generation_is_refused() -> None:
     transcript = awaiting("a")
     assert transcript.syncs("a", protocol="sticky") == ["a: INCONSISTENT_GROUP_PROTOCOL"]
     assert transcript.syncs("a", protocol="range", a="x") == ["a: gets x"]
+    transcript = pair()
+    transcript.person("a").generation = 7
+    assert transcript.syncs("a") == ["a: ILLEGAL_GENERATION"]
+    assert transcript.beats("a") == ["a: ILLEGAL_GENERATION"]
+    assert transcript.commits("a", {("orders", 0): 1}) == ["a: ILLEGAL_GENERATION"]
 
 
 # --- rounds
@@ -164,24 +163,13 @@ def test_a_third_member_makes_a_round_in_which_the_others_have_time_to_come() ->
     assert transcript.joins("a") == ["a: in 2 by range, leads a b c", "b: in 2 by range", "c: in 2 by range"]
 
 
-def test_a_word_of_another_generation_is_refused() -> None:
-    transcript = pair()
-    transcript.person("a").generation = 7
-    assert transcript.syncs("a") == ["a: ILLEGAL_GENERATION"]
-    assert transcript.beats("a") == ["a: ILLEGAL_GENERATION"]
-    assert transcript.commits("a", {("orders", 0): 1}) == ["a: ILLEGAL_GENERATION"]
-
-
 # --- going
-def test_a_first_join_waits_five_minutes_at_most() -> None:
+def test_a_first_join_waits_five_minutes_at_most_and_a_commit_is_as_good_as_a_heartbeat() -> None:
     transcript = pair(rebalance_s=1_000)
     transcript.enters("c", rebalance_s=1_000)
     assert transcript.waits(299, "a", "b").count("c: UNKNOWN_MEMBER_ID") == 0
     assert transcript.waits(2, "a", "b").count("c: UNKNOWN_MEMBER_ID") == 1
     assert transcript.waiting == []
-
-
-def test_a_commit_is_as_good_as_a_heartbeat() -> None:
     transcript = pair(session_s=10)
     for _ in range(4):
         transcript.waits(5, "a")
@@ -212,7 +200,7 @@ def static_pair() -> Transcript:
     return transcript
 
 
-def test_a_static_member_that_restarts_keeps_its_share_without_a_round() -> None:
+def test_a_static_member_that_restarts_keeps_its_share_and_whoever_has_its_last_id_is_fenced() -> None:
     transcript = static_pair()
     before = len(transcript.log)
     assert transcript.joins("b", member="") == ["b: in 1 by range"]
@@ -220,11 +208,6 @@ def test_a_static_member_that_restarts_keeps_its_share_without_a_round() -> None
     assert transcript.syncs("b") == ["b: gets y"]
     assert transcript.state == "Stable"
     assert len(transcript.log) == before + 1, "its new id is written"
-
-
-def test_whoever_has_the_last_id_of_a_static_member_is_fenced() -> None:
-    transcript = static_pair()
-    transcript.joins("b", member="")
     transcript.person("b").member = "b-1"
     assert transcript.beats("b") == ["b: FENCED_INSTANCE_ID"]
     assert transcript.syncs("b") == ["b: FENCED_INSTANCE_ID"]
@@ -262,7 +245,7 @@ def test_a_static_member_may_restart_in_a_full_group() -> None:
 
 
 # --- another coordinator
-def test_members_go_on_without_noticing_that_the_coordinator_failed() -> None:
+def test_the_next_coordinator_goes_on_unnoticed_unless_the_group_is_larger_than_it_may_be_now() -> None:
     transcript = pair()
     transcript.fails_over()
     assert transcript.state == "Stable"
@@ -271,6 +254,12 @@ def test_members_go_on_without_noticing_that_the_coordinator_failed() -> None:
     assert transcript.commits("b", {("orders", 1): 7}) == ["b: done"]
     assert transcript.syncs("b") == ["b: gets y"]
     assert transcript.waits(9) == []
+    transcript = pair()
+    transcript.limits = replace(LIMITS, members_max=1)
+    transcript.fails_over()
+    assert transcript.beats("a") == ["a: REBALANCE_IN_PROGRESS"]
+    assert transcript.joins("b") == []
+    assert transcript.joins("a") == ["a: GROUP_MAX_SIZE_REACHED", "b: in 2 by range, leads b"]
 
 
 def test_a_static_member_is_known_to_the_next_coordinator() -> None:
@@ -280,15 +269,6 @@ def test_a_static_member_is_known_to_the_next_coordinator() -> None:
     assert transcript.joins("b", member="") == ["b: in 1 by range"]
     assert transcript.syncs("b") == ["b: gets y"]
     assert transcript.joins("a", member="") == ["a: in 1 by range, leads a b, all is assigned"]
-
-
-def test_a_group_that_is_larger_than_it_may_be_now_is_cut_down() -> None:
-    transcript = pair()
-    transcript.limits = replace(LIMITS, members_max=1)
-    transcript.fails_over()
-    assert transcript.beats("a") == ["a: REBALANCE_IN_PROGRESS"]
-    assert transcript.joins("b") == []
-    assert transcript.joins("a") == ["a: GROUP_MAX_SIZE_REACHED", "b: in 2 by range, leads b"]
 
 
 # --- descriptions
