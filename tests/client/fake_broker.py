@@ -153,7 +153,6 @@ class FakeCluster:
 
     def release_acks_from_a_thread(self) -> None:
         """Release acknowledgements for a client that runs in its own loop."""
-        assert self.loop is not None
         self.loop.call_soon_threadsafe(self.release_acks)
 
     def open_stream(self) -> Stream:

@@ -46,7 +46,6 @@ async def test_of_many_who_create_a_key_one_succeeds(backend: Backend) -> None:
     winner = next(n for n, revision in enumerate(created) if revision is not None)
     assert [revision for revision in created if revision is not None] == [created[winner]]
     entry = await stores[0].get("/k")
-    assert entry is not None
     assert (entry.value, entry.create_revision) == (str(winner).encode(), created[winner])
 
 
@@ -69,7 +68,6 @@ async def test_a_key_keeps_its_creation_revision_and_a_prefix_is_deleted_in_one(
     created = await put(store, "/k", b"1")
     changed = await put(store, "/k", b"2")
     entry = await store.get("/k")
-    assert entry is not None
     assert (entry.create_revision, entry.mod_revision) == (created, changed)
     await store.transact([], [Delete("/k")])
     again = await put(store, "/k", b"3")
@@ -122,7 +120,6 @@ async def test_a_key_can_be_compared_with_the_lease_it_ends_with(backend: Backen
     lease, other = await store.grant_lease(5), await store.grant_lease(5)
     await put(store, "/a", b"1", lease)
     entry = await store.get("/a")
-    assert entry is not None
     assert entry.lease == lease
     (listed,) = (await store.list("/a")).entries
     assert listed.lease == lease
@@ -270,7 +267,6 @@ async def test_a_killed_store_keeps_its_data_and_says_so_to_watchers(backend: Ba
             await store.transact([], [Put("/lost", b"")])
     await backend.start()
     entry = await store.get("/k")
-    assert entry is not None
     assert entry.value == b"kept"
     assert await put(store, "/k") == revision + 1
 

@@ -135,7 +135,6 @@ class Driver:
         self.task = asyncio.create_task(self.run(self.notes[note]))
 
     async def kill(self) -> None:
-        assert self.task is not None
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
 

@@ -21,7 +21,6 @@ END = 60
 
 def test_the_rewrite_begins_at_the_low_watermark_and_ends_where_the_table_ends_which_overlaps_none() -> None:
     rewrite = partly_deleted(row(10, 10, 10), 13)
-    assert rewrite is not None
     assert (rewrite.base_offset, rewrite.end_offset, rewrite.leaves_out) == (13, 20, 3)
     assert [t.path for t in rewrite.tables] == ["table 10-20"]
     assert rewrite.modified_us == US_PER_S, "younger than the original"

@@ -76,7 +76,6 @@ def test_what_is_sent_twice_is_stored_once_and_remembered_until_it_is_fsynced() 
     told.send(3 * FRAMES, 1)
     assert told.send(0, 1) == "InvalidArgument"
     state = told.table.state(ME)
-    assert state is not None
     assert len(state.recent) == FRAMES
 
 
@@ -193,7 +192,6 @@ def test_a_follower_takes_what_its_primary_took_and_forgets_by_the_frames_it_see
     assert [(s.producer_id, s.next_sequence, len(s.recent)) for s in table.snapshot()] == [(2, 1, 1), (1, 43, 2)]
     table.follow(1, 0, FrameAck(41, 5, 4), 3.0)  # it dropped 41 and 42, which are stored, and was dropped meanwhile
     state = table.state(1)
-    assert state is not None
     assert (state.next_sequence, state.recent) == (46, (FrameAck(41, 5, 4),))
     table = ProducerTable(ProducerLimits(producers=2, idle_s=IDLE_S, frames=FRAMES))
     for producer in (1, 2, 1, 3):
