@@ -106,7 +106,7 @@ def test_a_clock_that_never_rests_or_always_falls_costs_a_bounded_memory() -> No
     assert falling.span_us(9_999.0)[1] >= T0_US - 3 * (9_999 - 3_600) * US_PER_S
 
 
-def test_what_is_due_at_every_look_of_the_doubt_is_let_go_of() -> None:
+def test_what_is_due_at_every_check_of_the_doubt_of_an_hour_at_most_is_let_go_of() -> None:
     due: DueSince[str] = DueSince()
     assert due.confirmed(["a", "b"], 0.0, 60.0) == []
     assert due.confirmed(["a"], 30.0, 60.0) == []

@@ -40,7 +40,7 @@ async def test_a_crash_loses_what_was_not_synced() -> None:
             await each.sync()
 
 
-async def test_a_file_never_synced_vanishes_with_its_machine_only() -> None:
+async def test_a_file_never_synced_vanishes_with_its_machine_only_and_tables_never_overlap() -> None:
     store = make_store()
     await begin_log(store, 0, writer="b-1")
     await begin_log(store, 0, writer="b-2")

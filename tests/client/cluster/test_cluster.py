@@ -56,7 +56,7 @@ async def test_another_service_at_one_of_the_addresses_is_passed_over(cluster: F
         await Cluster(("foreign:1", "fake:1"), cast(Any, Dialer()), environment(), QUICK).connect()
 
 
-async def test_a_broker_that_did_not_answer_gets_little_time_at_first_and_then_more() -> None:
+async def test_a_broker_that_did_not_answer_gets_little_time_and_one_failure_of_many_streams_counts_once() -> None:
     cluster = Cluster(("a:1", "b:1"), FakeCluster().dialer(), environment(), QUICK)
     times_s = [cluster.answer_timeout_s("b:1")]
     for _ in range(7):
@@ -249,7 +249,7 @@ async def test_a_view_asks_for_the_topic_that_it_knows_and_shares_no_answer_that
     assert await view.description(False, (1,)) is other
 
 
-async def test_a_page_of_a_broker_that_lags_is_asked_for_again() -> None:
+async def test_a_page_of_a_broker_that_lags_is_asked_for_again_and_many_ids_in_several_calls() -> None:
     """It would lack segments that were sealed later."""
     pages = Pages(told(0, open_at=(3,), revision=5, more=0), told(revision=4), told(1, 2, revision=5))
     assert await described(pages) == [(0, False), (1, False), (2, False), (3, True)]

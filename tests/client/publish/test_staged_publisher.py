@@ -326,7 +326,7 @@ async def test_who_comes_late_asks_the_files_where_an_earlier_batch_was_asked_fo
     check(cluster, {})
 
 
-async def test_where_nobody_can_tell_nothing_is_stored_twice() -> None:
+async def test_where_nobody_can_tell_nothing_is_stored_twice_and_what_was_lost_is_published_again() -> None:
     def search(segment: Segment, reached: SegmentProgress) -> int:
         raise OutOfRange("the log files are gone")
 

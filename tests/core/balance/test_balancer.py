@@ -285,13 +285,6 @@ def world_of(brokers: int, *topics: tuple[int, float], replicas: int = 1, scalin
     return world
 
 
-def test_settings_come_from_the_brokers_configuration() -> None:
-    config = BrokerConfig(split_after_s=0.5, changes_at_once_max=3)
-    settings = BalancerSettings.of(config)
-    assert settings.segment_target_bytes_per_s == config.segment_target_bytes_per_s
-    assert (settings.split_after_s, settings.changes_at_once_max) == (0.5, 3)
-
-
 def test_a_segment_over_twice_its_target_is_split_where_its_load_halves() -> None:
     world = world_of(2, (1, 130))
     [action] = world.decide()
@@ -351,11 +344,15 @@ def test_young_segments_are_left_alone_unless_a_wrong_clock_opened_them_in_the_f
     assert [type(a) for a in world.decide()] == [Split]
 
 
-def test_a_short_burst_does_not_merge_and_a_short_pause_does_not_either() -> None:
+def test_a_short_burst_or_pause_does_not_merge_and_settings_come_from_the_configuration() -> None:
     world = world_of(2, (2, 100))
     world.traffic[TopicName("t", "0")].bytes_per_s = 0
     assert world.step(5) == [], "the long average still remembers"
     assert [type(a) for a in world.step(60)] == [Merge]
+    config = BrokerConfig(split_after_s=0.5, changes_at_once_max=3)
+    settings = BalancerSettings.of(config)
+    assert settings.segment_target_bytes_per_s == config.segment_target_bytes_per_s
+    assert (settings.split_after_s, settings.changes_at_once_max) == (0.5, 3)
 
 
 def test_neighbours_without_traffic_become_one_segment_or_as_many_as_the_topic_was_made_with() -> None:

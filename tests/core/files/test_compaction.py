@@ -36,20 +36,17 @@ def merged(tables: list[SegmentFile], merge: TableMerge) -> list[SegmentFile]:
     return sorted([*(t for t in tables if t not in merge.tables), new], key=lambda t: t.base_offset)
 
 
-def test_kinds_of_columns_stay_apart_and_what_can_not_be_read_is_left() -> None:
-    tables = row(*[10] * 8)
-    kinds = {t.path: kind for t, kind in zip(tables, "ppptt?tt", strict=True)}
-    found = merges(tables, 100, lambda t: NotImplemented if kinds[t.path] == "?" else kinds[t.path])
-    assert story(found) == [(0, 30), (30, 50), (60, 80)]
-
-
-def test_what_another_table_has_is_no_part_of_a_merge_and_is_known_by_it() -> None:
+def test_what_another_table_has_or_can_not_be_read_is_no_part_of_a_merge_and_kinds_stay_apart() -> None:
     tables = [*row(10, 10, 10, 10), table(0, 20, size_bytes=20)]
     assert [t.path for t in superseded(tables)] == ["table 0-10", "table 10-20"]
     assert containing(tables[0], tables) == tables[4]
     assert containing(tables[2], tables) is None
     assert story(merges(tables, 100)) == [(0, 40)]
     assert [t.path for t in merges(tables, 100)[0].tables] == ["table 0-20", "table 20-30", "table 30-40"]
+    tables = row(*[10] * 8)
+    kinds = {t.path: kind for t, kind in zip(tables, "ppptt?tt", strict=True)}
+    found = merges(tables, 100, lambda t: NotImplemented if kinds[t.path] == "?" else kinds[t.path])
+    assert story(found) == [(0, 30), (30, 50), (60, 80)]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,13 @@ def test_pieces_are_of_the_table_that_reaches_furthest_or_of_none() -> None:
     assert story(files, 5, 40) == ["5-10 table 0-10", "10-20 no table", "20-30 table 20-30", "30-40 no table"]
     assert story([table(0, 10), table(0, 30), table(10, 20)], 0, 25) == ["0-25 table 0-30"]
     assert story([table(10, 20)], 0, 15) == ["0-10 no table", "10-15 table 10-20"]
+    files = [table(0, 20), log(10), table(20, 30)]
+    assert tried(files, 5) == ["table 0-20"]
+    assert tried(files, 15) == ["log 10-b-1", "table 0-20"]
+    assert tried(files, 25) == ["log 10-b-1", "table 20-30"]
+    assert tried(files, 30) == ["log 10-b-1"]
+    files = [log(0), log(10, "b-1"), log(10, "b-2", size_bytes=200), log(20), table(0, 16), table(10, 40)]
+    assert tried(files, 15) == ["log 10-b-2", "log 10-b-1", "log 0-b-1", "table 10-40", "table 0-16"]
 
 
 @given(
@@ -45,13 +52,3 @@ def test_every_offset_is_in_exactly_one_piece(
         assert bool(inside) == (piece.table is not None)
         if piece.table is not None:
             assert piece.table.base_offset <= piece.start < piece.end <= (piece.table.end_offset or 0)
-
-
-def test_logs_are_tried_before_tables_those_that_begin_closest_below_first_and_none_twice() -> None:
-    files = [table(0, 20), log(10), table(20, 30)]
-    assert tried(files, 5) == ["table 0-20"]
-    assert tried(files, 15) == ["log 10-b-1", "table 0-20"]
-    assert tried(files, 25) == ["log 10-b-1", "table 20-30"]
-    assert tried(files, 30) == ["log 10-b-1"]
-    files = [log(0), log(10, "b-1"), log(10, "b-2", size_bytes=200), log(20), table(0, 16), table(10, 40)]
-    assert tried(files, 15) == ["log 10-b-2", "log 10-b-1", "log 0-b-1", "table 10-40", "table 0-16"]

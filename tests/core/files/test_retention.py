@@ -123,12 +123,14 @@ def test_a_table_from_the_future_is_no_younger_than_the_next() -> None:
     assert expired(files, 1_600, retention_us=1_000, end=30) == ["table 0-10", "table 10-20"]
 
 
-def test_the_last_log_that_is_sound_stays_while_the_next_may_be_a_torso() -> None:
+def test_the_last_sound_log_stays_while_the_next_may_be_a_torso_and_tables_that_overlap_leave_no_hole() -> None:
     files = [log(0), log(10), log(20), table(0, 20)]
     assert expired(files, 10_000) == ["log 0-b-1"]
     assert expired([*files, log(20, writer="b-1.1")], 10_000) == ["log 0-b-1"]
     assert expired([*files, table(20, 21)], 10_000) == ["log 0-b-1", "log 10-b-1"]
     assert expired(files, 10_000, end=20) == ["log 0-b-1", "log 10-b-1", "log 20-b-1"]
+    files = [table(0, 100, size_bytes=50), table(10, 20), table(90, 110), table(110, 120)]
+    assert expired(files, 10**6, retention_bytes=70, end=120) == ["table 10-20"]
 
 
 def test_a_log_of_a_sealed_segment_stays_until_tables_hold_all_that_it_may_hold() -> None:
@@ -136,11 +138,6 @@ def test_a_log_of_a_sealed_segment_stays_until_tables_hold_all_that_it_may_hold(
     files = [log(0), log(10), log(15), table(0, 15)]
     assert expired(files, 10_000, end=20) == []
     assert expired([*files, table(15, 20)], 10_000, end=20) == ["log 0-b-1", "log 10-b-1", "log 15-b-1"]
-
-
-def test_tables_that_overlap_leave_no_hole_when_they_go() -> None:
-    files = [table(0, 100, size_bytes=50), table(10, 20), table(90, 110), table(110, 120)]
-    assert expired(files, 10**6, retention_bytes=70, end=120) == ["table 10-20"]
 
 
 def test_a_log_stays_for_as_long_as_its_topic_wants_but_not_without_its_tables() -> None:

@@ -47,16 +47,13 @@ def test_a_second_member_gets_its_half_once_the_first_has_let_go() -> None:
     assert transcript.releases("a", _1=1) == ["b/1: owns 1@3 from offset"]
 
 
-def test_who_leaves_frees_its_segments() -> None:
+def test_who_leaves_frees_its_segments_and_who_comes_back_in_time_keeps_them() -> None:
     transcript = shared_out(2, "a", "b")
     assert transcript.leaves("b") == ["b/1: bye"]
     assert transcript.waits(1) == ["a/1: owns 0@1 from earliest, 1@2 from earliest"]
     assert transcript.leaves("a") == ["a/1: bye"]
     assert transcript.waits(1) == []
     assert (transcript.record.members, transcript.record.owners) == ({}, {})
-
-
-def test_who_comes_back_in_time_keeps_its_segments() -> None:
     transcript = shared_out(2, "a")
     assert transcript.breaks("a") == []
     assert transcript.waits(5) == []

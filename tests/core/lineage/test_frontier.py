@@ -37,7 +37,7 @@ def test_a_batch_ends_at_a_split_unless_little_lies_on_both_sides_and_not_at_a_f
     assert between(lineage(*history), {0: 0}, {1: 9_000}).paths == ((Range(0, 0, 1_000), Range(1, 1_000, 9_000)),)
 
 
-def test_limits_are_shared_out_and_what_one_does_not_need_goes_to_others() -> None:
+def test_limits_are_shared_out_partitions_enter_and_an_end_before_the_position_changes_nothing() -> None:
     history = [segment(0), segment(1), segment(2)]
     assert advanced(lineage(*history), {0: 0, 1: 0, 2: 0}, {0: 90, 1: 2, 2: 90}, RecordLimit(30)) == {
         0: 14,
@@ -45,9 +45,6 @@ def test_limits_are_shared_out_and_what_one_does_not_need_goes_to_others() -> No
         2: 14,
     }
     assert advanced(lineage(*history), {0: 0, 1: 0, 2: 0}, {0: 1, 1: 2, 2: 9}, RecordLimit(1)) == {0: 0, 1: 0, 2: 1}
-
-
-def test_partitions_that_are_added_enter_and_an_end_before_the_position_changes_nothing() -> None:
     assert advanced(lineage(segment(0), segment(1)), {0: 5}, {0: 5, 1: 3}) == {0: 5, 1: 3}
     assert advanced(lineage(segment(0)), {0: 50}, {0: 20}) == {0: 50}
     assert advanced(lineage(segment(0)), {0: 50}, {}) == {0: 50}

@@ -38,14 +38,11 @@ def test_a_successor_waits_for_all_of_its_predecessors() -> None:
     assert walk.begun == {1, 4}
 
 
-def test_starting_late_skips_what_ended_before_and_what_retention_removed_holds_nobody_up() -> None:
+def test_starting_late_skips_what_ended_or_was_removed_and_newer_metadata_bring_newer_segments() -> None:
     assert ids(LineageWalk(HISTORY, before_open(HISTORY)).due()) == [1, 4]
     assert below_offset(HISTORY, 10) == {0, 3}
     assert ids(LineageWalk(HISTORY, below_offset(HISTORY, 10)).due()) == [1, 2]
     assert ids(LineageWalk(HISTORY[1:], horizon=5).due()) == [1, 2, 3]
-
-
-def test_newer_metadata_bring_newer_segments() -> None:
     walk = LineageWalk(HISTORY[:1])
     assert ids(walk.due()) == [0]
     assert walk.unknown((0, 1, 2)) == {1, 2}

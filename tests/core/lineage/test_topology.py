@@ -205,7 +205,7 @@ def test_a_parent_keeps_all_but_its_fate() -> None:
     )
 
 
-def test_a_segment_can_not_end_before_it_begins_or_be_sealed_twice() -> None:
+def test_a_segment_can_not_end_before_it_begins_or_be_sealed_twice_and_ids_run_out() -> None:
     change = created()
     predecessor = replace(change.segments[0], start_offset=10)
     rest: dict[str, Any] = {"ranges": [predecessor.slots], "placement": [("b",)], "now_us": 0}

@@ -24,7 +24,7 @@ def in_flight_among(ledger: Ledger[str], offsets: Offsets) -> list[int]:
     return [offset for _, some in ledger.in_flight_among(offsets) for offset in some]
 
 
-def test_rows_that_were_not_handed_out_are_neither_acknowledged_nor_out() -> None:
+def test_rows_that_were_not_delivered_are_neither_acknowledged_nor_out_and_nothing_is_known_at_first() -> None:
     ledger: Ledger[str] = Ledger({})
     span = ledger.arrive(0, 10, size_bytes=100)
     assert not ledger.has_in_flight()
@@ -68,16 +68,13 @@ def test_what_waits_or_is_given_up_holds_the_position_like_what_is_out_which_alo
     assert NEW not in span.states
 
 
-def test_counts_of_refused_records_go_with_them() -> None:
+def test_counts_of_refused_records_go_with_them_and_a_range_of_offsets_is_one() -> None:
     ledger, _ = ledger_of(10)
     assert [ledger.reject(offset) for offset in (103, 103, 101, 109)] == [1, 2, 1, 1]
     assert ledger.deliveries(10) == {101: 1, 103: 2, 109: 1}
     assert ledger.deliveries(2) == {101: 1, 103: 2}
     ledger.ack(range(100, 103))
     assert ledger.deliveries(10) == {103: 2, 109: 1}
-
-
-def test_offsets_that_are_a_range_are_taken_as_one() -> None:
     assert offsets_of(np.array([3, 4, 5])) == range(3, 6)
     for other in ([], [3, 5], [1, 1, 3], [5, 4, 3]):
         assert not isinstance(offsets_of(np.array(other, dtype=np.int64)), range)

@@ -94,16 +94,13 @@ def split_and_merged(successor_map: SuccessorMap, times: int, *, also: int | Non
     return upper
 
 
-def test_a_lineage_of_many_splits_and_merges_is_followed_once_not_every_way() -> None:
+def test_a_lineage_of_many_splits_and_merges_is_followed_once_and_what_is_out_of_reach_forgotten() -> None:
     """There are 2**60 paths from the first to the last."""
     successor_map = SuccessorMap()
     last = split_and_merged(successor_map, 60, also=0)
     assert successor_map.resolve([1]) == {last}
     assert successor_map.resolve([last - 2, last + 7]) == {last, last + 7}
     assert successor_map.resolve([]) == set()
-
-
-def test_what_a_publisher_can_not_come_to_any_more_is_forgotten() -> None:
     successor_map = SuccessorMap()
     last = split_and_merged(successor_map, 1_000)
     assert all(successor_map.resolve([number]) == {number} for number in range(last))

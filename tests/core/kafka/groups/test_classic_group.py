@@ -67,11 +67,17 @@ def test_members_are_told_apart_by_their_id_alone() -> None:
     assert [member.client_id for member in transcript.told.members] == ["a", "a"]
 
 
-def test_followers_wait_for_the_leaders_word_and_who_it_leaves_out_has_nothing() -> None:
+def test_followers_wait_for_the_leaders_word_and_a_third_member_makes_a_round() -> None:
     transcript = awaiting("a", "b", "c")
     assert transcript.syncs("b") == []
     assert transcript.syncs("a", a="x", b="y", stranger="z") == ["a: gets x", "b: gets y"]
     assert transcript.syncs("c") == ["c: gets nothing"]
+    transcript = pair()
+    assert transcript.enters("c") == []
+    assert transcript.beats("b") == ["b: REBALANCE_IN_PROGRESS"]
+    assert transcript.syncs("b") == ["b: REBALANCE_IN_PROGRESS"]
+    assert transcript.joins("b") == []
+    assert transcript.joins("a") == ["a: in 2 by range, leads a b c", "b: in 2 by range", "c: in 2 by range"]
 
 
 def test_what_can_not_be_kept_is_refused() -> None:
@@ -154,13 +160,6 @@ def test_a_word_of_another_protocol_or_generation_is_refused() -> None:
 
 
 # --- rounds
-def test_a_third_member_makes_a_round_in_which_the_others_have_time_to_come() -> None:
-    transcript = pair()
-    assert transcript.enters("c") == []
-    assert transcript.beats("b") == ["b: REBALANCE_IN_PROGRESS"]
-    assert transcript.syncs("b") == ["b: REBALANCE_IN_PROGRESS"]
-    assert transcript.joins("b") == []
-    assert transcript.joins("a") == ["a: in 2 by range, leads a b c", "b: in 2 by range", "c: in 2 by range"]
 
 
 # --- going
@@ -234,7 +233,7 @@ def test_static_members_that_are_all_away_are_waited_for_until_their_sessions_ar
     assert (transcript.state, len(transcript.told.members)) == ("Empty", 0)
 
 
-def test_a_static_member_may_restart_in_a_full_group() -> None:
+def test_a_static_member_may_restart_in_a_full_group_and_with_the_next_coordinator() -> None:
     transcript = Transcript(replace(LIMITS, members_max=2))
     transcript.joins("a", instance="i-a")
     transcript.joins("b", instance="i-b")
@@ -242,6 +241,12 @@ def test_a_static_member_may_restart_in_a_full_group() -> None:
     transcript.syncs("a", a="x", b="y")
     assert transcript.joins("b", member="") == ["b: in 1 by range"]
     assert transcript.joins("c", instance="i-c") == ["c: GROUP_MAX_SIZE_REACHED"]
+    transcript = static_pair()
+    transcript.joins("b", member="")
+    transcript.fails_over()
+    assert transcript.joins("b", member="") == ["b: in 1 by range"]
+    assert transcript.syncs("b") == ["b: gets y"]
+    assert transcript.joins("a", member="") == ["a: in 1 by range, leads a b, all is assigned"]
 
 
 # --- another coordinator
@@ -260,15 +265,6 @@ def test_the_next_coordinator_goes_on_unnoticed_unless_the_group_is_larger_than_
     assert transcript.beats("a") == ["a: REBALANCE_IN_PROGRESS"]
     assert transcript.joins("b") == []
     assert transcript.joins("a") == ["a: GROUP_MAX_SIZE_REACHED", "b: in 2 by range, leads b"]
-
-
-def test_a_static_member_is_known_to_the_next_coordinator() -> None:
-    transcript = static_pair()
-    transcript.joins("b", member="")
-    transcript.fails_over()
-    assert transcript.joins("b", member="") == ["b: in 1 by range"]
-    assert transcript.syncs("b") == ["b: gets y"]
-    assert transcript.joins("a", member="") == ["a: in 1 by range, leads a b, all is assigned"]
 
 
 # --- descriptions

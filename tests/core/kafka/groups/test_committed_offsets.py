@@ -287,7 +287,7 @@ def test_an_offset_goes_after_its_true_week_and_not_before(
 
 
 # --- what the next coordinator knows
-def test_the_next_coordinator_knows_them_all_and_counts_the_same() -> None:
+def test_the_next_coordinator_knows_them_all_counts_the_same_and_nothing_of_tombstones() -> None:
     transcript = pair()
     transcript.commits("a", {ORDERS: 5, OTHERS: 6}, metadata="where")
     transcript.deletes_offsets(OTHERS)
