@@ -114,7 +114,6 @@ class FakeCluster:
         self._uid = 1_000
 
     # --- commands of a test ------------------------------------------------------------------------------------------
-
     def dialer(self) -> "FakeDialer":
         return FakeDialer(self)
 
@@ -154,7 +153,6 @@ class FakeCluster:
 
     def release_acks_from_a_thread(self) -> None:
         """Release acknowledgements for a client that runs in its own loop."""
-        assert self.loop is not None
         self.loop.call_soon_threadsafe(self.release_acks)
 
     def open_stream(self) -> Stream:
@@ -219,7 +217,6 @@ class FakeCluster:
         return [(alive[number % len(alive)],) for number in range(first, first + count)]
 
     # --- what brokers share ------------------------------------------------------------------------------------------
-
     def describe(self, name: TopicName) -> TopicDescription:
         if name not in self.topics:
             raise NotFound(f"there is no topic {name}")
@@ -378,7 +375,6 @@ class FakeBroker:
         )
 
     # --- groups ------------------------------------------------------------------------------------------------------
-
     async def join_group(
         self, requests: AsyncIterator[g.GroupRequest], context: CallContext = INTERNAL
     ) -> AsyncIterator[g.GroupReply]:
@@ -400,7 +396,6 @@ class FakeBroker:
         raise NotFound(f"there is no group {group}")
 
     # --- publish -----------------------------------------------------------------------------------------------------
-
     async def publish(
         self, requests: AsyncIterator[p.PublishRequest], context: CallContext = INTERNAL
     ) -> AsyncIterator[p.PublishReply]:
@@ -539,7 +534,6 @@ class FakeBroker:
         )
 
     # --- subscribe ---------------------------------------------------------------------------------------------------
-
     async def subscribe(
         self, requests: AsyncIterator[s.SubscribeRequest], context: CallContext = INTERNAL
     ) -> AsyncIterator[s.SubscribeReply]:

@@ -71,15 +71,11 @@ class FakeCoordinator:
         return dict(self.group.progress.committed[segment].deliveries)
 
     def metadata_changed(self) -> None:
-        self._handle(Tick())
+        self.handle(Tick())
 
     def break_streams(self) -> None:
         for number in list(self._queues):
             self._close(number, Unavailable("the connection to the coordinator was reset"))
-
-    def handle(self, event: Event) -> None:
-        """Handle an event of the test, such as a reset."""
-        self._handle(event)
 
     def describe(self, topic: TopicName, group: str) -> GroupDescription:
         _, ends = self._metadata()
@@ -90,7 +86,7 @@ class FakeCoordinator:
         self._streams += 1
         number = self._streams
         queue = self._queues[number] = asyncio.Queue()
-        self._handle(
+        self.handle(
             Opened(
                 stream=number,
                 member=opening.member,
@@ -111,7 +107,7 @@ class FakeCoordinator:
         finally:
             reading.cancel()
             self._queues.pop(number, None)
-            self._handle(StreamLost(number))
+            self.handle(StreamLost(number))
             await asyncio.wait({reading})
 
     async def _read(self, number: int, requests: AsyncIterator[GroupRequest]) -> None:
@@ -120,13 +116,13 @@ class FakeCoordinator:
                 continue
             if isinstance(request, GroupCommit):
                 self.commits.append(request)
-                self._handle(Committing(number, request, 0))
+                self.handle(Committing(number, request, 0))
             elif isinstance(request, GroupReleased):
-                self._handle(Released(number, request.segments))
+                self.handle(Released(number, request.segments))
             else:
-                self._handle(MemberLeft(number))
+                self.handle(MemberLeft(number))
 
-    def _handle(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         now = asyncio.get_running_loop().time()
         try:
             description, ends = self._metadata()
@@ -142,7 +138,7 @@ class FakeCoordinator:
             self._timer.cancel()
         wake_at = self.group.wake_at
         if wake_at is not None:
-            self._timer = asyncio.get_running_loop().call_at(wake_at, self._handle, Tick())
+            self._timer = asyncio.get_running_loop().call_at(wake_at, self.handle, Tick())
 
     def _say(self, outcome: Outcome) -> None:
         for reply in outcome.replies:

@@ -17,7 +17,6 @@ from seaweedmq import aio
 from seaweedmq.client.client import Client, Opening
 from seaweedmq.client.group.dead_letter import DeadLetters
 from seaweedmq.client.group.subscriber import GroupSubscriber
-from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, Unavailable
 from seaweedmq.model.messages.calls import DescribeTopic
@@ -92,14 +91,6 @@ async def test_a_close_that_is_cancelled_goes_on_and_the_next_awaits_it(cluster:
     await client.close()
 
 
-async def cancelled_close(closing: Awaitable[None]) -> None:
-    call = asyncio.ensure_future(closing)
-    await asyncio.sleep(0)
-    call.cancel()
-    await asyncio.wait({call})
-    assert call.cancelled()
-
-
 @pytest.mark.parametrize(
     ("first", "second"), [("client", "client"), ("publisher", "client"), ("publisher", "publisher")]
 )
@@ -114,17 +105,17 @@ async def test_lost_records_are_reported_by_the_next_close_if_the_first_was_canc
     cluster.holds_acks = True
     await publisher.send(b"never acknowledged")
     closed = {"client": client, "publisher": publisher}
-    await cancelled_close(closed[first].close())
-    await until_closed(publisher)
+    call = asyncio.ensure_future(closed[first].close())
+    await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait({call})
+    assert call.cancelled()
+    await asyncio.wait({task for task in asyncio.all_tasks() if task.get_name().startswith("close ")})
+    assert publisher.is_closed
     with pytest.raises(DeadlineExceeded, match="1 batches are not acknowledged"):
         await closed[second].close()
     await client.close()
     await publisher.close()
-
-
-async def until_closed(publisher: Publisher) -> None:
-    await asyncio.wait({task for task in asyncio.all_tasks() if task.get_name().startswith("close ")})
-    assert publisher.is_closed
 
 
 async def test_a_client_in_another_event_loop_is_rejected_at_once(client: Client) -> None:

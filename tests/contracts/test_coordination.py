@@ -103,8 +103,6 @@ def leading(those: list[Candidate]) -> list[str]:
 
 
 # --- session ---
-
-
 async def test_a_broker_is_registered_as_long_as_it_lives(backend: Backend) -> None:
     store = backend.client()
     session = Session(store, TTL_S, random.Random(1))
@@ -114,9 +112,7 @@ async def test_a_broker_is_registered_as_long_as_it_lives(backend: Backend) -> N
         await asyncio.sleep(2 * TTL_S)
         assert session.alive()
         assert view.brokers == {"b1": broker("b1", "h:1")}
-
         await session.close()
-
         assert not session.alive()
         await until(lambda: not view.brokers, view, within_s=TTL_S / 2)
         assert await store.get(keys.address_key("h:1")) is None
@@ -129,9 +125,7 @@ async def test_a_registration_is_replaced_while_it_lasts_and_never_brought_back(
         await session.open(broker("b1", "h:1"))
         await session.update(replace(broker("b1", "h:1"), draining=True))
         await until(lambda: "b1" in view.brokers and view.brokers["b1"].draining, view)
-
         await store.revoke_lease(session.lease)
-
         with pytest.raises(LeaseEnded, match="the lease of broker b1 has ended: register again"):
             await session.update(broker("b1", "h:1"))
         await session.close()
@@ -147,9 +141,7 @@ async def test_the_time_for_which_a_machine_is_suspended_counts(backend: Backend
     await session.open(broker("b1", "h:1"))
     assert session.alive()
     assert 0 < session.remaining_s <= TTL_S
-
     suspended_s = TTL_S
-
     assert not session.alive()
     assert session.remaining_s <= 0
     await session.close()
@@ -167,9 +159,7 @@ async def test_two_brokers_with_one_address_are_refused_of_both_kinds(backend: B
     assert [session.alive() for session in sessions] == [True, False, False, False]
     assert await backend.client().get(keys.address_key("h:2")) is None
     await first.close()
-
     await fourth.open(replace(broker("fourth", "h:2"), **advertised))
-
     assert fourth.alive()
     await fourth.close()
 
@@ -191,12 +181,9 @@ async def test_a_restarted_broker_gets_its_address_when_the_old_lease_ends(backe
     old, new = Session(store, TTL_S, random.Random(1)), Session(backend.client(), TTL_S, random.Random(1))
     await old.open(broker("old", "h:1"))
     store.is_cut = True  # kill -9: the lease is neither renewed nor revoked
-
     await new.open(broker("new", "h:1"))
-
     assert new.alive()
     entry = await backend.client().get(keys.address_key("h:1"))
-    assert entry is not None
     assert entry.value == b"new"
     store.is_cut = False
     async with asyncio.timeout(TTL_S):
@@ -212,9 +199,7 @@ async def test_a_session_outlives_an_etcd_that_restarts(backend: Backend) -> Non
     await asyncio.sleep(1.5 * TTL_S)
     assert not session.alive(), "the lease may have ended"
     assert not session.lost.is_set(), "nor is its end certain"
-
     await backend.start()
-
     await asyncio.sleep(TTL_S)
     assert session.alive(), "the next renewal confirms it"
     await session.close()
@@ -237,8 +222,6 @@ async def test_a_session_that_was_silent_too_long_is_lost(backend: Backend) -> N
 
 
 # --- election ---
-
-
 async def test_exactly_one_of_many_leads_and_is_replaced_at_once_when_it_stops(backend: Backend) -> None:
     async with candidates(backend, 5) as those, mirrored(backend) as view:
         leader = await leader_among(those, 2.0)
@@ -261,9 +244,7 @@ async def test_a_dead_leader_is_replaced_within_ttl_and_a_second(backend: Backen
         revision = leader.election.revision
         assert revision is not None
         leader.store.is_cut = True
-
         successor = await leader_among(others, TAKEOVER_S)
-
         assert leading(those) == [successor.name], "the old leader knows that it does not lead"
         leader.store.is_cut = False
         with pytest.raises(Deposed):
@@ -277,12 +258,10 @@ async def test_a_leader_writes_only_while_it_holds_the_lock(backend: Backend) ->
         other = next(one for one in those if one is not leader)
         key = "/seaweedmq/topics/t/x"
         absent = Compare(key, create_revision=0)
-
         assert await leader.election.transact([absent], [Put(key, b"1")]) is not None
         assert await leader.election.transact([absent], [Put(key, b"2")]) is None, "a compare of its own failed"
         with pytest.raises(Deposed, match="does not lead"):
             await other.election.transact([], [Put(key, b"3")])
-
         # The lock is deleted, and the leader does not know it yet.
         leader.store.is_deaf = True
         await other.store.transact([], [Delete(keys.LEADER)])
@@ -291,7 +270,6 @@ async def test_a_leader_writes_only_while_it_holds_the_lock(backend: Backend) ->
             await leader.election.transact([], [Put(key, b"4")])
         assert leading([leader]) == []
         entry = await other.store.get(key)
-        assert entry is not None
         assert entry.value == b"1"
         async with asyncio.timeout(2):
             await other.election.wait_leading()
@@ -327,17 +305,13 @@ async def test_a_frozen_etcd_ends_with_one_leader_again(backend: Backend) -> Non
 
 
 # --- view ---
-
-
 async def test_a_view_follows_every_change(backend: Backend) -> None:
     store = backend.client()
     await store.transact([], [put_topic(topic("before"))])
     async with mirrored(backend) as view:
         assert list(view.topics) == [TopicName("t", "before")]
         seen = view.changes
-
         revision = await store.transact([], [put_topic(topic("after")), put_topic(topic("third"))])
-
         assert revision is not None
         async with asyncio.timeout(2):
             await view.wait_revision(revision)
@@ -381,7 +355,6 @@ async def test_a_view_catches_up_after_etcd_was_frozen_or_away(backend: Backend,
     backend.thaw()
     await writer.transact([], [put_topic(topic("other"))])
     await until(lambda: len(view.topics) == 2, view)
-
     await backend.stop()
     await asyncio.sleep(0.3)
     reader.is_cut = True
@@ -393,7 +366,6 @@ async def test_a_view_catches_up_after_etcd_was_frozen_or_away(backend: Backend,
     if compacted:
         await backend.compact(revision)
     reader.is_cut = False
-
     await until(lambda: list(view.topics) == [TopicName("t", "new")], view)
     assert view.revision >= revision
     running.cancel()

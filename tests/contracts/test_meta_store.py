@@ -38,19 +38,14 @@ async def take(watch: AsyncIterator[Changes], count: int) -> list[Changes]:
 
 
 # --- keys and transactions ---
-
-
 async def test_of_many_who_create_a_key_one_succeeds(backend: Backend) -> None:
     stores = [backend.client() for _ in range(5)]
-
     created = await asyncio.gather(
         *(store.transact([absent("/k")], [Put("/k", str(n).encode())]) for n, store in enumerate(stores))
     )
-
     winner = next(n for n, revision in enumerate(created) if revision is not None)
     assert [revision for revision in created if revision is not None] == [created[winner]]
     entry = await stores[0].get("/k")
-    assert entry is not None
     assert (entry.value, entry.create_revision) == (str(winner).encode(), created[winner])
 
 
@@ -58,11 +53,9 @@ async def test_a_transaction_is_done_whole_or_not_at_all(backend: Backend) -> No
     store = backend.client()
     first = await put(store, "/a", b"1")
     second = await put(store, "/a", b"2")
-
     stale = await store.transact([absent("/b"), Compare("/a", mod_revision=first)], [Put("/b", b"x"), Delete("/a")])
     assert stale is None
     assert await store.get("/b") is None
-
     done = await store.transact([absent("/b"), Compare("/a", mod_revision=second)], [Put("/b", b"x"), Delete("/a")])
     assert done == second + 1
     assert await store.get("/a") is None
@@ -75,13 +68,11 @@ async def test_a_key_keeps_its_creation_revision_and_a_prefix_is_deleted_in_one(
     created = await put(store, "/k", b"1")
     changed = await put(store, "/k", b"2")
     entry = await store.get("/k")
-    assert entry is not None
     assert (entry.create_revision, entry.mod_revision) == (created, changed)
     await store.transact([], [Delete("/k")])
     again = await put(store, "/k", b"3")
     assert await store.transact([Compare("/k", create_revision=created)], [Delete("/k")]) is None
     assert await store.transact([Compare("/k", create_revision=again)], [Delete("/k")]) is not None
-
     for key in ("/a/b/1", "/a/b/2", "/a/bc"):
         last = await put(store, key)
     assert await store.transact([], [Delete("/a/b/", prefix=True)]) == last + 1
@@ -96,9 +87,7 @@ async def test_a_list_has_all_below_its_prefix_in_order(backend: Backend) -> Non
     for part in _parts(names, 100):
         await store.transact([], [Put(name, name.encode()) for name in part])
     last = await put(store, "/n.other")
-
     snapshot = await store.list("/n/")
-
     assert [entry.key for entry in snapshot.entries] == names
     assert all(entry.value == entry.key.encode() for entry in snapshot.entries)
     assert snapshot.revision == last
@@ -121,30 +110,23 @@ async def test_what_etcd_would_refuse_is_refused_before(backend: Backend) -> Non
             await store.transact([], then)
     with pytest.raises(InvalidArgument):
         await store.transact([absent(f"/{n}") for n in range(TRANSACTION_OPS_MAX + 1)], [])
-
     assert await store.transact([absent(f"/{n}") for n in range(TRANSACTION_OPS_MAX)], many[:-1]) is not None
     assert await store.transact([], [Put("/large", bytes(TRANSACTION_BYTES_MAX - 6))]) is not None
 
 
 # --- leases ---
-
-
 async def test_a_key_can_be_compared_with_the_lease_it_ends_with(backend: Backend) -> None:
     store = backend.client()
     lease, other = await store.grant_lease(5), await store.grant_lease(5)
     await put(store, "/a", b"1", lease)
     entry = await store.get("/a")
-    assert entry is not None
     assert entry.lease == lease
     (listed,) = (await store.list("/a")).entries
     assert listed.lease == lease
-
     assert await store.transact([Compare("/a", lease=other)], [Put("/a", b"2", other)]) is None
     assert await store.transact([Compare("/a", lease=0)], [Delete("/a")]) is None
     assert await store.transact([Compare("/a", lease=lease)], [Put("/a", b"3", lease)]) is not None
-
     await store.revoke_lease(lease)
-
     assert await store.transact([Compare("/a", lease=lease)], [Put("/a", b"4", lease)]) is None
     assert await store.get("/a") is None
     assert await store.transact([Compare("/a", lease=0)], [Put("/a", b"5")]) is not None
@@ -165,9 +147,7 @@ async def test_keys_die_with_their_lease_in_one_revision(backend: Backend) -> No
     revision = await store.transact([], [Put("/1", b"", lease), Put("/2", b"", lease), Put("/stays", b"")])
     assert revision is not None
     watch = other.watch("/", revision + 1)
-
     [ended] = await take(watch, 1)
-
     await end_watch(watch)
     assert (sorted(ended.deletes), ended.puts) == (["/1", "/2"], ())
     assert [entry.key for entry in (await store.list("/")).entries] == ["/stays"]
@@ -194,8 +174,6 @@ async def test_a_renewed_lease_lives_and_a_key_put_again_without_it_outlives_it(
 
 
 # --- watches ---
-
-
 async def test_a_watch_gets_everything_once_and_in_order(backend: Backend) -> None:
     writers = [backend.client() for _ in range(3)]
     reader = backend.client()
@@ -208,9 +186,7 @@ async def test_a_watch_gets_everything_once_and_in_order(backend: Backend) -> No
     first = asyncio.create_task(take(early, 120))
     revisions = await asyncio.gather(*(write(store, name) for name, store in enumerate(writers)))
     late = reader.watch("/w/", begin + 1)
-
     live, replayed = await first, await take(late, 120)
-
     await end_watch(early)
     await end_watch(late)
     assert [changes.revision for changes in live] == sorted(itertools.chain(*revisions))
@@ -226,9 +202,7 @@ async def test_a_watch_shows_each_transaction_whole_and_only_its_prefix(backend:
     await put(store, "/out")
     last = await store.transact([], [Delete("/in/a"), Put("/in/b", b"4")])
     watch = store.watch("/in/", 2)
-
     created, changed = await take(watch, 2)
-
     await end_watch(watch)
     assert [(entry.key, entry.value) for entry in created.puts] == [("/in/a", b"1"), ("/in/b", b"2")]
     assert (changed.revision, changed.deletes) == (last, ("/in/a",))
@@ -245,11 +219,9 @@ async def test_a_watch_of_compacted_or_future_history_is_refused(backend: Backen
         await take(early, 1)
     await end_watch(early)
     await backend.compact(last)
-
     watch = store.watch("/k", first)
     with pytest.raises(OutOfRange):
         await take(watch, 1)
-
     next_one = store.watch("/k", last + 1)
     for _ in range(3):  # a watch that keeps up survives compaction
         revision = await put(store, "/k")
@@ -279,17 +251,13 @@ async def test_an_idle_watch_stays_open_and_waits_for_the_next_revision(backend:
 
 
 # --- outages ---
-
-
 async def test_a_killed_store_keeps_its_data_and_says_so_to_watchers(backend: Backend) -> None:
     store = backend.client()
     revision = await put(store, "/k", b"kept")
     watch = store.watch("/k", revision + 1)
     waiting = asyncio.create_task(anext(watch))
     await asyncio.sleep(0.2)
-
     await backend.stop()
-
     async with asyncio.timeout(GIVE_UP_S):
         with pytest.raises(Unavailable):
             await waiting
@@ -297,11 +265,8 @@ async def test_a_killed_store_keeps_its_data_and_says_so_to_watchers(backend: Ba
             await store.get("/k")
         with pytest.raises(Unavailable):
             await store.transact([], [Put("/lost", b"")])
-
     await backend.start()
-
     entry = await store.get("/k")
-    assert entry is not None
     assert entry.value == b"kept"
     assert await put(store, "/k") == revision + 1
 
@@ -312,7 +277,6 @@ async def test_a_frozen_store_is_noticed_and_serves_again_when_thawed(backend: B
     watch = store.watch("/k", revision + 1)
     waiting = asyncio.create_task(anext(watch))
     await asyncio.sleep(0.2)
-
     frozen = asyncio.get_running_loop().time()
     backend.freeze()
     try:
@@ -324,7 +288,6 @@ async def test_a_frozen_store_is_noticed_and_serves_again_when_thawed(backend: B
                 await store.get("/k")
     finally:
         backend.thaw()
-
     assert await store.get("/k") is not None
     async with contextlib.aclosing(store.watch("/k", revision)) as again:  # type: ignore[type-var]
         assert [c.revision for c in await take(again, 1)] == [revision]

@@ -316,7 +316,7 @@ def _mount(store: SegmentStore, aside: Path, mounted: dict[str, MemoryFile]) -> 
     aside.rename(store.place.root)
 
 
-async def test_the_marker_is_created_once_and_replaced(store: SegmentStore) -> None:
+async def test_the_marker_is_created_once_and_replaced_and_one_of_others_rejected(store: SegmentStore) -> None:
     assert await store.read_marker() is None
     with pytest.raises(StorageFailed, match=r"has no cluster\.json"):
         await store.replace_marker(_marker())
@@ -326,6 +326,11 @@ async def test_the_marker_is_created_once_and_replaced(store: SegmentStore) -> N
     assert await store.read_marker() == _marker(revision=7)
     with pytest.raises(StorageFailed, match="belongs to cluster one, not to two"):
         await store.replace_marker(_marker("two"))
+    store.bind("two")
+    with pytest.raises(StorageFailed, match="belongs to cluster one, not to two"):
+        await begin_log(store, 0)
+    store.bind("one")
+    await (await begin_log(store, 0)).close()
 
 
 async def test_without_its_marker_a_bound_storage_does_nothing(store: SegmentStore, tmp_path: Path) -> None:
@@ -373,15 +378,6 @@ async def test_without_its_marker_a_bound_storage_does_nothing(store: SegmentSto
     assert await store.list_files(NAME, 0)
     await store.check()
     await log.close()
-
-
-async def test_a_storage_of_another_cluster_does_nothing(store: SegmentStore) -> None:
-    await store.create_marker(_marker())
-    store.bind("two")
-    with pytest.raises(StorageFailed, match="belongs to cluster one, not to two"):
-        await begin_log(store, 0)
-    store.bind("one")
-    await (await begin_log(store, 0)).close()
 
 
 async def test_a_fsync_of_a_file_below_a_lost_mount_fails(store: SegmentStore, tmp_path: Path) -> None:

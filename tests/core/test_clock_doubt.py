@@ -69,7 +69,7 @@ def test_a_clock_that_is_wrong_for_less_than_the_doubt_is_never_believed_while_i
         assert (latest_us - true_us - STEP_US) / US_PER_S <= max(older) + 1e-5
 
 
-def test_a_process_that_has_just_begun_confirms_nothing() -> None:
+def test_a_process_that_has_just_begun_or_was_frozen_while_the_clock_stepped_does_not_believe_it() -> None:
     watch = WallWatch()
     watch.note(T0_US, 100.0)
     assert watch.confirmed_us(100.0, 60.0) == 0
@@ -78,9 +78,6 @@ def test_a_process_that_has_just_begun_confirms_nothing() -> None:
     assert watch.confirmed_us(159.0, 60.0) == 0
     watch.note(T0_US + 60 * US_PER_S, 160.0)
     assert watch.confirmed_us(160.0, 60.0) == T0_US + 60 * US_PER_S
-
-
-def test_a_process_that_was_frozen_while_the_clock_stepped_does_not_believe_it_when_it_wakes() -> None:
     watch = WallWatch()
     watch.note(T0_US, 0.0)
     watch.note(T0_US + round((5 + 24) * 3_600 * US_PER_S), 5 * 3_600.0)
@@ -109,11 +106,7 @@ def test_a_clock_that_never_rests_or_always_falls_costs_a_bounded_memory() -> No
     assert falling.span_us(9_999.0)[1] >= T0_US - 3 * (9_999 - 3_600) * US_PER_S
 
 
-def test_the_doubt_is_as_long_as_a_thing_is_kept_but_no_longer_than_an_hour() -> None:
-    assert [doubt_s(period_s) for period_s in (0.0, 60.0, 3_600.0, 7 * DAY_S)] == [0.0, 60.0, 3_600.0, 3_600.0]
-
-
-def test_what_is_due_at_every_look_of_the_doubt_is_let_go_of() -> None:
+def test_what_is_due_at_every_check_of_the_doubt_of_an_hour_at_most_is_let_go_of() -> None:
     due: DueSince[str] = DueSince()
     assert due.confirmed(["a", "b"], 0.0, 60.0) == []
     assert due.confirmed(["a"], 30.0, 60.0) == []
@@ -123,3 +116,4 @@ def test_what_is_due_at_every_look_of_the_doubt_is_let_go_of() -> None:
     due.clear()
     assert due.confirmed(["a"], 130.0, 60.0) == []
     assert due.confirmed(["a"], 140.0, 0.0) == ["a"]
+    assert [doubt_s(period_s) for period_s in (0.0, 60.0, 3_600.0, 7 * DAY_S)] == [0.0, 60.0, 3_600.0, 3_600.0]

@@ -15,11 +15,7 @@ def marker(cluster_id: str = "a", generation: int = 0, revision: int = 10, stora
 
 
 def decided(
-    etcd: ClusterIdentity | None = None,
-    storage: StorageMarker | None = None,
-    *,
-    revision: int = 10,
-    topics: str = "",
+    etcd: ClusterIdentity | None = None, storage: StorageMarker | None = None, *, revision: int = 10, topics: str = ""
 ) -> Decision:
     """Make the decision. ``topics`` names the stores that hold topics."""
     return decide(

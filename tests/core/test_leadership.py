@@ -41,18 +41,19 @@ def test_the_first_to_ask_leads_and_looks_at_its_lock_again_and_again() -> None:
         "5 Tick() -> Ask() leads 7",
         "5 LockHeld(revision=7) -> Watch(revision=7, until=10.0) leads 7",
     ]
+    assert play((0, LockFree()), (0, LockHeld(5)))[1:] == [
+        "0 LockFree() -> Ask()",
+        "0 LockHeld(revision=5) -> Watch(revision=5, until=5.0) leads 5",
+    ]
 
 
-def test_a_loser_watches_and_asks_when_the_lock_is_free() -> None:
+def test_a_loser_watches_and_asks_when_the_lock_is_free_and_every_two_and_a_half_ttl() -> None:
     assert play((0, LockHeldByOther(3)), (4, LockFree()), (4, LockHeld(9))) == [
         "Ask()",
         "0 LockHeldByOther(revision=3) -> Watch(revision=3, until=5.0)",
         "4 LockFree() -> Ask()",
         "4 LockHeld(revision=9) -> Watch(revision=9, until=9.0) leads 9",
     ]
-
-
-def test_a_loser_asks_every_two_and_a_half_ttl_in_any_case() -> None:
     assert play((0, LockHeldByOther(3)), (5, Tick()), (5, LockHeldByOther(3)), (10, Tick()))[1:] == [
         "0 LockHeldByOther(revision=3) -> Watch(revision=3, until=5.0)",
         "5 Tick() -> Ask()",
@@ -61,29 +62,16 @@ def test_a_loser_asks_every_two_and_a_half_ttl_in_any_case() -> None:
     ]
 
 
-def test_a_leader_goes_on_while_etcd_is_away() -> None:
+def test_a_leader_goes_on_while_etcd_is_away_until_its_lock_is_taken_or_its_session_ends() -> None:
     assert play((0, LockHeld(7)), (3, StoreUnavailable(0.5)), (3.5, Tick()), (4, StoreUnavailable(0.5)))[2:] == [
         "3 StoreUnavailable(pause_s=0.5) -> Pause(until=3.5) leads 7",
         "3.5 Tick() -> Ask() leads 7",
         "4 StoreUnavailable(pause_s=0.5) -> Pause(until=4.5) leads 7",
     ]
-
-
-def test_a_leader_whose_lock_was_taken_steps_down() -> None:
     assert play((0, LockHeld(7)), (1, LockFree()), (1, LockHeldByOther(8)))[2:] == [
         "1 LockFree() -> Ask()",
         "1 LockHeldByOther(revision=8) -> Watch(revision=8, until=6.0)",
     ]
-
-
-def test_a_lock_that_goes_between_asking_and_looking_is_asked_for_again() -> None:
-    assert play((0, LockFree()), (0, LockHeld(5)))[1:] == [
-        "0 LockFree() -> Ask()",
-        "0 LockHeld(revision=5) -> Watch(revision=5, until=5.0) leads 5",
-    ]
-
-
-def test_the_end_of_the_session_ends_everything() -> None:
     assert play((0, LockHeld(7)), (1, Ended()), (2, Ended()))[2:] == ["1 Ended() -> Stop()", "2 Ended() -> Stop()"]
 
 

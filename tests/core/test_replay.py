@@ -13,7 +13,7 @@ def two_roots() -> Replay:
     return Replay([StagedSegment(1, LOW, ()), StagedSegment(2, HIGH, ())])
 
 
-def test_roots_begin_at_once_and_the_batch_is_done_when_they_have_all() -> None:
+def test_roots_begin_at_once_a_half_gets_what_the_whole_did_not_keep_and_nothing_ends_twice() -> None:
     replay = two_roots()
     assert replay.ready() == [1, 2]
     assert replay.begin(1) == RowSources(LOW, ())
@@ -22,18 +22,22 @@ def test_roots_begin_at_once_and_the_batch_is_done_when_they_have_all() -> None:
     assert not replay.is_done
     replay.finish(2, 10)
     assert replay.is_done
-
-
-def test_a_half_gets_what_the_whole_did_not_keep() -> None:
     replay = Replay([StagedSegment(1, ALL, ())])
     replay.begin(1)
     replay.learn([StagedSegment(2, LOW, (1,)), StagedSegment(3, HIGH, (1,))])
     replay.finish(1, 7, (2, 3))
     assert replay.ready() == [2, 3]
     assert replay.begin(3) == RowSources(HIGH, ((1, 7),))
+    replay = two_roots()
+    with pytest.raises(AssertionError, match="has not begun"):
+        replay.finish(1, 1)
+    replay.begin(1)
+    replay.finish(1, 1)
+    with pytest.raises(AssertionError, match="is finished"):
+        replay.finish(1, 1)
 
 
-def test_a_merged_segment_waits_for_both_sides_and_takes_the_lower_one_first() -> None:
+def test_a_merged_segment_waits_for_both_sides_and_takes_the_lower_one_first_unless_it_kept_all() -> None:
     replay = two_roots()
     replay.begin(1), replay.begin(2)
     replay.learn([StagedSegment(3, ALL, (2, 1))])
@@ -42,9 +46,6 @@ def test_a_merged_segment_waits_for_both_sides_and_takes_the_lower_one_first() -
     replay.finish(1, 4, (3,))
     assert replay.ready() == [3]
     assert replay.begin(3) == RowSources(ALL, ((1, 4), (2, 5)))
-
-
-def test_a_side_that_kept_all_hands_nothing_on() -> None:
     replay = two_roots()
     replay.begin(1), replay.begin(2)
     replay.learn([StagedSegment(3, ALL, (1, 2))])
@@ -123,13 +124,3 @@ def test_ways_that_double_with_every_split_and_merge_are_looked_at_once() -> Non
     assert replay.ready() == []
     replay.finish(1, 9)
     assert replay.ready() == [399]
-
-
-def test_nothing_is_finished_twice_or_before_it_began() -> None:
-    replay = two_roots()
-    with pytest.raises(AssertionError, match="has not begun"):
-        replay.finish(1, 1)
-    replay.begin(1)
-    replay.finish(1, 1)
-    with pytest.raises(AssertionError, match="is finished"):
-        replay.finish(1, 1)

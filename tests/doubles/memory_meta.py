@@ -57,7 +57,6 @@ class MemoryMetaServer:
         """Event set at the next change of data or reachability; read it before the state that it guards."""
 
     # --- hooks ---
-
     def stop(self) -> None:
         """Stop as if killed: calls and watches fail until :meth:`start`. Data is retained."""
         self.is_running = False
@@ -126,7 +125,6 @@ class MemoryMetaServer:
         self.wake()
 
     # --- calls of clients ---
-
     def get(self, key: str) -> Entry | None:
         return self._entries.get(key)
 
@@ -185,7 +183,6 @@ class MemoryMetaServer:
             self._apply([], sorted(ended.keys))
 
     # --- internals ---
-
     def _renew(self, lease: int, extra_s: float = 0.0) -> float:
         held = self._leases[lease]
         held.timer.cancel()
@@ -275,13 +272,11 @@ class MemoryMetaStore:
         self._closed = False
 
     # --- hooks ---
-
     def lose_answers(self, count: int) -> None:
         """Apply the next ``count`` transactions, but answer them with Unavailable."""
         self._answers_to_lose = count
 
     # --- MetaStore ---
-
     async def get(self, key: str) -> Entry | None:
         await self._reach()
         return self._server.get(key)

@@ -40,12 +40,19 @@ async def test_a_crash_loses_what_was_not_synced() -> None:
             await each.sync()
 
 
-async def test_a_file_never_synced_vanishes_with_its_machine_only() -> None:
+async def test_a_file_never_synced_vanishes_with_its_machine_only_and_tables_never_overlap() -> None:
     store = make_store()
     await begin_log(store, 0, writer="b-1")
     await begin_log(store, 0, writer="b-2")
     store.crash("b-1")
     assert [f.writer for f in await store.list_files(NAME, 0)] == ["b-2"]
+    store = make_store()
+    await store.put_file(table_path(NAME, 0, 10, 20), b"first")
+    for base, end in ((10, 20), (0, 11), (19, 30), (12, 13)):
+        with pytest.raises(Unavailable, match="were converted by another process meanwhile"):
+            await store.put_file(table_path(NAME, 0, base, end), b"second")
+    for segment, base, end in ((0, 0, 10), (0, 20, 30), (1, 10, 20)):
+        await store.put_file(table_path(NAME, segment, base, end), b"beside it")
 
 
 async def test_a_crash_may_tear_the_last_write() -> None:
@@ -90,16 +97,6 @@ async def test_a_name_that_was_not_synced_may_survive_a_crash_and_one_that_was_d
         store.crash("b-1", random.Random(seed))
         survived.add(tuple(f.base_offset for f in await store.list_files(NAME, 0)))
     assert survived == {(0,), (0, 10), (0, 20), (0, 10, 20)}
-
-
-async def test_tables_never_overlap() -> None:
-    store = make_store()
-    await store.put_file(table_path(NAME, 0, 10, 20), b"first")
-    for base, end in ((10, 20), (0, 11), (19, 30), (12, 13)):
-        with pytest.raises(Unavailable, match="were converted by another process meanwhile"):
-            await store.put_file(table_path(NAME, 0, base, end), b"second")
-    for segment, base, end in ((0, 0, 10), (0, 20, 30), (1, 10, 20)):
-        await store.put_file(table_path(NAME, segment, base, end), b"beside it")
 
 
 async def test_a_failing_append_poisons_the_writer_and_may_leave_a_part() -> None:

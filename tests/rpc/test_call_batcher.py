@@ -71,7 +71,7 @@ async def test_many_calls_are_few_messages_and_each_has_its_answer(broker, envel
     assert len(envelopes) <= 5
 
 
-async def test_calls_of_several_kinds_travel_together_and_one_alone_as_itself(broker, envelopes):
+async def test_calls_of_several_kinds_travel_together_one_alone_as_itself_and_each_is_refused_alone(broker, envelopes):
     async with asyncio.timeout(PATIENCE_S):
         assert await broker.call(Seal(REF)) == SEALED
         assert envelopes == []
@@ -82,9 +82,6 @@ async def test_calls_of_several_kinds_travel_together_and_one_alone_as_itself(br
         )
     assert answers == [SEALED, None, {0: 5, 3: 2**40}]
     assert envelopes == [3]
-
-
-async def test_what_is_refused_is_refused_alone(broker):
     async with asyncio.timeout(PATIENCE_S):
         fine, refused = await asyncio.gather(
             broker.call(Seal(REF)), broker.call(Seal(replace(REF, segment=MISSING))), return_exceptions=True

@@ -53,15 +53,12 @@ async def test_what_is_passed_on_is_told_apart(dialer: GrpcDialer) -> None:
     fake.forwarded = last = FakeBroker()
     server = await serve(fake, "127.0.0.1:0", BrokerConfig())
     broker = dialer.dial(server.address)
-
     await broker.call(GetClusterStatus())
     await broker.call(DeleteTopic(NAME))
     assert (len(fake.calls), len(last.calls)) == (2, 0)
-
     await broker.forwarded.call(GetClusterStatus())
     await broker.forwarded.call(DeleteTopic(NAME))
     assert (len(fake.calls), len(last.calls)) == (2, 2)
-
     assert [reply async for reply in broker.forwarded.join_group(stream_of(JOINING))]
     assert len(fake.received) == 0
     assert len(last.received) == 1

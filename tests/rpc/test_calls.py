@@ -57,8 +57,6 @@ async def until(condition):
 
 
 # --- the calls ------------------------------------------------------------------------------------------------------
-
-
 LATER = r.SegmentRef(topic=NAME, topic_uid=2**63 - 1, segment=3, epoch=2)
 
 
@@ -131,8 +129,6 @@ async def test_load_reports_stream_to_the_leader_until_it_is_deposed(fake, broke
 
 
 # --- flow control and cancellation ----------------------------------------------------------------------------------
-
-
 async def test_requests_are_pulled_only_as_the_broker_takes_them(fake, broker):
     fake.gate.clear()
     pulled = 0
@@ -153,11 +149,15 @@ async def test_requests_are_pulled_only_as_the_broker_takes_them(fake, broker):
     assert pulled == 100
 
 
-async def test_a_slow_subscriber_holds_the_broker_back(fake, broker):
+async def test_a_slow_subscriber_holds_the_broker_back_and_a_cancelled_call_stays_cancelled(fake, broker):
     async with aclosing(broker.subscribe(subscribe_request())) as replies:
         await anext(replies)
         await asyncio.sleep(0.5)
         assert fake.sent < 30
+    fake.gate.clear()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await broker.call(GetClusterStatus())
 
 
 async def test_closing_the_replies_ends_both_sides(fake, broker):
@@ -223,29 +223,19 @@ async def test_a_stream_that_outlives_the_server_is_nobodys_error(dialer, caplog
     assert not caplog.records
 
 
-async def test_a_cancelled_unary_call_stays_a_cancellation(fake, broker):
-    fake.gate.clear()
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.2):
-            await broker.call(GetClusterStatus())
-
-
-async def test_all_replies_that_were_sent_arrive_before_the_error(fake, broker):
-    fake.error = Unavailable("draining: retry at another broker")
-    replies = broker.publish(publish_messages(1))
-    assert isinstance(await anext(replies), PublishReady)
-    await asyncio.sleep(0.2)
-    with pytest.raises(Unavailable, match="draining"):
-        await anext(replies)
-
-
-async def test_a_refusal_under_a_flood_arrives_as_itself(fake, broker):
+async def test_a_refusal_under_a_flood_arrives_as_itself_and_after_all_replies_that_were_sent(fake, broker):
     """gRPC tends to lose the status of a call that ends while the client writes."""
     fake.error = StaleMetadata("b-1 does not own the segment: describe the topic again")
     for _ in range(30):
         with pytest.raises(StaleMetadata, match="does not own"):
             async for _ in broker.publish(publish_messages(*[MIB] * 20)):
                 pass
+    fake.error = Unavailable("draining: retry at another broker")
+    replies = broker.publish(publish_messages(1))
+    assert isinstance(await anext(replies), PublishReady)
+    await asyncio.sleep(0.2)
+    with pytest.raises(Unavailable, match="draining"):
+        await anext(replies)
 
 
 async def test_closing_the_dialer_ends_calls_with_closed(fake, server, dialer):
@@ -270,8 +260,6 @@ async def test_closing_the_dialer_ends_calls_with_closed(fake, server, dialer):
 
 
 # --- limits and refusals --------------------------------------------------------------------------------------------
-
-
 ENVELOPE_HEAD_BYTES = 23
 """Overhead of one large message: tags, lengths and the channel of both layers."""
 
@@ -284,14 +272,6 @@ async def test_a_message_over_the_limit_is_the_callers_fault_and_names_the_limit
         async for _ in broker.publish(publish_messages(17 * MIB)):
             pass
     assert await broker.call(ListTopics()) == (TOPIC,)
-
-
-async def test_a_reply_over_the_clients_limit_names_the_client(server):
-    dialer = GrpcDialer(message_bytes_max=1000)
-    with pytest.raises(InvalidArgument, match="limit of 1000 bytes of this client"):
-        async for _ in dialer.dial(server.address).subscribe(subscribe_request()):
-            pass
-    await dialer.close()
 
 
 async def test_streams_are_bounded_and_unary_calls_go_on(fake, broker):
@@ -309,11 +289,16 @@ async def test_streams_are_bounded_and_unary_calls_go_on(fake, broker):
     await again.aclose()
 
 
-async def test_a_call_that_takes_too_long_says_how_long(fake, server):
+async def test_a_call_that_takes_too_long_or_a_reply_over_the_clients_limit_says_so(fake, server):
     dialer = GrpcDialer(timeout_s=0.2)
     fake.gate.clear()
     with pytest.raises(DeadlineExceeded, match=rf"ClusterStatus at broker {server.address} .* 0\.2 s"):
         await dialer.dial(server.address).call(GetClusterStatus())
+    await dialer.close()
+    dialer = GrpcDialer(message_bytes_max=1000)
+    with pytest.raises(InvalidArgument, match="limit of 1000 bytes of this client"):
+        async for _ in dialer.dial(server.address).subscribe(subscribe_request()):
+            pass
     await dialer.close()
 
 
@@ -379,8 +364,6 @@ async def test_bytes_that_are_no_request_are_refused_and_the_server_lives_on(ser
 
 
 # --- listening ------------------------------------------------------------------------------------------------------
-
-
 async def test_a_port_in_use_is_refused_by_name(fake, server):
     with pytest.raises(AlreadyExists, match=f"port {server.port} at 127.0.0.1 is in use.*another port"):
         await serve(fake, server.address, BrokerConfig())

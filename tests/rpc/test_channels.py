@@ -52,8 +52,6 @@ MISSING = 9_999
 
 
 # --- the bytes --------------------------------------------------------------------------------------------------------
-
-
 @given(st.lists(SECTIONS, max_size=6))
 def test_what_is_written_is_read_back_and_means_the_same_to_protobuf(sections):
     data = write_envelope(sections)
@@ -80,8 +78,6 @@ def test_a_large_message_is_not_copied_and_a_small_one_does_not_keep_its_envelop
 
 
 # --- how far a sender may go ------------------------------------------------------------------------------------------
-
-
 def test_a_channel_has_its_window_whatever_others_have_used_up():
     ahead = SharedWindow(MIB)
     greedy, modest = ChannelWindow(ahead), ChannelWindow(ahead)
@@ -129,8 +125,6 @@ def test_of_a_large_frame_only_the_head_and_a_small_piece_wait_for_memory():
 
 
 # --- over a real connection -------------------------------------------------------------------------------------------
-
-
 class Counting(FakeBroker):
     """A broker that acknowledges each message of a segment, unless the segment is stuck."""
 

@@ -30,9 +30,7 @@ class Process:
 @pytest.fixture
 async def remote() -> AsyncIterator[Process]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.rpc.fake_broker"),
-        stdout=asyncio.subprocess.PIPE,
-        cwd=Path(__file__).parents[2],
+        *(sys.executable, "-m", "tests.rpc.fake_broker"), stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
     )
     assert process.stdout
     async with asyncio.timeout(20):

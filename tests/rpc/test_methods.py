@@ -92,26 +92,18 @@ def test_numbers_beyond_the_protocol_are_refused_before_they_are_sent(encode, va
         encode(value)
 
 
-def test_a_member_that_names_no_start_begins_with_the_oldest_record():
+def test_fields_left_out_get_the_defaults_and_bytes_that_are_no_message_are_the_callers_fault():
     opening = groups_pb2.GroupOpen(group="billing", topic="shop/orders", member="m-1")
     request = groups.decode_group_request(groups_pb2.GroupRequest(open=opening).SerializeToString())
     assert isinstance(request, g.GroupOpen)
     assert request.start == Start(StartKind.EARLIEST)
-
-
-def test_a_request_with_nothing_but_a_name_gets_the_defaults():
     request = admin_pb2.CreateTopicRequest(name="shop/orders").SerializeToString()
     assert METHODS[CreateTopic].decode_request(request) == CreateTopic(TopicSpec(name=TopicName("shop", "orders")))
-
-
-def test_bytes_that_are_no_message_are_the_callers_fault():
     with pytest.raises(InvalidArgument, match=r"seaweedmq\.v1\.CreateTopicRequest"):
         METHODS[CreateTopic].decode_request(b"\xff\xff")
 
 
 # --- converters follow the fields of values
-
-
 @dataclass(frozen=True)
 class Range:
     lo: int
@@ -135,18 +127,12 @@ class Named:
     range: Range
 
 
-def test_a_value_without_a_field_of_its_own_lies_in_the_message_itself() -> None:
+def test_a_value_without_a_field_lies_in_the_message_and_one_on_one_side_alone_is_an_error() -> None:
     converter = converter_of(Named, types_pb2.KeyRange)
     message = types_pb2.KeyRange(lo=1, hi=2)
     assert converter.write(Named(Range(1, 2))) == message
     assert converter.read(message) == Named(Range(1, 2))
-
-
-def test_a_zero_that_may_be_absent_is_read_as_the_default() -> None:
     assert converter_of(Range, types_pb2.KeyRange).read(types_pb2.KeyRange(lo=0)) == Range(0, 7)
-
-
-def test_a_field_on_one_side_alone_is_an_error() -> None:
     with pytest.raises(TypeError, match=r"KeyRange has fields without a value: \['hi'\]"):
         converter_of(Half, types_pb2.KeyRange)
     with pytest.raises(TypeError, match=r"KeyRange has no field for Wide\.step"):

@@ -69,11 +69,14 @@ def test_a_view_of_another_part_of_a_packed_buffer_is_not_taken_for_the_whole(le
             assert message == data_pb2.PublishRequest(frames=bytes(part)).SerializeToString()
 
 
-def test_a_large_payload_is_a_view_of_the_message_and_not_a_copy():
+def test_a_large_payload_is_a_view_of_the_message_and_an_illegal_topic_name_refused():
     message = data_pb2.PublishRequest(frames=bytes(1 << 20)).SerializeToString()
     request = data.decode_publish_request(message)
     assert isinstance(request.data, memoryview)
     assert request.data.obj is message
+    slash = data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic="a/../b")).SerializeToString()
+    with pytest.raises(InvalidArgument, match="NAMESPACE/NAME"):
+        data.decode_publish_request(slash)
 
 
 @pytest.mark.parametrize(("decode", "kind", "other", "field"), FRAME_DIRECTIONS)
@@ -114,9 +117,3 @@ def test_any_bytes_are_refused_or_read_exactly_as_protobuf_does(decode, kind, ot
         return
     if expected.HasField("frames"):
         assert decode(message).data == expected.frames
-
-
-def test_an_illegal_topic_name_is_refused():
-    slash = data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic="a/../b")).SerializeToString()
-    with pytest.raises(InvalidArgument, match="NAMESPACE/NAME"):
-        data.decode_publish_request(slash)

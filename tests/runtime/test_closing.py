@@ -33,13 +33,19 @@ class Plain:
         return 1
 
 
-async def test_leaving_the_block_early_cleans_up() -> None:
+async def test_leaving_the_block_early_cleans_up_and_what_has_finished_or_can_not_be_closed_is_no_error() -> None:
     numbers = Numbers()
     async with closing(numbers.count()) as counted:
         assert await anext(counted) == 0
         assert not numbers.is_closed
     assert numbers.is_closed
     assert await anext(counted, None) is None
+    numbers = Numbers()
+    async with closing(numbers.count()) as counted:
+        assert [number async for number in counted] == [0, 1, 2]
+    await close(counted)
+    async with closing(Plain()) as plain:
+        assert await anext(plain) == 1
 
 
 async def test_an_error_cleans_up_and_goes_on() -> None:
@@ -53,12 +59,3 @@ async def test_an_error_cleans_up_and_goes_on() -> None:
     with pytest.raises(ValueError, match="mine"):
         await break_off()
     assert numbers.is_closed
-
-
-async def test_what_has_finished_or_can_not_be_closed_is_no_error() -> None:
-    numbers = Numbers()
-    async with closing(numbers.count()) as counted:
-        assert [number async for number in counted] == [0, 1, 2]
-    await close(counted)
-    async with closing(Plain()) as plain:
-        assert await anext(plain) == 1

@@ -9,7 +9,7 @@ import pytest
 from seaweedmq.runtime.loop_watch import CHECK_INTERVAL_S, HELD_S, Finding, HoldTracker, LoopWatch
 
 
-def test_a_hold_is_found_once_and_its_end_with_its_length() -> None:
+def test_a_hold_even_of_the_interpreter_is_found_once_with_its_length_and_none_in_a_frozen_process() -> None:
     tracker = HoldTracker(beat_s=0.0, checked_s=0.0)
     assert tracker.check(0.1) is Finding.NOTHING
     for tenths in range(2, 5):
@@ -21,17 +21,11 @@ def test_a_hold_is_found_once_and_its_end_with_its_length() -> None:
     assert tracker.check(0.8) is Finding.RELEASED
     assert (tracker.holds, tracker.held_s) == (1, pytest.approx(0.7))
     assert tracker.check(0.9) is Finding.NOTHING
-
-
-def test_a_process_that_was_frozen_was_not_held() -> None:
     tracker = HoldTracker(beat_s=0.0, checked_s=0.0)
     assert tracker.check(10.0) is Finding.NOTHING
     assert tracker.check(10.1) is Finding.NOTHING
     assert tracker.check(10.2) is Finding.NOTHING
     assert tracker.holds == 0
-
-
-def test_a_call_that_keeps_the_lock_of_the_interpreter_is_a_hold() -> None:
     tracker = HoldTracker(beat_s=0.0, checked_s=0.0, cpu_s=7.0)
     assert tracker.check(0.1, 7.1) is Finding.NOTHING
     assert tracker.check(3.1, 10.0) is Finding.LOCKED, "the watchdog was blocked, and the process was not frozen"

@@ -9,7 +9,7 @@ import pytest
 from seaweedmq.runtime.notice import Notice
 
 
-async def test_it_is_set_soon_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_set_soon_and_once_and_not_when_muted(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     posts = []
     post = loop.call_soon_threadsafe
@@ -29,9 +29,6 @@ async def test_it_is_set_soon_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     notice.notify()
     await notice.wait()
     assert len(posts) == 2
-
-
-async def test_who_is_muted_says_nothing_more() -> None:
     notice = Notice()
     notice.notify()
     await notice.wait()

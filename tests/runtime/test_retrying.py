@@ -37,16 +37,13 @@ def a_second(attempt: int) -> float:
     return 1.0
 
 
-async def test_it_goes_on_until_it_succeeds_with_the_pauses_it_was_given() -> None:
+async def test_it_goes_on_with_the_pauses_it_was_given_until_it_succeeds_or_fails_for_good() -> None:
     tries = Attempts(*refused(3))
     retried: list[tuple[int, str]] = []
     again = retrying(float, on_retry=lambda number, error: retried.append((number, str(error))))
     assert await tries.run(again) == "done"
     assert tries.at_s == [0, 1, 3, 6]
     assert retried == [(1, "refusal 1"), (2, "refusal 2"), (3, "refusal 3")]
-
-
-async def test_what_fails_for_good_is_raised_at_once() -> None:
     tries = Attempts(Unavailable("not now"), InvalidArgument("never"))
     with pytest.raises(InvalidArgument, match="never"):
         await tries.run(retrying(a_second))
@@ -65,11 +62,7 @@ async def test_others_say_what_is_worth_another_attempt(
 
 @pytest.mark.parametrize(
     ("stop", "tried_at_s"),
-    [
-        (lambda: after_attempts(3), [0, 1, 2]),
-        (lambda: after_s(2.5), [0, 1, 2, 3]),
-        (lambda: when(lambda: True), [0]),
-    ],
+    [(lambda: after_attempts(3), [0, 1, 2]), (lambda: after_s(2.5), [0, 1, 2, 3]), (lambda: when(lambda: True), [0])],
 )
 async def test_the_last_error_is_raised_when_it_stops(stop: Callable[[], Stop], tried_at_s: list[float]) -> None:
     tries = Attempts(*refused(10))

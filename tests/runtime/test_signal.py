@@ -5,7 +5,7 @@ import asyncio
 from seaweedmq.runtime.signal import Signal
 
 
-async def test_all_that_wait_are_woken_and_nobody_later() -> None:
+async def test_all_that_wait_for_one_of_some_signals_are_woken_and_nobody_later() -> None:
     signal = Signal()
     signal.fire()
     waiting = [asyncio.create_task(signal.wait()) for _ in range(3)]
@@ -17,18 +17,12 @@ async def test_all_that_wait_are_woken_and_nobody_later() -> None:
     await asyncio.sleep(1)
     assert not late.done()
     late.cancel()
-
-
-async def test_one_of_several_is_enough() -> None:
     first, second = Signal(), Signal()
     for fired in (first, second):
         waiting = asyncio.create_task(first.wait(second))
         await asyncio.sleep(0)
         fired.fire()
         await waiting
-
-
-async def test_who_gave_up_waiting_is_in_nobodys_way() -> None:
     signal = Signal()
     gone, staying = asyncio.create_task(signal.wait()), asyncio.create_task(signal.wait())
     await asyncio.sleep(0)

@@ -21,7 +21,7 @@ async def break_at(after_s: float) -> None:
     raise ValueError(f"broken after {after_s:g} s")
 
 
-async def test_what_breaks_fails_the_owner_and_the_first_counts() -> None:
+async def test_what_breaks_fails_the_owner_also_while_it_winds_down_and_the_first_counts() -> None:
     tasks = Supervisor("broker")
     tasks.spawn(break_at(2), "slow")
     tasks.spawn(break_at(1), "quick", may_end=True)
@@ -29,18 +29,23 @@ async def test_what_breaks_fails_the_owner_and_the_first_counts() -> None:
         await tasks.failed
     await asyncio.sleep(5)
     assert str(tasks.failed.exception()) == "broken after 1 s"
+    tasks = Supervisor("broker")
+    tasks.spawn(return_at(1), "upkeep")
+    tasks.spawn(break_at(2), "flush")
+    tasks.wind_down()
+    await asyncio.sleep(1.5)
+    assert not tasks.failed.done()
+    with pytest.raises(ValueError, match="broken after 2 s"):
+        await tasks.failed
 
 
-async def test_what_ends_by_itself_fails_the_owner_unless_it_may() -> None:
+async def test_what_ends_by_itself_or_is_cancelled_fails_the_owner_unless_it_may() -> None:
     tasks = Supervisor("broker")
     assert await tasks.brief(return_at(1), "short") == 1
     assert not tasks.failed.done()
     tasks.spawn(return_at(2), "upkeep")
     with pytest.raises(AssertionError, match="upkeep of broker ended by itself"):
         await tasks.failed
-
-
-async def test_what_somebody_else_cancels_fails_the_owner_unless_it_may() -> None:
     tasks = Supervisor("broker")
     tasks.brief(for_ever(), "short").cancel()
     await asyncio.sleep(0)
@@ -70,17 +75,6 @@ async def test_stopping_cancels_everything_and_waits_for_its_end() -> None:
     assert all(task.cancelled() for task in running)
     assert not tasks.failed.done()
     await tasks.stop()
-
-
-async def test_what_ends_while_it_winds_down_is_in_order_and_what_breaks_is_not() -> None:
-    tasks = Supervisor("broker")
-    tasks.spawn(return_at(1), "upkeep")
-    tasks.spawn(break_at(2), "flush")
-    tasks.wind_down()
-    await asyncio.sleep(1.5)
-    assert not tasks.failed.done()
-    with pytest.raises(ValueError, match="broken after 2 s"):
-        await tasks.failed
 
 
 async def test_a_child_ends_by_itself_and_fails_its_parent() -> None:

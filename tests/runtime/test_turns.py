@@ -46,7 +46,7 @@ async def test_many_long_works_take_turns_and_one_is_continued_in_an_iteration()
     assert min(passed) > ITERATIONS_BETWEEN, f"short requests have no iterations of their own: {done}"
 
 
-async def test_work_that_is_quick_does_not_give_way() -> None:
+async def test_work_that_is_quick_does_not_give_way_and_a_turn_begins_anew_after_a_wait() -> None:
     clock = Clock()
     turn = Turns(clock).begin()
     others = list[int]()
@@ -58,6 +58,19 @@ async def test_work_that_is_quick_does_not_give_way() -> None:
     await turn.pause()
     assert others == [1]
     assert not turn.is_over, "the next turn has begun"
+    clock = Clock()
+    turn = Turns(clock).begin()
+    clock.now += TURN_S
+    assert turn.is_over
+    turn.renew()
+    assert not turn.is_over
+
+    def steps() -> Generator[None, None, int]:
+        for _ in range(3):
+            yield
+        return 7
+
+    assert await in_turns(steps(), endless_turn()) == 7
 
 
 async def test_work_that_is_cancelled_while_it_waits_is_in_no_way_of_the_others() -> None:
@@ -77,15 +90,6 @@ async def test_work_that_is_cancelled_while_it_waits_is_in_no_way_of_the_others(
         await first
 
 
-async def test_steps_are_taken_to_their_result() -> None:
-    def steps() -> Generator[None, None, int]:
-        for _ in range(3):
-            yield
-        return 7
-
-    assert await in_turns(steps(), endless_turn()) == 7
-
-
 async def test_one_work_claims_an_iteration_and_only_while_nothing_waits() -> None:
     turns = Turns(Clock())
     assert turns.claim()
@@ -102,12 +106,3 @@ async def test_one_work_claims_an_iteration_and_only_while_nothing_waits() -> No
         await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert turns.claim()
-
-
-async def test_a_turn_begins_anew_after_a_wait() -> None:
-    clock = Clock()
-    turn = Turns(clock).begin()
-    clock.now += TURN_S
-    assert turn.is_over
-    turn.renew()
-    assert not turn.is_over

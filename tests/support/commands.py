@@ -143,7 +143,6 @@ def running_cluster(
         up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, cwd=folder)
     family: list[psutil.Process] = [psutil.Process(up.pid)]
     try:
-        assert up.stdout is not None
         line = up.stdout.readline().decode()
         assert line.startswith("ready "), (data.parent / "up.log").read_text()
         _, addresses, _, *pids = line.split()

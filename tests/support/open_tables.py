@@ -107,7 +107,6 @@ def tables_of_version(files: TopicFiles, version: int) -> list[Listed]:
     tables = []
     for path in state.active:
         found = parse_segment_file(f"{table_dir(files.name)}/{path.rpartition('/')[2]}")
-        assert found is not None
         assert found.end_offset is not None
         assert (folder_of(files) / path).is_file(), path
         tables.append(Listed(found.segment, found.base_offset, found.end_offset))

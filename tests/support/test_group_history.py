@@ -62,19 +62,13 @@ def test_only_what_a_dead_member_had_comes_again(
     assert rules(story(*given, deaths=deaths)) == found, what
 
 
-def test_what_nobody_got_is_lost_once_the_group_has_read_everything() -> None:
+def test_what_nobody_got_is_lost_unless_it_has_no_outcome_and_the_rules_on_values_hold_for_groups() -> None:
     history = story(("a", 0), ("a", 1), ("a", 3))
     assert rules(history) == {"lost"}
     assert rules(history, complete=False) == set()
-
-
-def test_records_without_an_outcome_may_come_or_not() -> None:
     history = story(("a", 0), ("a", 1))
     history.sent[2:] = sent(4, outcome=Outcome.UNKNOWN)[2:]
     assert rules(history) == set()
-
-
-def test_the_rules_on_places_and_values_hold_for_groups() -> None:
     history = story(("a", 0), ("a", 1), ("a", 2), ("a", 3))
     history.delivered.append(Delivered(member="a", at_ns=9, segment=0, offset=3, key=b"x", value=b"other"))
     assert rules(history) == {"never sent", "one value per offset"}

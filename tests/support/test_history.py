@@ -54,49 +54,34 @@ def test_each_rule_names_the_record_that_breaks_it(last_sent: Sent, last_polled:
     assert rules(history) == found
 
 
-def test_a_reader_that_is_not_complete_may_end_early_but_not_skip() -> None:
+def test_what_was_acknowledged_must_be_there_and_only_an_incomplete_reader_may_end_early() -> None:
     history = good()
     history.polled = history.polled[:3]
     assert rules(history, complete=()) == set()
     history.polled = [polled(0), polled(1), polled(3)]
     assert rules(history, complete=()) == {"lost", "gap"}
-
-
-def test_a_record_without_an_outcome_may_be_kept_or_not() -> None:
     history = good()
     history.sent[4] = sent(4, outcome=Outcome.UNKNOWN)
     assert rules(history) == set()
     history.polled = history.polled[:4]
     assert rules(history) == set()
-
-
-def test_two_readers_see_one_value_per_offset() -> None:
-    history = good()
-    history.sent.append(sent(5, outcome=Outcome.UNKNOWN))
-    history.polled.append(replace(polled(5), reader="other", offset=4))
-    assert "one value per offset" in rules(history)
-
-
-def test_records_of_a_key_keep_their_order() -> None:
-    history = good()
-    history.sent = [sent(n, offset={2: 3, 3: 2}.get(n, n)) for n in range(5)]
-    history.polled = [polled(n, offset=o) for o, n in enumerate((0, 1, 3, 2, 4))]
-    assert rules(history) == {"reordered"}
-
-
-def test_offsets_of_a_key_rise_across_segments() -> None:
-    history = History(
-        [sent(0, offset=7), sent(1, offset=2)],
-        [polled(0, offset=7), polled(1, offset=2, segment=1)],
-    )
-    history.sent[1] = replace(history.sent[1], segment=1)
-    assert rules(history) == {"offsets fall"}
-
-
-def test_an_acknowledged_record_whose_receipt_has_no_offset_must_be_there_all_the_same() -> None:
     history = good()
     history.sent[2] = replace(history.sent[2], segment=None, offset=None)
     assert rules(history) == set()
     history.sent.append(replace(sent(9), segment=None, offset=None))
     assert rules(history) == {"lost"}
     assert rules(history, complete=()) == set()
+
+
+def test_offsets_have_one_value_and_rise_with_the_records_of_a_key() -> None:
+    history = good()
+    history.sent.append(sent(5, outcome=Outcome.UNKNOWN))
+    history.polled.append(replace(polled(5), reader="other", offset=4))
+    assert "one value per offset" in rules(history)
+    history = good()
+    history.sent = [sent(n, offset={2: 3, 3: 2}.get(n, n)) for n in range(5)]
+    history.polled = [polled(n, offset=o) for o, n in enumerate((0, 1, 3, 2, 4))]
+    assert rules(history) == {"reordered"}
+    history = History([sent(0, offset=7), sent(1, offset=2)], [polled(0, offset=7), polled(1, offset=2, segment=1)])
+    history.sent[1] = replace(history.sent[1], segment=1)
+    assert rules(history) == {"offsets fall"}

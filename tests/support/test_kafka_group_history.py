@@ -35,17 +35,11 @@ def test_nobody_begins_below_what_was_committed_for_sure() -> None:
     assert rules(commits(2, took=45), owners, got) == set(), "a commit without an answer binds no reader"
 
 
-def test_what_is_committed_does_not_go_back() -> None:
+def test_commits_do_not_go_back_and_members_get_every_offset_of_what_they_alone_own() -> None:
     assert rules(commits(3, 5, 5, 9)) == set()
     assert rules(commits(3, 5, 4, 9)) == {"committed goes back"}
     assert rules(commits(5, 4, took=15)) == set(), "of two commits at once either may be the last"
-
-
-def test_a_partition_has_one_owner_in_a_generation() -> None:
     assert rules(owners=[assigned("a", 1, 1), assigned("b", 2, 1)]) == {"two owners"}
     assert rules(owners=[assigned("a", 1, 1), assigned("b", 2, 2)]) == set()
-
-
-def test_a_member_gets_every_offset_of_what_is_its_own() -> None:
     assert rules(owners=[assigned("a", 1, 1)], got=given("a", 5, 0, 1, 3)) == {"gap"}
     assert rules(got=given("a", 5, 0)) == {"not its own"}

@@ -63,8 +63,6 @@ async def stay() -> None:
 
 
 # --- Kafka clients ----------------------------------------------------------------------------------------------------
-
-
 def _kafka(act: Callable[[Script, random.Random], Awaitable[None]]) -> Visitor:
     """Return a visitor with one connection that reads replies slowly, or not at all."""
 
@@ -124,8 +122,6 @@ async def _flood(client: Script, rng: random.Random) -> None:
 
 
 # --- native clients ---------------------------------------------------------------------------------------------------
-
-
 def _raw(data: Callable[[random.Random], bytes]) -> Visitor:
     """Return a visitor that sends some bytes to the native port, and nothing more."""
 

@@ -35,11 +35,7 @@ def group(*lags: SegmentLag, start: Start = EARLIEST, topic: str = TOPIC) -> Gro
 
 def lag(committed: int | None, end_offset: int = 3, segment: int = 0) -> SegmentLag:
     return SegmentLag(
-        segment=segment,
-        owner="",
-        committed=committed,
-        end_offset=end_offset,
-        lag_records=end_offset - (committed or 0),
+        segment=segment, owner="", committed=committed, end_offset=end_offset, lag_records=end_offset - (committed or 0)
     )
 
 
@@ -68,6 +64,8 @@ async def test_records_of_one_time_have_its_age_and_a_future_one_is_no_negative_
         async with client.publisher(topic) as publisher:
             await publisher.send(b"v", timestamp=NOW_US - age_s * 1_000_000)
         assert await lag_seconds(asking, group(lag(0, 1), topic=topic)) == {topic: {0: seconds}}
+    none: Lags = {}
+    assert await lag_seconds(asking, GroupDescription(group="billing", topics=())) == none
 
 
 async def test_sealed_segments_are_read_to_their_end(client: Client, cluster: FakeCluster, asking: Cluster) -> None:
@@ -104,11 +102,6 @@ async def test_many_segments_of_a_topic_with_a_schema(client: Client, asking: Cl
     stats = await client.admin.topic_stats(TOPIC)
     assert lags == {TOPIC: {s.segment: 60.0 if s.high_watermark else 0.0 for s in stats}}
     assert sum(1 for s in stats if s.high_watermark) > 1
-
-
-async def test_a_group_without_topics_lags_nowhere(asking: Cluster) -> None:
-    none: Lags = {}
-    assert await lag_seconds(asking, GroupDescription(group="billing", topics=())) == none
 
 
 async def test_a_segment_out_of_reach_is_named(client: Client, cluster: FakeCluster, asking: Cluster) -> None:

@@ -128,7 +128,6 @@ def test_an_exit_in_a_handler_ends_handling_and_nothing_else(client: seaweedmq.C
 def test_a_handler_may_close_it_and_others_are_waited_for(client: seaweedmq.Client, cluster: FakeCluster) -> None:
     publish(client, 10, segments=1)
     finished = []
-
     with client.subscriber(TOPIC, group=GROUP, start="earliest") as subscriber:
 
         def handler(message: Message) -> None:

@@ -56,7 +56,7 @@ async def test_another_service_at_one_of_the_addresses_is_passed_over(cluster: F
         await Cluster(("foreign:1", "fake:1"), cast(Any, Dialer()), environment(), QUICK).connect()
 
 
-async def test_a_broker_that_did_not_answer_gets_little_time_at_first_and_then_more() -> None:
+async def test_a_broker_that_did_not_answer_gets_little_time_and_one_failure_of_many_streams_counts_once() -> None:
     cluster = Cluster(("a:1", "b:1"), FakeCluster().dialer(), environment(), QUICK)
     times_s = [cluster.answer_timeout_s("b:1")]
     for _ in range(7):
@@ -66,9 +66,6 @@ async def test_a_broker_that_did_not_answer_gets_little_time_at_first_and_then_m
         times_s.append(cluster.answer_timeout_s("b:1"))
     assert times_s == [10.0, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
     assert cluster.answer_timeout_s("a:1") == 10.0
-
-
-async def test_one_failure_that_many_streams_notice_counts_once() -> None:
     cluster = Cluster(("a:1", "b:1"), FakeCluster().dialer(), environment(), QUICK)
 
     async def stream() -> None:
@@ -176,8 +173,6 @@ async def test_a_broker_that_begins_to_listen_late_is_found_within_a_fifth_of_a_
 
 
 # --- descriptions in pages
-
-
 def told(*sealed: int, open_at: tuple[int, ...] = (), revision: int = 1, more: int | None = None) -> TopicDescription:
     ids = {*sealed, *open_at}
     return TopicDescription(
@@ -215,11 +210,7 @@ async def described(pages: Pages, which: SegmentSelection = ALL) -> list[tuple[i
 
 async def test_pages_are_joined_as_of_the_first_whatever_happens_meanwhile() -> None:
     """Segment 8 is sealed between the pages, 10 and 11 are created, and 3 is pruned."""
-    pages = Pages(
-        told(0, 1, open_at=(8, 9), more=1),
-        told(2, 4, revision=2, more=4),
-        told(5, 8, 10, revision=7),
-    )
+    pages = Pages(told(0, 1, open_at=(8, 9), more=1), told(2, 4, revision=2, more=4), told(5, 8, 10, revision=7))
     every = [(n, False) for n in (0, 1, 2, 4, 5)] + [(8, True), (9, True)]
     assert await described(pages) == every
     assert pages.asked == [
@@ -240,7 +231,7 @@ async def test_pages_are_asked_for_of_the_topic_that_the_first_one_told_of() -> 
         await described(Pages(first, again))
 
 
-async def test_a_view_asks_for_the_topic_that_it_knows() -> None:
+async def test_a_view_asks_for_the_topic_that_it_knows_and_shares_no_answer_that_lacks_what_is_wanted() -> None:
     first = told(open_at=(9,))
     pages = Pages(first, replace(first, topic=replace(first.topic, uid=first.topic.uid + 1)))
     view = TopicView(Cluster(("a:1",), cast(Any, pages), environment(), QUICK), NAME, lambda _: None)
@@ -249,24 +240,6 @@ async def test_a_view_asks_for_the_topic_that_it_knows() -> None:
         await view.description(True)
     assert pages.uids == [0, first.topic.uid]
     assert await view.description(False) is first
-
-
-async def test_a_page_of_a_broker_that_lags_is_asked_for_again() -> None:
-    """It would lack segments that were sealed later."""
-    pages = Pages(told(0, open_at=(3,), revision=5, more=0), told(revision=4), told(1, 2, revision=5))
-    assert await described(pages) == [(0, False), (1, False), (2, False), (3, True)]
-
-
-async def test_very_many_ids_are_asked_for_in_several_calls() -> None:
-    ids = tuple(range(IDS_MAX + 1))
-    pages = Pages(told(0), told(IDS_MAX))
-    assert await described(pages, SegmentSelection(ids=ids)) == [(0, False)], (
-        "the answer lacks ids that do not exist yet"
-    )
-    assert [len(which.ids) for which in pages.asked] == [IDS_MAX, 1]
-
-
-async def test_a_look_that_does_not_ask_for_what_is_wanted_is_not_shared() -> None:
     pages = Pages(told(open_at=(9,)), told(1, open_at=(9,)))
     cluster = Cluster(("a:1",), cast(Any, pages), environment(), QUICK)
     view = TopicView(cluster, NAME, lambda _: None)
@@ -276,7 +249,19 @@ async def test_a_look_that_does_not_ask_for_what_is_wanted_is_not_shared() -> No
     assert await view.description(False, (1,)) is other
 
 
-async def test_a_segment_is_not_taken_for_pruned_because_a_broker_lags() -> None:
+async def test_a_page_of_a_broker_that_lags_is_asked_for_again_and_many_ids_in_several_calls() -> None:
+    """It would lack segments that were sealed later."""
+    pages = Pages(told(0, open_at=(3,), revision=5, more=0), told(revision=4), told(1, 2, revision=5))
+    assert await described(pages) == [(0, False), (1, False), (2, False), (3, True)]
+    ids = tuple(range(IDS_MAX + 1))
+    pages = Pages(told(0), told(IDS_MAX))
+    assert await described(pages, SegmentSelection(ids=ids)) == [(0, False)], (
+        "the answer lacks ids that do not exist yet"
+    )
+    assert [len(which.ids) for which in pages.asked] == [IDS_MAX, 1]
+
+
+async def test_a_segment_is_not_taken_for_pruned_nor_the_schema_taken_back_because_a_broker_lags() -> None:
     new = told(open_at=(9,))
     old = replace(told(open_at=(8,)), topic=replace(new.topic, next_segment=9))
     view = TopicView(Cluster(("a:1",), cast(Any, Pages(new, old, old)), environment(), QUICK), NAME, lambda _: None)
@@ -284,9 +269,6 @@ async def test_a_segment_is_not_taken_for_pruned_because_a_broker_lags() -> None
     assert await view.description(True, (9,)) is new, "what is known is newer"
     with pytest.raises(Unavailable, match="segment 8 of shop/orders is not known yet"):
         await view.description(False, (8,))
-
-
-async def test_a_broker_that_lags_does_not_take_the_schema_back() -> None:
     old = told(open_at=(9,), revision=4)
     new = replace(old, topic=replace(old.topic, schema=b"columns"), revision=5)
     unnumbered = replace(new, revision=0)

@@ -18,12 +18,18 @@ class Leased:
             self.lease.opened(self.now, assignment(trust_s))
 
 
-def test_while_a_stream_is_open_each_beat_renews_the_trust() -> None:
+def test_while_a_stream_is_open_each_beat_renews_the_trust_and_it_is_believed_without_one_by_default() -> None:
     leased = Leased(3.0)
     for _ in range(100):
         leased.now += leased.lease.beat_s
         assert leased.lease.is_fresh
         assert leased.lease.beat()
+    assert Leased().lease.is_fresh
+    leased = Leased(None)
+    leased.now += 1e6
+    assert leased.lease.is_fresh
+    assert leased.lease.beat()
+    assert leased.lease.beat_s == 1.0
 
 
 def test_without_a_stream_the_trust_ends_and_only_a_stream_that_was_opened_since_is_believed() -> None:
@@ -38,12 +44,3 @@ def test_without_a_stream_the_trust_ends_and_only_a_stream_that_was_opened_since
     assert not lease.is_fresh
     lease.opened(leased.now, assignment(3.0))
     assert lease.is_fresh
-
-
-def test_a_coordinator_that_says_nothing_of_it_is_believed() -> None:
-    assert Leased().lease.is_fresh
-    leased = Leased(None)
-    leased.now += 1e6
-    assert leased.lease.is_fresh
-    assert leased.lease.beat()
-    assert leased.lease.beat_s == 1.0

@@ -52,13 +52,10 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop, "STOP_POLL_S", 0.001)
 
 
-async def test_brokers_that_lag_or_are_out_of_reach_are_asked_again() -> None:
+async def test_brokers_that_lag_or_are_out_of_reach_are_asked_again_until_the_topic_is_deleted() -> None:
     views = Views(Unavailable("segment 0 is not known yet"), {0}, Unavailable("not now"), set())
     await finish(views, Unavailable("no coordinator at the moment"))
     assert len(views.asked) == 4
-
-
-async def test_a_topic_that_was_deleted_ends_it() -> None:
     with pytest.raises(NotFound):
         await finish(Views({0}, NotFound("there is no topic shop/orders")))
 

@@ -72,7 +72,6 @@ class Hooked(list[Any]):
 def hooked(loop: Loop) -> Hooked:
     """Watch the appends of values to the open batch."""
     batch = loop.buffer.open_batch
-    assert batch is not None
     batch.values = made = Hooked(batch.values)
     return made
 

@@ -36,15 +36,12 @@ class Watched(BatchPromise):
         return super().waiters(future, position)
 
 
-async def test_a_batch_that_is_kept_as_one_frame_settles_all_its_futures() -> None:
+async def test_a_batch_in_one_frame_settles_all_its_futures_and_parts_settle_on_their_own() -> None:
     made, futures = batch(3)
     assert not any(f.done() for f in futures)
     made.acked(range(3), 7, 100)
     assert [f.result() for f in futures] == [Receipt(7, 100), Receipt(7, 101), Receipt(7, 102)]
     assert futures[0].exception() is None
-
-
-async def test_parts_of_a_batch_settle_on_their_own() -> None:
     made, futures = batch(4)
     made.acked(np.array([0, 2]), 1, 50)
     assert [f.done() for f in futures] == [True, False, True, False]

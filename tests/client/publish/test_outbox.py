@@ -104,7 +104,7 @@ def told(actions: Iterable[Action]) -> list[str]:
     return lines
 
 
-def test_rows_go_to_the_segments_of_their_keys_in_their_order() -> None:
+def test_rows_go_to_the_segments_of_their_keys_or_what_came_after_them_in_their_order() -> None:
     story = Story()
     actions = story.box.begin(WHOLE_RING, [segment(0, 0, HALF), segment(1, HALF)])
     assert told(actions) == [f"frames up to {FRAME_BYTES_MAX >> 20} MiB, batches of 2 MiB"]
@@ -116,6 +116,16 @@ def test_rows_go_to_the_segments_of_their_keys_in_their_order() -> None:
     assert low == sorted(low)
     assert high == sorted(high)
     assert sorted(low + high) == list(range(80))
+    story = Story()
+    story.box.begin(WHOLE_RING, [segment(0, 0, HALF), segment(1, HALF)])
+    story.send(20)
+    story.box.sealed(0, sealed(0, 2), [segment(2)])
+    story.box.sealed(2, sealed(0, 3), [segment(3)])
+    assert story.box.resolve([2]) == {3}, "the other side of the merge comes to it later"
+    story.box.sealed(1, sealed(0, 2), [segment(3)])
+    assert set(story.box.segments) == {3}
+    story.open(3)
+    assert sorted(story.values(3)) == list(range(20))
 
 
 def test_after_a_split_what_was_not_kept_comes_before_what_is_sent_later() -> None:
@@ -142,7 +152,7 @@ def test_after_a_split_what_was_not_kept_comes_before_what_is_sent_later() -> No
     assert sorted(low + high) == list(range(10, 30))
 
 
-def test_while_the_successors_do_not_cover_the_ring_nothing_changes() -> None:
+def test_while_successors_or_partitions_do_not_cover_the_ring_nothing_changes() -> None:
     story = Story()
     story.box.begin(WHOLE_RING, [segment(0)])
     story.send(3)
@@ -153,22 +163,17 @@ def test_while_the_successors_do_not_cover_the_ring_nothing_changes() -> None:
     assert len(story.box.window(0)) == 1
     story.open(0)
     assert story.take(0) == [[0, 1, 2]]
-
-
-def test_a_segment_that_was_handed_over_is_followed_to_what_came_after_it() -> None:
     story = Story()
-    story.box.begin(WHOLE_RING, [segment(0, 0, HALF), segment(1, HALF)])
-    story.send(20)
-    story.box.sealed(0, sealed(0, 2), [segment(2)])
-    story.box.sealed(2, sealed(0, 3), [segment(3)])
-    assert story.box.resolve([2]) == {3}, "the other side of the merge comes to it later"
-    story.box.sealed(1, sealed(0, 2), [segment(3)])
-    assert set(story.box.segments) == {3}
-    story.open(3)
-    assert sorted(story.values(3)) == list(range(20))
+    with pytest.raises(Unavailable, match="do not cover"):
+        story.box.begin(KeyRange(0, 3), [segment(0, 0, 1)])
+    story.box.begin(KeyRange(0, 1), [segment(0, 0, 1)])
+    with pytest.raises(Unavailable, match="do not cover"):
+        story.box.grow(KeyRange(0, 3), [segment(0, 0, 1), segment(2, 2, 3)])
+    story.send(10)
+    assert story.box.segments == {0}
 
 
-def test_what_is_too_long_for_a_broker_is_cut_anew_behind_what_it_has() -> None:
+def test_what_is_too_long_for_a_broker_is_cut_anew_and_a_record_that_fits_no_frame_fails() -> None:
     story = Story()
     story.box.begin(WHOLE_RING, [segment(0)])
     story.send(2)
@@ -177,9 +182,6 @@ def test_what_is_too_long_for_a_broker_is_cut_anew_behind_what_it_has() -> None:
     assert told(actions)[0] == "frames up to 0 MiB, batches of 1 MiB"
     assert told(actions)[1:] == ["deliver 0"]
     assert story.take(0) == [[0, 1], [2, 3], [4, 5]]
-
-
-def test_a_record_that_fits_no_frame_fails_and_takes_no_sequence() -> None:
     story = Story()
     story.box.begin(WHOLE_RING, [segment(0)])
     story.send(1)
@@ -190,7 +192,7 @@ def test_a_record_that_fits_no_frame_fails_and_takes_no_sequence() -> None:
     assert [decode_header(data).first_sequence for data in frames] == [0, 1]
 
 
-def test_plain_records_are_refused_once_the_topic_has_a_schema_also_those_that_wait() -> None:
+def test_plain_records_of_a_topic_with_a_schema_and_overdue_ones_fail() -> None:
     story = Story()
     story.box.begin(WHOLE_RING, [segment(0)])
     story.send(2)
@@ -198,9 +200,6 @@ def test_plain_records_are_refused_once_the_topic_has_a_schema_also_those_that_w
     assert told(story.send(2)) == ["failed [2, 3]: InvalidArgument"]
     actions = story.box.sealed(0, sealed(0, 1), [segment(1)])
     assert told(actions)[1:] == ["failed [0, 1]: InvalidArgument"]
-
-
-def test_what_is_overdue_fails_and_its_stream_is_opened_anew() -> None:
     story = Story()
     story.box.begin(WHOLE_RING, [segment(0)])
     story.send(2, deadline_s=10.0)
@@ -221,9 +220,6 @@ def test_a_forgotten_segment_gives_what_was_never_out_to_the_open_ones() -> None
     assert told(story.box.pruned(0, [segment(5)]))[1:] == ["failed [0, 1]: OutOfRange", "deliver 5"]
     story.open(5)
     assert story.take(5) == [[2, 3]]
-
-
-def test_a_segment_that_a_recovered_etcd_opens_again_gets_no_second_window() -> None:
     story = Story()
     story.box.begin(WHOLE_RING, [segment(0)])
     story.send(2)
@@ -275,14 +271,3 @@ def test_what_waits_for_a_partition_stays_in_it_when_there_are_more() -> None:
     for number, values in by_segment.items():
         partition = 0 if number == 4 else number
         assert all(partition_of(b"key-%d" % (value % 10), 4) == partition for value in values if value >= 10)
-
-
-def test_partitions_that_are_not_all_known_are_no_partitions_yet() -> None:
-    story = Story()
-    with pytest.raises(Unavailable, match="do not cover"):
-        story.box.begin(KeyRange(0, 3), [segment(0, 0, 1)])
-    story.box.begin(KeyRange(0, 1), [segment(0, 0, 1)])
-    with pytest.raises(Unavailable, match="do not cover"):
-        story.box.grow(KeyRange(0, 3), [segment(0, 0, 1), segment(2, 2, 3)])
-    story.send(10)
-    assert story.box.segments == {0}

@@ -322,7 +322,7 @@ async def test_flush_in_vain_says_so_and_goes_on_sending(cluster: FakeCluster, c
         assert sent.done()
 
 
-async def test_a_deleted_topic_fails_what_waits_for_it(client: Client) -> None:
+async def test_a_deleted_or_unknown_topic_and_a_closed_client_fail(client: Client) -> None:
     await client.admin.create_topic(TOPIC)
     publisher = await client.publisher(TOPIC)
     await (await publisher.send(b"x"))
@@ -330,30 +330,6 @@ async def test_a_deleted_topic_fails_what_waits_for_it(client: Client) -> None:
     with pytest.raises(NotFound, match="there is no topic shop/orders"):
         await (await publisher.send(b"x"))
     await publisher.close()
-
-
-async def test_closing_delivers_and_then_nothing_is_taken(cluster: FakeCluster, client: Client) -> None:
-    await client.admin.create_topic(TOPIC)
-    publisher = await client.publisher(TOPIC)
-    sent = await publisher.send(b"x")
-    await asyncio.gather(publisher.close(), publisher.close())
-    assert sent.result() == Receipt(0, 0)
-    with pytest.raises(Closed, match="publisher of shop/orders is closed"):
-        await publisher.send(b"y")
-
-
-async def test_closing_in_time_fails_what_could_not_be_delivered(cluster: FakeCluster, client: Client) -> None:
-    await client.admin.create_topic(TOPIC)
-    cluster.holds_acks = True
-    publisher = await client.publisher(TOPIC)
-    sent = await publisher.send(b"x")
-    with pytest.raises(DeadlineExceeded):
-        await publisher.close(timeout=0.05)
-    with pytest.raises(Closed, match="closed before this was acknowledged"):
-        await sent
-
-
-async def test_unknown_topic_and_closed_client(client: Client) -> None:
     with pytest.raises(NotFound, match="there is no topic no/such"):
         await client.publisher("no/such")
     with pytest.raises(InvalidArgument, match="NAMESPACE/NAME"):
@@ -361,6 +337,23 @@ async def test_unknown_topic_and_closed_client(client: Client) -> None:
     await client.close()
     with pytest.raises(Closed):
         await client.publisher(TOPIC)
+
+
+async def test_closing_delivers_in_time_or_fails_and_takes_nothing_more(cluster: FakeCluster, client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    publisher = await client.publisher(TOPIC)
+    sent = await publisher.send(b"x")
+    await asyncio.gather(publisher.close(), publisher.close())
+    assert sent.result() == Receipt(0, 0)
+    with pytest.raises(Closed, match="publisher of shop/orders is closed"):
+        await publisher.send(b"y")
+    cluster.holds_acks = True
+    publisher = await client.publisher(TOPIC)
+    sent = await publisher.send(b"x")
+    with pytest.raises(DeadlineExceeded):
+        await publisher.close(timeout=0.05)
+    with pytest.raises(Closed, match="closed before this was acknowledged"):
+        await sent
 
 
 async def test_a_cluster_that_is_gone_is_named_in_the_error(cluster: FakeCluster, client: Client) -> None:
@@ -371,8 +364,6 @@ async def test_a_cluster_that_is_gone_is_named_in_the_error(cluster: FakeCluster
 
 
 # --- what was sealed long ago
-
-
 async def test_a_publisher_goes_on_where_its_segment_was_pruned_while_it_was_idle(
     cluster: FakeCluster, client: Client
 ) -> None:

@@ -27,14 +27,7 @@ from seaweedmq.core.publish.outgoing_frame import OutgoingFrame
 from seaweedmq.core.publish.routing import Routes
 from seaweedmq.core.replay import Replay
 from seaweedmq.core.segment.producers import ProducerTable
-from seaweedmq.errors import (
-    DeadlineExceeded,
-    Fenced,
-    InvalidArgument,
-    NotFound,
-    OutOfRange,
-    SeaweedMQError,
-)
+from seaweedmq.errors import DeadlineExceeded, Fenced, InvalidArgument, NotFound, OutOfRange, SeaweedMQError
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
 from seaweedmq.model.ring import WHOLE_RING, KeyRange, even_ranges, slot_of
 from seaweedmq.model.segment import Segment
@@ -142,7 +135,6 @@ class Driver:
         self.task = asyncio.create_task(self.run(self.notes[note]))
 
     async def kill(self) -> None:
-        assert self.task is not None
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
 
@@ -269,8 +261,6 @@ async def test_a_hundred_seeds_catch(monkeypatch: pytest.MonkeyPatch, where: typ
 
 
 # --- one thing at a time ----------------------------------------------------------------------------------------------
-
-
 def one_segment() -> FakeCluster:
     cluster = FakeCluster(1)
     cluster.create(TopicSpec(name=NAME, segments=1))
@@ -336,16 +326,7 @@ async def test_who_comes_late_asks_the_files_where_an_earlier_batch_was_asked_fo
     check(cluster, {})
 
 
-async def test_what_a_segment_lost_after_it_was_acknowledged_is_published_again() -> None:
-    cluster = one_segment()
-    driver = await begun_and_killed(cluster, None)
-    lose_tail(cluster, NAME, 0, 1)
-    assert 0 < len(stored(cluster, NAME)) < 20
-    await driver.run(progress_to_bytes(BatchProgress(reached={0: SegmentProgress(15, 15)})))
-    check(cluster, {0: 20})
-
-
-async def test_where_nobody_can_tell_nothing_is_stored_twice() -> None:
+async def test_where_nobody_can_tell_nothing_is_stored_twice_and_what_was_lost_is_published_again() -> None:
     def search(segment: Segment, reached: SegmentProgress) -> int:
         raise OutOfRange("the log files are gone")
 
@@ -355,9 +336,15 @@ async def test_where_nobody_can_tell_nothing_is_stored_twice() -> None:
     with pytest.raises(OutOfRange, match="the log files are gone"):
         await driver.run(driver.notes[-1])
     check(cluster, {0: 20})
+    cluster = one_segment()
+    driver = await begun_and_killed(cluster, None)
+    lose_tail(cluster, NAME, 0, 1)
+    assert 0 < len(stored(cluster, NAME)) < 20
+    await driver.run(progress_to_bytes(BatchProgress(reached={0: SegmentProgress(15, 15)})))
+    check(cluster, {0: 20})
 
 
-async def test_a_topic_of_the_same_name_gets_nothing_that_was_meant_for_the_earlier_one() -> None:
+async def test_a_batch_fails_for_a_later_topic_or_batch_or_if_brokers_do_not_take_or_acknowledge_it() -> None:
     cluster = one_segment()
     driver = Driver(cluster, 0, staged(0, 20, (WHOLE_RING,), random.Random(1)), 1)
     del cluster.topics[NAME]
@@ -365,17 +352,16 @@ async def test_a_topic_of_the_same_name_gets_nothing_that_was_meant_for_the_earl
     with pytest.raises(NotFound, match="was deleted and recreated since batch 0 was staged"):
         await driver.run(driver.notes[-1])
     assert stored(cluster, NAME) == []
-
-
-async def test_a_frame_that_brokers_do_not_take_is_said_and_nothing_of_it_is_stored() -> None:
     cluster = one_segment()
     cluster.frame_bytes_max = 200
     driver = Driver(cluster, 0, staged(0, 20, (WHOLE_RING,), random.Random(1)), 1)
     with pytest.raises(InvalidArgument, match="raise frame_bytes_max on every broker"):
         await driver.run(driver.notes[-1])
-
-
-async def test_an_older_batch_of_the_sink_is_fenced() -> None:
+    cluster = one_segment()
+    cluster.holds_acks = True
+    driver = Driver(cluster, 0, staged(0, 20, (WHOLE_RING,), random.Random(1)), 1)
+    with pytest.raises(DeadlineExceeded, match="acknowledged nothing for 30 s: start again"):
+        await driver.run(driver.notes[-1])
     cluster = one_segment()
     older = Driver(cluster, 0, staged(0, 20, (WHOLE_RING,), random.Random(1)), 1)
     newer = Driver(cluster, 1, staged(1, 20, (WHOLE_RING,), random.Random(2)), 1)
@@ -383,11 +369,3 @@ async def test_an_older_batch_of_the_sink_is_fenced() -> None:
     with pytest.raises(Fenced):
         await older.run(older.notes[-1])
     check(cluster, {1: 20})
-
-
-async def test_a_batch_that_gets_nowhere_ends_in_time_and_says_why() -> None:
-    cluster = one_segment()
-    cluster.holds_acks = True
-    driver = Driver(cluster, 0, staged(0, 20, (WHOLE_RING,), random.Random(1)), 1)
-    with pytest.raises(DeadlineExceeded, match="acknowledged nothing for 30 s: start again"):
-        await driver.run(driver.notes[-1])

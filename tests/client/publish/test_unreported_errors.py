@@ -35,16 +35,13 @@ def remembered(*works: Work) -> UnreportedErrors:
     return failures
 
 
-def test_a_flush_tells_of_the_first_failure_whoever_was_told_and_forgets_all() -> None:
+def test_a_flush_tells_of_the_first_failure_and_a_close_of_the_first_that_nobody_was_told_of() -> None:
     works = [Work(None), failed(1), failed(2)]
     failures = remembered(*works)
     works[1].told = True
     assert failures.take() is works[1].error
     assert failures.take() is None
     assert failures.first_unreported() is None
-
-
-def test_a_close_tells_of_the_first_failure_that_nobody_was_told_of() -> None:
     works = [failed(1), failed(2)]
     failures = remembered(*works)
     assert failures.first_unreported() is works[0].error
@@ -54,24 +51,12 @@ def test_a_close_tells_of_the_first_failure_that_nobody_was_told_of() -> None:
     assert failures.first_unreported() is None
 
 
-def test_a_publisher_that_looks_at_each_failure_is_told_of_none_however_many_there_were() -> None:
-    failures = UnreportedErrors()
-    for _ in range(3 * KEPT_MAX):
-        work = failed()
-        failures.add(work)
-        work.told = True
-    assert failures.first_unreported() is None
-
-
-def test_of_more_failures_than_are_remembered_a_close_tells_in_any_case() -> None:
+def test_of_more_failures_or_rows_than_are_remembered_a_close_tells_in_any_case() -> None:
     works = [failed(n) for n in range(KEPT_MAX + 1)]
     failures = remembered(*works)
     for work in works:
         work.told = True
     assert failures.first_unreported() is works[-1].error
-
-
-def test_of_more_rows_than_are_remembered_a_close_tells_in_any_case() -> None:
     failures = UnreportedErrors()
     works = [failed(n, KEPT_ROWS_MAX // 2) for n in range(3)]
     for work in works:
@@ -82,7 +67,7 @@ def test_of_more_rows_than_are_remembered_a_close_tells_in_any_case() -> None:
     assert failures.first_unreported() is works[-1].error
 
 
-def test_what_somebody_was_told_of_is_not_kept() -> None:
+def test_what_somebody_was_told_of_is_neither_kept_nor_told_again_however_many_there_were() -> None:
     told, other = failed(1), failed(2)
     failures = remembered(told)
     told.told = True
@@ -91,3 +76,9 @@ def test_what_somebody_was_told_of_is_not_kept() -> None:
     failures.add(other)
     assert gone() is None
     assert failures.first_unreported() is other.error
+    failures = UnreportedErrors()
+    for _ in range(3 * KEPT_MAX):
+        work = failed()
+        failures.add(work)
+        work.told = True
+    assert failures.first_unreported() is None

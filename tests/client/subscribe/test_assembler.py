@@ -35,10 +35,14 @@ def test_a_frame_is_assembled_from_its_head_and_pieces(payload: bytes, piece_byt
         assert whole.data == frame
 
 
-def test_replies_between_frames_pass_as_they_are() -> None:
+def test_replies_between_frames_pass_as_they_are_and_a_damaged_head_is_corrupt() -> None:
     assembler = FrameAssembler()
     for reply in (READY, SubscribeFrames(frame_of(b"payload")), END):
         assert assembler.add(reply) is reply
+    head = bytearray(frame_of(b"payload")[:HEADER_BYTES])
+    head[50] ^= 1
+    with pytest.raises(Corrupt):
+        FrameAssembler().add(FrameHead(bytes(head)))
 
 
 @pytest.mark.parametrize(
@@ -54,10 +58,3 @@ def test_what_is_not_the_payload_of_the_frame_is_rejected(reply: object, text: s
     assembler.add(FrameHead(frame_of(b"payload")[:HEADER_BYTES]))
     with pytest.raises(ProtocolViolation, match=re.escape(text)):
         assembler.add(reply)  # type: ignore[arg-type]
-
-
-def test_a_damaged_head_is_corrupt() -> None:
-    head = bytearray(frame_of(b"payload")[:HEADER_BYTES])
-    head[50] ^= 1
-    with pytest.raises(Corrupt):
-        FrameAssembler().add(FrameHead(bytes(head)))

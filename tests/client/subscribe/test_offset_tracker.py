@@ -36,7 +36,7 @@ def describe(*segments: Segment, retention_s: int | None = None) -> TopicDescrip
     return TopicDescription(topic=replace(make_topic(), retention_s=retention_s), segments=segments, addresses={})
 
 
-def test_records_below_the_start_are_dropped_and_the_rest_is_read_to_the_end() -> None:
+def test_records_below_the_start_are_dropped_and_the_rest_is_read_once_to_the_end() -> None:
     cursor = OffsetTracker(segment(), offset(5), None)
     assert cursor.start == offset(5)
     cursor.ready(5)
@@ -44,9 +44,6 @@ def test_records_below_the_start_are_dropped_and_the_rest_is_read_to_the_end() -
     assert (cursor.begin_offset, cursor.start, cursor.ended) == (5, offset(12), False)
     cursor.end(SubscribeEnd(end_offset=12, successors=(1, 2)))
     assert (cursor.ended, cursor.end_offset, cursor.successors) == (True, 12, (1, 2))
-
-
-def test_after_a_lost_stream_nothing_is_delivered_twice() -> None:
     cursor = OffsetTracker(segment(), EARLIEST, None)
     cursor.ready(0)
     assert receive(cursor, 0, 10) == [0, 9]
@@ -54,25 +51,19 @@ def test_after_a_lost_stream_nothing_is_delivered_twice() -> None:
     cursor.ready(10)
     assert receive(cursor, 5, 15) == [10, 14]
     assert receive(cursor, 5, 15) == []
-
-
-def test_a_frame_that_could_not_be_read_is_asked_for_again() -> None:
     cursor = OffsetTracker(segment(), EARLIEST, None)
     cursor.ready(0)
     cursor.wanted(0, 10)
     assert cursor.start == offset(0)
 
 
-def test_reading_stops_within_a_frame() -> None:
+def test_reading_stops_within_a_frame_or_where_it_begins() -> None:
     cursor = OffsetTracker(segment(), EARLIEST, 7)
     cursor.ready(0)
     assert receive(cursor, 0, 5) == [0, 4]
     assert not cursor.ended
     assert receive(cursor, 5, 10) == [5, 6]
     assert (cursor.ended, cursor.end_offset) == (True, 7)
-
-
-def test_who_begins_at_the_stop_has_ended() -> None:
     cursor = OffsetTracker(segment(), EARLIEST, 7)
     cursor.ready(7)
     assert (cursor.ended, cursor.end_offset) == (True, 7)
@@ -90,7 +81,7 @@ def test_a_start_beyond_the_end_is_waited_for() -> None:
     assert not OffsetTracker(segment(), LATEST, None).may_be_beyond
 
 
-def test_what_a_broker_must_not_do() -> None:
+def test_what_a_broker_must_not_do_and_records_removed_before_they_were_read_are_errors() -> None:
     cursor = OffsetTracker(segment(), EARLIEST, None)
     with pytest.raises(ProtocolViolation, match="frames before their first offset"):
         cursor.wanted(0, 5)
@@ -101,9 +92,6 @@ def test_what_a_broker_must_not_do() -> None:
     with pytest.raises(ProtocolViolation, match="ended at offset 9, but delivery only reached 5"):
         cursor.end(SubscribeEnd(end_offset=9, successors=()))
     assert not cursor.ended
-
-
-def test_records_that_retention_removed_before_they_were_read_are_an_error() -> None:
     cursor = OffsetTracker(segment(), EARLIEST, None)
     cursor.ready(3)
     assert cursor.begin_offset == 3, "no reader asked for the offsets removed before"
@@ -112,23 +100,17 @@ def test_records_that_retention_removed_before_they_were_read_are_an_error() -> 
         cursor.ready(8)
 
 
-def test_a_pruned_segment_that_never_had_a_record_is_followed_by_those_that_cover_it() -> None:
+def test_a_pruned_segment_is_followed_if_it_was_empty_or_read_and_else_an_error() -> None:
     cursor = OffsetTracker(segment(0, 0, HALF, start_offset=4), EARLIEST, None)
     cursor.ready(4)
     cursor.pruned(describe(segment(5, 0, HALF), segment(6, HALF)))
     assert (cursor.ended, cursor.end_offset, cursor.successors) == (True, 4, (5,))
-
-
-def test_a_pruned_segment_of_which_all_was_read_ends_where_it_was_sealed() -> None:
     sealed = replace(segment(), state=SegmentState.SEALED, end_offset=9, successors=(1,))
     cursor = OffsetTracker(sealed, EARLIEST, None)
     cursor.ready(0)
     receive(cursor, 0, 9)
     cursor.pruned(describe(retention_s=60))
     assert (cursor.ended, cursor.end_offset, cursor.successors) == (True, 9, (1,))
-
-
-def test_a_pruned_segment_of_which_more_was_awaited_is_an_error() -> None:
     for retention_s in (60, None):  # it may be switched off since
         cursor = OffsetTracker(segment(), EARLIEST, None)
         cursor.ready(0)
@@ -138,7 +120,7 @@ def test_a_pruned_segment_of_which_more_was_awaited_is_an_error() -> None:
         assert not cursor.ended
 
 
-def test_credit_and_what_is_held_stay_within_the_share() -> None:
+def test_credit_and_what_is_held_stay_within_the_share_except_for_a_message_alone() -> None:
     credit = ReceiveCredit(64 * KIB)
     share = 1_000 * KIB
     assert credit.open(share) == share
@@ -150,9 +132,6 @@ def test_credit_and_what_is_held_stay_within_the_share() -> None:
     credit.taken(400 * KIB)
     assert credit.more(share) == 600 * KIB
     assert credit.more(share) == 0
-
-
-def test_a_message_over_the_share_is_let_through_alone() -> None:
     credit = ReceiveCredit(64 * KIB)
     share = 100 * KIB
     credit.open(share)
@@ -161,9 +140,6 @@ def test_a_message_over_the_share_is_let_through_alone() -> None:
     assert credit.more(share) == 800 * KIB, "what went beyond the credit is paid, no more"
     credit.taken(900 * KIB)
     assert credit.more(share) == 900 * KIB
-
-
-def test_what_a_lost_stream_was_given_is_void_and_what_is_held_counts() -> None:
     credit = ReceiveCredit(64 * KIB)
     share = 1_000 * KIB
     credit.open(share)

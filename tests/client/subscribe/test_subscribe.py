@@ -66,6 +66,7 @@ async def test_where_to_begin(client: Client) -> None:
     assert values(await read(client, start=early)) == list(range(100))
     assert values(await read(client, start="earliest", limit=7)) == list(range(7))
     assert values(await read(client, limit=0)) == []
+    assert values(await read(client, stop_at=None, timeout=0.05)) == list(range(100)), "idle time ends it"
     with pytest.raises(InvalidArgument, match='is not "earliest"'):
         await read(client, start="first")
 
@@ -140,13 +141,7 @@ async def test_stop_at_latest_does_not_run_after_a_publisher(client: Client) -> 
         assert sorted(values(await _collect(subscriber))) == list(range(500))
 
 
-async def test_idle_time_ends_it_without_an_error(client: Client) -> None:
-    await client.admin.create_topic(TOPIC)
-    await publish(client, 0, 3)
-    assert values(await read(client, stop_at=None, timeout=0.05)) == [0, 1, 2]
-
-
-async def test_close_ends_whoever_waits(client: Client) -> None:
+async def test_close_ends_whoever_waits_and_so_does_a_deleted_topic_with_not_found(client: Client) -> None:
     await client.admin.create_topic(TOPIC)
     subscriber = await client.subscriber(TOPIC)
     reading = asyncio.create_task(_collect(subscriber))
@@ -154,9 +149,13 @@ async def test_close_ends_whoever_waits(client: Client) -> None:
     await subscriber.close()
     assert await reading == []
     await subscriber.close()
+    async with client.subscriber(TOPIC) as subscriber:
+        await client.admin.delete_topic(TOPIC)
+        with pytest.raises(NotFound, match="there is no topic"):
+            await _collect(subscriber)
 
 
-async def test_batches_and_messages_may_be_mixed(client: Client) -> None:
+async def test_batches_and_messages_may_be_mixed_and_batches_have_the_columns_asked_for(client: Client) -> None:
     await client.admin.create_topic(TOPIC)
     await publish(client, 0, 100)
     seen: list[int] = []
@@ -169,11 +168,6 @@ async def test_batches_and_messages_may_be_mixed(client: Client) -> None:
         async for batch in subscriber.batches():
             seen += batch.column("_offset").to_pylist()
     assert seen == list(range(100))
-
-
-async def test_batches_have_the_columns_asked_for(client: Client) -> None:
-    await client.admin.create_topic(TOPIC)
-    await publish(client, 0, 5)
     async with client.subscriber(TOPIC, start="earliest", stop_at="latest", columns=["_offset", "_key"]) as subscriber:
         batches = [batch async for batch in subscriber.batches()]
     assert pa.Table.from_batches(batches).to_pylist()[4] == {"_offset": 4, "_key": b"key-4"}
@@ -207,14 +201,6 @@ async def test_segments_take_turns(client: Client) -> None:
     assert turns[:6] in ([0, 1, 0, 1, 0, 1], [1, 0, 1, 0, 1, 0])
 
 
-async def test_a_deleted_topic_ends_in_not_found(client: Client) -> None:
-    await client.admin.create_topic(TOPIC)
-    async with client.subscriber(TOPIC) as subscriber:
-        await client.admin.delete_topic(TOPIC)
-        with pytest.raises(NotFound, match="there is no topic"):
-            await _collect(subscriber)
-
-
 async def test_a_cluster_out_of_reach_is_an_error_after_the_deadline(cluster: FakeCluster) -> None:
     config = ClientConfig(read_retry_timeout_s=0.1, rpc_timeout_s=0.1, backoff_s_max=0.02)
     async with aio.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=config) as client:
@@ -236,8 +222,6 @@ async def test_connecting_to_nobody_names_every_address_and_why(cluster: FakeClu
 
 
 # --- many sealed segments, and pruned ones
-
-
 async def test_a_long_lineage_is_read_page_by_page_and_followed_without_another_look_at_it(
     cluster: FakeCluster, client: Client
 ) -> None:

@@ -274,8 +274,6 @@ def _fixed_ranges_stand(world: World, actions: list[Action]) -> None:
 
 
 # --- one rule per test
-
-
 def world_of(brokers: int, *topics: tuple[int, float], replicas: int = 1, scaling: Scaling = Scaling.AUTO) -> World:
     """Topics ``t/0``, ``t/1`` ... with so many even segments and MB/s in total, old enough for every action."""
     world = World(SETTINGS, brokers)
@@ -285,13 +283,6 @@ def world_of(brokers: int, *topics: tuple[int, float], replicas: int = 1, scalin
     world.age(120)
     world.measure(120)
     return world
-
-
-def test_settings_come_from_the_brokers_configuration() -> None:
-    config = BrokerConfig(split_after_s=0.5, changes_at_once_max=3)
-    settings = BalancerSettings.of(config)
-    assert settings.segment_target_bytes_per_s == config.segment_target_bytes_per_s
-    assert (settings.split_after_s, settings.changes_at_once_max) == (0.5, 3)
 
 
 def test_a_segment_over_twice_its_target_is_split_where_its_load_halves() -> None:
@@ -306,15 +297,12 @@ def test_a_segment_over_twice_its_target_is_split_where_its_load_halves() -> Non
     )
 
 
-def test_records_count_as_bytes_do() -> None:
+def test_records_count_as_bytes_do_and_a_topics_own_target_comes_before_the_clusters() -> None:
     world = world_of(2, (1, 10))
     world.traffic[TopicName("t", "0")].record_bytes = 8
     [action] = world.decide()
     assert isinstance(action, Split)
     assert "carries 1,250,000 records/s, 2.5 times its target of 500,000 records/s" in action.reason
-
-
-def test_a_topics_own_target_comes_before_the_clusters() -> None:
     world = World(SETTINGS, 1)
     world.add_topic("t/low", Traffic(5 * MB, EVEN), target_bytes_per_s=2 * MB)
     world.add_topic("t/high", Traffic(500 * MB, EVEN), target_bytes_per_s=400 * MB)
@@ -341,15 +329,12 @@ def test_over_the_target_and_far_over_the_fair_share_is_split(
         assert "1.1 times its target of 64 MB/s and 4.0 times what an average broker carries" in actions[0].reason
 
 
-def test_young_segments_are_neither_split_nor_merged() -> None:
+def test_young_segments_are_left_alone_unless_a_wrong_clock_opened_them_in_the_future() -> None:
     for rate_mb, segments, young_s, wait_s, action in ((1_000, 1, 1.9, 0.1, Split), (0, 2, 59, 2, Merge)):
         world = World(SETTINGS, 3)
         world.add_topic("t/0", Traffic(rate_mb * MB, EVEN), segments=segments)
         assert world.step(young_s) == [], action
         assert [type(a) for a in world.step(wait_s)] == [action]
-
-
-def test_a_segment_that_a_wrong_clock_opened_in_the_future_is_not_waited_for() -> None:
     world = World(SETTINGS, 2)
     world.add_topic("t/0", Traffic(1000 * MB, EVEN))
     world.measure(5)
@@ -359,23 +344,24 @@ def test_a_segment_that_a_wrong_clock_opened_in_the_future_is_not_waited_for() -
     assert [type(a) for a in world.decide()] == [Split]
 
 
-def test_a_short_burst_does_not_merge_and_a_short_pause_does_not_either() -> None:
+def test_a_short_burst_or_pause_does_not_merge_and_settings_come_from_the_configuration() -> None:
     world = world_of(2, (2, 100))
     world.traffic[TopicName("t", "0")].bytes_per_s = 0
     assert world.step(5) == [], "the long average still remembers"
     assert [type(a) for a in world.step(60)] == [Merge]
+    config = BrokerConfig(split_after_s=0.5, changes_at_once_max=3)
+    settings = BalancerSettings.of(config)
+    assert settings.segment_target_bytes_per_s == config.segment_target_bytes_per_s
+    assert (settings.split_after_s, settings.changes_at_once_max) == (0.5, 3)
 
 
-def test_neighbours_without_traffic_become_one_segment_and_no_fewer() -> None:
+def test_neighbours_without_traffic_become_one_segment_or_as_many_as_the_topic_was_made_with() -> None:
     world = world_of(3, (8, 0))
     done = world.settle()
     assert Counter(type(a) for a in done) == {Merge: 7}
     assert [s.slots.width for s in world.of(TopicName("t", "0"))] == [65_536]
     assert isinstance(done[0], Merge)
     assert "carry 0 B/s together, well below the target of 64 MB/s" in done[0].reason
-
-
-def test_a_topic_keeps_as_many_segments_as_it_was_made_with() -> None:
     world = World(SETTINGS, 3)
     world.add_topic("t/0", Traffic(0, EVEN), segments=8, segments_min=3)
     world.age(120)
@@ -397,34 +383,13 @@ def test_a_hot_key_is_narrowed_down_and_then_held(slot: int) -> None:
     assert "times its target of 64 MB/s: it is one hot key, which cannot be split" in held.reason
 
 
-def test_a_new_broker_gets_its_share() -> None:
+def test_a_new_broker_gets_its_share_but_not_beside_repairs() -> None:
     world = world_of(3, (60, 600), scaling=Scaling.FIXED)
     world.add_broker("b-new")
     done = world.settle()
     assert all(isinstance(a, Move) and a.replicas == ("b-new",) for a in done)
     assert world.imbalance() <= 1.2
     assert "b-new 0.00 times: move segment" in done[0].reason
-
-
-def test_roles_are_swapped_when_that_is_all_it_takes() -> None:
-    world = World(SETTINGS, 2)
-    placement = [("b-000", "b-001")] * 10
-    world.add_topic("t/0", Traffic(200 * MB, EVEN), segments=10, replicas=2, scaling=Scaling.FIXED, placement=placement)
-    done = world.settle()
-    assert {a.replicas for a in done if isinstance(a, Move)} == {("b-001", "b-000")}
-    assert len(done) <= 5
-    assert world.imbalance() <= 1.2
-
-
-def test_a_broker_with_one_large_segment_keeps_it() -> None:
-    world = World(SETTINGS, 3)
-    world.add_topic("t/0", Traffic(100 * MB, profile_of({7: 1.0})), scaling=Scaling.FIXED)
-    world.age(120)
-    world.measure(120)
-    assert world.decide() == [], "another broker would then be overloaded"
-
-
-def test_nothing_is_evened_out_beside_repairs() -> None:
     world = world_of(3, (60, 600), scaling=Scaling.FIXED)
     world.add_broker("b-new")
     world.lose_broker("b-002")
@@ -432,6 +397,21 @@ def test_nothing_is_evened_out_beside_repairs() -> None:
     assert len(world.repair()) == 20
     assert all(isinstance(a, Move) for a in world.settle())
     assert world.imbalance() <= 1.2
+
+
+def test_roles_are_swapped_when_that_is_all_it_takes_and_a_broker_with_one_large_segment_keeps_it() -> None:
+    world = World(SETTINGS, 2)
+    placement = [("b-000", "b-001")] * 10
+    world.add_topic("t/0", Traffic(200 * MB, EVEN), segments=10, replicas=2, scaling=Scaling.FIXED, placement=placement)
+    done = world.settle()
+    assert {a.replicas for a in done if isinstance(a, Move)} == {("b-001", "b-000")}
+    assert len(done) <= 5
+    assert world.imbalance() <= 1.2
+    world = World(SETTINGS, 3)
+    world.add_topic("t/0", Traffic(100 * MB, profile_of({7: 1.0})), scaling=Scaling.FIXED)
+    world.age(120)
+    world.measure(120)
+    assert world.decide() == [], "another broker would then be overloaded"
 
 
 def test_changes_that_are_under_way_count_against_the_pace_and_are_left_alone() -> None:
@@ -495,7 +475,7 @@ def test_the_order_of_the_input_does_not_matter() -> None:
     assert decided(1)
 
 
-def test_what_is_not_known_does_not_count() -> None:
+def test_reports_of_what_is_not_known_or_gone_do_not_count_even_if_nothing_is_left() -> None:
     world = world_of(1, (1, 200))
     [name] = world.topics
     [segment] = [m.segment for m in world.segments.values()]
@@ -515,10 +495,6 @@ def test_what_is_not_known_does_not_count() -> None:
     assert loads.reported.tolist() == [True]
     assert [type(a) for a in decide(cluster, loads, round(world.now_s * 1e6), SETTINGS)] == [Split]
     assert name == segment.topic
-
-
-def test_reports_of_segments_that_are_gone_do_not_count_even_if_none_is_left() -> None:
-    world = world_of(1, (1, 200))
     cluster = ClusterColumns.of([], [], world.brokers.values(), SETTINGS)
     loads = Loads.of(cluster, world.reports())
     assert loads.bytes_per_s.tolist() == []

@@ -22,14 +22,11 @@ def test_files_are_taken_whole() -> None:
     assert files.reach(7, 3, 30, 1) == (30, 1)  # no file is known
 
 
-def test_bytes_are_counted_by_the_size_of_files() -> None:
+def test_bytes_are_counted_by_the_size_of_files_and_a_record_is_read_however_large_it_is() -> None:
     size = ByteLimit(9, PIECES)
     assert size.reach(0, 10, 100, 500) == (15, 500)
     assert size.reach(0, 10, 100, 1_200) == (30, 1_200)
     assert size.reach(0, 40, 100, 300) == (70, 300)
     assert size.reach(0, 40, 100, 9_000) == (100, 600)
-
-
-def test_a_record_is_read_however_large_it_is() -> None:
     assert ByteLimit(1, PIECES).reach(0, 10, 100, 1) == (11, 100)
     assert ByteLimit(1, PIECES).reach(0, 19, 100, 1) == (20, 100)

@@ -36,20 +36,17 @@ def merged(tables: list[SegmentFile], merge: TableMerge) -> list[SegmentFile]:
     return sorted([*(t for t in tables if t not in merge.tables), new], key=lambda t: t.base_offset)
 
 
-def test_kinds_of_columns_stay_apart_and_what_can_not_be_read_is_left() -> None:
-    tables = row(*[10] * 8)
-    kinds = {t.path: kind for t, kind in zip(tables, "ppptt?tt", strict=True)}
-    found = merges(tables, 100, lambda t: NotImplemented if kinds[t.path] == "?" else kinds[t.path])
-    assert story(found) == [(0, 30), (30, 50), (60, 80)]
-
-
-def test_what_another_table_has_is_no_part_of_a_merge_and_is_known_by_it() -> None:
+def test_what_another_table_has_or_can_not_be_read_is_no_part_of_a_merge_and_kinds_stay_apart() -> None:
     tables = [*row(10, 10, 10, 10), table(0, 20, size_bytes=20)]
     assert [t.path for t in superseded(tables)] == ["table 0-10", "table 10-20"]
     assert containing(tables[0], tables) == tables[4]
     assert containing(tables[2], tables) is None
     assert story(merges(tables, 100)) == [(0, 40)]
     assert [t.path for t in merges(tables, 100)[0].tables] == ["table 0-20", "table 20-30", "table 30-40"]
+    tables = row(*[10] * 8)
+    kinds = {t.path: kind for t, kind in zip(tables, "ppptt?tt", strict=True)}
+    found = merges(tables, 100, lambda t: NotImplemented if kinds[t.path] == "?" else kinds[t.path])
+    assert story(found) == [(0, 30), (30, 50), (60, 80)]
 
 
 @pytest.mark.parametrize(
@@ -96,20 +93,14 @@ def due(tables: list[SegmentFile], target_bytes: int) -> list[TableMerge]:
     return [] if found is None else [found]
 
 
-def test_on_the_side_a_few_small_tables_are_left_to_become_more() -> None:
+def test_on_the_side_a_few_tables_wait_a_large_one_is_not_written_again_and_many_are_merged_at_any_cost() -> None:
     assert due(row(*[10] * (AUTO_TABLES_MIN - 1)), 1_000) == []
     assert story(due(row(*[10] * AUTO_TABLES_MIN), 1_000)) == [(0, 10 * AUTO_TABLES_MIN)]
-
-
-def test_on_the_side_a_large_table_is_not_written_again_for_some_small_ones() -> None:
     tables = row(100, *[10] * 8)
     (merge,) = due(tables, 1_000)
     assert story([merge]) == [(10, 90)]
     assert due(merged(tables, merge), 1_000) == []
     assert story(due(row(80, *[10] * 8), 1_000)) == [(0, 90)]
-
-
-def test_on_the_side_many_tables_are_merged_whatever_it_costs() -> None:
     sizes = [3**n for n in range(AUTO_TABLES_MAX)]
     assert due(row(*sizes[: AUTO_TABLES_MAX - 1]), 10**40) == []
     (merge,) = due(row(*sizes), 10**40)

@@ -5,14 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.core.files.conversion import (
-    BUSY_CPU_SHARE,
-    STEP_BYTES,
-    ConversionBounds,
-    Waiting,
-    first_step,
-    next_due,
-)
+from seaweedmq.core.files.conversion import BUSY_CPU_SHARE, STEP_BYTES, ConversionBounds, Waiting, first_step, next_due
 from seaweedmq.model.files import SegmentFile
 from tests.core.files.segment_files import log
 from tests.support.segments import NAME
@@ -30,12 +23,9 @@ def due(backlog: list[Waiting], now_s: float, cpu_share: float) -> int | None:
     return None if found is None else found.segment
 
 
-def test_a_calm_broker_converts_at_once_what_waits_longest_first() -> None:
+def test_a_calm_broker_converts_at_once_and_a_busy_one_as_late_and_as_little_as_it_may() -> None:
     assert due([waiting(1, 10, since_s=5.0), waiting(2, 10, since_s=4.0)], 5.0, CALM) == 2
     assert due([], 5.0, CALM) is None
-
-
-def test_a_busy_one_leaves_it_for_as_long_and_leaves_as_much_as_it_may() -> None:
     backlog = [waiting(1, 10, since_s=5.0), waiting(2, 10, since_s=4.0)]
     assert due(backlog, 64.0, BUSY) is None
     assert due(backlog, 64.1, BUSY) == 2
@@ -67,11 +57,15 @@ def bases(*logs: SegmentFile) -> list[int]:
     return [f.base_offset for f in first_step(logs)]
 
 
-def test_a_step_is_about_a_table() -> None:
+def test_a_step_is_about_a_table_and_nothing_that_is_sealed_meanwhile() -> None:
     full, half = STEP_BYTES, STEP_BYTES // 2
     assert bases(log(0, size_bytes=full), log(10, size_bytes=full)) == [0]
     assert bases(*(log(base, size_bytes=half) for base in (0, 10, 20))) == [0, 10]
     assert bases(log(0, size_bytes=half)) == [0]
+    sealed = [log(0, size_bytes=1)]
+    step = first_step(sealed)
+    sealed.append(log(10, size_bytes=1))
+    assert [f.base_offset for f in step] == [0]
 
 
 def test_a_file_that_failed_and_its_copy_are_one_step() -> None:
@@ -81,10 +75,3 @@ def test_a_file_that_failed_and_its_copy_are_one_step() -> None:
     assert bases(*copied) == [15, 10]
     assert bases(log(0, size_bytes=full), *copied) == [0]
     assert bases(*(replace(f, size_bytes=1) for f in copied)) == [15, 10, 20]
-
-
-def test_what_is_sealed_while_a_step_is_converted_is_not_part_of_it() -> None:
-    sealed = [log(0, size_bytes=1)]
-    step = first_step(sealed)
-    sealed.append(log(10, size_bytes=1))
-    assert [f.base_offset for f in step] == [0]

@@ -20,17 +20,18 @@ def tried(files: list[SegmentFile], position: int) -> list[str]:
     return passed
 
 
-def test_what_tables_hold_and_what_they_do_not() -> None:
+def test_pieces_are_of_the_table_that_reaches_furthest_or_of_none() -> None:
     files = [log(0), table(0, 10), log(10), table(20, 30), log(30), log(90)]
     assert story(files, 5, 40) == ["5-10 table 0-10", "10-20 no table", "20-30 table 20-30", "30-40 no table"]
-
-
-def test_the_table_that_reaches_further_is_taken() -> None:
     assert story([table(0, 10), table(0, 30), table(10, 20)], 0, 25) == ["0-25 table 0-30"]
-
-
-def test_what_no_file_holds_is_a_piece_without_a_table() -> None:
     assert story([table(10, 20)], 0, 15) == ["0-10 no table", "10-15 table 10-20"]
+    files = [table(0, 20), log(10), table(20, 30)]
+    assert tried(files, 5) == ["table 0-20"]
+    assert tried(files, 15) == ["log 10-b-1", "table 0-20"]
+    assert tried(files, 25) == ["log 10-b-1", "table 20-30"]
+    assert tried(files, 30) == ["log 10-b-1"]
+    files = [log(0), log(10, "b-1"), log(10, "b-2", size_bytes=200), log(20), table(0, 16), table(10, 40)]
+    assert tried(files, 15) == ["log 10-b-2", "log 10-b-1", "log 0-b-1", "table 10-40", "table 0-16"]
 
 
 @given(
@@ -51,16 +52,3 @@ def test_every_offset_is_in_exactly_one_piece(
         assert bool(inside) == (piece.table is not None)
         if piece.table is not None:
             assert piece.table.base_offset <= piece.start < piece.end <= (piece.table.end_offset or 0)
-
-
-def test_a_log_is_read_while_it_is_there_and_the_table_when_no_log_goes_on() -> None:
-    files = [table(0, 20), log(10), table(20, 30)]
-    assert tried(files, 5) == ["table 0-20"]
-    assert tried(files, 15) == ["log 10-b-1", "table 0-20"]
-    assert tried(files, 25) == ["log 10-b-1", "table 20-30"]
-    assert tried(files, 30) == ["log 10-b-1"]
-
-
-def test_the_log_that_begins_closest_below_is_tried_first_and_none_twice() -> None:
-    files = [log(0), log(10, "b-1"), log(10, "b-2", size_bytes=200), log(20), table(0, 16), table(10, 40)]
-    assert tried(files, 15) == ["log 10-b-2", "log 10-b-1", "log 0-b-1", "table 10-40", "table 0-16"]

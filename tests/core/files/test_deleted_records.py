@@ -19,12 +19,15 @@ from tests.core.files.test_compaction import row
 END = 60
 
 
-def test_the_rewrite_begins_at_the_low_watermark_and_ends_where_the_table_ends() -> None:
+def test_the_rewrite_begins_at_the_low_watermark_and_ends_where_the_table_ends_which_overlaps_none() -> None:
     rewrite = partly_deleted(row(10, 10, 10), 13)
-    assert rewrite is not None
     assert (rewrite.base_offset, rewrite.end_offset, rewrite.leaves_out) == (13, 20, 3)
     assert [t.path for t in rewrite.tables] == ["table 10-20"]
     assert rewrite.modified_us == US_PER_S, "younger than the original"
+    assert partly_deleted([table(0, 20), table(15, 30)], 5) is None
+    assert partly_deleted([table(0, 20), table(10, 15)], 5) is not None, "the smaller one goes"
+    assert has_log_below([log(5)], 6)
+    assert not has_log_below([log(6), table(0, 9)], 6)
 
 
 @pytest.mark.parametrize("low", [0, 10, 20, 30, 99])
@@ -32,27 +35,13 @@ def test_a_low_watermark_between_tables_rewrites_none(low: int) -> None:
     assert partly_deleted(row(10, 10, 10), low) is None
 
 
-def test_tables_that_overlap_are_not_rewritten() -> None:
-    assert partly_deleted([table(0, 20), table(15, 30)], 5) is None
-    assert partly_deleted([table(0, 20), table(10, 15)], 5) is not None, "the smaller one goes"
-
-
-def test_a_log_below_the_low_watermark_is_known() -> None:
-    assert has_log_below([log(5)], 6)
-    assert not has_log_below([log(6), table(0, 9)], 6)
-
-
-def test_the_original_is_replaced_by_the_younger_table_only_below_the_low_watermark() -> None:
+def test_the_original_is_replaced_by_the_younger_table_only_below_the_low_watermark_and_recorded() -> None:
     original, rewritten = table(0, 20), table(10, 20, modified_us=US_PER_S)
     assert superseded([original, rewritten], 10) == [original]
     assert superseded([original, rewritten], 15) == [original]
     assert superseded([original, rewritten], 9) == []
     assert superseded([original, rewritten]) == [], "a broker without a low watermark deletes neither"
     assert superseded([original, table(10, 20)], 10) == [table(10, 20)], "left by a merge"
-
-
-def test_retention_deletes_the_original_and_records_what_was_deleted() -> None:
-    original, rewritten = table(0, 20), table(10, 20, modified_us=US_PER_S)
     policy = RetentionPolicy(log_grace_us=0)
     assert expired_files([Listed(None, [original, rewritten], 10)], policy, 9 * US_PER_S) == [original]
     assert removed_by([original, rewritten], [original]) == {0: 10}, "no more than is deleted"

@@ -71,6 +71,8 @@ def test_to_decide_anew_around_what_changed_is_to_decide_everything_anew() -> No
         after = before ^ changed
         region = set(around(changed, before | after | counted))
         assert select_live(after).spans == (counted - region) | select_live(after & region).spans, seed
+    lying = spans(*((n, n + 1) for n in range(100)))
+    assert set(around(spans((100, 101)), lying | spans((100, 101)))) == spans((100, 101))
 
 
 def _any_table(rng: random.Random) -> TableSpan:
@@ -78,16 +80,11 @@ def _any_table(rng: random.Random) -> TableSpan:
     return TableSpan(rng.randint(0, 2), base, base + rng.randint(1, 9))
 
 
-def test_a_table_at_the_end_makes_nothing_else_be_decided_anew() -> None:
-    lying = spans(*((n, n + 1) for n in range(100)))
-    assert set(around(spans((100, 101)), lying | spans((100, 101)))) == spans((100, 101))
-
-
 def _subsets(items: list[TableSpan]) -> list[list[TableSpan]]:
     return [[s for i, s in enumerate(items) if bits >> i & 1] for bits in range(1 << len(items))]
 
 
-def test_what_comes_goes_or_is_rearranged_is_told_apart() -> None:
+def test_what_comes_goes_or_is_rearranged_is_told_apart_even_in_one_change() -> None:
     before = spans((0, 10), (10, 20), (20, 30))
     written = change(before, before | spans((30, 40)))
     assert (written.operation, written.added, written.removed) == (Operation.WRITE, (TableSpan(0, 30, 40),), ())
@@ -98,16 +95,10 @@ def test_what_comes_goes_or_is_rearranged_is_told_apart() -> None:
     expired = change(before, spans((10, 20), (20, 30)))
     assert (expired.operation, expired.gone) == (Operation.DELETE, frozenset(spans((0, 10))))
     assert change(before, before).operation is Operation.COLUMNS
-
-
-def test_one_change_may_bring_records_and_rearrange_others() -> None:
     both = change(spans((0, 10), (10, 20)) | spans((0, 5), segment=1), spans((0, 20), (20, 25)))
     assert both.come == frozenset(spans((20, 25)))
     assert both.gone == frozenset(spans((0, 5), segment=1))
     assert both.operation is Operation.WRITE
-
-
-def test_a_compacted_table_that_reaches_further_brings_records() -> None:
     further = change(spans((0, 10), (10, 20)), spans((0, 21)))
     assert further.come == frozenset(spans((0, 21)))
     assert not further.gone
@@ -130,7 +121,4 @@ def test_of_the_log_stays_what_every_version_since_the_horizon_needs() -> None:
     assert oldest_needed(commits, [50, 100, 150], 10) == 0
     assert oldest_needed(commits[120:], [100, 150], 300) == 0, "the newest at the horizon was removed already"
     assert oldest_needed(commits, [], 10_000) == 0
-
-
-def test_a_clock_set_back_makes_no_version_old() -> None:
     assert oldest_needed([(0, 100), (1, 5_000), (2, 200), (3, 6_000)], [1, 2], 300) == 0

@@ -41,23 +41,22 @@ def expired(
     return [f.path for f in expired_files([Listed(end, files, low)], policy, now_us)]
 
 
-def test_a_log_goes_a_grace_period_after_its_table_was_made() -> None:
+def test_a_log_goes_a_grace_period_after_tables_hold_all_of_it() -> None:
     files = [log(0), log(10), table(0, 10, modified_us=50), table(10, 12)]
     assert expired(files, 149) == []
     assert expired(files, 150) == ["log 0-b-1"]
-
-
-def test_a_log_stays_until_tables_hold_all_of_it() -> None:
     files = [log(0), log(10), table(0, 6), table(7, 10), table(10, 12)]
     assert expired(files, 1_000) == []
     assert expired([*files, table(6, 7, modified_us=950)], 1_049) == []
     assert expired([*files, table(6, 7, modified_us=950)], 1_050) == ["log 0-b-1"]
 
 
-def test_the_newest_log_of_an_open_segment_stays_for_recovery() -> None:
+def test_the_newest_log_of_an_open_segment_stays_for_recovery_and_its_table_outlives_it() -> None:
     files = [log(0), table(0, 10)]
     assert expired(files, 10_000) == []
     assert expired(files, 10_000, end=10) == ["log 0-b-1"]
+    assert expired(files, 10**9, retention_us=0) == []
+    assert expired(files, 10**9, retention_us=0, end=10) == ["log 0-b-1", "table 0-10"]
 
 
 def test_an_empty_log_that_was_durable_before_it_had_its_name_lets_the_others_go() -> None:
@@ -74,37 +73,31 @@ def test_an_empty_log_that_was_durable_before_it_had_its_name_lets_the_others_go
     assert [is_synced(log(0, writer=synced_writer("b.synced", n))) for n in (0, 7)] == [True, True]
 
 
-def test_every_broker_of_an_open_segment_keeps_its_newest() -> None:
+def test_every_broker_of_an_open_segment_keeps_its_newest_and_what_lies_beyond_the_end_is_nobodys() -> None:
     files = [log(0, writer="b-1"), log(5, writer="b-2"), log(8, writer="b-2.1"), table(0, 20)]
     assert expired(files, 10_000) == ["log 5-b-2"]
-
-
-def test_what_lies_beyond_the_end_of_a_sealed_segment_is_nobodys() -> None:
     assert expired([log(0), log(10), log(20, writer="zombie"), table(0, 10)], 10_000, end=10) == [
         "log 0-b-1",
         "log 10-b-1",
         "log 20-zombie",
     ]
+    assert broker_of("b-7f3a.2") == broker_of("b-7f3a") == "b-7f3a"
+    assert log_end_bound(log(0), [log(0), log(0, writer="b-1.1"), log(30, writer="b-1.1")]) == 30
 
 
-def test_retention_by_time_takes_a_table_a_grace_period_later() -> None:
+def test_retention_by_time_or_size_of_the_topic_takes_the_oldest_a_grace_period_after_the_limit_was_passed() -> None:
     files = [table(0, 10, modified_us=0), table(10, 20, modified_us=500)]
     assert expired(files, 1_099, retention_us=1_000, end=20) == []
     assert expired(files, 1_100, retention_us=1_000, end=20) == ["table 0-10"]
     assert expired(files, 1_600, retention_us=1_000, end=20) == ["table 0-10", "table 10-20"]
-
-
-def test_retention_by_size_takes_the_oldest_a_grace_period_after_the_limit_was_passed() -> None:
     files = [table(i * 10, i * 10 + 10, modified_us=i * 1_000, size_bytes=40) for i in range(4)]
     assert expired(files, 3_099, retention_bytes=100, end=40) == ["table 0-10"]
     assert expired(files, 3_100, retention_bytes=100, end=40) == ["table 0-10", "table 10-20"]
     assert expired(files, 10**9, retention_bytes=100, end=40) == ["table 0-10", "table 10-20"]
-
-
-def test_a_table_outlives_its_log_or_it_would_be_made_again() -> None:
-    files = [log(0), table(0, 10)]
-    assert expired(files, 10**9, retention_us=0) == []
-    assert expired(files, 10**9, retention_us=0, end=10) == ["log 0-b-1", "table 0-10"]
+    assert expired([table(0, 10)], 10**15, end=10) == []
+    policy = RetentionPolicy(log_grace_us=0, retention_bytes=50)
+    old, new = table(0, 10, modified_us=1, size_bytes=30), table(10, 20, modified_us=2, size_bytes=30)
+    assert expired_files([Listed(10, [old]), Listed(None, [new])], policy, 10) == [old]
 
 
 def test_a_table_waits_for_those_before_it() -> None:
@@ -115,9 +108,12 @@ def test_a_table_waits_for_those_before_it() -> None:
     assert expired(files, 5_000, retention_bytes=15, end=30) == ["table 0-10", "table 10-20"]
 
 
-def test_a_table_that_may_not_go_yet_holds_up_those_behind_it() -> None:
+def test_a_table_that_may_not_go_yet_holds_up_those_behind_it_and_one_within_another_goes_alone() -> None:
     files = [table(0, 10), log(10, writer="b-2"), table(10, 20), table(20, 30), log(20), log(30), table(30, 31)]
     assert expired(files, 10**9, retention_us=0) == ["log 20-b-1", "table 0-10"]
+    files = [table(0, 30), table(0, 10, modified_us=50), table(10, 30), table(20, 40)]
+    assert expired(files, 149, end=40) == ["table 10-30"]
+    assert expired(files, 150, end=40) == ["table 0-10", "table 10-30"]
 
 
 def test_a_table_from_the_future_is_no_younger_than_the_next() -> None:
@@ -127,18 +123,14 @@ def test_a_table_from_the_future_is_no_younger_than_the_next() -> None:
     assert expired(files, 1_600, retention_us=1_000, end=30) == ["table 0-10", "table 10-20"]
 
 
-def test_a_table_within_another_one_goes_after_the_grace_period() -> None:
-    files = [table(0, 30), table(0, 10, modified_us=50), table(10, 30), table(20, 40)]
-    assert expired(files, 149, end=40) == ["table 10-30"]
-    assert expired(files, 150, end=40) == ["table 0-10", "table 10-30"]
-
-
-def test_the_last_log_that_is_sound_stays_while_the_next_may_be_a_torso() -> None:
+def test_the_last_sound_log_stays_while_the_next_may_be_a_torso_and_tables_that_overlap_leave_no_hole() -> None:
     files = [log(0), log(10), log(20), table(0, 20)]
     assert expired(files, 10_000) == ["log 0-b-1"]
     assert expired([*files, log(20, writer="b-1.1")], 10_000) == ["log 0-b-1"]
     assert expired([*files, table(20, 21)], 10_000) == ["log 0-b-1", "log 10-b-1"]
     assert expired(files, 10_000, end=20) == ["log 0-b-1", "log 10-b-1", "log 20-b-1"]
+    files = [table(0, 100, size_bytes=50), table(10, 20), table(90, 110), table(110, 120)]
+    assert expired(files, 10**6, retention_bytes=70, end=120) == ["table 10-20"]
 
 
 def test_a_log_of_a_sealed_segment_stays_until_tables_hold_all_that_it_may_hold() -> None:
@@ -146,11 +138,6 @@ def test_a_log_of_a_sealed_segment_stays_until_tables_hold_all_that_it_may_hold(
     files = [log(0), log(10), log(15), table(0, 15)]
     assert expired(files, 10_000, end=20) == []
     assert expired([*files, table(15, 20)], 10_000, end=20) == ["log 0-b-1", "log 10-b-1", "log 15-b-1"]
-
-
-def test_tables_that_overlap_leave_no_hole_when_they_go() -> None:
-    files = [table(0, 100, size_bytes=50), table(10, 20), table(90, 110), table(110, 120)]
-    assert expired(files, 10**6, retention_bytes=70, end=120) == ["table 10-20"]
 
 
 def test_a_log_stays_for_as_long_as_its_topic_wants_but_not_without_its_tables() -> None:
@@ -161,9 +148,6 @@ def test_a_log_stays_for_as_long_as_its_topic_wants_but_not_without_its_tables()
     assert expired(files, 649, end=10, kept_us=math.inf, retention_us=500) == []
     assert expired(files, 650, end=10, kept_us=math.inf, retention_us=500) == ["log 0-b-1", "table 0-10"]
     assert expired(files, 10**9, end=10, kept_us=math.inf) == []
-
-
-def test_a_log_that_stays_keeps_no_table_from_going_that_holds_nothing_of_it() -> None:
     files = [log(10), table(0, 10), table(10, 20)]
     assert expired(files, 600, end=20, kept_us=math.inf, retention_us=500) == [
         "log 10-b-1",
@@ -174,16 +158,13 @@ def test_a_log_that_stays_keeps_no_table_from_going_that_holds_nothing_of_it() -
     assert expired(files, 600, end=20, kept_us=math.inf, retention_us=500) == ["table 0-10"]
 
 
-def test_what_lies_below_the_low_watermark_goes_and_nothing_above() -> None:
+def test_what_lies_below_the_low_watermark_goes_once_it_is_a_table_and_nothing_above() -> None:
     files = [table(0, 10), table(10, 20, modified_us=200), table(20, 30)]
     assert expired(files, 99, low=20) == []
     assert expired(files, 299, low=20) == ["table 0-10"]
     assert expired(files, 300, low=20) == ["table 0-10", "table 10-20"]
     assert expired(files, 10**9, low=29) == ["table 0-10", "table 10-20"]
     assert expired(files, 10**9, low=9) == []
-
-
-def test_what_was_deleted_and_is_no_table_yet_stays_until_it_is_one() -> None:
     files = [log(0), log(10), table(0, 5)]
     assert expired(files, 10**9, low=20) == []
     # Recovery finds the end of an open segment in its newest log, so the table that holds a part of it stays.
@@ -196,7 +177,7 @@ def test_what_was_deleted_and_is_no_table_yet_stays_until_it_is_one() -> None:
     ]
 
 
-def test_neither_age_nor_size_removes_what_is_only_compacted() -> None:
+def test_the_policy_follows_the_configs_of_the_topic() -> None:
     limited = replace(TOPIC, retention_s=2.0, retention_bytes=7)
     config = BrokerConfig(log_grace_s=1.0)
     assert retention_policy(limited, config) == RetentionPolicy(
@@ -207,27 +188,9 @@ def test_neither_age_nor_size_removes_what_is_only_compacted() -> None:
         assert (retention_policy(chosen, config).retention_us is not None) == expires
         assert (retention_policy(chosen, config).retention_bytes is not None) == expires
         assert chosen.has_retention == expires
-
-
-def test_how_long_logs_stay_is_set_in_milliseconds() -> None:
     for text, kept_us in (("-2", 0), ("-1", math.inf), ("3600000", 3.6e9), ("0", 0)):
         chosen = replace(TOPIC, configs=(("local.retention.ms", text),))
         assert retention_policy(chosen, BrokerConfig()).log_retention_us == kept_us
-
-
-def test_no_limit_keeps_tables_for_ever() -> None:
-    assert expired([table(0, 10)], 10**15, end=10) == []
-
-
-def test_the_size_is_of_the_whole_topic() -> None:
-    policy = RetentionPolicy(log_grace_us=0, retention_bytes=50)
-    old, new = table(0, 10, modified_us=1, size_bytes=30), table(10, 20, modified_us=2, size_bytes=30)
-    assert expired_files([Listed(10, [old]), Listed(None, [new])], policy, 10) == [old]
-
-
-def test_files_written_again_belong_to_their_broker() -> None:
-    assert broker_of("b-7f3a.2") == broker_of("b-7f3a") == "b-7f3a"
-    assert log_end_bound(log(0), [log(0), log(0, writer="b-1.1"), log(30, writer="b-1.1")]) == 30
 
 
 TIMES = st.integers(0, 10_000)
@@ -297,9 +260,6 @@ def test_what_a_merge_replaced_is_not_counted_and_goes_before_the_table_that_rep
     assert expired(files, 155, end=30, retention_bytes=30) == [replaced[0].path, replaced[1].path]
     assert expired(files, 120, end=30, retention_bytes=30) == [replaced[0].path]
     assert expired(files, 1_000, end=30, retention_bytes=10) == [*(t.path for t in replaced), one.path]
-
-
-def test_a_table_stays_while_one_that_it_doubles_has_to_stay() -> None:
     old, young = table(0, 20, modified_us=0), table(5, 10, modified_us=500)
     assert expired([old, young], 550, end=20, retention_us=10) == []
     assert expired([old, young], 700, end=20, retention_us=10) == [young.path, old.path]

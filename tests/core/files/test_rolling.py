@@ -11,12 +11,9 @@ RING = make_topic()
 PARTS = replace(RING, partitions=4)
 
 
-def test_partitions_which_may_be_many_have_larger_files() -> None:
+def test_partitions_have_larger_files_and_what_a_topic_says_wins_up_to_the_size_of_a_table() -> None:
     assert roll_bounds(RING, CONFIG) == RollBounds(size_bytes=64 * MIB, age_s=60.0)
     assert roll_bounds(PARTS, CONFIG) == RollBounds(size_bytes=64 * MIB, age_s=600.0)
-
-
-def test_what_a_topic_says_wins_up_to_the_size_of_a_table() -> None:
     for topic in (RING, PARTS):
         own = replace(topic, configs=(("segment.bytes", "1048576"), ("segment.ms", "5000")))
         assert roll_bounds(own, CONFIG) == RollBounds(size_bytes=MIB, age_s=5.0)

@@ -21,9 +21,6 @@ def test_a_table_is_no_older_than_the_last_listing_without_it() -> None:
     assert seen.absent(2, 300.0) == ((-1, 50 * S),)
     seen.note({1: 50}, 300.0)
     assert seen.absent(0, 310.0) == ((-1, 10 * S),)
-
-
-def test_a_segment_that_is_new_had_no_tables_at_the_last_listing_without_it() -> None:
     seen = SeenTables()
     assert (seen.watched_s(50.0), seen.absent(5, 50.0)) == (0.0, ())
     seen.note({0: 10}, 100.0)
@@ -31,9 +28,6 @@ def test_a_segment_that_is_new_had_no_tables_at_the_last_listing_without_it() ->
     assert (seen.watched_s(250.0), seen.absent(5, 250.0)) == (150.0, ((-1, 50 * S),))
     seen.note({0: 10, 5: 7}, 300.0)
     assert seen.absent(5, 350.0) == ((-1, 150 * S), (7, 50 * S))
-
-
-def test_tables_that_go_take_no_evidence_with_them() -> None:
     seen = SeenTables()
     seen.note({0: 10}, 100.0)
     seen.note({0: 0}, 200.0)

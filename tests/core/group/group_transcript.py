@@ -77,7 +77,6 @@ class Transcript:
         raise AssertionError(reply)
 
     # --- what members do
-
     def opens(self, member: str, incarnation: int = 1, held: dict[int, int] | None = None) -> list[str]:
         stream = len(self.speakers) + 1
         self.streams[member] = stream
@@ -107,7 +106,6 @@ class Transcript:
         return self.does(events.Committing(self.streams[member], GroupCommit(1, (position,)), at_us=1))
 
     # --- what else happens
-
     def publishes(self, **ends: int) -> list[str]:
         """Report high watermarks: ``_3=10`` means 10 for segment 3."""
         return self.does(events.Learned({int(s[1:]): end for s, end in ends.items()}))

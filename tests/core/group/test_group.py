@@ -25,13 +25,18 @@ def shared_out(segments: int, *members: str) -> Transcript:
 
 
 # --- members come and go
-
-
-def test_members_that_come_together_are_shared_out_to_once() -> None:
+def test_members_that_come_together_are_shared_out_to_once_and_no_more_than_there_is_room_for() -> None:
     transcript = Transcript(4)
     for member in "abcd":
         assert transcript.opens(member) == [f"{member}/1: owns nothing"]
     assert transcript.waits(1) == [f"{m}/1: owns {n}@1 from earliest" for n, m in enumerate("abcd")]
+    transcript = Transcript(1)
+    for member in "abcde":
+        transcript.opens(member)
+    assert transcript.opens("f") == ["f/1: bye, ResourceExhausted"]
+    assert "f" not in transcript.record.members
+    transcript.leaves("a")
+    assert transcript.opens("f") == ["f/1: owns nothing"]
 
 
 def test_a_second_member_gets_its_half_once_the_first_has_let_go() -> None:
@@ -42,16 +47,13 @@ def test_a_second_member_gets_its_half_once_the_first_has_let_go() -> None:
     assert transcript.releases("a", _1=1) == ["b/1: owns 1@3 from offset"]
 
 
-def test_who_leaves_frees_its_segments() -> None:
+def test_who_leaves_frees_its_segments_and_who_comes_back_in_time_keeps_them() -> None:
     transcript = shared_out(2, "a", "b")
     assert transcript.leaves("b") == ["b/1: bye"]
     assert transcript.waits(1) == ["a/1: owns 0@1 from earliest, 1@2 from earliest"]
     assert transcript.leaves("a") == ["a/1: bye"]
     assert transcript.waits(1) == []
     assert (transcript.record.members, transcript.record.owners) == ({}, {})
-
-
-def test_who_comes_back_in_time_keeps_its_segments() -> None:
     transcript = shared_out(2, "a")
     assert transcript.breaks("a") == []
     assert transcript.waits(5) == []
@@ -71,7 +73,7 @@ def test_a_zombie_comes_back_to_nothing_and_its_commits_are_refused() -> None:
     assert transcript.committed == {}
 
 
-def test_a_later_incarnation_fences_the_earlier_and_takes_over_at_once() -> None:
+def test_a_later_incarnation_fences_the_earlier_which_never_fences_it_and_takes_over_at_once() -> None:
     transcript = shared_out(2, "a")
     assert transcript.opens("a", incarnation=2) == [
         "a/1: bye, Fenced",
@@ -81,9 +83,6 @@ def test_a_later_incarnation_fences_the_earlier_and_takes_over_at_once() -> None
         "a/2: #1 kept; 0 refused: segment 0 was read in generation 1, which is over (now: 2): "
         "stop reading it, and begin again when it is reassigned"
     ]
-
-
-def test_a_fenced_incarnation_that_comes_back_does_not_fence_its_successor() -> None:
     transcript = Transcript(1)
     transcript.opens("a")
     transcript.breaks("a")
@@ -105,29 +104,14 @@ def test_a_new_stream_of_a_member_ends_its_old_one() -> None:
     assert transcript.commits("a", 0, 0, 1) == ["a/1: #1 kept"]
 
 
-def test_a_group_has_room_for_so_many_members() -> None:
-    transcript = Transcript(1)
-    for member in "abcde":
-        transcript.opens(member)
-    assert transcript.opens("f") == ["f/1: bye, ResourceExhausted"]
-    assert "f" not in transcript.record.members
-    transcript.leaves("a")
-    assert transcript.opens("f") == ["f/1: owns nothing"]
-
-
 # --- letting go
-
-
-def test_who_hangs_with_one_segment_loses_that_one_in_the_end() -> None:
+def test_who_hangs_with_one_segment_loses_that_one_and_nobody_releases_what_is_anothers() -> None:
     transcript = shared_out(2, "a")
     transcript.opens("b")
     assert transcript.waits(200) == ["a/1: owns 0@1 from earliest"]
     assert transcript.waits(200) == ["b/1: owns 1@3 from earliest"]
     assert transcript.commits("a", 1, 0, 1)[0].startswith("a/1: #1 kept; 1 refused")
     assert transcript.commits("a", 0, 0, 1) == ["a/1: #1 kept"]
-
-
-def test_nobody_releases_what_is_anothers_or_of_another_time() -> None:
     transcript = shared_out(2, "a", "b")
     assert transcript.releases("a", _1=1) == []
     assert transcript.releases("a", _0=0) == []
@@ -135,22 +119,14 @@ def test_nobody_releases_what_is_anothers_or_of_another_time() -> None:
 
 
 # --- commits
-
-
-def test_a_successor_begins_once_all_its_predecessors_are_finished() -> None:
+def test_a_successor_begins_once_all_its_predecessors_are_finished_though_not_released() -> None:
     transcript = shared_out(2, "a")
     assert transcript.succeeds({0: 10, 1: 20}, 2) == []
     assert transcript.commits("a", 1, 20, 1) == ["a/1: #1 kept", "a/1: owns 0@1 from earliest"]
     assert transcript.commits("a", 0, 10, 1) == ["a/1: #1 kept", "a/1: owns 2@3 from earliest"]
-
-
-def test_an_empty_segment_needs_no_reader() -> None:
     transcript = Transcript(0, segment(0, end=0), segment(1, 0))
     transcript.opens("a")
     assert transcript.waits(1) == ["a/1: owns 1@1 from earliest"]
-
-
-def test_a_finished_segment_that_nobody_released_yet_holds_nobody_up() -> None:
     transcript = shared_out(1, "a", "b")
     transcript.succeeds({0: 10}, 1)
     assert transcript.commits("a", 0, 10, 1) == ["a/1: #1 kept", "a/1: owns 1@2 from earliest"]
@@ -179,7 +155,7 @@ def test_the_next_owner_learns_what_was_delivered_before() -> None:
     assert transcript.waits(1) == ["b/1: owns 0@2 from offset 5 5 seen 3 7 seen 1"]
 
 
-def test_owners_lost_over_the_same_record_are_counted_until_somebody_gets_past_it() -> None:
+def test_owners_lost_over_the_same_record_are_counted_until_somebody_gets_past_it_or_counts_deliveries() -> None:
     transcript = shared_out(1, "a")
     transcript.publishes(_0=10)
     assert transcript.opens("a", incarnation=2)[1:] == ["a/2: owns 0@2 from earliest crashed 1"]
@@ -190,9 +166,6 @@ def test_owners_lost_over_the_same_record_are_counted_until_somebody_gets_past_i
     assert transcript.record.crashes == {}
     transcript.commits("a", 0, 10, 3)
     assert transcript.opens("a", incarnation=4)[1:] == ["a/4: owns 0@4 from offset 10"], "it had nothing to read"
-
-
-def test_a_count_of_deliveries_that_includes_the_crashes_replaces_them() -> None:
     transcript = shared_out(1, "a")
     transcript.publishes(_0=10)
     transcript.opens("a", incarnation=2)
@@ -201,12 +174,8 @@ def test_a_count_of_deliveries_that_includes_the_crashes_replaces_them() -> None
 
 
 # --- where a group begins
-
-
 @pytest.mark.parametrize("start", [EARLIEST, Start(StartKind.TIME, 5), Start(StartKind.OFFSET, 3)])
-def test_segments_of_the_time_before_the_group_begin_where_it_said_and_later_ones_at_the_earliest(
-    start: Start,
-) -> None:
+def test_segments_of_the_time_before_the_group_begin_where_it_said_and_later_ones_at_the_earliest(start: Start) -> None:
     transcript = Transcript(1, start=start)
     transcript.opens("a")
     (told,) = transcript.waits(1)
@@ -215,16 +184,13 @@ def test_segments_of_the_time_before_the_group_begin_where_it_said_and_later_one
     assert transcript.commits("a", 0, 10, 1)[1:] == ["a/1: owns 1@2 from earliest"]
 
 
-def test_a_group_that_begins_at_an_offset_skips_what_ends_before_it() -> None:
+def test_what_ends_before_the_start_is_skipped_and_what_retention_removed_is_forgotten() -> None:
     start = Start(StartKind.OFFSET, 10)
     transcript = Transcript(
         0, segment(0, end=10), segment(1, 0, start=10, end=20), segment(2, 1, start=20), start=start
     )
     transcript.opens("a")
     assert transcript.waits(1) == ["a/1: owns 1@1 from offset 10"]
-
-
-def test_what_retention_removed_holds_nobody_up_and_is_forgotten() -> None:
     transcript = shared_out(1, "a")
     transcript.publishes(_0=5)
     transcript.commits("a", 0, 5, 1)
@@ -234,9 +200,7 @@ def test_what_retention_removed_holds_nobody_up_and_is_forgotten() -> None:
 
 
 # --- the leader changes
-
-
-def test_a_new_leader_goes_on_and_moves_nothing() -> None:
+def test_a_new_leader_moves_nothing_until_members_had_time_to_come_back() -> None:
     transcript = shared_out(4, "a", "b")
     before = transcript.record
     assert transcript.leader_dies() == []
@@ -244,9 +208,6 @@ def test_a_new_leader_goes_on_and_moves_nothing() -> None:
     assert transcript.opens("a") == ["a/1: owns 0@1 from earliest, 2@1 from earliest"], "the message was lost"
     assert transcript.waits(60) == []
     assert transcript.record == before
-
-
-def test_a_new_leader_gives_members_time_to_come_back_and_then_goes_on_without_them() -> None:
     transcript = shared_out(2, "a", "b")
     transcript.leader_dies()
     transcript.opens("b", held={1: 1})
@@ -255,8 +216,6 @@ def test_a_new_leader_gives_members_time_to_come_back_and_then_goes_on_without_t
 
 
 # --- administration
-
-
 def test_a_reset_takes_effect_once_everybody_has_let_go() -> None:
     transcript = shared_out(2, "a")
     transcript.publishes(_0=10, _1=10)
@@ -280,9 +239,6 @@ def test_what_is_let_go_of_late_is_not_what_was_given_since() -> None:
     transcript.waits(1)
     assert transcript.releases("a", _0=1) == []
     assert transcript.releases("a", _0=3) == ["a/1: owns 0@5 from earliest"]
-
-
-def test_who_comes_back_with_what_was_taken_away_long_ago_holds_nothing_else() -> None:
     transcript = shared_out(1, "a")
     transcript.resets(EARLIEST)
     transcript.waits(301)
@@ -307,7 +263,7 @@ def test_a_member_is_not_given_up_while_it_may_trust_what_it_has(session_s: floa
     assert line.startswith("b/1: owns 0@")
 
 
-def test_a_reset_to_offsets_replaces_what_was_committed() -> None:
+def test_a_reset_replaces_what_was_committed_and_takes_successors_of_finished_segments_away() -> None:
     transcript = shared_out(2, "a")
     transcript.publishes(_0=10)
     transcript.commits("a", 0, 3, 1)
@@ -316,9 +272,6 @@ def test_a_reset_to_offsets_replaces_what_was_committed() -> None:
     assert {s: c.offset for s, c in transcript.committed.items()} == {0: 10, 1: 4}
     transcript.opens("a")
     assert transcript.waits(1) == ["a/1: owns 0@3 from offset 10, 1@3 from offset 4"]
-
-
-def test_a_reset_goes_back_to_finished_segments_and_takes_their_successors_away() -> None:
     transcript = shared_out(1, "a")
     transcript.succeeds({0: 10}, 1)
     transcript.commits("a", 0, 10, 1)
@@ -329,7 +282,7 @@ def test_a_reset_goes_back_to_finished_segments_and_takes_their_successors_away(
     assert set(transcript.record.owners) == {0}
 
 
-def test_a_deleted_group_tells_everybody() -> None:
+def test_a_deleted_group_tells_everybody_and_outcomes_add_up() -> None:
     transcript = Transcript(1)
     transcript.opens("a")
     transcript.opens("b")
@@ -337,6 +290,9 @@ def test_a_deleted_group_tells_everybody() -> None:
         "a/1: bye, NotFound",
         "b/1: bye, NotFound",
     ]
+    transcript = Transcript(1)
+    first = transcript.group.handle(Tick(), 1)
+    assert first == Outcome() == first.then(Outcome())
 
 
 def test_a_description_shows_owners_and_lag() -> None:
@@ -354,9 +310,3 @@ def test_a_description_shows_owners_and_lag() -> None:
         (2, "a", None, 25, 5),
     ]
     assert seen.finished == (1,)
-
-
-def test_outcomes_add_up() -> None:
-    transcript = Transcript(1)
-    first = transcript.group.handle(Tick(), 1)
-    assert first == Outcome() == first.then(Outcome())

@@ -76,7 +76,6 @@ class Members(RuleBasedStateMachine):
         self.lead()
 
     # --- the leader
-
     def lead(self) -> None:
         self.forget_what_is_over()
         self.group = GroupStateMachine(self.record, self.committed, LIMITS, self.now)
@@ -159,7 +158,6 @@ class Members(RuleBasedStateMachine):
         return withdrawn is not None and self.now >= max(withdrawn, self.leader_since) + REVOKE_S
 
     # --- members
-
     def lose_stream(self, actor: Actor) -> None:
         if actor.stream is not None:
             actor.stream, actor.gone_at = None, self.now
@@ -217,7 +215,6 @@ class Members(RuleBasedStateMachine):
         return self.actors[number % len(self.actors)]
 
     # --- rules
-
     @initialize(count=st.integers(1, 5))
     def some_have_joined(self, count: int) -> None:
         for name in "abcde"[:count]:
@@ -357,7 +354,6 @@ class Members(RuleBasedStateMachine):
         self.handle(events.Reset(start=EARLIEST, horizon=len(self.segments), offsets=offsets, at_us=2))
 
     # --- what always holds
-
     @invariant()
     def owners_are_members(self) -> None:
         owners = {owner.member for owner in self.record.owners.values()}

@@ -50,7 +50,6 @@ class Model:
     said: list[tuple[int, Answer]] = field(default_factory=list)
 
     # --- members
-
     def of(self, id_: str) -> Someone | None:
         return next((m for m in self.members if m.id == id_), None)
 
@@ -84,7 +83,6 @@ class Model:
         return next(vote for vote in votes if votes.count(vote) == most)
 
     # --- requests
-
     def ask_join(self, join: events.Join) -> None:
         who = self.of(join.member) if join.member else self.static(join.instance)
         if join.member and not self.exists:
@@ -236,7 +234,6 @@ class Model:
         self.said.append((commit.token, ("commit", problem or "NONE")))
 
     # --- rebalances
-
     def add(self, join: events.Join, id_: str) -> None:
         who = Someone(id_, join.instance, (), 0, 0, self.now + self.limits.new_member_join_ms / 1_000)
         self.describe_anew(who, join)
@@ -326,7 +323,6 @@ class Model:
         self.said.append((join.token, ("join", error, join.member)))
 
     # --- time and failures
-
     def next_at(self) -> float | None:
         times = [*self.given.values(), *(m.dies_at for m in self.members if self.is_mortal(m))]
         times += [t for t in (self.joins_until,) if t is not None]

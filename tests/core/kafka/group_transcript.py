@@ -77,7 +77,6 @@ class Transcript:
         return self.people.setdefault(name, Person(name, None))
 
     # --- requests of clients
-
     def joins(
         self,
         name: str,
@@ -142,11 +141,7 @@ class Transcript:
         return self.asks(
             name,
             events.Heartbeat(
-                token=0,
-                group=self.group,
-                member=person.member,
-                instance=person.instance,
-                generation=person.generation,
+                token=0, group=self.group, member=person.member, instance=person.instance, generation=person.generation
             ),
         )
 
@@ -198,7 +193,6 @@ class Transcript:
         return {partition: value.offset for partition, value in self.shard.offsets(self.group).items()}
 
     # --- time and failures
-
     def waits(self, seconds: float, *alive: str) -> list[str]:
         """Let time pass; live clients send heartbeats every second."""
         until, lines, beat_at = self.now + seconds, [], self.now + 1
@@ -224,7 +218,6 @@ class Transcript:
         self.shard.begin(self.now, self.at_ms)
 
     # --- lines
-
     def asks(
         self,
         who: str,

@@ -55,7 +55,7 @@ def test_without_a_session_all_is_named_each_time() -> None:
     assert len(all_of_them) == 0
 
 
-def test_a_session_names_what_changed() -> None:
+def test_a_session_names_what_changed_and_serves_last_who_got_records() -> None:
     mine = sessions()
     first = mine.begin(0, 0, wants(A, B), (), 0.0)
     assert (first.session_id, named(first)) == (100, [A, B])
@@ -63,24 +63,18 @@ def test_a_session_names_what_changed() -> None:
     assert named(mine.begin(100, 2, {}, (), 2.0), SentPartition(11, 0)) == [A, B]
     assert named(mine.begin(100, 3, {}, (), 3.0), SentPartition(11, 5)) == [A, B]
     assert named(mine.begin(100, 4, {}, (), 4.0), SentPartition(11, 5), with_records=[B]) == [B]
-
-
-def test_who_got_records_is_served_last_next_time() -> None:
     mine = sessions()
     named(mine.begin(0, 0, wants(A, B, C), (), 0.0), with_records=[A])
     assert list(mine.begin(100, 1, {}, (), 1.0).partitions) == [B, C, A]
 
 
-def test_an_error_is_said_and_what_holds_after_it_too() -> None:
+def test_partitions_come_change_and_go_and_errors_are_said() -> None:
     mine = sessions()
     named(mine.begin(0, 0, wants(A), (), 0.0))
     exchange = mine.begin(100, 1, {}, (), 1.0)
     assert exchange.settle(A, NOTHING_NEW, has_records=False, has_error=True)
     assert named(mine.begin(100, 2, {}, (), 2.0)) == [A]
     assert named(mine.begin(100, 3, {}, (), 3.0)) == []
-
-
-def test_partitions_come_change_and_go() -> None:
     mine = sessions()
     named(mine.begin(0, 0, wants(A), (), 0.0))
     exchange = mine.begin(100, 1, wants(A, B, offset=7), (), 1.0)
@@ -91,14 +85,11 @@ def test_partitions_come_change_and_go() -> None:
     assert named(mine.begin(100, 3, wants(A), (), 3.0)) == [A], "a forgotten partition is new again"
 
 
-def test_a_request_that_is_not_the_next_one_is_refused() -> None:
+def test_a_request_that_is_not_the_next_one_or_names_otherwise_is_refused() -> None:
     mine = sessions()
     mine.begin(0, 0, wants(A), (), 0.0)
     assert [rejected(mine, 100, epoch) for epoch in (2, 0x7FFF)] == [SessionProblem.EPOCH] * 2
     assert rejected(mine, 101, 1) is SessionProblem.UNKNOWN
-
-
-def test_a_session_goes_on_as_it_began_by_names_or_by_ids() -> None:
     mine = sessions()
     mine.begin(0, 0, wants(A), (), 0.0, by_id=True)
     assert rejected(mine, 100, 1, A) is SessionProblem.NAMING
@@ -109,13 +100,11 @@ def test_a_session_may_begin_with_nothing_ends_and_begins_anew_by_its_epoch() ->
     mine = sessions()
     assert mine.begin(0, 0, {}, (), 0.0).session_id == 100
     assert list(mine.begin(100, 1, wants(A), (), 1.0).partitions) == [A]
-
     mine = sessions()
     mine.begin(0, 0, wants(A), (), 0.0)
     assert mine.begin(100, 0, wants(B), (), 1.0).session_id == 101
     assert mine.begin(101, -1, wants(B), (), 2.0).session_id == 0
     assert len(mine) == 0
-
     assert epoch_after(1) == 2
     assert epoch_after(EPOCH_MAX) == 1
 

@@ -77,7 +77,6 @@ class Groups(RuleBasedStateMachine):
         self.shares: dict[int, Mapping[str, bytes]] = {}
 
     # --- asking
-
     def tick(self) -> int:
         """Return a new token, a little later."""
         self.token += 1
@@ -251,7 +250,6 @@ class Groups(RuleBasedStateMachine):
         self.hands(events.RemoveGroup(token, "g"))
 
     # --- time and failures
-
     @rule(seconds=st.sampled_from([0.3, 0.6, 2.0, 5.0, 7.0, 12.0, 40.0]))
     def time_passes(self, seconds: float) -> None:
         self.pass_until(self.now + seconds)
@@ -287,7 +285,6 @@ class Groups(RuleBasedStateMachine):
         return shard
 
     # --- what must hold
-
     @invariant()
     def who_waits_is_whom_the_model_keeps_waiting(self) -> None:
         assert self.open == self.model.waiting

@@ -7,7 +7,7 @@ NOW = 1_000.0
 ME, OTHER = (1, "orders", 0, 5000), (1, "orders", 1, 5000)
 
 
-def test_what_comes_behind_a_refused_frame_is_no_beginning_until_it_comes_again() -> None:
+def test_what_comes_behind_a_refused_frame_is_no_beginning_until_it_comes_again_or_a_new_epoch() -> None:
     refused = RejectedSequences()
     assert not refused.is_behind(ME, 0, 0, NOW)
     refused.reject(ME, 0, 0, NOW)
@@ -17,6 +17,15 @@ def test_what_comes_behind_a_refused_frame_is_no_beginning_until_it_comes_again(
     assert not refused.is_behind(ME, 0, 0, NOW)
     assert not refused.is_behind(ME, 0, 10, NOW)
     assert len(refused) == 0
+    refused = RejectedSequences()
+    refused.reject(ME, 0, 30, NOW)
+    assert not refused.is_behind(ME, 1, 0, NOW)
+    assert not refused.is_behind(ME, 1, 10, NOW)
+    refused = RejectedSequences()
+    refused.reject(ME, 0, 30, NOW)
+    refused.forget(ME)
+    refused.forget(ME)
+    assert not refused.is_behind(ME, 0, 40, NOW)
 
 
 def test_a_frame_before_the_refused_one_is_not_behind_it() -> None:
@@ -32,32 +41,16 @@ def test_a_frame_before_the_refused_one_is_not_behind_it() -> None:
         assert refused.is_behind(ME, 0, sequence, NOW) == is_behind, (rejected, sequence)
 
 
-def test_a_new_epoch_begins_anew_and_what_was_stored_elsewhere_is_forgotten() -> None:
-    refused = RejectedSequences()
-    refused.reject(ME, 0, 30, NOW)
-    assert not refused.is_behind(ME, 1, 0, NOW)
-    assert not refused.is_behind(ME, 1, 10, NOW)
-
-    refused = RejectedSequences()
-    refused.reject(ME, 0, 30, NOW)
-    refused.forget(ME)
-    refused.forget(ME)
-    assert not refused.is_behind(ME, 0, 40, NOW)
-
-
-def test_few_are_remembered() -> None:
-    refused = RejectedSequences(refused_max=2)
-    for number in range(5):
-        refused.reject(number, 0, 0, NOW)
-    assert len(refused) == 2
-    assert not refused.is_behind(0, 0, 10, NOW)
-    assert refused.is_behind(4, 0, 10, NOW)
-
-
-def test_a_frame_that_does_not_come_again_is_forgotten() -> None:
+def test_a_frame_that_does_not_come_again_is_forgotten_and_few_are_remembered() -> None:
     """aiokafka does not resend all that it could, so a rejection of the following frames would never end."""
     refused = RejectedSequences()
     refused.reject(ME, 0, 0, NOW)
     assert refused.is_behind(ME, 0, 10, NOW + 59)
     assert not refused.is_behind(ME, 0, 10, NOW + 60)
     assert len(refused) == 0
+    refused = RejectedSequences(refused_max=2)
+    for number in range(5):
+        refused.reject(number, 0, 0, NOW)
+    assert len(refused) == 2
+    assert not refused.is_behind(0, 0, 10, NOW)
+    assert refused.is_behind(4, 0, 10, NOW)

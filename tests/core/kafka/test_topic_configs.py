@@ -64,18 +64,13 @@ def refusal(given: dict[str, str | None], replicas: int = 1) -> str:
 
 
 # --- table
-
-
-def test_the_table_has_every_name_of_kafka_and_some_of_our_own() -> None:
+def test_the_table_has_every_name_of_kafka_with_a_default_and_what_has_no_effect_says_so() -> None:
     assert set(TOPIC_CONFIGS) == {
         *KAFKA_4_1.split(),
         "seaweedmq.auto.compact",
         "seaweedmq.durability",
         "seaweedmq.scaling",
     }
-
-
-def test_every_default_is_a_value_of_its_config_and_what_has_no_effect_says_so() -> None:
     for name, config in TOPIC_CONFIGS.items():
         assert not config.default or config.parsed(config.default) == config.default, name
     assert "without effect" in TOPIC_CONFIGS["compression.type"].documentation
@@ -83,8 +78,6 @@ def test_every_default_is_a_value_of_its_config_and_what_has_no_effect_says_so()
 
 
 # --- rejected values
-
-
 @pytest.mark.parametrize(
     ("name", "value", "rule"),
     [
@@ -130,7 +123,7 @@ def test_a_bad_name_a_missing_value_and_values_that_contradict_are_refused() -> 
     assert parse_configs({"min.insync.replicas": "2"}, replicas=2) == {"min.insync.replicas": "2"}
 
 
-def test_what_kafka_takes_is_taken() -> None:
+def test_what_kafka_takes_is_taken_even_no_cleanup_policy() -> None:
     for name, value in (
         ("max.message.bytes", "2147483647"),
         ("segment.bytes", "1048576"),
@@ -143,9 +136,6 @@ def test_what_kafka_takes_is_taken() -> None:
         ("cleanup.policy", ""),
     ):
         assert parse_configs({name: value}, replicas=1) == {name: value}
-
-
-def test_a_topic_may_have_no_cleanup_policy() -> None:
     kept = changed(topic(), Alteration("cleanup.policy", AlterOp.SUBTRACT, "delete"))
     assert configs_of(kept) == {"cleanup.policy": ""}
     assert described(kept, "cleanup.policy").value == ""
@@ -154,37 +144,26 @@ def test_a_topic_may_have_no_cleanup_policy() -> None:
 
 
 # --- effective settings
-
-
-def test_nothing_set_is_a_topic_that_keeps_everything() -> None:
+def test_nothing_set_is_a_topic_that_keeps_everything_and_what_has_no_field_is_kept_by_name() -> None:
     plain = topic()
     assert (plain.partitions, plain.retention_s, plain.retention_bytes, plain.configs) == (4, None, None, ())
     assert (plain.durability, plain.scaling) == (Durability.STORED, Scaling.FIXED)
     assert configs_of(plain) == {}
+    kept = topic(segment_ms=" 60000 ", compression_type="zstd", cleanup_policy="compact, delete,compact")
+    assert dict(kept.configs) == {"segment.ms": "60000", "compression.type": "zstd", "cleanup.policy": "compact,delete"}
+    assert kept.settings.roll_age_s == 60.0
+    assert kept.settings.compacts
 
 
 def test_retention_is_a_time_and_a_size_of_each_partition() -> None:
     kept = topic(retention_ms="604800000", retention_bytes="1000")
     assert (kept.retention_s, kept.retention_bytes) == (604_800.0, 4_000)
     assert configs_of(kept) == {"retention.bytes": "1000", "retention.ms": "604800000"}
-
     assert topic(retention_ms="-1").retention_s is None
     assert topic(retention_ms="0").retention_s == 0.001
-
     before = topic(retention_bytes="1000")
     after = change_of(before, configs_of(before), partitions=6)
     assert (after.partitions, after.retention_bytes) == (6, 6_000)
-
-
-def test_what_has_no_field_is_kept_by_name() -> None:
-    kept = topic(segment_ms=" 60000 ", compression_type="zstd", cleanup_policy="compact, delete,compact")
-    assert dict(kept.configs) == {
-        "segment.ms": "60000",
-        "compression.type": "zstd",
-        "cleanup.policy": "compact,delete",
-    }
-    assert kept.settings.roll_age_s == 60.0
-    assert kept.settings.compacts
 
 
 def test_durability_is_a_config_and_deleted_to_the_usual_one() -> None:
@@ -197,13 +176,8 @@ def test_durability_is_a_config_and_deleted_to_the_usual_one() -> None:
 
 
 # --- descriptions
-
-
-def test_all_configs_are_described_by_name() -> None:
+def test_all_configs_are_described_with_what_is_set_and_what_would_hold_without() -> None:
     assert [config.name for config in describe_configs(topic(), LIMITS)] == sorted(TOPIC_CONFIGS)
-
-
-def test_a_config_that_is_set_says_so_and_what_would_hold_without() -> None:
     retention = described(topic(retention_ms="1000"), "retention.ms")
     assert (retention.value, retention.source) == ("1000", ConfigSource.DYNAMIC_TOPIC_CONFIG)
     assert (retention.type, retention.read_only) == (ConfigType.LONG, False)
@@ -211,9 +185,6 @@ def test_a_config_that_is_set_says_so_and_what_would_hold_without() -> None:
         ("retention.ms", "1000", ConfigSource.DYNAMIC_TOPIC_CONFIG),
         ("log.retention.ms", "-1", ConfigSource.DEFAULT_CONFIG),
     ]
-
-
-def test_defaults_are_those_that_hold_here() -> None:
     values = {config.name: config.value for config in describe_configs(topic(replicas=2), LIMITS)}
     assert values["retention.ms"] == "-1"
     assert values["segment.ms"] == "600000"
@@ -222,25 +193,19 @@ def test_defaults_are_those_that_hold_here() -> None:
     assert values["max.message.bytes"] == "1048588"
     assert values["seaweedmq.durability"] == "replicated"
     assert {config.source for config in describe_configs(topic(), LIMITS)} == {ConfigSource.DEFAULT_CONFIG}
-
     small = replace(LIMITS, frame_bytes_max=65_536)
     values = {config.name: config.value for config in describe_configs(topic(), small)}
     assert values["max.message.bytes"] == "65536"
 
 
 # --- step by step
-
-
-def test_a_config_is_set_and_deleted_and_others_stay() -> None:
+def test_configs_and_items_of_lists_are_set_and_taken_away_and_others_stay() -> None:
     before = topic(retention_ms="1000", segment_ms="60000")
     after = changed(before, delete("segment.ms"), Alteration("retention.bytes", AlterOp.SET, "5"))
     assert configs_of(after) == {"retention.bytes": "5", "retention.ms": "1000"}
     gone = changed(after, delete("retention.ms"), delete("retention.bytes"))
     assert configs_of(gone) == {}
     assert not gone.has_retention
-
-
-def test_items_are_appended_to_the_default_and_taken_away() -> None:
     both = changed(topic(), Alteration("cleanup.policy", AlterOp.APPEND, "compact"))
     assert configs_of(both) == {"cleanup.policy": "delete,compact"}
     again = changed(both, Alteration("cleanup.policy", AlterOp.APPEND, "compact"))

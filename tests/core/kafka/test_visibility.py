@@ -24,13 +24,17 @@ def segments(of: Topic, *slots: tuple[int, int]) -> list[Segment]:
     return [replace(make_segment(), topic=of.name, id=i, slots=KeyRange(*each)) for i, each in enumerate(slots)]
 
 
-def test_a_partition_is_a_slot_and_of_a_ring_that_is_never_cut_a_range() -> None:
+def test_a_partition_is_a_slot_or_a_range_and_why_a_topic_is_hidden_says_what_helps() -> None:
     assert shown_slots(topic(partitions=2), []) == (KeyRange(0, 1), KeyRange(1, 2))
     fixed = topic(segments=2, scaling=Scaling.FIXED)
     whole = [(0, 1 << 15), (1 << 15, 1 << 16)]
     assert shown_slots(fixed, segments(fixed, *whole)) == tuple(KeyRange(*each) for each in whole)
     assert shown_slots(fixed, segments(fixed, *whole, (0, 1 << 14))) is None
     assert shown_slots(topic(scaling=Scaling.AUTO), []) is None
+    made = topic()
+    whole, half = segments(made, (0, 1 << 16)), segments(made, (0, 1 << 15))
+    assert "Alter it to --scaling fixed" in why_hidden(made, whole)
+    assert "Read it with SeaweedMQ's own client" in why_hidden(made, half)
 
 
 @pytest.mark.parametrize(
@@ -46,10 +50,3 @@ def test_a_partition_is_a_slot_and_of_a_ring_that_is_never_cut_a_range() -> None
 )
 def test_it_is_said_in_words(made: Topic, said: str) -> None:
     assert said in seen(made, [])
-
-
-def test_why_a_topic_is_hidden_says_what_helps() -> None:
-    made = topic()
-    whole, half = segments(made, (0, 1 << 16)), segments(made, (0, 1 << 15))
-    assert "Alter it to --scaling fixed" in why_hidden(made, whole)
-    assert "Read it with SeaweedMQ's own client" in why_hidden(made, half)

@@ -27,7 +27,6 @@ class Transcript:
         self.broken: set[SegmentId] = set()
 
     # --- what happens to brokers, and between them
-
     def dies(self, *brokers: str) -> list[str]:
         self.live -= set(brokers)
         return self.due()
@@ -51,7 +50,6 @@ class Transcript:
         return self.due()
 
     # --- what the leader makes of it
-
     def due(self) -> list[str]:
         return [self._line(repair) for repair in self._due()]
 

@@ -72,15 +72,13 @@ def test_one_segment_goes_to_a_least_loaded_broker(candidates: list[Candidate], 
     assert cost[chosen] == min(cost.values())
 
 
-def test_equal_brokers_are_chosen_at_random() -> None:
+def test_equal_brokers_are_chosen_at_random_and_busy_ones_only_when_others_carry_as_much() -> None:
     firsts = {place(idle(3), segments=1, replicas=1, tie=ties(seed))[0][0] for seed in range(40)}
     assert firsts == {"b-0", "b-1", "b-2"}
-
-
-def test_a_busy_broker_gets_nothing_until_the_others_carry_as_much() -> None:
     busy = Candidate(broker="busy", cpu_share=3 * SEGMENT_COST)
     placed = place([busy, Candidate(broker="free")], segments=3, replicas=1, tie=ties())
     assert placed == [("free",)] * 3
+    assert Candidate(broker="b", bytes_per_s=RATE_COST_BYTES).cost == pytest.approx(1)
 
 
 def test_a_fresh_broker_gets_what_it_can_carry_and_not_all_that_is_new() -> None:
@@ -114,9 +112,6 @@ def test_a_busy_broker_leads_less_though_it_follows_every_segment() -> None:
         leads.update(primary for primary, *_ in place(candidates, segments=4, replicas=3, tie=ties()))
     assert leads["b-1"] - leads["b-0"] == pytest.approx(0.2 / SEGMENT_COST, abs=2), "its other load counts"
     assert leads["b-2"] == pytest.approx(leads["b-1"], abs=2)
-
-
-def test_who_leads_for_lack_of_others_does_so_last() -> None:
     candidates = [Candidate(broker="full", room=0), Candidate(broker="busy", cpu_share=1)]
     placed = place(candidates, segments=3, replicas=2, tie=ties())
     assert placed == [("busy", "full")] * 3
@@ -134,10 +129,6 @@ def test_a_wish_is_kept_as_far_as_it_can_be_and_filled_up_with_the_cheapest() ->
         ([full], 1, ["full"], ("full",)),
     ):
         assert place(candidates, segments=1, replicas=replicas, tie=ties(), preferred=preferred) == [placed]
-
-
-def test_traffic_counts_even_where_the_processor_is_not_measured_yet() -> None:
-    assert Candidate(broker="b", bytes_per_s=RATE_COST_BYTES).cost == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("brokers", "replicas"), [(0, 1), (2, 3), (2, 0)])

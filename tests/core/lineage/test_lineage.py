@@ -38,20 +38,11 @@ def test_a_successor_waits_for_all_of_its_predecessors() -> None:
     assert walk.begun == {1, 4}
 
 
-def test_starting_at_the_latest_means_only_the_open_ones() -> None:
+def test_starting_late_skips_what_ended_or_was_removed_and_newer_metadata_bring_newer_segments() -> None:
     assert ids(LineageWalk(HISTORY, before_open(HISTORY)).due()) == [1, 4]
-
-
-def test_starting_at_an_offset_skips_what_ended_before_it() -> None:
     assert below_offset(HISTORY, 10) == {0, 3}
     assert ids(LineageWalk(HISTORY, below_offset(HISTORY, 10)).due()) == [1, 2]
-
-
-def test_segments_that_retention_removed_hold_nobody_up() -> None:
     assert ids(LineageWalk(HISTORY[1:], horizon=5).due()) == [1, 2, 3]
-
-
-def test_newer_metadata_bring_newer_segments() -> None:
     walk = LineageWalk(HISTORY[:1])
     assert ids(walk.due()) == [0]
     assert walk.unknown((0, 1, 2)) == {1, 2}
@@ -76,7 +67,7 @@ def test_a_segment_whose_predecessor_was_never_learned_waits_until_it_is() -> No
     assert ids(walk.due()) == [4]
 
 
-def test_what_was_pruned_meanwhile_holds_nobody_up() -> None:
+def test_what_was_pruned_meanwhile_holds_nobody_up_and_what_lies_in_front_of_the_start_never_comes() -> None:
     walk = LineageWalk(HISTORY[:1] + HISTORY[3:4])
     assert ids(walk.due()) == [0, 3]
     walk.finish(0)
@@ -87,9 +78,6 @@ def test_what_was_pruned_meanwhile_holds_nobody_up() -> None:
     assert ids(walk.due()) == [4]
     walk.learn(HISTORY)
     assert not walk.due(), "a passed segment never comes back"
-
-
-def test_what_lies_in_front_of_the_start_never_comes() -> None:
     walk = LineageWalk([segment(4, (2, 3))], horizon=5)
     assert ids(walk.due()) == [4]
     walk.learn(HISTORY)

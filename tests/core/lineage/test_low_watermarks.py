@@ -28,6 +28,11 @@ def test_marks_rise_as_far_as_is_committed_and_never_fall() -> None:
         raised(PARTS, {2: 8}, {2: 7})
     with pytest.raises(Unavailable, match="partition 1 of shop/orders is being moved"):
         raised(PARTS, {1: 1}, {2: 7})
+    topic = marked(5, 9, 7)
+    assert topic.low_watermark(KeyRange(0, 3)) == 5
+    assert topic.low_watermark(KeyRange(1, 3)) == 7
+    assert topic.low_watermark(KeyRange(1, 4)) == 0
+    assert make_topic().low_watermark(KeyRange(0, 65_536)) == 0
 
 
 @pytest.mark.parametrize(
@@ -55,11 +60,3 @@ def test_every_partition_has_the_higher_of_both(marks: tuple[int, ...], before: 
 
 def low(marks: tuple[int, ...], partition: int) -> int:
     return marked(*marks).low_watermark(KeyRange(partition, partition + 1))
-
-
-def test_a_segment_of_several_partitions_has_lost_what_all_of_them_have() -> None:
-    topic = marked(5, 9, 7)
-    assert topic.low_watermark(KeyRange(0, 3)) == 5
-    assert topic.low_watermark(KeyRange(1, 3)) == 7
-    assert topic.low_watermark(KeyRange(1, 4)) == 0
-    assert make_topic().low_watermark(KeyRange(0, 65_536)) == 0

@@ -37,24 +37,15 @@ def asked(known: dict[int, Segment], *sealed_for_s: float) -> list[int]:
     ]
 
 
-def test_all_are_asked_whatever_their_stamps_say() -> None:
-    assert asked(generations(5)) == [4, 3, 2, 1, 0]
-
-
-def test_the_nearest_first_back_to_one_that_was_sealed_for_long_enough() -> None:
+def test_the_nearest_are_asked_first_back_to_one_that_was_pruned_or_sealed_for_long_enough() -> None:
     assert asked(generations(4), 5_000, IDLE_S, 899, 10) == [3, 2]
     assert asked(generations(4), 5_000, 899, 899, 10) == [3, 2, 1]
     assert asked(generations(1), IDLE_S) == []
-
-
-def test_the_first_one_of_a_partition_and_what_was_pruned_have_no_elders() -> None:
+    assert asked(generations(5)) == [4, 3, 2, 1, 0]
     assert asked(generations(0)) == []
     known = generations(3)
     del known[1]
     assert asked(known) == [2]
-
-
-def test_the_search_is_bounded() -> None:
     assert len(asked(generations(GENERATIONS_MAX + 10))) == GENERATIONS_MAX
 
 

@@ -46,24 +46,27 @@ def by_stamp(known: dict[int, Segment], before_us: int) -> Callable[[Segment], b
     return is_older(known, before_us, lambda _: 0.0, 60.0)
 
 
-def test_what_was_known_to_be_sealed_for_long_enough_is_old_whatever_its_stamp_says() -> None:
+def test_what_was_known_to_be_sealed_for_long_enough_is_old_and_sequences_go_with_age() -> None:
     known = chain(10, 20, 30, None)
     is_old = is_older(known, 150, lambda segment: 60.0 if segment.id == 2 else 59.9, 60.0)
     assert [is_old(segment) for segment in known.values()] == [True, False, True, False]
     assert [s.id for s in trimmable(known, is_old)] == [0, 2]
     assert [s.id for s in prunable(WITH_RETENTION, known, [0, 1, 2, 3], is_old, 9)] == [0]
+    known = chain(10, 20, None)
+    assert [s.id for s in trimmable(known, by_stamp(known, 200))] == [0]
+    assert [s.id for s in trimmable(known, by_stamp(known, 201))] == [0, 1]
+    known[0] = replace(known[0], sequences=())
+    assert [s.id for s in trimmable(known, by_stamp(known, 201))] == [1]
+    assert sealed_at_us(replace(known[1], sealed_us=0), known) == 200
+    assert sealed_at_us(known[2], known) is None
 
 
-def test_what_was_sealed_long_ago_and_has_no_files_goes() -> None:
+def test_what_was_sealed_long_ago_and_has_no_files_goes_predecessors_first() -> None:
     known = chain(10, 20, 30, None)
     assert pruned(WITH_RETENTION, known, [0, 1, 2, 3]) == [0, 1, 2], "but never an open segment"
     assert pruned(WITH_RETENTION, known, [0, 1, 2], before_us=200) == [0]
     assert pruned(WITH_RETENTION, known, [0, 1, 2], most=2) == [0, 1]
     assert pruned(WITH_RETENTION, known, [7]) == []
-
-
-def test_predecessors_go_first() -> None:
-    known = chain(10, 20, 30, None)
     assert pruned(WITH_RETENTION, known, [1, 2]) == []
     del known[0]
     assert pruned(WITH_RETENTION, known, [1, 2]) == [1, 2]
@@ -108,20 +111,6 @@ def test_it_is_not_tried_one_by_one_what_fits(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(IdRanges, "including", lambda these, ids: joined.append(1) or including(these, ids))
     assert len(pruned(topic, known, sorted(known))) == 10
     assert len(joined) <= 1
-
-
-def test_sequences_go_with_age() -> None:
-    known = chain(10, 20, None)
-    assert [s.id for s in trimmable(known, by_stamp(known, 200))] == [0]
-    assert [s.id for s in trimmable(known, by_stamp(known, 201))] == [0, 1]
-    known[0] = replace(known[0], sequences=())
-    assert [s.id for s in trimmable(known, by_stamp(known, 201))] == [1]
-
-
-def test_a_record_that_does_not_say_when_it_was_sealed_was_when_its_successors_were_opened() -> None:
-    known = chain(10, 20, None)
-    assert sealed_at_us(replace(known[1], sealed_us=0), known) == 200
-    assert sealed_at_us(known[2], known) is None
 
 
 @given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)))

@@ -234,16 +234,13 @@ def test_the_later_record_of_a_topic_has_the_settings_and_each_what_only_grows()
     assert latest_topic(first, replace(later, uid=8)) == first
 
 
-def test_partitions_that_only_a_log_file_knows() -> None:
+def test_partitions_that_only_a_log_file_knows_are_found_and_records_of_two_clusters_told_apart() -> None:
     history = History.begun(TopicSpec(name=NAME, partitions=1))
     history.take(with_partitions(history.topic, 4, now_us=NOW_US, placement=[("b-1",)] * 3))
     history.store(history.segments[2], 1)
     found = rebuilt(history, 0, 0)
     assert found.topic.partitions == 3
     assert [s.slots.lo for s in found.segments if s.id in found.opened] == [1]
-
-
-def test_records_of_two_clusters_are_told_apart() -> None:
     history = History.begun(TopicSpec(name=NAME))
     other = replace(history.segments[0], start_offset=5)
     with pytest.raises(Corrupt, match="another cluster"):

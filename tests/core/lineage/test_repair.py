@@ -10,26 +10,17 @@ from tests.core.lineage.repair_transcript import NAME, Transcript
 LOST = "its replicas lost each other, or it was sealed without a successor"
 
 
-def test_what_is_well_is_left_alone() -> None:
+def test_what_is_well_stays_and_what_died_is_replaced() -> None:
     transcript = Transcript("a b", "c d")
     assert transcript.due() == []
     assert transcript.is_trusted_again("a") == [], "it was not under suspicion"
-
-
-def test_a_healthy_primary_goes_on_without_its_follower() -> None:
     transcript = Transcript("a b", others="c")
     assert transcript.dies("b") == ["0: broker b is not registered; a stays"]
     assert transcript.is_repaired() == ["0 -> 1: a c"]
     assert transcript.due() == []
-
-
-def test_a_follower_becomes_primary_when_the_primary_dies() -> None:
     transcript = Transcript("a b c", others="d", replicas=3)
     assert transcript.dies("a") == ["0: broker a is not registered; b c stays"]
     assert transcript.is_repaired() == ["0 -> 1: b c d"]
-
-
-def test_a_segment_that_lost_all_its_replicas_goes_to_whoever_is_free() -> None:
     transcript = Transcript("a b", others="c d")
     assert transcript.dies("a", "b") == ["0: broker a is not registered; no replica stays"]
     assert transcript.is_repaired() == ["0 -> 1: c d"]
@@ -50,14 +41,11 @@ def test_what_nobody_can_write_to_comes_before_what_lost_a_follower() -> None:
     ]
 
 
-def test_the_load_of_the_dead_is_spread_over_those_who_are_left() -> None:
+def test_the_load_of_the_dead_is_spread_over_those_who_are_left_even_if_another_dies_meanwhile() -> None:
     transcript = Transcript("a b", "a c", "a d", "a e")
     transcript.dies("a")
     assert transcript.is_repaired() == ["0 -> 4: b c", "1 -> 5: c b", "2 -> 6: d e", "3 -> 7: e d"]
     assert transcript.due() == []
-
-
-def test_a_second_death_in_the_middle_of_the_repair() -> None:
     transcript = Transcript("a b", "a c", others="d e")
     assert transcript.dies("a") == ["0: broker a is not registered; b stays", "1: broker a is not registered; c stays"]
     assert transcript.is_repaired(1) == ["0 -> 2: b d"]
@@ -74,19 +62,13 @@ def test_who_comes_back_under_its_name_counts_until_somebody_notices_that_it_is_
     assert transcript.lost_each_other(1, suspected="c") == [f"1: {LOST}; b a stays"], "a restarted empty, b noticed"
 
 
-def test_of_replicas_that_lost_each_other_the_one_that_is_suspected_goes() -> None:
+def test_of_replicas_that_lost_each_other_the_suspected_one_goes_as_urgently_as_a_lost_follower() -> None:
     transcript = Transcript("a b", others="c")
     assert transcript.lost_each_other(0, suspected="a") == [f"0: {LOST}; b stays"]
     assert transcript.is_repaired() == ["0 -> 1: b c"]
     assert transcript.is_trusted_again("a") == [], "the segments that it lost stay where they are"
-
-
-def test_a_suspicion_alone_moves_nothing() -> None:
     transcript = Transcript("a b", "b a", others="c")
     assert transcript.lost_each_other(0, suspected="a") == [f"0: {LOST}; b stays"], "1 has its replicas and serves"
-
-
-def test_a_lost_follower_and_replicas_that_lost_each_other_are_as_urgent() -> None:
     transcript = Transcript("a b", "c d", others="e")
     transcript.lost_each_other(1, suspected="e")
     assert transcript.dies("b") == ["0: broker b is not registered; a stays", f"1: {LOST}; c d stays"]
@@ -100,7 +82,7 @@ def test_what_is_broken_is_named_by_its_topic_too() -> None:
     assert len(repairs(segments, transcript.live, draining=(), suspected=(), broken={SegmentId(NAME, 0)})) == 1
 
 
-def test_a_broker_that_is_drained_hands_everything_over_and_nothing_comes_back() -> None:
+def test_a_broker_that_is_drained_hands_everything_over_after_deaths_are_repaired() -> None:
     transcript = Transcript("a b", "b a", "b c", others="d")
     assert transcript.is_drained("a") == [
         "0: broker a is being drained; b stays",
@@ -108,15 +90,9 @@ def test_a_broker_that_is_drained_hands_everything_over_and_nothing_comes_back()
     ]
     assert transcript.is_repaired() == ["0 -> 3: b d", "1 -> 4: b c"]
     assert transcript.due() == []
-
-
-def test_a_death_comes_before_what_is_drained() -> None:
     transcript = Transcript("a b", "c d", others="e")
     transcript.is_drained("a")
     assert transcript.dies("d") == ["1: broker d is not registered; c stays", "0: broker a is being drained; b stays"]
-
-
-def test_who_is_drained_or_suspected_does_not_stay() -> None:
     transcript = Transcript("a b c d", replicas=4, others="e f")
     transcript.suspected.add("c")
     transcript.is_drained("b")
@@ -142,6 +118,11 @@ def test_a_topic_gets_as_many_replicas_as_there_are_brokers_and_not_one_repair_m
     assert transcript.is_repaired_to_the_end() == ["1 -> 2: a d"]
     transcript.comes("e")
     assert transcript.is_repaired_to_the_end() == ["2 -> 3: a d e"]
+    transcript = Transcript("a b", others="c")
+    transcript.topic = replace(transcript.topic, replicas=1)
+    assert transcript.due() == []
+    transcript.dies("b")
+    assert transcript.is_repaired() == ["0 -> 1: a"]
 
 
 def test_nothing_is_added_while_something_is_broken() -> None:
@@ -152,11 +133,3 @@ def test_nothing_is_added_while_something_is_broken() -> None:
     transcript.is_repaired(1)
     assert transcript.dies("c") == ["4: broker c is not registered; b stays"]
     assert transcript.is_repaired_to_the_end() == ["4 -> 5: b d", "3 -> 6: b d"]
-
-
-def test_a_topic_that_asks_for_fewer_replicas_now_keeps_what_it_has() -> None:
-    transcript = Transcript("a b", others="c")
-    transcript.topic = replace(transcript.topic, replicas=1)
-    assert transcript.due() == []
-    transcript.dies("b")
-    assert transcript.is_repaired() == ["0 -> 1: a"]

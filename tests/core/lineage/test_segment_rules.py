@@ -19,7 +19,7 @@ def with_slots(lo: int, hi: int) -> Segment:
     return replace(SEGMENTS[0], slots=KeyRange(lo, hi))
 
 
-def test_a_segment_is_cut_at_any_slot_inside_of_it() -> None:
+def test_a_segment_is_cut_at_any_slot_inside_of_it_unless_publishers_choose_it() -> None:
     assert halves(with_slots(10, 13), 11) == (KeyRange(10, 11), KeyRange(11, 13))
     assert halves(with_slots(10, 13), 12) == (KeyRange(10, 12), KeyRange(12, 13))
     for at in (-1, 10, 13, 70_000):
@@ -27,9 +27,6 @@ def test_a_segment_is_cut_at_any_slot_inside_of_it() -> None:
             halves(with_slots(10, 13), at)
     with pytest.raises(InvalidArgument, match="has only slot 10 and cannot be split"):
         halves(with_slots(10, 11), 10)
-
-
-def test_what_publishers_choose_is_not_cut() -> None:
     check_unpartitioned(TOPIC, "split")
     with pytest.raises(InvalidArgument, match=r"shop/orders has 4 partitions, .* which cannot be split"):
         check_unpartitioned(replace(TOPIC, partitions=4), "split")

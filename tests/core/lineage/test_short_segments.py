@@ -60,7 +60,7 @@ def test_the_first_that_could_have_more_replicas_is_next() -> None:
     assert next_of(short, view, 3, keys[1], keys[2]) == keys[0], "it could not have more before"
 
 
-def test_closed_ones_and_those_that_have_enough_are_dropped() -> None:
+def test_closed_ones_and_those_that_have_enough_are_dropped_until_they_change() -> None:
     view, short = View(), ShortSegments()
     closed, forgotten, whole = view.add(0, 1), view.add(1, 1), view.add(2, 3)
     for key in (closed, forgotten, whole):
@@ -71,9 +71,6 @@ def test_closed_ones_and_those_that_have_enough_are_dropped() -> None:
     view.lookups = 0
     assert next_of(short, view, 3) is None
     assert view.lookups == 0
-
-
-def test_one_that_was_settled_and_has_changed_is_next() -> None:
     view, short = View(), ShortSegments()
     key = view.add(0, 2)
     short.add(key)
@@ -106,21 +103,12 @@ def segment(*replicas: str, state: SegmentState = SegmentState.OPEN) -> Segment:
 SEGMENTS = [segment("a", "b"), segment("a"), segment("c", "d"), segment("b", "c"), segment("a", "b", "c")]
 
 
-def test_replicas_on_dead_brokers_are_missing() -> None:
-    assert [live_replicas(each, LIVE) for each in SEGMENTS] == [2, 1, 0, 1, 2]
-
-
-def test_segments_are_counted_by_their_live_replicas() -> None:
+def test_open_segments_are_counted_and_described_by_their_live_replicas() -> None:
     assert under_replicated(SEGMENTS, 2, LIVE) == Counter({1: 2, 0: 1})
     assert under_replicated(SEGMENTS, 1, LIVE) == Counter({0: 1})
     assert under_replicated([segment("a", "b")], 2, LIVE) == Counter()
-
-
-def test_sealed_segments_are_files_and_lack_nothing() -> None:
+    assert [live_replicas(each, LIVE) for each in SEGMENTS] == [2, 1, 0, 1, 2]
     assert under_replicated([segment("c", state=SegmentState.SEALED)], 2, LIVE) == Counter()
-
-
-def test_people_read_how_many_segments_have_how_many_replicas() -> None:
     sentence = "under-replicated: 1 of 5 segments with 0 of 2, 2 of 5 segments with 1 of 2 replicas"
     assert describe_under_replicated(SEGMENTS, 2, LIVE) == sentence
     assert describe_under_replicated([segment("a"), segment("b")], 1, LIVE) == ""

@@ -110,16 +110,13 @@ def test_numbers_beyond_the_limits_are_refused(settings: dict[str, float], sente
         check_spec(TopicSpec(name=NAME, **settings))  # type: ignore[arg-type]
 
 
-def test_settings_by_name_are_replaced_as_a_whole_or_stay() -> None:
+def test_what_alter_leaves_out_stays_zero_removes_a_limit_and_configs_are_replaced_as_a_whole() -> None:
     topic = created(replicas=2, configs=(("a", "1"), ("min.insync.replicas", "2"))).topic
     assert altered(topic, TopicChange()).configs == topic.configs == (("a", "1"), ("min.insync.replicas", "2"))
     assert altered(topic, TopicChange(configs=(("b", "2"),))).configs == (("b", "2"),)
     assert altered(topic, TopicChange(configs=())).configs == ()
     with pytest.raises(InvalidArgument, match=r"min\.insync\.replicas of 3 exceeds 2 replicas"):
         altered(topic, TopicChange(configs=(("min.insync.replicas", "3"),)))
-
-
-def test_what_alter_leaves_out_stays_and_zero_removes_a_limit() -> None:
     topic = created(retention_s=60.0, retention_bytes=9, target_bytes_per_s=5.0, target_records_per_s=6.0).topic
     assert altered(topic, TopicChange()) == topic
     assert altered(topic, TopicChange(retention_s=0)) == replace(topic, retention_s=None)
@@ -208,7 +205,7 @@ def test_a_parent_keeps_all_but_its_fate() -> None:
     )
 
 
-def test_a_segment_can_not_end_before_it_begins_or_be_sealed_twice() -> None:
+def test_a_segment_can_not_end_before_it_begins_or_be_sealed_twice_and_ids_run_out() -> None:
     change = created()
     predecessor = replace(change.segments[0], start_offset=10)
     rest: dict[str, Any] = {"ranges": [predecessor.slots], "placement": [("b",)], "now_us": 0}
@@ -217,6 +214,11 @@ def test_a_segment_can_not_end_before_it_begins_or_be_sealed_twice() -> None:
     sealed = succeed(change.topic, [sealing(predecessor, 10)], **rest).segments[0]
     with pytest.raises(AssertionError, match="already sealed"):
         succeed(change.topic, [sealing(sealed, 10)], **rest)
+    change = created()
+    (predecessor,) = change.segments
+    last = replace(change.topic, next_segment=SEGMENT_IDS - 1)
+    with pytest.raises(ResourceExhausted, match="create a new topic"):
+        succeed(last, [sealing(predecessor)], ranges=[predecessor.slots], placement=[("b",)], now_us=0)
 
 
 @pytest.mark.parametrize(
@@ -251,19 +253,8 @@ def test_the_record_of_a_sealed_segment_is_bounded_and_keeps_the_most_recent_pro
         assert sealed.sequences == tuple(sequences[:SEALED_SEQUENCES_MAX])
         is_complete = told and count <= SEALED_SEQUENCES_MAX
         assert sealed.sequences_complete == is_complete, "or an absent producer counts as new"
-
-
-def test_the_records_of_a_merge_fit_into_one_request_to_etcd() -> None:
     longest = ProducerSequence(producer_id=2**64 - 1, producer_epoch=2**32 - 1, next_sequence=2**64 - 1)
     change = created(2)
     ends = [sealing(predecessor, 7, sequences=[longest] * 2 * SEALED_SEQUENCES_MAX) for predecessor in change.segments]
     after = succeed(change.topic, ends, ranges=[KeyRange(0, 65_536)], placement=[("b",)], now_us=0)
     assert sum(len(segment_to_json(segment)) for segment in after.segments) < 1_500_000 / 2
-
-
-def test_segment_ids_run_out_with_a_clear_error() -> None:
-    change = created()
-    (predecessor,) = change.segments
-    last = replace(change.topic, next_segment=SEGMENT_IDS - 1)
-    with pytest.raises(ResourceExhausted, match="create a new topic"):
-        succeed(last, [sealing(predecessor)], ranges=[predecessor.slots], placement=[("b",)], now_us=0)

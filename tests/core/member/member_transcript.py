@@ -22,10 +22,7 @@ class Transcript:
     ) -> None:
         self.member = PlainMember(
             Bounds(
-                limit=limit,
-                deliveries_max=deliveries_max,
-                unacked_max=unacked_max,
-                unacked_bytes_max=unacked_bytes_max,
+                limit=limit, deliveries_max=deliveries_max, unacked_max=unacked_max, unacked_bytes_max=unacked_bytes_max
             )
         )
         self.ends: dict[int, int] = {}
@@ -34,7 +31,6 @@ class Transcript:
         self.is_assigned(*(given or (ownership(0, 1),)))
 
     # --- segments ---------------------------------------------------------------------------------------------------
-
     def is_assigned(self, *given: Ownership) -> str:
         """Assign these segments and no others."""
         return self._told(self.member.assign(*given))
@@ -81,7 +77,6 @@ class Transcript:
         return ", ".join(told) or "nothing"
 
     # --- records ----------------------------------------------------------------------------------------------------
-
     def takes(self, count: int = 1_000) -> str:
         """Take records one by one, all of them or so many."""
         taken: list[Record] = []
@@ -137,7 +132,6 @@ class Transcript:
         return " ".join(map(_name, records)) or "nothing"
 
     # --- looks ------------------------------------------------------------------------------------------------------
-
     @property
     def has_in_flight(self) -> str:
         """Names of the taken records that are in flight, as a rejection of their rows finds them."""

@@ -55,7 +55,6 @@ class PlainMember:
         """Dead letters that are not stored yet."""
 
     # --- the coordinator --------------------------------------------------------------------------------------------
-
     def assign(self, *given: Ownership) -> Instructions[Keys, Record]:
         generation = max((each.generation for each in given), default=0)
         return self._carried_out(self.holdings.assign(GroupAssignment(generation=generation, owned=given)))
@@ -76,7 +75,6 @@ class PlainMember:
         return instructions
 
     # --- the broker -------------------------------------------------------------------------------------------------
-
     def read(self, assigned: HeldSegment[Keys, Record], first: int, keys: Keys) -> None:
         """Give a reader rows; those of a segment are contiguous."""
         self.arriving.append((assigned, first, keys))
@@ -89,7 +87,6 @@ class PlainMember:
             self.origins[span] = Origin(assigned, span)
 
     # --- the user ---------------------------------------------------------------------------------------------------
-
     def fetch(self) -> bool:
         """Whether there is anything to take."""
         if not self.dispatch.has_records:

@@ -24,14 +24,7 @@ def in_flight_among(ledger: Ledger[str], offsets: Offsets) -> list[int]:
     return [offset for _, some in ledger.in_flight_among(offsets) for offset in some]
 
 
-def test_nothing_is_known_before_anything_arrived() -> None:
-    ledger: Ledger[str] = Ledger({})
-    assert ledger.position() is None
-    ledger.fetched_to = 7
-    assert ledger.position() == 7
-
-
-def test_rows_that_were_not_handed_out_are_neither_acknowledged_nor_out() -> None:
+def test_rows_that_were_not_delivered_are_neither_acknowledged_nor_out_and_nothing_is_known_at_first() -> None:
     ledger: Ledger[str] = Ledger({})
     span = ledger.arrive(0, 10, size_bytes=100)
     assert not ledger.has_in_flight()
@@ -41,6 +34,10 @@ def test_rows_that_were_not_handed_out_are_neither_acknowledged_nor_out() -> Non
     assert (ledger.position(), ledger.unacked(), ledger.has_in_flight()) == (4, 0, False)
     span.deliver(2)
     assert (ledger.unacked(), in_flight_among(ledger, range(10))) == (2, [4, 5])
+    ledger: Ledger[str] = Ledger({})
+    assert ledger.position() is None
+    ledger.fetched_to = 7
+    assert ledger.position() == 7
 
 
 def test_a_record_that_takes_long_does_not_keep_what_lies_behind_it() -> None:
@@ -54,7 +51,7 @@ def test_a_record_that_takes_long_does_not_keep_what_lies_behind_it() -> None:
     assert not ledger.has_spans
 
 
-def test_what_waits_or_is_given_up_holds_the_position_like_what_is_out() -> None:
+def test_what_waits_or_is_given_up_holds_the_position_like_what_is_out_which_alone_is_acknowledged() -> None:
     for state, has_in_flight in ((IN_FLIGHT, True), (WAITING, False), (DEAD_LETTER, True)):
         ledger, (span, _) = ledger_of(5, 5)
         ledger.ack(range(100, 110))
@@ -62,9 +59,6 @@ def test_what_waits_or_is_given_up_holds_the_position_like_what_is_out() -> None
         span.put(103, state)
         assert (span.position(), ledger.position(), ledger.has_in_flight()) == (103, 103, has_in_flight)
         assert ledger.unacked() == 1
-
-
-def test_of_a_run_only_what_is_out_is_acknowledged() -> None:
     _, (span,) = ledger_of(6)
     span.put(102, WAITING)
     span.put(103, DEAD_LETTER)
@@ -74,16 +68,13 @@ def test_of_a_run_only_what_is_out_is_acknowledged() -> None:
     assert NEW not in span.states
 
 
-def test_counts_of_refused_records_go_with_them() -> None:
+def test_counts_of_refused_records_go_with_them_and_a_range_of_offsets_is_one() -> None:
     ledger, _ = ledger_of(10)
     assert [ledger.reject(offset) for offset in (103, 103, 101, 109)] == [1, 2, 1, 1]
     assert ledger.deliveries(10) == {101: 1, 103: 2, 109: 1}
     assert ledger.deliveries(2) == {101: 1, 103: 2}
     ledger.ack(range(100, 103))
     assert ledger.deliveries(10) == {103: 2, 109: 1}
-
-
-def test_offsets_that_are_a_range_are_taken_as_one() -> None:
     assert offsets_of(np.array([3, 4, 5])) == range(3, 6)
     for other in ([], [3, 5], [1, 1, 3], [5, 4, 3]):
         assert not isinstance(offsets_of(np.array(other, dtype=np.int64)), range)

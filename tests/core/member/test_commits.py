@@ -10,7 +10,7 @@ def at(offset: int, segment: int = 0, generation: int = 1) -> Position:
     return Position(segment=segment, generation=generation, offset=offset, deliveries={})
 
 
-def test_positions_are_coalesced_while_a_commit_is_under_way() -> None:
+def test_positions_are_coalesced_while_a_commit_is_under_way_and_sent_again_unless_refused() -> None:
     queue = CommitQueue()
     queue.want(at(1))
     assert queue.next() == GroupCommit(1, (at(1),))
@@ -24,9 +24,6 @@ def test_positions_are_coalesced_while_a_commit_is_under_way() -> None:
     assert queue.is_empty
     queue.want(at(3))
     assert queue.is_empty
-
-
-def test_what_was_not_answered_is_sent_again_on_the_next_stream() -> None:
     queue = CommitQueue()
     queue.want(at(1))
     queue.want(at(7, segment=5))
@@ -35,9 +32,6 @@ def test_what_was_not_answered_is_sent_again_on_the_next_stream() -> None:
     queue.lost()
     queue.answered(GroupCommitted(1, {}))
     assert queue.next() == GroupCommit(1, (at(2), at(7, segment=5)))
-
-
-def test_what_was_refused_is_forgotten() -> None:
     queue = CommitQueue()
     queue.want(at(1))
     queue.want(at(7, segment=5))

@@ -5,7 +5,7 @@ from tests.core.member.plain_member import ownership
 from tests.core.member.test_record_dispatch import delivered
 
 
-def test_positions_follow_what_is_acknowledged() -> None:
+def test_positions_follow_what_is_acknowledged_or_where_reading_begins_though_nothing_arrives() -> None:
     transcript = Transcript()
     assert transcript.looks_after() == "nothing"
     assert transcript.commits() == "nothing", "the start of reading is still unknown"
@@ -22,16 +22,13 @@ def test_positions_follow_what_is_acknowledged() -> None:
     assert transcript.commits() == "nothing", "one commit is under way at a time"
     transcript.is_answered()
     assert transcript.commits() == "0@1 to 3"
-
-
-def test_where_reading_begins_is_committed_though_nothing_arrives() -> None:
     transcript = Transcript()
     transcript.member.dispatch.assigned[0].begin_at(40)
     transcript.looks_after()
     assert transcript.commits() == "0@1 to 40"
 
 
-def test_between_commits_only_what_others_wait_for_is_looked_after() -> None:
+def test_between_commits_only_what_others_wait_for_is_looked_after_and_reported() -> None:
     transcript = Transcript(ownership(0, 1), ownership(3, 1))
     transcript.arrives("a")
     transcript.arrives("x", segment=3)
@@ -42,9 +39,6 @@ def test_between_commits_only_what_others_wait_for_is_looked_after() -> None:
     transcript.ends_there(segment=3)
     transcript.looks_after(is_time=False)
     assert transcript.commits() == "3@1 to 1"
-
-
-def test_acknowledgements_are_reported_only_where_somebody_waits_for_them() -> None:
     transcript = Transcript(ownership(0, 1), ownership(3, 1))
     transcript.arrives("a")
     transcript.arrives("x", segment=3)

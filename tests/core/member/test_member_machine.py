@@ -72,7 +72,6 @@ class MemberLife(RuleBasedStateMachine):
         self.assign(set(SEGMENTS), False)
 
     # --- the coordinator
-
     @rule(segments=st.sets(st.sampled_from(SEGMENTS)), anew=st.booleans())
     def assign(self, segments: set[int], anew: bool) -> None:
         self.generation += 1
@@ -132,7 +131,6 @@ class MemberLife(RuleBasedStateMachine):
         self.member.holdings.commits.lost()
 
     # --- the broker
-
     @precondition(lambda self: self.readable())
     @rule(which=PICK, keys=KEYS)
     def arrive(self, which: int, keys: Keys) -> None:
@@ -147,7 +145,6 @@ class MemberLife(RuleBasedStateMachine):
         return [held for held in self.member.dispatch.assigned.values() if not held.is_revoked]
 
     # --- the user
-
     @precondition(lambda self: not self.has_handlers)
     @rule()
     def take(self) -> None:
@@ -266,7 +263,6 @@ class MemberLife(RuleBasedStateMachine):
         self.acked.add(at)
 
     # --- what always holds
-
     @invariant()
     def states_are_true(self) -> None:
         letters = {(g.record.origin.assigned, g.record.offset) for g in self.member.given_up}
@@ -319,7 +315,6 @@ class MemberLife(RuleBasedStateMachine):
         assert all(held.is_watched for held in dispatch.assigned.values())
 
     # --- the end
-
     def teardown(self) -> None:
         for _ in range(2_000):
             while self.with_user and not self.with_handlers:

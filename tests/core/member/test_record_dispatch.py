@@ -50,9 +50,7 @@ def test_rows_go_out_as_they_arrived_and_what_is_left_of_single_records_first() 
 
 
 # --- refused records --------------------------------------------------------------------------------------------------
-
-
-def test_a_refused_record_comes_again_when_its_time_has_come_and_holds_its_key() -> None:
+def test_a_refused_record_comes_again_when_its_time_has_come_holds_its_key_and_counts_once() -> None:
     transcript = Transcript()
     transcript.arrives("a b a b -")
     assert transcript.takes(1) == "a0"
@@ -60,9 +58,6 @@ def test_a_refused_record_comes_again_when_its_time_has_come_and_holds_its_key()
     assert transcript.takes() == "b1 b3 -4"
     transcript.waits(10)
     assert transcript.takes() == "a0 a2"
-
-
-def test_refusing_twice_counts_once() -> None:
     transcript = delivered("a")
     transcript.nacks("a0 a0", delay_s=1)
     transcript.looks_after()
@@ -99,8 +94,6 @@ def test_what_is_refused_after_the_member_was_closed_or_its_segment_revoked_goes
 
 
 # --- records that are given up ----------------------------------------------------------------------------------------
-
-
 def test_a_record_that_was_delivered_too_often_is_given_up_and_holds_its_key_until_its_letter_is_kept() -> None:
     transcript = Transcript(deliveries_max=2)
     transcript.arrives("a a b")
@@ -124,7 +117,7 @@ def test_who_refuses_what_is_given_up_already_is_not_heard() -> None:
     assert transcript.takes() == "nothing"
 
 
-def test_a_record_that_killed_its_owners_is_given_up_before_it_is_handed_out() -> None:
+def test_deliveries_of_earlier_owners_count_and_what_killed_them_is_given_up_before_it_is_handed_out() -> None:
     transcript = Transcript(ownership(0, 5, offset=7, crashes=3), deliveries_max=3, limit=10)
     transcript.arrives("a a b")
     assert transcript.takes() == "b9"
@@ -132,9 +125,6 @@ def test_a_record_that_killed_its_owners_is_given_up_before_it_is_handed_out() -
     assert transcript.gives_up() == "a7 after 3: delivered 3 times and not acknowledged"
     transcript.letter_is_kept()
     assert transcript.takes() == "a8"
-
-
-def test_deliveries_of_earlier_owners_count() -> None:
     transcript = Transcript(ownership(0, 5, offset=7, deliveries={8: 1}), deliveries_max=2)
     transcript.arrives("a b")
     assert transcript.takes() == "a7 b8"
@@ -143,9 +133,7 @@ def test_deliveries_of_earlier_owners_count() -> None:
 
 
 # --- handlers ---------------------------------------------------------------------------------------------------------
-
-
-def test_handlers_get_one_record_of_a_key_at_a_time() -> None:
+def test_handlers_get_one_record_of_a_key_at_a_time_and_the_rest_goes_to_who_takes_next() -> None:
     transcript = handled("a a b a -")
     assert transcript.handlers_take() == "a0 b2 -4"
     transcript.handler_returns("a0")
@@ -153,6 +141,11 @@ def test_handlers_get_one_record_of_a_key_at_a_time() -> None:
     transcript.handler_returns("a1")
     transcript.handler_returns("b2")
     assert transcript.handlers_take() == "a3"
+    transcript = handled("a a b b c")
+    assert transcript.handlers_take(1) == "a0"
+    transcript.handler_raises("a0")
+    transcript.handlers_stop()
+    assert transcript.takes() == "b2 b3 c4 a0 a1"
 
 
 def test_a_handler_that_gives_its_record_up_does_not_acknowledge_it_by_returning() -> None:
@@ -169,27 +162,14 @@ def test_a_handler_that_gives_its_record_up_does_not_acknowledge_it_by_returning
     assert transcript.handlers_take() == "a1"
 
 
-def test_what_handlers_did_not_get_any_more_goes_to_who_takes_next() -> None:
-    transcript = handled("a a b b c")
-    assert transcript.handlers_take(1) == "a0"
-    transcript.handler_raises("a0")
-    transcript.handlers_stop()
-    assert transcript.takes() == "b2 b3 c4 a0 a1"
-
-
 # --- bounds -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_limit_counts_every_delivery() -> None:
+def test_a_limit_counts_every_delivery_and_what_it_has_no_room_for_waits_on() -> None:
     transcript = Transcript(limit=4)
     transcript.arrives("a a a a a a")
     assert transcript.takes(3) == "a0 a1 a2"
     transcript.nacks("a0 a1")
     assert transcript.takes() == "a0", "a redelivery comes before the next new record"
     assert transcript.left == 0
-
-
-def test_what_the_limit_has_no_room_for_waits_on() -> None:
     transcript = Transcript(ownership(0, 1), ownership(3, 1), limit=8)
     transcript.arrives("x x x x", segment=3)
     assert transcript.takes(1) == "3/x0"
@@ -216,9 +196,7 @@ def test_what_is_held_in_bytes_is_bounded_too() -> None:
 
 
 # --- segments that go -------------------------------------------------------------------------------------------------
-
-
-def test_what_was_not_with_the_user_is_not_waited_for() -> None:
+def test_what_was_not_with_the_user_is_not_waited_for_and_no_segment_is_assigned_twice() -> None:
     transcript = Transcript(limit=10)
     transcript.arrives("a b c d e")
     assert transcript.takes(1) == "a0"
@@ -232,9 +210,6 @@ def test_what_was_not_with_the_user_is_not_waited_for() -> None:
     assert transcript.commits() == "0@1 to 1"
     transcript.is_answered()
     assert transcript.looks_after() == "release 0@1"
-
-
-def test_a_segment_is_not_assigned_twice() -> None:
     transcript = Transcript()
     with pytest.raises(AssertionError, match="segment 0 is already held"):
         transcript.member.dispatch.assign(ownership(0, 2))

@@ -8,7 +8,7 @@ from seaweedmq.core.member.redelivery import NEVER, KeyOrder
 A, B = b"a", b"b"
 
 
-def test_a_key_is_held_from_its_refusal_to_its_redelivery() -> None:
+def test_a_key_is_held_from_its_refusal_to_its_redelivery_and_no_key_holds_nobody_up() -> None:
     order = KeyOrder(one_at_a_time=False)
     assert order.offer(A, 1)
     order.reject(A, 1, due_s=10.0)
@@ -20,9 +20,6 @@ def test_a_key_is_held_from_its_refusal_to_its_redelivery() -> None:
     assert order.take_due(10.0) == [1, 5, 7]
     assert order.is_idle
     assert order.offer(A, 8)
-
-
-def test_records_without_a_key_hold_nobody_up() -> None:
     order = KeyOrder(one_at_a_time=True)
     order.reject(None, 1, due_s=3.0)
     order.reject(None, 2, due_s=1.0)
@@ -31,6 +28,12 @@ def test_records_without_a_key_hold_nobody_up() -> None:
     order.drop(None, 1)
     assert order.take_due(9.0) == []
     assert order.is_idle
+    order = KeyOrder(one_at_a_time=False)
+    order.reject(A, 1, due_s=NEVER)
+    assert not order.offer(A, 2)
+    assert (order.take_due(1e12), order.due_s()) == ([], NEVER)
+    order.drop(A, 1)
+    assert order.take_due(0.0) == [2]
 
 
 def test_one_at_a_time() -> None:
@@ -47,15 +50,6 @@ def test_one_at_a_time() -> None:
     assert not order.is_idle
     order.settle(A)
     assert order.is_idle
-
-
-def test_what_is_never_due_is_dropped_and_lets_the_rest_go() -> None:
-    order = KeyOrder(one_at_a_time=False)
-    order.reject(A, 1, due_s=NEVER)
-    assert not order.offer(A, 2)
-    assert (order.take_due(1e12), order.due_s()) == ([], NEVER)
-    order.drop(A, 1)
-    assert order.take_due(0.0) == [2]
 
 
 @given(

@@ -15,16 +15,13 @@ def opened(frames: int = 3, size: int = 100) -> InFlight:
     return in_flight
 
 
-def test_a_message_alone_always_has_room_and_a_further_one_within_both_limits() -> None:
+def test_a_message_alone_always_has_room_and_acknowledgements_in_order_make_room() -> None:
     in_flight = opened()
     assert in_flight.has_room(5, 500)
     in_flight.add(SentFrame(0, 10, 60))
     assert in_flight.has_room(2, 40)
     assert not in_flight.has_room(3, 40)
     assert not in_flight.has_room(1, 41)
-
-
-def test_acknowledgements_come_in_the_order_of_the_frames_and_make_room() -> None:
     in_flight = opened()
     in_flight.add(SentFrame(0, 10, 60))
     in_flight.add(SentFrame(10, 5, 40))

@@ -85,7 +85,7 @@ def told(left: Iterable[FrameOutcome]) -> list[str]:
     return lines
 
 
-def test_frames_go_out_in_order_within_the_brokers_limits_and_leave_when_acknowledged() -> None:
+def test_frames_go_out_in_order_in_messages_within_the_brokers_limits_and_leave_when_acknowledged() -> None:
     window = SendWindow(SEGMENT, renumbered)
     first, second, third = add(window, 10), add(window, 5), add(window, 1)
     assert window.take(MESSAGE) == []  # no stream yet
@@ -95,9 +95,6 @@ def test_frames_go_out_in_order_within_the_brokers_limits_and_leave_when_acknowl
     assert told([window.acked(FrameAck(0, 10, 100))]) == ["acked 0..9 at 100"]
     assert window.take(MESSAGE) == [third]
     assert (len(window), window.in_flight, window.waiting_bytes) == (2, 2, 0)
-
-
-def test_small_frames_share_a_message_up_to_its_size_and_one_beyond_the_byte_limit_goes_out_alone() -> None:
     window = SendWindow(SEGMENT, renumbered)
     for _ in range(5):
         add(window, 1)
@@ -117,13 +114,10 @@ def test_after_a_lost_stream_the_same_bytes_go_out_again() -> None:
     assert window.take(MESSAGE) == data
 
 
-def test_an_acknowledgement_for_another_frame_breaks_the_protocol() -> None:
+def test_an_acknowledgement_for_another_frame_or_of_sequences_never_sent_breaks_the_protocol() -> None:
     for ack in (FrameAck(3, 3, 0), FrameAck(0, 2, 0)):
         with pytest.raises(ProtocolViolation, match="0 \\+ 3 is next"):
             sent(3, 3).acked(ack)
-
-
-def test_a_broker_that_knows_sequences_never_sent_is_refused() -> None:
     window = SendWindow(SEGMENT, renumbered)
     add(window, 3)
     with pytest.raises(ProtocolViolation, match="another producer uses the same id"):
@@ -184,14 +178,11 @@ def test_who_has_had_nothing_out_need_not_ask_what_a_sealed_segment_kept() -> No
     assert may_be_stored()
 
 
-def test_sealing_tells_committed_frames_from_those_to_be_routed_again() -> None:
+def test_of_a_sealed_or_pruned_segment_frames_are_committed_fail_or_are_routed_again() -> None:
     window = sent(3, 4, 5)
     left = window.sealed(PublishSealed(end_offset=50, next_sequence=7, recent=(FrameAck(3, 4, 46),), successors=(1,)))
     assert told(left) == ["acked 0..2 at None", "acked 3..6 at 46", "again 7..11"]
     assert len(window) == 0
-
-
-def test_what_may_be_stored_in_a_forgotten_segment_fails_and_the_rest_goes_elsewhere() -> None:
     window = SendWindow(SEGMENT, renumbered)
     window.opened(ready(frames=2))
     for count in (3, 4, 5):
@@ -202,16 +193,25 @@ def test_what_may_be_stored_in_a_forgotten_segment_fails_and_the_rest_goes_elsew
     assert len(window) == 0
 
 
-def test_when_no_stream_can_be_opened_everything_fails_and_new_frames_may_come() -> None:
+def test_when_no_stream_can_be_opened_everything_fails_and_the_last_error_is_told() -> None:
     window = sent(3)
     add(window, 2)
     assert told(window.give_up(NotFound("the topic is gone"))) == ["failed 0..2: NotFound", "failed 3..4: NotFound"]
     assert (len(window), window.queued_bytes, window.next_sequence) == (0, 0, 5)
     add(window, 1)
     assert len(window) == 1
+    window = SendWindow(SEGMENT, renumbered)
+    add(window, 1, deadline_s=10.0)
+    window.lost(Unavailable("broker b-0 is away"))
+    window.lost()
+    (overdue,), _ = window.expire(10.0)
+    assert str(overdue.error) == (
+        "shop/orders#5 did not acknowledge within delivery_timeout_s: the record may be stored nevertheless; "
+        "last: broker b-0 is away"
+    )
 
 
-def test_overdue_frames_leave_and_the_rest_is_numbered_anew_unless_they_were_stored_after_all() -> None:
+def test_overdue_frames_leave_no_gap_and_the_rest_is_numbered_anew_unless_they_were_stored_after_all() -> None:
     for stored, expected in ((0, [0, 4]), (3, [3, 7])):
         window = SendWindow(SEGMENT, renumbered)
         add(window, 3, deadline_s=10.0)
@@ -223,9 +223,6 @@ def test_overdue_frames_leave_and_the_rest_is_numbered_anew_unless_they_were_sto
         assert (told(overdue), was_open) == (["failed 0..2: DeadlineExceeded"], True)
         window.opened(ready(next_sequence=stored))
         assert sequences(window.take(MESSAGE)) == expected
-
-
-def test_a_frame_that_was_overdue_before_it_was_sent_leaves_no_gap_on_an_open_stream() -> None:
     window = SendWindow(SEGMENT, renumbered)
     window.opened(ready())
     add(window, 3, deadline_s=10.0)
@@ -268,15 +265,3 @@ def test_from_the_first_frame_on_that_is_too_long_and_not_stored_all_are_cut_ane
     left = window.opened(replace(ready(next_sequence), frame_bytes_max=frame_bytes_max))
     assert told(left) == again
     assert window.next_sequence == 8 - 2 * len(again)
-
-
-def test_the_last_error_is_told_with_what_is_overdue() -> None:
-    window = SendWindow(SEGMENT, renumbered)
-    add(window, 1, deadline_s=10.0)
-    window.lost(Unavailable("broker b-0 is away"))
-    window.lost()
-    (overdue,), _ = window.expire(10.0)
-    assert str(overdue.error) == (
-        "shop/orders#5 did not acknowledge within delivery_timeout_s: the record may be stored nevertheless; "
-        "last: broker b-0 is away"
-    )

@@ -54,29 +54,27 @@ def state(next_sequence: int, *recent: tuple[int, int, int], epoch: int = 0) -> 
     return ProducerState(producer_id=ME, producer_epoch=epoch, next_sequence=next_sequence, recent=frames)
 
 
-def test_ids_of_both_worlds_never_meet() -> None:
+def test_ids_of_both_worlds_never_meet_and_who_has_none_repeats_as_it_likes() -> None:
     assert [is_kafka_producer(n) for n in (0, 999, 1_000, 2**48 - 1, 2**48)] == [False, False, True, True, False]
     assert NATIVE_PRODUCER_BIT not in KAFKA_PRODUCERS
     assert NATIVE_PRODUCER_BIT | (2**62 - 1) < 2**63
+    told = Partition()
+    assert [told.send(0, 3, producer=NO_PRODUCER) for _ in range(3)] == ["stored at 0", "stored at 3", "stored at 6"]
+    assert len(told.table) == len(told.follower) == 0
+    assert told.table.unsettled(0.0) == ()
 
 
-def test_five_frames_in_flight_are_sent_again_and_stored_once() -> None:
+def test_frames_sent_again_are_stored_once_and_gaps_overlaps_and_old_duplicates_refused() -> None:
     told = Partition()
     assert [told.send(first, 10) for first in range(0, 50, 10)] == [f"stored at {n}" for n in range(0, 50, 10)]
     assert [told.send(first, 10) for first in range(0, 50, 10)] == [f"repeat of {n}" for n in range(0, 50, 10)]
     assert told.send(50) == "stored at 50"
-
-
-def test_a_gap_is_refused_and_so_is_what_overlaps() -> None:
     told = Partition()
     told.send(0, 10)
     assert told.send(11) == "OutOfOrderSequence"
     assert told.send(5, 10) == "OutOfOrderSequence"
     assert told.send(0, 9) == "OutOfOrderSequence"
     assert told.send(10) == "stored at 10"
-
-
-def test_what_is_remembered_no_more_is_a_duplicate() -> None:
     told = Partition()
     for first in range(FRAMES + 2):
         told.send(first)
@@ -111,7 +109,7 @@ def test_after_the_last_sequence_comes_the_first_and_a_frame_may_lie_across() ->
     assert told.send(LAST) == "OutOfOrderSequence"
 
 
-def test_a_new_epoch_begins_at_0_and_fences_the_older() -> None:
+def test_a_new_epoch_begins_at_0_and_fences_the_older_in_later_segments_too() -> None:
     told = Partition()
     told.send(0, 10)
     assert told.send(10, 1, epoch=1) == "OutOfOrderSequence"
@@ -122,13 +120,10 @@ def test_a_new_epoch_begins_at_0_and_fences_the_older() -> None:
     assert told.send(0, 5, epoch=1) == "repeat of 11"
     assert told.send(LAST, 1, epoch=1) == "OutOfOrderSequence"
     assert told.send(5, 1, epoch=1) == "stored at 16"
-
-
-def test_who_has_no_identity_repeats_as_it_likes() -> None:
-    told = Partition()
-    assert [told.send(0, 3, producer=NO_PRODUCER) for _ in range(3)] == ["stored at 0", "stored at 3", "stored at 6"]
-    assert len(told.table) == len(told.follower) == 0
-    assert told.table.unsettled(0.0) == ()
+    told = Partition(start=100)
+    told.table.adopt(state(30, epoch=3), told.now)
+    assert told.send(30, epoch=2) == "Fenced"
+    assert told.send(0, epoch=4) == "stored at 100"
 
 
 def test_one_is_forgotten_a_while_after_its_last_frame_and_not_before() -> None:
@@ -170,7 +165,7 @@ def test_a_producer_goes_on_where_the_earlier_segment_ended() -> None:
     assert told.send(5, 5) == "DuplicateSequence"
 
 
-def test_older_frames_count_only_as_far_as_they_join() -> None:
+def test_older_frames_count_only_as_far_as_they_join_even_across_the_end_of_the_numbers() -> None:
     told = Partition(start=100)
     told.table.adopt(state(30, (25, 5, 95)), told.now)
     told.table.put_before(ME, 0, state(20, (10, 10, 75)).recent)
@@ -179,9 +174,6 @@ def test_older_frames_count_only_as_far_as_they_join() -> None:
     assert [told.send(5, 10), told.send(15, 10), told.send(25, 5)] == ["repeat of 60", "repeat of 80", "repeat of 95"]
     told.table.put_before(ME, 1, state(5, (0, 5, 50), epoch=1).recent)
     assert told.send(0, 5) == "DuplicateSequence", "an epoch's frames are its own"
-
-
-def test_frames_join_across_the_end_of_the_numbers() -> None:
     told = Partition(start=100)
     told.table.adopt(state(5), told.now)
     told.table.put_before(ME, 0, state(KAFKA_SEQUENCES + 5, (LAST - 9, 10, 85), (0, 5, 95)).recent)
@@ -189,13 +181,6 @@ def test_frames_join_across_the_end_of_the_numbers() -> None:
     assert told.send(0, 5) == "repeat of 95"
     assert told.send(5) == "stored at 100"
     assert told.table.snapshot()[0].next_sequence % KAFKA_SEQUENCES == 6
-
-
-def test_an_epoch_that_was_fenced_in_the_earlier_segment_stays_so() -> None:
-    told = Partition(start=100)
-    told.table.adopt(state(30, epoch=3), told.now)
-    assert told.send(30, epoch=2) == "Fenced"
-    assert told.send(0, epoch=4) == "stored at 100"
 
 
 def test_nothing_is_looked_for_in_earlier_segments_without_need() -> None:

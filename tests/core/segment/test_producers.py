@@ -60,7 +60,7 @@ def opened(**more: int) -> Told:
     return told
 
 
-def test_a_producer_that_sends_everything_twice() -> None:
+def test_what_is_sent_twice_is_stored_once_and_remembered_until_it_is_fsynced() -> None:
     told = opened()
     assert told.send(0, 3) == "stored at 0"
     assert told.send(0, 3) == "repeat of 0"
@@ -68,9 +68,18 @@ def test_a_producer_that_sends_everything_twice() -> None:
     assert told.send(0, 3) == "repeat of 0"
     assert told.send(3, 2) == "repeat of 3"
     assert told.open() == 5
+    told = opened()
+    for sequence in range(3 * FRAMES):
+        told.send(sequence, 1)
+    assert told.send(0, 1) == "repeat of 0"
+    told.table.floor = told.end
+    told.send(3 * FRAMES, 1)
+    assert told.send(0, 1) == "InvalidArgument"
+    state = told.table.state(ME)
+    assert len(state.recent) == FRAMES
 
 
-def test_what_is_neither_the_next_frame_nor_a_stored_one_is_refused_and_told_where_to_continue() -> None:
+def test_frames_without_a_stream_or_neither_next_nor_stored_are_refused_and_told_where_to_continue() -> None:
     told = opened()
     assert told.send(1, 1) == "InvalidArgument"
     told.send(0, 3)
@@ -79,9 +88,6 @@ def test_what_is_neither_the_next_frame_nor_a_stored_one_is_refused_and_told_whe
     assert told.open() == 3
     with pytest.raises(InvalidArgument, match=r"producer 7 sent sequences 5\.\.6, but 3 is next .*: resend from 3"):
         told.table.find_repeat(ME, 0, 5, 2)
-
-
-def test_frames_of_a_producer_without_a_stream_are_refused() -> None:
     told = Told()
     assert told.send(0, 1) == "InvalidArgument"
     with pytest.raises(InvalidArgument, match="open one before sending frames"):
@@ -101,22 +107,7 @@ def test_a_newer_epoch_begins_anew_and_fences_the_older() -> None:
     assert told.send(0, 1, epoch=2) == "repeat of 3"
 
 
-def test_what_is_not_fsynced_is_remembered_beyond_that() -> None:
-    told = opened()
-    for sequence in range(3 * FRAMES):
-        told.send(sequence, 1)
-    assert told.send(0, 1) == "repeat of 0"
-    told.table.floor = told.end
-    told.send(3 * FRAMES, 1)
-    assert told.send(0, 1) == "InvalidArgument"
-    state = told.table.state(ME)
-    assert state is not None
-    assert len(state.recent) == FRAMES
-
-
 # --- who is forgotten -------------------------------------------------------------------------------------------------
-
-
 def test_nobody_is_forgotten_while_a_stream_of_his_is_open_or_was_a_moment_ago() -> None:
     told = Told(limit=2)
     told.open(producer=1)
@@ -131,7 +122,7 @@ def test_nobody_is_forgotten_while_a_stream_of_his_is_open_or_was_a_moment_ago()
     assert told.open(producer=2) == 1
 
 
-def test_with_too_many_those_that_can_not_repeat_anything_are_forgotten_the_longest_idle_first() -> None:
+def test_with_too_many_the_longest_idle_are_forgotten_and_go_on_where_they_say_they_repeat_nothing_below() -> None:
     told = Told(limit=2)
     for producer in (1, 2, 3):
         told.visit(producer)
@@ -140,9 +131,6 @@ def test_with_too_many_those_that_can_not_repeat_anything_are_forgotten_the_long
     assert told.known == [1, 2, 3], "no new producer needs the room"
     told.visit(4)
     assert told.known == [3, 4]
-
-
-def test_a_forgotten_producer_goes_on_where_it_says_that_it_repeats_nothing_below() -> None:
     told = Told(limit=1)
     told.visit(1)
     told.now += IDLE_S + 1
@@ -153,21 +141,15 @@ def test_a_forgotten_producer_goes_on_where_it_says_that_it_repeats_nothing_belo
     assert told.send(1, 1, producer=1) == "stored at 2"
 
 
-def test_who_is_known_goes_on_where_the_table_says_whatever_he_says() -> None:
+def test_who_is_known_goes_on_where_the_table_says_and_streams_that_stored_nothing_leave_nothing() -> None:
     told = opened()
     told.send(0, 5)
     assert told.open(3) == 5, "the acknowledgement of the last two was lost"
     assert told.open(9) == 5, "it dropped four records before they arrived"
-
-
-def test_a_stream_that_stored_nothing_leaves_nothing_behind() -> None:
     told = Told()
     told.open(5)
     told.close()
     assert told.known == []
-
-
-def test_a_stream_in_place_of_another_keeps_the_producer() -> None:
     told = Told(limit=1)
     told.open()
     told.send(0, 1)
@@ -178,7 +160,7 @@ def test_a_stream_in_place_of_another_keeps_the_producer() -> None:
     assert ME in told.known
 
 
-def test_one_producer_too_many_for_the_broker_is_refused_and_the_others_go_on() -> None:
+def test_one_producer_too_many_for_the_broker_is_refused_with_a_remedy_and_the_others_go_on() -> None:
     pool = ProducerPool(3)
     here, there = Told(pool=pool), Told(pool=pool)
     here.visit(1)
@@ -195,9 +177,6 @@ def test_one_producer_too_many_for_the_broker_is_refused_and_the_others_go_on() 
     assert (pool.used, there.open(producer=3)) == (2, 0)
     here.close(2)  # its stream ends after the segment did
     assert pool.used == 3
-
-
-def test_the_refusal_names_limit_and_remedy_and_may_be_retried() -> None:
     told = Told(pool=ProducerPool(0))
     with pytest.raises(ResourceExhausted, match=r"its limit is 0 \(producers_max.*raise the limits") as refused:
         told.table.open(1, 0, 0, 0.0)
@@ -205,9 +184,7 @@ def test_the_refusal_names_limit_and_remedy_and_may_be_retried() -> None:
 
 
 # --- followers, and readers of a log ----------------------------------------------------------------------------------
-
-
-def test_a_follower_takes_what_its_primary_took() -> None:
+def test_a_follower_takes_what_its_primary_took_and_forgets_by_the_frames_it_sees() -> None:
     table = ProducerTable(ProducerLimits(producers=1, idle_s=IDLE_S, frames=FRAMES), ProducerPool(1))
     table.follow(1, 0, FrameAck(40, 2, 0), 0.0)  # the primary had dropped it
     table.follow(2, 0, FrameAck(0, 1, 2), 1.0)  # more than this broker would take
@@ -215,11 +192,7 @@ def test_a_follower_takes_what_its_primary_took() -> None:
     assert [(s.producer_id, s.next_sequence, len(s.recent)) for s in table.snapshot()] == [(2, 1, 1), (1, 43, 2)]
     table.follow(1, 0, FrameAck(41, 5, 4), 3.0)  # it dropped 41 and 42, which are stored, and was dropped meanwhile
     state = table.state(1)
-    assert state is not None
     assert (state.next_sequence, state.recent) == (46, (FrameAck(41, 5, 4),))
-
-
-def test_a_follower_forgets_by_the_frames_it_sees() -> None:
     table = ProducerTable(ProducerLimits(producers=2, idle_s=IDLE_S, frames=FRAMES))
     for producer in (1, 2, 1, 3):
         state = table.state(producer)
@@ -241,8 +214,6 @@ def test_the_record_of_a_sealed_segment_names_who_may_not_have_heard_of_all_he_s
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
-
-
 def test_a_snapshot_of_very_many_producers_names_all_of_them_and_few_frames() -> None:
     told = Told(limit=10_000)
     for producer in range(1, 3_001):

@@ -19,7 +19,7 @@ def append(replica: Replica, base: int, count: int, *, epoch: int = 5, sequence:
     replica.append(epoch, 7, 0, base - 100 if sequence is None else sequence, entry(base, count), now=0.0)
 
 
-def test_it_holds_what_comes_and_forgets_what_is_flushed() -> None:
+def test_it_holds_what_comes_and_its_producers_and_forgets_what_is_flushed() -> None:
     replica = follower()
     append(replica, 100, 10)
     append(replica, 110, 20)
@@ -28,9 +28,16 @@ def test_it_holds_what_comes_and_forgets_what_is_flushed() -> None:
     assert [e.base_offset for e in replica.unflushed()] == [110]
     assert replica.held_bytes == 30 + ENTRY_OVERHEAD_BYTES
     assert replica.release_all() == 30 + ENTRY_OVERHEAD_BYTES
+    replica = follower()
+    append(replica, 100, 10)
+    append(replica, 110, 20)
+    [state] = replica.producers_below(110)
+    assert (state.next_sequence, len(state.recent)) == (10, 1)
+    [state] = replica.producers_below(replica.end)
+    assert state.next_sequence == 30
 
 
-def test_a_fenced_replica_takes_nothing_of_the_old_epoch_and_keeps_what_it_has() -> None:
+def test_a_replica_fenced_by_a_newer_epoch_takes_nothing_of_the_old_one_and_keeps_what_it_has() -> None:
     replica = follower()
     append(replica, 100, 10)
     assert replica.fence(6) == 110
@@ -40,16 +47,10 @@ def test_a_fenced_replica_takes_nothing_of_the_old_epoch_and_keeps_what_it_has()
         replica.on_progress(5, committed=110, flushed=110)
     assert replica.fence(6) == 110, "the leader, or its successor, may repeat the fence"
     assert [e.base_offset for e in replica.unflushed()] == [100]
-
-
-def test_an_older_leader_can_not_fence_what_a_newer_one_has() -> None:
     replica = follower()
     replica.fence(8)
     with pytest.raises(Deposed, match="epoch 8 is newer"):
         replica.fence(7)
-
-
-def test_fencing_with_the_epoch_that_is_followed_is_a_mistake_and_changes_nothing() -> None:
     replica = follower()
     with pytest.raises(InvalidArgument, match="above 5"):
         replica.fence(5)
@@ -71,16 +72,6 @@ def test_progress_that_can_not_be_is_refused(committed: int, flushed: int) -> No
     with pytest.raises(ProtocolViolation, match="broke the protocol"):
         replica.on_progress(5, committed, flushed)
     assert (replica.committed, replica.flushed) == (100, 100)
-
-
-def test_the_producers_of_a_file_that_begins_at_an_offset_leave_out_what_comes_after() -> None:
-    replica = follower()
-    append(replica, 100, 10)
-    append(replica, 110, 20)
-    [state] = replica.producers_below(110)
-    assert (state.next_sequence, len(state.recent)) == (10, 1)
-    [state] = replica.producers_below(replica.end)
-    assert state.next_sequence == 30
 
 
 def test_a_dropped_replica_takes_nothing_more() -> None:

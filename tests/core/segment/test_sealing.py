@@ -8,22 +8,13 @@ from tests.support.segments import make_segment
 SEGMENT = replace(make_segment(), replicas=("b-1", "b-2", "b-3"))
 
 
-def test_a_living_primary_is_asked_and_its_living_followers_stand_by() -> None:
+def test_the_primary_is_asked_else_its_followers_the_longest_log_first_and_else_files() -> None:
     whom = seal_candidates(SEGMENT, {"b-1", "b-3", "b-9"})
     assert (whom.primary, whom.followers, whom.files) == ("b-1", ("b-3",), False)
-
-
-def test_without_the_primary_the_followers_decide() -> None:
     whom = seal_candidates(SEGMENT, {"b-2", "b-3"})
     assert (whom.primary, whom.followers, whom.files) == (None, ("b-2", "b-3"), False)
-
-
-def test_files_are_believed_only_when_no_replica_holds_a_lease() -> None:
     assert seal_candidates(SEGMENT, {"b-8"}).files
     for survivor in SEGMENT.replicas:
         assert not seal_candidates(SEGMENT, {survivor}).files, f"{survivor} could still acknowledge, or hold more"
-
-
-def test_the_longest_log_is_written_out_first_and_one_that_never_began_last() -> None:
     ends = {"b-2": 10, "b-3": 30, "b-4": None, "b-5": 20}
     assert " ".join(name for name, _ in longest_first(ends)) == "b-3 b-5 b-2 b-4"

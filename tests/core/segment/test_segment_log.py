@@ -44,7 +44,7 @@ def offsets(entries: list[LogEntry]) -> list[int]:
     return [e.base_offset for e in entries]
 
 
-def test_a_stored_frame_is_visible_only_after_its_fsync() -> None:
+def test_a_stored_frame_is_visible_only_after_its_fsync_a_replicated_one_once_it_is_in_the_file() -> None:
     log = new_log(100)
     append(log, 5)
     assert (log.end, log.unwritten_bytes, log.committable) == (105, 10, 100)
@@ -54,9 +54,6 @@ def test_a_stored_frame_is_visible_only_after_its_fsync() -> None:
     assert (log.flushed, log.committable, log.read(100, 99)) == (105, 105, [])
     log.on_committed(105)
     assert offsets(log.read(100, 99)) == [100]
-
-
-def test_a_replicated_frame_is_visible_once_it_is_in_the_file() -> None:
     log = new_log(durability=Durability.REPLICATED)
     append(log, 5)
     assert log.committable == 0
@@ -66,7 +63,7 @@ def test_a_replicated_frame_is_visible_once_it_is_in_the_file() -> None:
     assert offsets(log.read(0, 99)) == [0]
 
 
-def test_nothing_is_committed_that_is_not_durable_and_nothing_written_that_was_not_appended() -> None:
+def test_nothing_is_committed_written_or_appended_that_can_not_be() -> None:
     log = new_log()
     append(log, 5)
     with pytest.raises(AssertionError):
@@ -75,22 +72,32 @@ def test_nothing_is_committed_that_is_not_durable_and_nothing_written_that_was_n
         log.on_flushed(5)
     with pytest.raises(AssertionError):
         log.on_written(6, 10)
-
-
-def test_a_frame_with_the_wrong_stamp_is_not_taken() -> None:
     log = new_log()
     with pytest.raises(AssertionError):
         log.append(ME, 0, 0, entry(1, 1))
     assert log.end == 0
 
 
-def test_writes_are_taken_in_bounded_portions_and_never_twice() -> None:
+def test_writes_are_taken_in_bounded_portions_and_at_hand_until_the_segment_is_not_served() -> None:
     log = new_log()
     append(log, 1, 1, 1, 1, 1)
     assert offsets(log.take_unwritten(20)) == [0, 1]
     assert offsets(log.take_unwritten(1)) == [2]
     assert offsets(log.take_unwritten(100)) == [3, 4]
     assert log.take_unwritten(100) == []
+    log = new_log()
+    append(log, 1, 1)
+    write_all(log)
+    log.on_flushed(2)
+    append(log, 1, 1)
+    write_all(log)
+    append(log, 1)
+    assert offsets(log.written_entries(log.flushed)) == [2, 3]
+    log = new_log()
+    append(log, 1, 1)
+    assert log.release_all() == 2 * HELD
+    assert (log.cached_bytes, log.cache_start) == (0, log.end)
+    assert log.release_all() == 0
 
 
 def test_only_what_is_committed_and_fsynced_is_evicted() -> None:
@@ -111,7 +118,7 @@ def test_only_what_is_committed_and_fsynced_is_evicted() -> None:
     assert offsets(log.take_unwritten(99)) == [10]
 
 
-def test_what_was_there_at_a_look_that_is_old_enough_is_forgotten() -> None:
+def test_what_was_there_at_a_check_that_is_old_enough_is_forgotten_once_it_is_safe() -> None:
     log = new_log()
     append(log, 5)
     write_all(log)
@@ -125,9 +132,6 @@ def test_what_was_there_at_a_look_that_is_old_enough_is_forgotten() -> None:
     assert (log.forget_older(30.0, 30.0), log.cache_start) == (HELD, 5)
     assert (log.forget_older(30.0, 50.0), log.cache_start, log.cached_bytes) == (HELD, 10, 0)
     assert log.forget_older(30.0, 1_000.0) == 0, "nothing is left, and checks continue"
-
-
-def test_what_is_old_and_not_safe_yet_is_forgotten_by_a_later_look() -> None:
     log = new_log()
     append(log, 5)
     log.forget_older(30.0, 0.0)
@@ -136,25 +140,6 @@ def test_what_is_old_and_not_safe_yet_is_forgotten_by_a_later_look() -> None:
     log.on_flushed(5)
     log.on_committed(5)
     assert log.forget_older(30.0, 80.0) == HELD
-
-
-def test_after_a_failed_fsync_what_was_written_is_still_at_hand() -> None:
-    log = new_log()
-    append(log, 1, 1)
-    write_all(log)
-    log.on_flushed(2)
-    append(log, 1, 1)
-    write_all(log)
-    append(log, 1)
-    assert offsets(log.written_entries(log.flushed)) == [2, 3]
-
-
-def test_a_segment_that_is_not_served_any_more_holds_nothing() -> None:
-    log = new_log()
-    append(log, 1, 1)
-    assert log.release_all() == 2 * HELD
-    assert (log.cached_bytes, log.cache_start) == (0, log.end)
-    assert log.release_all() == 0
 
 
 class AnyOrder(RuleBasedStateMachine):

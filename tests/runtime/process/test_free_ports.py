@@ -52,19 +52,13 @@ def test_the_kernel_gives_it_to_no_one_else() -> None:
         assert error_of(choosing_only(reserved.port), other.getsockname()) == 0
 
 
-def test_a_port_on_which_another_listens_is_refused() -> None:
+def test_a_port_that_is_taken_is_refused_unless_its_reservation_is_shared() -> None:
     with socket.create_server((HOST, 0)) as taken, pytest.raises(OSError, match="Address already in use"):
         ReservedPort(taken.getsockname()[1])
-
-
-def test_a_server_may_reserve_by_its_number_what_who_started_it_has_reserved() -> None:
     with ReservedPort() as outer, ReservedPort(outer.port) as inner:
         assert inner.address == outer.address
         with pytest.raises(OSError, match="Address already in use"):
             ReservedPort(outer.port, is_shared=False)
-
-
-def test_neighbours_stay_reserved() -> None:
     first = free_ports(3)
     for port in range(first, first + 3):
         with pytest.raises(OSError, match="Address already in use"):

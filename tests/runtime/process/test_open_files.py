@@ -8,13 +8,10 @@ import pytest
 from seaweedmq.runtime.process.open_files import files_max, within_open_files
 
 
-def test_a_setting_within_its_part_is_left_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_setting_above_its_part_is_lowered_and_the_log_has_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
     assert within_open_files("connections_max", 250, 1_000) == 250
     assert within_open_files("connections_max", 1_000_000, None) == 1_000_000
     assert not caplog.records
-
-
-def test_a_setting_above_its_part_is_lowered_and_the_log_has_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
     assert within_open_files("connections_max", 251, 1_000) == 250
     assert within_open_files("kafka_cursors_max", 64, 160, part=16) == 10
     assert within_open_files("kafka_cursors_max", 64, 3) == 1

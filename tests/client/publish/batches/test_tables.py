@@ -14,11 +14,7 @@ from tests.client.fake_broker import FakeCluster
 
 TOPIC = "shop/orders"
 SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        pa.field("name", pa.string()),
-        pa.field("price", pa.float64()),
-    ]
+    [pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string()), pa.field("price", pa.float64())]
 )
 
 

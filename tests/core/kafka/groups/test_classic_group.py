@@ -29,8 +29,6 @@ def pair(**how: Any) -> Transcript:
 
 
 # --- coming in
-
-
 def test_a_first_member_is_given_an_id_waits_a_moment_leads_and_gets_what_it_says() -> None:
     transcript = Transcript()
     assert transcript.joins("a") == ["a: MEMBER_ID_REQUIRED"]
@@ -69,11 +67,17 @@ def test_members_are_told_apart_by_their_id_alone() -> None:
     assert [member.client_id for member in transcript.told.members] == ["a", "a"]
 
 
-def test_followers_wait_for_the_leaders_word_and_who_it_leaves_out_has_nothing() -> None:
+def test_followers_wait_for_the_leaders_word_and_a_third_member_makes_a_round() -> None:
     transcript = awaiting("a", "b", "c")
     assert transcript.syncs("b") == []
     assert transcript.syncs("a", a="x", b="y", stranger="z") == ["a: gets x", "b: gets y"]
     assert transcript.syncs("c") == ["c: gets nothing"]
+    transcript = pair()
+    assert transcript.enters("c") == []
+    assert transcript.beats("b") == ["b: REBALANCE_IN_PROGRESS"]
+    assert transcript.syncs("b") == ["b: REBALANCE_IN_PROGRESS"]
+    assert transcript.joins("b") == []
+    assert transcript.joins("a") == ["a: in 2 by range, leads a b c", "b: in 2 by range", "c: in 2 by range"]
 
 
 def test_what_can_not_be_kept_is_refused() -> None:
@@ -91,21 +95,15 @@ def test_what_can_not_be_kept_is_refused() -> None:
         assert transcript.shard.groups() == ()
 
 
-def test_ids_are_not_given_out_without_end() -> None:
+def test_ids_what_members_say_and_assignments_have_bounds() -> None:
     transcript = Transcript()
     for name in ("a", "b", "c", "d"):
         assert transcript.joins(name) == [f"{name}: MEMBER_ID_REQUIRED"]
     assert transcript.joins("e") == ["e: GROUP_MAX_SIZE_REACHED"]
-
-
-def test_a_group_that_says_too_much_takes_no_more_of_it() -> None:
     transcript = Transcript(replace(LIMITS, group_bytes_max=10_000))
     transcript.enters("a", metadata=bytes(6_000))
     assert transcript.joins("b", metadata=bytes(6_000)) == ["b: GROUP_MAX_SIZE_REACHED"]
     assert transcript.waits(1) == ["a: in 1 by range, leads a"]
-
-
-def test_an_assignment_that_is_too_large_is_nobodys() -> None:
     transcript = Transcript(replace(LIMITS, group_bytes_max=10_000))
     transcript.enters("a")
     transcript.enters("b")
@@ -128,15 +126,12 @@ def test_an_id_of_a_group_may_be_as_long_as_a_string_of_kafka_and_no_longer() ->
 
 
 # --- protocols
-
-
 def test_the_protocol_that_most_prefer_of_those_that_all_speak_and_of_equals_the_first() -> None:
     transcript = Transcript()
     transcript.enters("a", "range", "sticky", "own")
     transcript.enters("b", "sticky", "range")
     transcript.enters("c", "sticky", "range")
     assert transcript.waits(2)[0] == "a: in 1 by sticky, leads a b c"
-
     transcript = Transcript()
     transcript.enters("a", "range", "sticky")
     transcript.enters("b", "sticky", "range")
@@ -153,25 +148,10 @@ def test_any_protocol_type_will_do_and_an_empty_group_may_take_another() -> None
         assert transcript.told.protocol_type == kind
 
 
-def test_a_sync_that_names_another_protocol_is_refused() -> None:
+def test_a_word_of_another_protocol_or_generation_is_refused() -> None:
     transcript = awaiting("a")
     assert transcript.syncs("a", protocol="sticky") == ["a: INCONSISTENT_GROUP_PROTOCOL"]
     assert transcript.syncs("a", protocol="range", a="x") == ["a: gets x"]
-
-
-# --- rounds
-
-
-def test_a_third_member_makes_a_round_in_which_the_others_have_time_to_come() -> None:
-    transcript = pair()
-    assert transcript.enters("c") == []
-    assert transcript.beats("b") == ["b: REBALANCE_IN_PROGRESS"]
-    assert transcript.syncs("b") == ["b: REBALANCE_IN_PROGRESS"]
-    assert transcript.joins("b") == []
-    assert transcript.joins("a") == ["a: in 2 by range, leads a b c", "b: in 2 by range", "c: in 2 by range"]
-
-
-def test_a_word_of_another_generation_is_refused() -> None:
     transcript = pair()
     transcript.person("a").generation = 7
     assert transcript.syncs("a") == ["a: ILLEGAL_GENERATION"]
@@ -179,18 +159,16 @@ def test_a_word_of_another_generation_is_refused() -> None:
     assert transcript.commits("a", {("orders", 0): 1}) == ["a: ILLEGAL_GENERATION"]
 
 
+# --- rounds
+
+
 # --- going
-
-
-def test_a_first_join_waits_five_minutes_at_most() -> None:
+def test_a_first_join_waits_five_minutes_at_most_and_a_commit_is_as_good_as_a_heartbeat() -> None:
     transcript = pair(rebalance_s=1_000)
     transcript.enters("c", rebalance_s=1_000)
     assert transcript.waits(299, "a", "b").count("c: UNKNOWN_MEMBER_ID") == 0
     assert transcript.waits(2, "a", "b").count("c: UNKNOWN_MEMBER_ID") == 1
     assert transcript.waiting == []
-
-
-def test_a_commit_is_as_good_as_a_heartbeat() -> None:
     transcript = pair(session_s=10)
     for _ in range(4):
         transcript.waits(5, "a")
@@ -211,8 +189,6 @@ def test_the_last_to_leave_leaves_an_empty_group() -> None:
 
 
 # --- static members
-
-
 def static_pair() -> Transcript:
     transcript = Transcript()
     transcript.joins("a", instance="i-a")
@@ -223,7 +199,7 @@ def static_pair() -> Transcript:
     return transcript
 
 
-def test_a_static_member_that_restarts_keeps_its_share_without_a_round() -> None:
+def test_a_static_member_that_restarts_keeps_its_share_and_whoever_has_its_last_id_is_fenced() -> None:
     transcript = static_pair()
     before = len(transcript.log)
     assert transcript.joins("b", member="") == ["b: in 1 by range"]
@@ -231,11 +207,6 @@ def test_a_static_member_that_restarts_keeps_its_share_without_a_round() -> None
     assert transcript.syncs("b") == ["b: gets y"]
     assert transcript.state == "Stable"
     assert len(transcript.log) == before + 1, "its new id is written"
-
-
-def test_whoever_has_the_last_id_of_a_static_member_is_fenced() -> None:
-    transcript = static_pair()
-    transcript.joins("b", member="")
     transcript.person("b").member = "b-1"
     assert transcript.beats("b") == ["b: FENCED_INSTANCE_ID"]
     assert transcript.syncs("b") == ["b: FENCED_INSTANCE_ID"]
@@ -262,7 +233,7 @@ def test_static_members_that_are_all_away_are_waited_for_until_their_sessions_ar
     assert (transcript.state, len(transcript.told.members)) == ("Empty", 0)
 
 
-def test_a_static_member_may_restart_in_a_full_group() -> None:
+def test_a_static_member_may_restart_in_a_full_group_and_with_the_next_coordinator() -> None:
     transcript = Transcript(replace(LIMITS, members_max=2))
     transcript.joins("a", instance="i-a")
     transcript.joins("b", instance="i-b")
@@ -270,23 +241,6 @@ def test_a_static_member_may_restart_in_a_full_group() -> None:
     transcript.syncs("a", a="x", b="y")
     assert transcript.joins("b", member="") == ["b: in 1 by range"]
     assert transcript.joins("c", instance="i-c") == ["c: GROUP_MAX_SIZE_REACHED"]
-
-
-# --- another coordinator
-
-
-def test_members_go_on_without_noticing_that_the_coordinator_failed() -> None:
-    transcript = pair()
-    transcript.fails_over()
-    assert transcript.state == "Stable"
-    assert transcript.beats("a") == ["a: alive"]
-    assert transcript.beats("b") == ["b: alive"]
-    assert transcript.commits("b", {("orders", 1): 7}) == ["b: done"]
-    assert transcript.syncs("b") == ["b: gets y"]
-    assert transcript.waits(9) == []
-
-
-def test_a_static_member_is_known_to_the_next_coordinator() -> None:
     transcript = static_pair()
     transcript.joins("b", member="")
     transcript.fails_over()
@@ -295,7 +249,16 @@ def test_a_static_member_is_known_to_the_next_coordinator() -> None:
     assert transcript.joins("a", member="") == ["a: in 1 by range, leads a b, all is assigned"]
 
 
-def test_a_group_that_is_larger_than_it_may_be_now_is_cut_down() -> None:
+# --- another coordinator
+def test_the_next_coordinator_goes_on_unnoticed_unless_the_group_is_larger_than_it_may_be_now() -> None:
+    transcript = pair()
+    transcript.fails_over()
+    assert transcript.state == "Stable"
+    assert transcript.beats("a") == ["a: alive"]
+    assert transcript.beats("b") == ["b: alive"]
+    assert transcript.commits("b", {("orders", 1): 7}) == ["b: done"]
+    assert transcript.syncs("b") == ["b: gets y"]
+    assert transcript.waits(9) == []
     transcript = pair()
     transcript.limits = replace(LIMITS, members_max=1)
     transcript.fails_over()
@@ -305,8 +268,6 @@ def test_a_group_that_is_larger_than_it_may_be_now_is_cut_down() -> None:
 
 
 # --- descriptions
-
-
 def test_only_a_stable_group_shows_what_its_members_said() -> None:
     transcript = pair()
     assert (transcript.told.protocol, [m.metadata for m in transcript.told.members]) == (

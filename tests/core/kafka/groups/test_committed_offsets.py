@@ -33,13 +33,16 @@ def lives(transcript: Transcript, *, days: float) -> None:
 
 
 # --- who may
-
-
-def test_anybody_commits_for_a_group_that_nobody_is_in() -> None:
+def test_anybody_commits_for_a_group_that_nobody_is_in_and_is_told_what_is_there() -> None:
     transcript = simple()
     assert transcript.committed == {ORDERS: 5}
     assert transcript.log == [OffsetRecord("g", "orders", 0, OffsetValue(offset=5, leader_epoch=2, commit_ms=AT_MS))]
     assert (transcript.state, transcript.told.protocol_type) == ("Empty", "")
+    assert transcript.shard.offsets("g", [ORDERS, OTHERS]) == {
+        ORDERS: OffsetValue(offset=5, leader_epoch=2, commit_ms=AT_MS)
+    }
+    assert transcript.shard.offsets("other", [ORDERS]) == {}
+    assert transcript.shard.offsets("other") == {}
 
 
 def test_a_stranger_with_a_generation_and_a_generation_of_no_group_are_refused() -> None:
@@ -54,8 +57,6 @@ def test_a_stranger_with_a_generation_and_a_generation_of_no_group_are_refused()
 
 
 # --- what is taken
-
-
 def test_each_offset_is_taken_for_itself_with_metadata_counted_in_characters_of_java() -> None:
     transcript = Transcript()
     assert transcript.commits("a", {ORDERS: 1}, metadata="m" * 4_096, simple=True) == ["a: done"]
@@ -69,16 +70,18 @@ def test_each_offset_is_taken_for_itself_with_metadata_counted_in_characters_of_
     assert transcript.committed == {ORDERS: 1}, "it may go back"
 
 
-def test_a_group_has_so_many_offsets_and_no_more() -> None:
+def test_groups_and_their_offsets_are_so_many_and_no_more() -> None:
     transcript = Transcript(replace(LIMITS, offsets_per_group_max=2))
     assert transcript.commits("a", {("t", n): 1 for n in range(3)}, simple=True) == ["a: done, done, POLICY_VIOLATION"]
     assert transcript.commits("a", {("t", 1): 2}, simple=True) == ["a: done"]
-
-
-def test_a_full_shard_takes_no_group_for_its_long_name_alone() -> None:
     transcript = Transcript(LIMITS, group="g" * 6_000, memory=StateMemory(6_000))
     assert transcript.commits("a", {ORDERS: 1}, simple=True) == ["a: POLICY_VIOLATION"]
     assert transcript.shard.groups() == ()
+    transcript = Transcript(replace(LIMITS, groups_max=1))
+    transcript.commits("a", {ORDERS: 1}, simple=True)
+    transcript.group = "h"
+    assert transcript.commits("a", {ORDERS: 1}, simple=True) == ["a: POLICY_VIOLATION"]
+    assert transcript.joins("a") == ["a: POLICY_VIOLATION"]
 
 
 def test_a_full_shard_takes_no_more_but_lets_go_on_who_is_there() -> None:
@@ -97,27 +100,8 @@ def test_a_full_shard_takes_no_more_but_lets_go_on_who_is_there() -> None:
     assert transcript.shard.size_bytes <= 9_000
 
 
-def test_a_shard_has_so_many_groups_and_no_more() -> None:
-    transcript = Transcript(replace(LIMITS, groups_max=1))
-    transcript.commits("a", {ORDERS: 1}, simple=True)
-    transcript.group = "h"
-    assert transcript.commits("a", {ORDERS: 1}, simple=True) == ["a: POLICY_VIOLATION"]
-    assert transcript.joins("a") == ["a: POLICY_VIOLATION"]
-
-
-def test_what_is_asked_for_is_told_and_what_is_not_there_is_left_out() -> None:
-    transcript = simple()
-    assert transcript.shard.offsets("g", [ORDERS, OTHERS]) == {
-        ORDERS: OffsetValue(offset=5, leader_epoch=2, commit_ms=AT_MS)
-    }
-    assert transcript.shard.offsets("other", [ORDERS]) == {}
-    assert transcript.shard.offsets("other") == {}
-
-
 # --- what is dropped
-
-
-def test_offsets_of_a_topic_that_is_read_are_not_deleted() -> None:
+def test_offsets_of_a_topic_that_is_or_may_be_read_are_not_deleted() -> None:
     transcript = pair()
     transcript.commits("a", {ORDERS: 5, OTHERS: 6})
     assert transcript.deletes_offsets(ORDERS, OTHERS, ("never", 0)) == ["admin: GROUP_SUBSCRIBED_TO_TOPIC, done, done"]
@@ -127,9 +111,6 @@ def test_offsets_of_a_topic_that_is_read_are_not_deleted() -> None:
     assert transcript.deletes_offsets(ORDERS) == ["admin: done"]
     assert transcript.committed == {}
     assert Transcript().deletes_offsets(ORDERS) == ["admin: GROUP_ID_NOT_FOUND"]
-
-
-def test_while_members_are_in_it_a_group_whose_topics_can_not_be_read_keeps_its_offsets() -> None:
     for how, answer in (({"metadata": b"own"}, "GROUP_SUBSCRIBED_TO_TOPIC"), ({"kind": "connect"}, "NON_EMPTY_GROUP")):
         transcript = pair(**how)
         transcript.commits("a", {ORDERS: 5})
@@ -138,7 +119,7 @@ def test_while_members_are_in_it_a_group_whose_topics_can_not_be_read_keeps_its_
         assert transcript.deletes_offsets(ORDERS) == ["admin: done"]
 
 
-def test_a_group_is_deleted_with_its_offsets_once_nobody_is_in_it() -> None:
+def test_a_group_is_deleted_with_its_offsets_and_ids_once_nobody_is_in_it() -> None:
     transcript = pair()
     transcript.commits("a", {ORDERS: 5})
     assert transcript.deletes_group() == ["admin: NON_EMPTY_GROUP"]
@@ -148,9 +129,6 @@ def test_a_group_is_deleted_with_its_offsets_once_nobody_is_in_it() -> None:
     assert transcript.deletes_group() == ["admin: GROUP_ID_NOT_FOUND"]
     assert (transcript.state, transcript.shard.groups(), transcript.shard.size_bytes) == ("Dead", (), 0)
     assert transcript.beats("a") == ["a: UNKNOWN_MEMBER_ID"]
-
-
-def test_an_id_that_was_given_out_does_not_outlive_the_group() -> None:
     transcript = simple()
     transcript.joins("b")
     assert transcript.deletes_group() == ["admin: done"]
@@ -168,9 +146,7 @@ def test_the_offsets_of_a_topic_go_with_it() -> None:
 
 
 # --- how long they are kept
-
-
-def test_offsets_are_kept_for_seven_days_after_the_group_is_empty() -> None:
+def test_offsets_are_kept_for_seven_days_after_the_group_is_empty_or_without_a_group_after_the_commit() -> None:
     transcript = pair(session_s=1_800)
     transcript.commits("a", {ORDERS: 5})
     lives(transcript, days=3)
@@ -180,15 +156,17 @@ def test_offsets_are_kept_for_seven_days_after_the_group_is_empty() -> None:
     transcript.waits(1_300)
     assert transcript.log[-2:] == [OffsetRecord("g", "orders", 0, None), GroupMetadataRecord("g", None)]
     assert transcript.shard.groups() == ()
-
-
-def test_without_a_group_they_are_kept_for_seven_days_after_the_commit() -> None:
     transcript = simple()
     transcript.waits(6 * DAY_S)
     transcript.commits("a", {OTHERS: 6}, simple=True)
     transcript.waits(DAY_S + 600)
     assert transcript.committed == {OTHERS: 6}
     transcript.waits(6 * DAY_S)
+    assert transcript.shard.groups() == ()
+    transcript = pair()
+    transcript.leaves("a", "b")
+    transcript.waits(600)
+    assert transcript.log[-1] == GroupMetadataRecord("g", None)
     assert transcript.shard.groups() == ()
 
 
@@ -197,7 +175,6 @@ def test_what_a_group_reads_is_kept_and_all_of_one_that_is_no_consumer() -> None
     transcript.commits("a", {ORDERS: 5, OTHERS: 6})
     lives(transcript, days=7.1)
     assert transcript.committed == {ORDERS: 5}
-
     transcript = pair(session_s=1_800, kind="connect")
     transcript.commits("a", {ORDERS: 5})
     lives(transcript, days=7.1)
@@ -211,21 +188,11 @@ def test_an_old_client_says_itself_for_how_long_until_the_latest_time() -> None:
     assert transcript.committed == {ORDERS: 5}
     transcript.waits(1_200)
     assert transcript.committed == {}
-
     transcript.commits("a", {ORDERS: 5}, simple=True, retention_s=(1 << 63) // 1_000)
     kept = transcript.log[-1]
     assert isinstance(kept, OffsetRecord)
-    assert kept.value is not None
     assert kept.value.expire_ms == (1 << 63) - 1
     assert encode_record(kept)[1] is not None
-
-
-def test_a_group_without_offsets_is_forgotten_when_nobody_is_in_it() -> None:
-    transcript = pair()
-    transcript.leaves("a", "b")
-    transcript.waits(600)
-    assert transcript.log[-1] == GroupMetadataRecord("g", None)
-    assert transcript.shard.groups() == ()
 
 
 def test_many_offsets_are_not_all_looked_at_in_one_go() -> None:
@@ -243,8 +210,6 @@ def test_many_offsets_are_not_all_looked_at_in_one_go() -> None:
 
 
 # --- clocks that step
-
-
 @pytest.mark.parametrize("is_member", [True, False])
 @pytest.mark.parametrize("begins", ["before", "meanwhile"])
 def test_a_clock_that_is_days_ahead_for_a_quarter_of_an_hour_lets_go_of_nothing(is_member: bool, begins: str) -> None:
@@ -322,9 +287,7 @@ def test_an_offset_goes_after_its_true_week_and_not_before(
 
 
 # --- what the next coordinator knows
-
-
-def test_the_next_coordinator_knows_them_all_and_counts_the_same() -> None:
+def test_the_next_coordinator_knows_them_all_counts_the_same_and_nothing_of_tombstones() -> None:
     transcript = pair()
     transcript.commits("a", {ORDERS: 5, OTHERS: 6}, metadata="where")
     transcript.deletes_offsets(OTHERS)
@@ -334,6 +297,10 @@ def test_the_next_coordinator_knows_them_all_and_counts_the_same() -> None:
     transcript.log = list(transcript.shard.snapshot())
     transcript.fails_over()
     assert (transcript.committed, list(transcript.shard.snapshot()), transcript.shard.size_bytes) == before
+    transcript = Transcript()
+    transcript.log = [OffsetRecord("g", "orders", 0, None), GroupMetadataRecord("h", None)]
+    transcript.fails_over()
+    assert (transcript.shard.groups(), transcript.shard.size_bytes) == ((), 0)
 
 
 def test_of_a_recreated_topic_only_its_own_offsets_stay() -> None:
@@ -347,10 +314,3 @@ def test_of_a_recreated_topic_only_its_own_offsets_stay() -> None:
     assert len(committed) == 1
     committed.drop_topics({"orders": None})
     assert (len(committed), committed.size_bytes) == (0, 0)
-
-
-def test_tombstones_of_what_was_never_there_leave_nothing() -> None:
-    transcript = Transcript()
-    transcript.log = [OffsetRecord("g", "orders", 0, None), GroupMetadataRecord("h", None)]
-    transcript.fails_over()
-    assert (transcript.shard.groups(), transcript.shard.size_bytes) == ((), 0)

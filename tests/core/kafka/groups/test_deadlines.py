@@ -17,7 +17,7 @@ def key(name: str) -> Key:
     return ("g", Timer.SESSION, name)
 
 
-def test_one_that_is_put_off_fires_at_its_new_time() -> None:
+def test_one_that_is_put_off_fires_at_its_new_time_and_canceled_ones_are_not_kept_for_ever() -> None:
     deadlines = Deadlines()
     deadlines.set(key("a"), 5.0)
     deadlines.set(key("b"), 6.0)
@@ -25,6 +25,14 @@ def test_one_that_is_put_off_fires_at_its_new_time() -> None:
     assert deadlines.first_at == 6.0
     assert deadlines.pop_due(6.5) == [key("b")]
     assert deadlines.pop_due(7.0) == [key("a")]
+    assert deadlines.first_at is None
+    deadlines, kept = Deadlines(), WeakSet[Name]()
+    for number in range(10 * VOID_MAX):
+        name = Name(number)
+        kept.add(name)
+        deadlines.set(key(name), 1_000.0 + number)
+        deadlines.set(key(name), None)
+    assert len(kept) <= VOID_MAX + 1
     assert deadlines.first_at is None
 
 
@@ -46,14 +54,3 @@ def test_they_fire_as_if_each_were_alone(story: list[tuple[str, int | None, int]
         times = [expected.pop(name) for name in fired]
         assert times == sorted(times)
         assert deadlines.pop_due(now) == []
-
-
-def test_those_that_were_cancelled_are_not_kept_for_ever() -> None:
-    deadlines, kept = Deadlines(), WeakSet[Name]()
-    for number in range(10 * VOID_MAX):
-        name = Name(number)
-        kept.add(name)
-        deadlines.set(key(name), 1_000.0 + number)
-        deadlines.set(key(name), None)
-    assert len(kept) <= VOID_MAX + 1
-    assert deadlines.first_at is None

@@ -9,7 +9,7 @@ from tests.core.kafka.group_transcript import LIMITS, Transcript
 LARGE = bytes(10_000)
 
 
-def test_shards_share_the_memory_of_a_broker() -> None:
+def test_shards_share_the_memory_of_a_broker_and_a_commit_without_room_is_a_shortage_as_well() -> None:
     memory = StateMemory(20_000)
     first, second = Transcript(LIMITS, memory=memory), Transcript(LIMITS, memory=memory)
     first.enters("m", metadata=LARGE)
@@ -21,9 +21,6 @@ def test_shards_share_the_memory_of_a_broker() -> None:
     assert memory.used == 0
     assert second.joins("n", metadata=LARGE) != ["n: POLICY_VIOLATION"]
     assert not memory.take_shortage()
-
-
-def test_a_commit_that_finds_no_room_is_a_shortage_as_well() -> None:
     memory = StateMemory(6_000)
     transcript = Transcript(LIMITS, memory=memory)
     answer = transcript.commits("a", {("t", number): 1 for number in range(40)}, simple=True)[0]
@@ -32,7 +29,7 @@ def test_a_commit_that_finds_no_room_is_a_shortage_as_well() -> None:
     assert memory.take_shortage()
 
 
-def test_what_a_shard_loads_counts_above_the_bound() -> None:
+def test_what_a_shard_loads_counts_above_the_bound_and_small_members_as_what_their_objects_take() -> None:
     memory = StateMemory(1 << 20)
     transcript = Transcript(LIMITS, memory=memory)
     transcript.enters("m", metadata=LARGE)
@@ -42,9 +39,6 @@ def test_what_a_shard_loads_counts_above_the_bound() -> None:
     transcript.fails_over()
     assert memory.used == transcript.shard.size_bytes > len(LARGE)
     assert memory.free == 0
-
-
-def test_small_members_count_as_what_their_objects_take() -> None:
     memory = StateMemory(1 << 20)
     transcript = Transcript(replace(CoordinatorLimits(), rebalance_delay_ms=0), memory=memory)
     for number in range(20):
