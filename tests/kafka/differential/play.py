@@ -136,11 +136,7 @@ class Play:
         async with asyncio.timeout(TIMEOUT_S):
             while True:
                 reply = await self.quietly(
-                    API.LIST_OFFSETS,
-                    7,
-                    replica_id=-1,
-                    isolation_level=0,
-                    topics=[{"name": name, "partitions": asked}],
+                    API.LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=[{"name": name, "partitions": asked}]
                 )
                 if not any(part.error_code for part in reply.topics[0].partitions):
                     return

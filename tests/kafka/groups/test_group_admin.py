@@ -83,11 +83,7 @@ async def test_groups_are_listed_and_described_through_any_broker(testbed: Testb
     assert found.coordinator == (await cluster.coordinator(GROUP)).host.broker.id
     assert found.members == (
         KafkaGroupMember(
-            id=member.id,
-            instance="",
-            client="tests",
-            host="127.0.0.1",
-            partitions=((TOPIC_TEXT, 0), (TOPIC_TEXT, 2)),
+            id=member.id, instance="", client="tests", host="127.0.0.1", partitions=((TOPIC_TEXT, 0), (TOPIC_TEXT, 2))
         ),
     )
     assert found.offsets == (

@@ -132,12 +132,7 @@ def _data(place: Place) -> dict[API, Sequence[Fields]]:
 def _groups(place: Place) -> dict[API, Sequence[Fields]]:
     """Return those of groups."""
     made: dict[API, Sequence[Fields]] = {}
-    part = {
-        "partition_index": 0,
-        "committed_offset": 2,
-        "committed_leader_epoch": -1,
-        "committed_metadata": "said",
-    }
+    part = {"partition_index": 0, "committed_offset": 2, "committed_leader_epoch": -1, "committed_metadata": "said"}
     one = {
         "group_id": place.committed,
         "generation_id_or_member_epoch": -1,

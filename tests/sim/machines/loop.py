@@ -174,11 +174,7 @@ class SimLoop(asyncio.BaseEventLoop):
             raise LimitReached(self.spins[-1])
 
     def call_at(  # type: ignore[override]
-        self,
-        when: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: contextvars.Context | None = None,
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         timer = SimHandle(when, callback, args, self, context)
         timer.is_timer = True
@@ -191,11 +187,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return timer
 
     def call_later(  # type: ignore[override]
-        self,
-        delay: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: contextvars.Context | None = None,
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         owner = OWNER.get() if context is None else context.get(OWNER)  # its clock counts, not the caller's
         now_s = self._now_s - (owner.suspended_s if owner is not None else 0.0)

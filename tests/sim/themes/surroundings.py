@@ -60,11 +60,7 @@ def the_storage_is_full(rng: random.Random, scenario: Scenario) -> Scenario:
         scenario,
         topics=topics,
         broker=replace(
-            scenario.broker,
-            log_roll_bytes=2 * KIB,
-            log_roll_age_s=0.5,
-            log_grace_s=0.2,
-            maintenance_interval_s=0.3,
+            scenario.broker, log_roll_bytes=2 * KIB, log_roll_age_s=0.5, log_grace_s=0.2, maintenance_interval_s=0.3
         ),
         group_members=0,
         pause_s=(0.3, 2.0),
@@ -135,8 +131,5 @@ def tables_are_dated_back(rng: random.Random, scenario: Scenario) -> Scenario:
         clocks_step=True,
         pause_s=(5.0, 8.0),
         chaos_s=max(20.0, scenario.chaos_s),
-        favoured={
-            "date_tables_back": 2_000,
-            "set_a_clock": 0,
-        },
+        favoured={"date_tables_back": 2_000, "set_a_clock": 0},
     )

@@ -240,11 +240,7 @@ async def ends_of(client: KafkaClient, topic: TopicName) -> dict[int, int]:
         if leader.node < 0:
             raise Unavailable(f"partition {partition} has no leader")
         reply = await client.connection(leader.node, "fetch").ask(
-            API.LIST_OFFSETS,
-            7,
-            replica_id=-1,
-            isolation_level=0,
-            topics=[make(name=topic.name, partitions=[part])],
+            API.LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=[make(name=topic.name, partitions=[part])]
         )
         said = reply.topics[0].partitions[0]
         if said.error_code:

@@ -67,11 +67,7 @@ async def one_member(play: Play) -> None:
         )
         if version < 3:
             await play.ask(
-                f"leaves, version {version}",
-                API.LEAVE_GROUP,
-                version,
-                group_id=alone,
-                member_id=said.member_id,
+                f"leaves, version {version}", API.LEAVE_GROUP, version, group_id=alone, member_id=said.member_id
             )
     for version in (4, 5, 7, 9):
         await play.ask(f"needs an id, version {version}", API.JOIN_GROUP, version, **joining(f"{group}-id"))

@@ -74,10 +74,7 @@ async def create(play: Play) -> None:
         ("follower.replication.throttled.replicas", "0:1,2"),
     ):
         await ask(
-            f"{key}={value}",
-            new(name("none"), configs=[{"name": key, "value": value}]),
-            validate=True,
-            version=4,
+            f"{key}={value}", new(name("none"), configs=[{"name": key, "value": value}]), validate=True, version=4
         )
     twice = [{"name": "retention.ms", "value": "1"}, {"name": "retention.ms", "value": "2"}]
     await ask("a config twice", new(name("none"), configs=twice), validate=True)
@@ -241,10 +238,4 @@ async def partitions(play: Play) -> None:
     await play.ask("five", API.METADATA, 9, topics=[{"name": one}], allow_auto_topic_creation=False)
 
 
-SCENES = {
-    "create": create,
-    "delete": delete,
-    "metadata": metadata,
-    "pages": pages,
-    "partitions": partitions,
-}
+SCENES = {"create": create, "delete": delete, "metadata": metadata, "pages": pages, "partitions": partitions}
