@@ -29,7 +29,7 @@ from seaweedmq.model.topic import Scaling, TopicName
 from seaweedmq.runtime.later import Later
 from seaweedmq.runtime.log_once import REJECTIONS_PAUSE_S
 from seaweedmq.runtime.turns import Turns
-from tests.broker.testbed import Testbed, story
+from tests.broker.testbed import Testbed
 from tests.doubles.memory_store import StorageOp
 from tests.integration.kafka.raw import PRODUCE, fetch_fields, fetched, produce_fields
 from tests.kafka.in_process_client import (
@@ -68,7 +68,6 @@ def replicas_of(client: InProcessClient) -> int:
     return sum(len(segment.replicas) for segment in client.host.inspect.view.open_of(ORDERS).values())
 
 
-@story
 async def test_a_reply_that_nobody_waits_for_any_more_may_be_dropped(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     await topic(testbed, client)
@@ -78,7 +77,6 @@ async def test_a_reply_that_nobody_waits_for_any_more_may_be_dropped(testbed: Te
         assert isinstance(waiting, Later), "a coroutine that is never awaited leaves a warning"
 
 
-@story
 async def test_what_is_produced_is_fetched_with_its_offsets(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     await topic(testbed, client, partitions=2)
@@ -107,7 +105,6 @@ async def test_what_is_produced_is_fetched_with_its_offsets(testbed: Testbed) ->
     assert (await client.produce("orders", 1, batch(b"a"))).log_start_offset == 4
 
 
-@story
 async def test_a_fetch_ends_at_once_where_there_is_more_than_its_reply_may_hold(testbed: Testbed) -> None:
     """Whole batches stop short of the limit, and more than ``bytes_max`` never fits."""
     [client] = await in_process_clients(testbed)
@@ -126,7 +123,6 @@ async def test_a_fetch_ends_at_once_where_there_is_more_than_its_reply_may_hold(
     assert testbed.loop.time() - began < 2, "what is in files already is not waited for"
 
 
-@story
 async def test_fetches_that_wait_for_much_read_once(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     [client] = await in_process_clients(testbed)
     await topic(testbed, client)
@@ -148,7 +144,6 @@ async def test_fetches_that_wait_for_much_read_once(testbed: Testbed, monkeypatc
     assert reads == [0] * 3
 
 
-@story
 async def test_consumers_that_one_commit_wakes_read_one_after_another(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +174,6 @@ async def test_consumers_that_one_commit_wakes_read_one_after_another(
     assert events == ["waits for its turn"] * 3 + ["reads"] * 3
 
 
-@story
 async def test_a_partition_that_does_not_exist_does_not_end_the_wait_of_the_others(testbed: Testbed) -> None:
     """Otherwise a consumer of a deleted topic would send thousands of requests a second."""
     [client] = await in_process_clients(testbed)
@@ -202,7 +196,6 @@ async def test_a_partition_that_does_not_exist_does_not_end_the_wait_of_the_othe
     assert testbed.loop.time() - began < 8
 
 
-@story
 async def test_a_fetch_does_not_hold_up_what_the_client_asks_behind_it(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     await topic(testbed, client)
@@ -221,7 +214,6 @@ async def test_a_fetch_does_not_hold_up_what_the_client_asks_behind_it(testbed: 
     assert testbed.loop.time() - began > 9, "an earlier request does not end the wait"
 
 
-@story
 async def test_a_client_that_asks_elsewhere_is_told_the_leader_and_its_address(testbed: Testbed) -> None:
     """The leader is not named where it does not help."""
     leader, other = await leader_and_other(testbed)
@@ -266,7 +258,6 @@ def assert_names(leader: InProcessClient, partition: Any, reply: Any) -> None:
     assert (endpoint.node_id, f"{endpoint.host}:{endpoint.port}") == (node.id, address)
 
 
-@story
 async def test_whoever_waited_for_long_hears_of_the_leader_of_now(testbed: Testbed) -> None:
     opened = await in_process_clients(testbed, 3)
     await topic(testbed, opened[0], replicas=2)
@@ -290,7 +281,6 @@ async def test_whoever_waited_for_long_hears_of_the_leader_of_now(testbed: Testb
     assert partitions.hint(before, 0, StaleMetadata("the segment is sealed")) is None, "the topic has no leader"
 
 
-@story
 async def test_an_idempotent_producer_goes_on_after_its_primary_died(testbed: Testbed) -> None:
     opened = await in_process_clients(testbed, 3)
     await topic(testbed, opened[0], replicas=2)
@@ -310,7 +300,6 @@ async def test_an_idempotent_producer_goes_on_after_its_primary_died(testbed: Te
     assert [(offset, value) for offset, _, value in found] == [(i, b"%d" % i) for i in range(6)]
 
 
-@story
 async def test_with_fewer_replicas_than_min_insync_replicas_only_acks_all_is_refused(testbed: Testbed) -> None:
     leader, other = await in_process_clients(testbed, 2)
     await topic(testbed, leader, replicas=2, configs=(("min.insync.replicas", "2"),))
@@ -336,7 +325,6 @@ async def test_with_fewer_replicas_than_min_insync_replicas_only_acks_all_is_ref
 
 
 @pytest.mark.parametrize("producer", [1_000, NO_PRODUCER])
-@story
 async def test_what_is_not_kept_in_time_is_kept_later_and_the_retry_of_an_idempotent_producer_finds_it(
     testbed: Testbed, producer: int
 ) -> None:
@@ -361,7 +349,6 @@ async def test_what_is_not_kept_in_time_is_kept_later_and_the_retry_of_an_idempo
     assert [value for _, _, value in found] == [b"once", b"once"] if is_copy else [b"once"]
 
 
-@story
 async def test_what_finds_no_room_in_time_is_not_stored_and_what_comes_behind_it_waits_for_it(testbed: Testbed) -> None:
     opened = await in_process_clients(testbed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
     await topic(testbed, opened[0], replicas=2)
@@ -379,7 +366,6 @@ async def test_what_finds_no_room_in_time_is_not_stored_and_what_comes_behind_it
     assert [offset for offset, _, _ in records_of((await leader.fetch("orders", 0, 0)).records)] == [0, 1, 2, 3, 4, 5]
 
 
-@story
 async def test_what_fell_out_of_memory_comes_from_logs_and_tables_alike(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     await topic(testbed, client)
@@ -418,7 +404,6 @@ async def test_what_fell_out_of_memory_comes_from_logs_and_tables_alike(testbed:
     assert await all_of_them() == [*sent, b"in the next log"]
 
 
-@story
 async def test_who_asks_for_records_of_a_topic_with_columns_is_not_told_to_try_again(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     columns, flags = pa.schema([("number", pa.int64())]), 1 << SCHEMA_VERSION_SHIFT
@@ -443,7 +428,6 @@ async def test_who_asks_for_records_of_a_topic_with_columns_is_not_told_to_try_a
     assert (await client.produce("orders", 0, batch(b"plain"))).error_code == Code.INVALID_REQUEST
 
 
-@story
 async def test_times_too_far_from_the_brokers_are_refused(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     await topic(testbed, client, configs=(("message.timestamp.before.max.ms", "5000"),))
@@ -459,7 +443,6 @@ async def test_times_too_far_from_the_brokers_are_refused(testbed: Testbed) -> N
 
 
 @pytest.mark.parametrize("ahead_s", [-86_400.0, 86_400.0])
-@story
 async def test_a_clock_that_was_set_refuses_nothing_for_an_hour_that_it_would_have_taken_before(
     testbed: Testbed, ahead_s: float
 ) -> None:
@@ -480,7 +463,6 @@ async def test_a_clock_that_was_set_refuses_nothing_for_an_hour_that_it_would_ha
     assert await code() == Code.NONE, "it is right again"
 
 
-@story
 async def test_a_batch_unpacks_to_as_much_as_may_be_and_not_to_one_byte_more(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed, kafka_unpacked_bytes_max=1 * MIB)
     await topic(testbed, client)
@@ -493,7 +475,6 @@ async def test_a_batch_unpacks_to_as_much_as_may_be_and_not_to_one_byte_more(tes
     assert (await client.produce("orders", 0, batch(b"small", codec=GZIP))).base_offset == 1
 
 
-@story
 async def test_a_ring_that_is_never_cut_is_read_and_not_written(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     await testbed.topic(client.host, ORDERS, segments=2, scaling=Scaling.FIXED)
@@ -504,7 +485,6 @@ async def test_a_ring_that_is_never_cut_is_read_and_not_written(testbed: Testbed
     assert records_of((await client.fetch("orders", 1, 0)).records) == [(0, None, b"1:0")]
 
 
-@story
 async def test_topics_of_coordinators_are_read_and_not_written(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     found = await client.ask(messages.API.FIND_COORDINATOR, 3, key="group", key_type=0)
@@ -513,7 +493,6 @@ async def test_topics_of_coordinators_are_read_and_not_written(testbed: Testbed)
     assert (await client.fetch("__consumer_offsets", 0, 0)).error_code == Code.NONE
 
 
-@story
 async def test_a_fetch_that_waits_hears_that_the_partition_moved(testbed: Testbed) -> None:
     opened = await in_process_clients(testbed, 3)
     await topic(testbed, opened[0], replicas=2)
@@ -530,7 +509,6 @@ async def test_a_fetch_that_waits_hears_that_the_partition_moved(testbed: Testbe
     assert records_of((await successor.fetch("orders", 0, 0)).records) == [(0, None, b"one")]
 
 
-@story
 async def test_partitions_that_are_unavailable_are_logged_once_a_minute(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -557,7 +535,6 @@ async def test_partitions_that_are_unavailable_are_logged_once_a_minute(
     ]
 
 
-@story
 async def test_a_partition_whose_files_take_too_long_is_logged(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -576,7 +553,6 @@ async def test_a_partition_whose_files_take_too_long_is_logged(
     ]
 
 
-@story
 async def test_what_comes_behind_a_refused_batch_of_a_new_producer_waits_for_it(testbed: Testbed) -> None:
     """An unknown producer may begin anywhere; were the second batch accepted, the first never could be."""
     [client] = await in_process_clients(testbed)
@@ -588,7 +564,6 @@ async def test_what_comes_behind_a_refused_batch_of_a_new_producer_waits_for_it(
     assert (await client.produce("orders", 0, second)).base_offset == 1
 
 
-@story
 async def test_a_producer_that_got_further_elsewhere_is_not_held_up_by_what_was_refused_here(testbed: Testbed) -> None:
     opened = await in_process_clients(testbed, 2)
     await topic(testbed, opened[0], replicas=2)
@@ -604,7 +579,6 @@ async def test_a_producer_that_got_further_elsewhere_is_not_held_up_by_what_was_
     assert (await other.produce("orders", 0, numbered[3])).base_offset == 3
 
 
-@story
 async def test_a_gap_behind_a_refused_batch_is_not_called_one(testbed: Testbed) -> None:
     """librdkafka would begin a new epoch, which stores the unacknowledged stored records again."""
     opened = await in_process_clients(testbed, 2)
@@ -621,7 +595,6 @@ async def test_a_gap_behind_a_refused_batch_is_not_called_one(testbed: Testbed) 
     assert (await other.produce("orders", 0, numbered[2])).base_offset == 2
 
 
-@story
 async def test_more_producers_than_a_broker_remembers_are_rejected_for_good(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed, producers_max=3)
     await topic(testbed, client)
@@ -634,7 +607,6 @@ async def test_more_producers_than_a_broker_remembers_are_rejected_for_good(test
     assert (await client.produce("orders", 0, batch(b"no producer"))).error_code == Code.NONE
 
 
-@story
 async def test_no_time_for_replicas_is_enough_where_none_are_waited_for(testbed: Testbed) -> None:
     opened = await in_process_clients(testbed, 2)
     await topic(testbed, opened[0], replicas=2)
@@ -643,7 +615,6 @@ async def test_no_time_for_replicas_is_enough_where_none_are_waited_for(testbed:
         assert (await leader.produce("orders", 0, batch(b"a"), timeout_ms=0, acks=acks)).error_code == code
 
 
-@story
 async def test_a_topic_may_take_larger_batches_than_brokers_do(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed, frame_bytes_max=100_000)
     await topic(testbed, client, configs=(("max.message.bytes", "2147483647"),))
@@ -653,7 +624,6 @@ async def test_a_topic_may_take_larger_batches_than_brokers_do(testbed: Testbed)
 
 
 @pytest.mark.parametrize("kind", FileKind)
-@story
 async def test_files_are_read_once_by_who_catches_up_in_small_steps(testbed: Testbed, kind: FileKind) -> None:
     """Records without room in a reply are cached for the next one, so that no file is opened for each reply."""
     [client] = await in_process_clients(testbed)
@@ -674,7 +644,6 @@ async def test_files_are_read_once_by_who_catches_up_in_small_steps(testbed: Tes
     assert testbed.faults.counts[StorageOp.OPEN] - opened <= 2
 
 
-@story
 async def test_a_consumer_gets_what_lies_before_lost_records_and_then_an_error_until_it_seeks_behind_them(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:

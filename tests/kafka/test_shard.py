@@ -24,7 +24,7 @@ from seaweedmq.model.messages.calls import CreateTopic, DeleteTopic, DrainBroker
 from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.topic import TopicSpec
 from seaweedmq.shards.shard import Stage
-from tests.broker.testbed import TTL_S, Testbed, story
+from tests.broker.testbed import TTL_S, Testbed
 from tests.doubles.memory_store import StorageOp
 from tests.kafka.group_testbed import ASK_AGAIN, KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member
 
@@ -58,7 +58,6 @@ def _leads(gateway: Gateway, group: str) -> bool:
 # --- what is kept
 
 
-@story
 async def test_what_is_kept_are_record_batches_as_kafka_writes_them(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     await Member(cluster).commit((0, 5))
@@ -68,7 +67,6 @@ async def test_what_is_kept_are_record_batches_as_kafka_writes_them(testbed: Tes
     assert bytes(entry.payload[16:17]) == b"\2", "format 2"
 
 
-@story
 async def test_the_internal_topic_is_made_once_with_three_replicas_if_there_are_brokers_for_them(
     testbed: Testbed,
 ) -> None:
@@ -82,7 +80,6 @@ async def test_the_internal_topic_is_made_once_with_three_replicas_if_there_are_
     assert (topic.partitions, topic.replicas) == (8, 3)
 
 
-@story
 async def test_requests_that_come_together_share_one_append(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
@@ -100,7 +97,6 @@ async def test_requests_that_come_together_share_one_append(testbed: Testbed) ->
 
 
 @pytest.mark.parametrize("brokers", [2, 3])
-@story
 async def test_a_coordinator_that_is_killed_costs_no_rebalance(testbed: Testbed, brokers: int) -> None:
     cluster = await Cluster.of(testbed, brokers)
     members = [Member(cluster), Member(cluster)]
@@ -119,7 +115,6 @@ async def test_a_coordinator_that_is_killed_costs_no_rebalance(testbed: Testbed,
     assert await members[1].committed() == {0: 5, 1: 6}
 
 
-@story
 async def test_a_coordinator_whose_segment_moves_costs_no_rebalance(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 3)
     member = await Member(cluster).joined()
@@ -133,7 +128,6 @@ async def test_a_coordinator_whose_segment_moves_costs_no_rebalance(testbed: Tes
     assert (await fetched(before))[0] == Code.NOT_COORDINATOR
 
 
-@story
 async def test_what_is_in_tables_is_loaded_as_well(testbed: Testbed) -> None:
     config = replace(KAFKA, log_roll_bytes=2_048, maintenance_interval_s=1.0, log_grace_s=1.0)
     cluster = await Cluster.of(testbed, 2, config)
@@ -165,7 +159,6 @@ async def loading(testbed: Testbed) -> tuple[Cluster, Member, asyncio.Event]:
     return cluster, member, gate
 
 
-@story
 async def test_while_it_loads_clients_are_told_to_come_again(testbed: Testbed) -> None:
     cluster, member, gate = await loading(testbed)
     (gateway,) = cluster.gateways
@@ -180,7 +173,6 @@ async def test_while_it_loads_clients_are_told_to_come_again(testbed: Testbed) -
     assert await member.heartbeat() == Code.NONE
 
 
-@story
 async def test_a_topic_that_is_deleted_while_it_loads_has_no_offsets_afterwards(testbed: Testbed) -> None:
     cluster, member, gate = await loading(testbed)
     await testbed.hosts[-1].api.call(DeleteTopic(TOPIC))
@@ -192,7 +184,6 @@ async def test_a_topic_that_is_deleted_while_it_loads_has_no_offsets_afterwards(
     assert len(cluster.gateways) == 1
 
 
-@story
 async def test_who_waits_in_a_join_hears_that_the_coordinator_is_elsewhere(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 3)
     one = await Member(cluster).joined()
@@ -213,7 +204,6 @@ async def test_who_waits_in_a_join_hears_that_the_coordinator_is_elsewhere(testb
 # --- no other broker may answer
 
 
-@story
 async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 3)
     member = await Member(cluster).joined()
@@ -237,7 +227,6 @@ async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(t
         await asyncio.sleep(0.1)
 
 
-@story
 async def test_what_is_not_committed_is_not_told(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
@@ -261,7 +250,6 @@ async def test_what_is_not_committed_is_not_told(testbed: Testbed) -> None:
 # --- trouble
 
 
-@story
 async def test_without_etcd_groups_with_replicas_go_on(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 2)
     member = await Member(cluster).joined()
@@ -279,7 +267,6 @@ async def test_without_etcd_groups_with_replicas_go_on(testbed: Testbed) -> None
     assert await member.committed() == {0: 19}
 
 
-@story
 async def test_without_etcd_and_replicas_nothing_is_answered_until_it_is_back(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
@@ -297,7 +284,6 @@ async def test_without_etcd_and_replicas_nothing_is_answered_until_it_is_back(te
     assert await member.committed() == {0: 5}
 
 
-@story
 async def test_a_storage_that_fails_is_told_and_then_it_goes_on(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
@@ -316,7 +302,6 @@ async def test_a_storage_that_fails_is_told_and_then_it_goes_on(testbed: Testbed
 
 
 @pytest.mark.parametrize("seed", range(2))
-@story
 async def test_committed_offsets_never_go_back_while_the_storage_fills_vanishes_and_coordinators_die(
     testbed: Testbed, seed: int
 ) -> None:
@@ -368,7 +353,6 @@ async def _trouble(cluster: Cluster, config: BrokerConfig, rng: random.Random) -
         await asyncio.sleep(rng.uniform(1.0, 4.0))
 
 
-@story
 async def test_a_closed_connection_ends_the_wait_and_not_the_membership(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     one = await Member(cluster).joined()
@@ -387,7 +371,6 @@ async def test_a_closed_connection_ends_the_wait_and_not_the_membership(testbed:
     assert one.generation == two.generation
 
 
-@story
 async def test_an_event_that_fails_ends_the_coordinator_and_what_was_committed_is_loaded_anew(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
@@ -402,7 +385,6 @@ async def test_an_event_that_fails_ends_the_coordinator_and_what_was_committed_i
     assert gateway.shard(GROUP) is not shard
 
 
-@story
 async def test_what_can_not_be_taken_in_keeps_one_coordinator_loading_and_nothing_else(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,7 +411,6 @@ async def test_what_can_not_be_taken_in_keeps_one_coordinator_loading_and_nothin
     assert await member.heartbeat() == Code.NONE
 
 
-@story
 async def test_what_others_put_into_the_topic_is_passed_over(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 2)
     member = await Member(cluster).joined()
@@ -464,7 +445,6 @@ async def test_what_others_put_into_the_topic_is_passed_over(testbed: Testbed) -
 # --- snapshots
 
 
-@story
 async def test_what_a_snapshot_replaced_goes_and_the_next_coordinator_begins_with_the_snapshot(
     testbed: Testbed,
 ) -> None:

@@ -15,7 +15,7 @@ from seaweedmq.model.kafka.group_admin import KafkaGroupMember, KafkaGroupOffset
 from seaweedmq.model.messages.calls import DeleteKafkaGroup, DescribeKafkaGroup, ListKafkaGroups, ResetKafkaGroup
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
-from tests.broker.testbed import Testbed, story
+from tests.broker.testbed import Testbed
 from tests.kafka.group_testbed import TOPIC, Cluster, Member
 from tests.sim.machines.determinism import WALL_START_US
 
@@ -66,7 +66,6 @@ async def ask(cluster: Cluster, call: Any) -> Any:
     return answers[0]
 
 
-@story
 async def test_groups_are_listed_and_described_through_any_broker(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 3)
     assert await ask(cluster, ListKafkaGroups()) == ()
@@ -94,7 +93,6 @@ async def test_groups_are_listed_and_described_through_any_broker(testbed: Testb
     assert [offset.lag_records for offset in found.offsets] == [1, 0, None]
 
 
-@story
 async def test_a_group_without_members_is_reset(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 2)
     await stored(cluster, 5, 0, 3)
@@ -111,7 +109,6 @@ async def test_a_group_without_members_is_reset(testbed: Testbed) -> None:
         assert await member.committed() == offsets
 
 
-@story
 async def test_a_group_with_members_is_neither_reset_nor_deleted(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 2)
     member = await joined(cluster)
@@ -125,7 +122,6 @@ async def test_a_group_with_members_is_neither_reset_nor_deleted(testbed: Testbe
     assert await ask(cluster, ListKafkaGroups()) == ()
 
 
-@story
 async def test_what_is_not_there_is_named(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 2)
     calls = [DescribeKafkaGroup("none"), ResetKafkaGroup("none", TOPIC, LATEST), DeleteKafkaGroup("none")]
@@ -139,7 +135,6 @@ async def test_what_is_not_there_is_named(testbed: Testbed) -> None:
             await testbed.hosts[0].api.call(ResetKafkaGroup(GROUP, name, LATEST))
 
 
-@story
 async def test_a_broker_that_does_not_listen_for_kafka_clients_says_so(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     await Member(cluster, GROUP).commit((0, 1))
