@@ -86,13 +86,8 @@ async def test_what_is_produced_is_fetched_with_its_offsets(testbed: Testbed) ->
     found = await client.fetch("orders", 1, 0)
     assert (found.error_code, found.high_watermark) == (Code.NONE, 6)
     assert records_of(found.records) == [
-        (0, None, b"a0"),
-        (1, None, b"b0"),
-        (2, None, b"a1"),
-        (3, None, b"b1"),
-        (4, None, b"a2"),
-        (5, None, b"b2"),
-    ]
+        (0, None, b"a0"), (1, None, b"b0"), (2, None, b"a1"), (3, None, b"b1"), (4, None, b"a2"), (5, None, b"b2"),
+    ]  # fmt: skip
     other = await client.fetch("orders", 0, 0)
     assert (other.high_watermark, other.records or b"") == (0, b"")
     for epoch, code in ((1, Code.NONE), (0, Code.FENCED_LEADER_EPOCH), (2, Code.UNKNOWN_LEADER_EPOCH), (-1, Code.NONE)):
@@ -433,12 +428,9 @@ async def test_times_too_far_from_the_brokers_are_refused(testbed: Testbed) -> N
     await topic(testbed, client, configs=(("message.timestamp.before.max.ms", "5000"),))
     now_ms = client.host.broker.ports.runtime.env.wall_us() // 1000
     for time_ms, code in (
-        (now_ms + 3_600_000, Code.NONE),
-        (now_ms + 3_700_000, Code.INVALID_TIMESTAMP),
-        (now_ms - 4_000, Code.NONE),
-        (now_ms - 9_000, Code.INVALID_TIMESTAMP),
-        (-1, Code.NONE),
-    ):
+        (now_ms + 3_600_000, Code.NONE), (now_ms + 3_700_000, Code.INVALID_TIMESTAMP), (now_ms - 4_000, Code.NONE),
+        (now_ms - 9_000, Code.INVALID_TIMESTAMP), (-1, Code.NONE),
+    ):  # fmt: skip
         assert (await client.produce("orders", 0, batch(b"a", time_ms=time_ms))).error_code == code, time_ms
 
 

@@ -27,15 +27,10 @@ A_TURN_MAX = 1_000
 
 CHEAP = frozenset(
     {
-        API.CREATE_TOPICS,
-        API.DELETE_TOPICS,
-        API.CREATE_PARTITIONS,
-        API.INCREMENTAL_ALTER_CONFIGS,
-        API.LEAVE_GROUP,
-        API.DESCRIBE_LOG_DIRS,
-        API.OFFSET_DELETE,
+        API.CREATE_TOPICS, API.DELETE_TOPICS, API.CREATE_PARTITIONS, API.INCREMENTAL_ALTER_CONFIGS, API.LEAVE_GROUP,
+        API.DESCRIBE_LOG_DIRS, API.OFFSET_DELETE,
     }
-)
+)  # fmt: skip
 """APIs with at most 10,000 elements that loop over them once without a check, to count names: some 2 ms."""
 
 

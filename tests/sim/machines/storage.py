@@ -24,16 +24,10 @@ TAKING_SPACE = frozenset({StorageOp.CHECK, StorageOp.CREATE, StorageOp.APPEND, S
 NO_SPACE = "No space left on device"
 
 ANSWERED_LATE = {
-    "put_log": StorageOp.CREATE,
-    "list_files": StorageOp.LIST,
-    "list_topic_files": StorageOp.LIST,
-    "with_folder": StorageOp.LIST,
-    "used_segments": StorageOp.LIST,
-    "create_claim": StorageOp.PUT,
-    "read_claims": StorageOp.READ,
-    "removed": StorageOp.LIST,
-    "fence": StorageOp.FENCE,
-}
+    "put_log": StorageOp.CREATE, "list_files": StorageOp.LIST, "list_topic_files": StorageOp.LIST,
+    "with_folder": StorageOp.LIST, "used_segments": StorageOp.LIST, "create_claim": StorageOp.PUT,
+    "read_claims": StorageOp.READ, "removed": StorageOp.LIST, "fence": StorageOp.FENCE,
+}  # fmt: skip
 """Methods whose answers are under way for as long as half of this operation takes."""
 NOT_SYNCED_SHARE = 0.5
 """Share of appends that the store does not fsync at once although the writer requests it: a store may defer the fsync,

@@ -249,13 +249,9 @@ class ClusterHistory:
         self.on_sealed: Callable[[Segment, int], None] = lambda segment, epoch_before: None
         self.on_group: Callable[[GroupRecord], None] = lambda record: None
         self._checkers: tuple[Checker, ...] = (
-            RingIsPartitioned(),
-            SegmentsNeverChange(),
-            LineageRises(),
-            LeaderLockIsExclusive(),
-            BrokersHaveLeases(),
+            RingIsPartitioned(), SegmentsNeverChange(), LineageRises(), LeaderLockIsExclusive(), BrokersHaveLeases(),
             GroupOffsetsNeverFall(),
-        )
+        )  # fmt: skip
 
     @property
     def last_known(self) -> ClusterState:

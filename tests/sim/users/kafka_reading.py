@@ -33,15 +33,10 @@ REWIND_SHARE = 0.02
 REWINDS_MAX = 3
 ASK_AGAIN = frozenset(
     {
-        Code.NOT_LEADER_OR_FOLLOWER,
-        Code.UNKNOWN_TOPIC_OR_PARTITION,
-        Code.UNKNOWN_TOPIC_ID,
-        Code.FENCED_LEADER_EPOCH,
-        Code.UNKNOWN_LEADER_EPOCH,
-        Code.LEADER_NOT_AVAILABLE,
-        Code.KAFKA_STORAGE_ERROR,
+        Code.NOT_LEADER_OR_FOLLOWER, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.FENCED_LEADER_EPOCH,
+        Code.UNKNOWN_LEADER_EPOCH, Code.LEADER_NOT_AVAILABLE, Code.KAFKA_STORAGE_ERROR,
     }
-)
+)  # fmt: skip
 """Errors after which consumers refresh the metadata."""
 
 
