@@ -24,7 +24,6 @@ TOPIC_TEXT = str(TOPIC)
 
 
 def assignment(*topics: tuple[str, list[int]]) -> bytes:
-    """Return an assignment, as Kafka clients encode it."""
     data = struct.pack(">hi", 1, len(topics))
     for topic, partitions in topics:
         name = topic.encode()

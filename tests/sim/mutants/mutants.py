@@ -76,8 +76,7 @@ def ignore_the_end_offset(patch: pytest.MonkeyPatch) -> None:
 def take_a_short_log(patch: pytest.MonkeyPatch) -> None:
     """A segment ends at its follower's last known high watermark, not at the end of the follower's log.
 
-    (The shortest complete log among the followers would be correct: each has all acknowledged records.)
-    """
+    (The shortest complete log among the followers would be correct: each has all acknowledged records.)"""
     fence = Replica.fence
 
     def cut(replica: Any, epoch: int) -> int:

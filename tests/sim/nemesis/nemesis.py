@@ -65,7 +65,6 @@ class Nemesis:
         self._pending: list[asyncio.Task[None]] = []
 
     async def run(self, for_s: float, pause_s: tuple[float, float]) -> None:
-        """Strike for a while, then heal everything."""
         loop = self.world.loop
         end_s = loop.time() + for_s
         scenario = self.world.scenario
@@ -85,7 +84,6 @@ class Nemesis:
         await self.heal()
 
     async def heal(self) -> None:
-        """End every blow and start all stopped brokers."""
         for task in self._pending:
             task.cancel()
         await asyncio.gather(*self._pending, return_exceptions=True)

@@ -40,14 +40,10 @@ def the_root_is_lost(rng: random.Random, scenario: Scenario) -> Scenario:
         pause_s=(0.1, 1.0),
         chaos_s=12.0,
         favoured={
-            "lose_root": 150,
-            "reshape": 60,
-            "trouble": 0,
-            "refuse_a_write_out": 0,
-            "slow_storage": 0,
+            "lose_root": 150, "reshape": 60, "trouble": 0, "refuse_a_write_out": 0, "slow_storage": 0,
             "failing_storage": 0,
         },
-    )
+    )  # fmt: skip
 
 
 def the_storage_is_full(rng: random.Random, scenario: Scenario) -> Scenario:
@@ -83,14 +79,9 @@ def etcd_is_lost(rng: random.Random, scenario: Scenario) -> Scenario:
         pause_s=(0.1, 1.0),
         chaos_s=max(10.0, scenario.chaos_s),
         favoured={
-            **scenario.favoured,
-            "save_a_backup": 15,
-            "lose_etcd": 40,
-            "reshape": 50,
-            "stop_etcd": 0,
-            "freeze_etcd": 0,
+            **scenario.favoured, "save_a_backup": 15, "lose_etcd": 40, "reshape": 50, "stop_etcd": 0, "freeze_etcd": 0,
         },
-    )
+    )  # fmt: skip
 
 
 def clocks_step(rng: random.Random, scenario: Scenario) -> Scenario:
