@@ -63,14 +63,26 @@ async def leader_of(testbed: Testbed, opened: list[InProcessClient], partition: 
     return next(d for d in opened if d.host.broker.id == primary())
 
 
+async def single(testbed: Testbed, partitions: int = 1, **settings: Any) -> InProcessClient:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client, partitions, **settings)
+    return client
+
+
+async def replicated(testbed: Testbed, brokers: int, **config: Any) -> tuple[InProcessClient, list[InProcessClient]]:
+    """Return the client of the leader of a topic with two replicas, and all clients."""
+    opened = await in_process_clients(testbed, brokers, **config)
+    await topic(testbed, opened[0], replicas=2)
+    return await leader_of(testbed, opened), opened
+
+
 def replicas_of(client: InProcessClient) -> int:
     """Return the number of replicas of the open segment in the broker's view; 0 without one."""
     return sum(len(segment.replicas) for segment in client.host.inspect.view.open_of(ORDERS).values())
 
 
 async def test_a_reply_that_nobody_waits_for_any_more_may_be_dropped(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     for acks in (0, -1):
         request = client.request(API.PRODUCE, PRODUCE, **produce_fields("orders", 0, batch(b"a"), acks=acks))
         waiting = await testbed.network.spawn(client.host.owner, client.begin(request))
@@ -78,8 +90,7 @@ async def test_a_reply_that_nobody_waits_for_any_more_may_be_dropped(testbed: Te
 
 
 async def test_what_is_produced_is_fetched_with_its_offsets(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client, partitions=2)
+    client = await single(testbed, partitions=2)
     for number in range(3):
         said = await client.produce("orders", 1, batch(b"a%d" % number, b"b%d" % number))
         assert (said.error_code, said.base_offset) == (Code.NONE, 2 * number), said.error_message
@@ -102,8 +113,7 @@ async def test_what_is_produced_is_fetched_with_its_offsets(testbed: Testbed) ->
 
 async def test_a_fetch_ends_at_once_where_there_is_more_than_its_reply_may_hold(testbed: Testbed) -> None:
     """Whole batches stop short of the limit, and more than ``bytes_max`` never fits."""
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     for _ in range(8):
         await client.produce("orders", 0, batch(b"x" * 2_000))
     began = testbed.loop.time()
@@ -119,8 +129,7 @@ async def test_a_fetch_ends_at_once_where_there_is_more_than_its_reply_may_hold(
 
 
 async def test_fetches_that_wait_for_much_read_once(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     reads, read = list[int](), PartitionReader.read
 
     async def counted(self: PartitionReader, partition: Any, offset: int, *rest: Any) -> Any:
@@ -142,8 +151,7 @@ async def test_fetches_that_wait_for_much_read_once(testbed: Testbed, monkeypatc
 async def test_consumers_that_one_commit_wakes_read_one_after_another(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     turns, events, read = Turns(testbed.loop.time), list[str](), PartitionReader.read
 
     def noted(work: Callable[[], None]) -> None:
@@ -171,8 +179,7 @@ async def test_consumers_that_one_commit_wakes_read_one_after_another(
 
 async def test_a_partition_that_does_not_exist_does_not_end_the_wait_of_the_others(testbed: Testbed) -> None:
     """Otherwise a consumer of a deleted topic would send thousands of requests a second."""
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client, partitions=2)
+    client = await single(testbed, partitions=2)
 
     async def fetch(*partitions: int) -> dict[int, Code]:
         topics = [fetched("orders", *partitions)]
@@ -192,8 +199,7 @@ async def test_a_partition_that_does_not_exist_does_not_end_the_wait_of_the_othe
 
 
 async def test_a_fetch_does_not_hold_up_what_the_client_asks_behind_it(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     await client.produce("orders", 0, batch(b"little"))
     began = testbed.loop.time()
     waiting = asyncio.create_task(client.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=10_000))
@@ -254,9 +260,7 @@ def assert_names(leader: InProcessClient, partition: Any, reply: Any) -> None:
 
 
 async def test_whoever_waited_for_long_hears_of_the_leader_of_now(testbed: Testbed) -> None:
-    opened = await in_process_clients(testbed, 3)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, opened = await replicated(testbed, 3)
     rest = [d for d in opened if d is not leader]
     before = rest[0].handlers.directory.find("orders")
     leader.host.kill()
@@ -277,9 +281,7 @@ async def test_whoever_waited_for_long_hears_of_the_leader_of_now(testbed: Testb
 
 
 async def test_an_idempotent_producer_goes_on_after_its_primary_died(testbed: Testbed) -> None:
-    opened = await in_process_clients(testbed, 3)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, opened = await replicated(testbed, 3)
     for sequence in range(5):
         said = await leader.produce("orders", 0, batch(b"%d" % sequence, producer=(1_000, 0, sequence)))
         assert said.error_code == Code.NONE, said.error_message
@@ -323,9 +325,7 @@ async def test_with_fewer_replicas_than_min_insync_replicas_only_acks_all_is_ref
 async def test_what_is_not_kept_in_time_is_kept_later_and_the_retry_of_an_idempotent_producer_finds_it(
     testbed: Testbed, producer: int
 ) -> None:
-    opened = await in_process_clients(testbed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, opened = await replicated(testbed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
     [follower] = [client for client in opened if client is not leader]
     sent = batch(b"once", producer=(producer, 0, 0))
     follower.host.freeze()
@@ -345,9 +345,7 @@ async def test_what_is_not_kept_in_time_is_kept_later_and_the_retry_of_an_idempo
 
 
 async def test_what_finds_no_room_in_time_is_not_stored_and_what_comes_behind_it_waits_for_it(testbed: Testbed) -> None:
-    opened = await in_process_clients(testbed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, opened = await replicated(testbed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
     [follower] = [client for client in opened if client is not leader]
     numbered = [batch(b"%d" % n + b"." * 60_000, producer=(1_000, 0, n)) for n in range(6)]
     follower.host.freeze()
@@ -362,8 +360,7 @@ async def test_what_finds_no_room_in_time_is_not_stored_and_what_comes_behind_it
 
 
 async def test_what_fell_out_of_memory_comes_from_logs_and_tables_alike(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     sent = [b"%06d" % i + b"." * 500 for i in range(400)]
     for first in range(0, 400, 20):
         await client.produce("orders", 0, batch(*sent[first : first + 20]))
@@ -424,8 +421,7 @@ async def test_who_asks_for_records_of_a_topic_with_columns_is_not_told_to_try_a
 
 
 async def test_times_too_far_from_the_brokers_are_refused(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client, configs=(("message.timestamp.before.max.ms", "5000"),))
+    client = await single(testbed, configs=(("message.timestamp.before.max.ms", "5000"),))
     now_ms = client.host.broker.ports.runtime.env.wall_us() // 1000
     for time_ms, code in (
         (now_ms + 3_600_000, Code.NONE), (now_ms + 3_700_000, Code.INVALID_TIMESTAMP), (now_ms - 4_000, Code.NONE),
@@ -438,8 +434,7 @@ async def test_times_too_far_from_the_brokers_are_refused(testbed: Testbed) -> N
 async def test_a_clock_that_was_set_refuses_nothing_for_an_hour_that_it_would_have_taken_before(
     testbed: Testbed, ahead_s: float
 ) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client, configs=(("message.timestamp.before.max.ms", "5000"),))
+    client = await single(testbed, configs=(("message.timestamp.before.max.ms", "5000"),))
 
     async def code() -> Code:
         said = await client.produce("orders", 0, batch(b"a", time_ms=testbed.wall_us() // 1000))
@@ -486,9 +481,7 @@ async def test_topics_of_coordinators_are_read_and_not_written(testbed: Testbed)
 
 
 async def test_a_fetch_that_waits_hears_that_the_partition_moved(testbed: Testbed) -> None:
-    opened = await in_process_clients(testbed, 3)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, opened = await replicated(testbed, 3)
     await leader.produce("orders", 0, batch(b"one"))
     waiting = asyncio.create_task(leader.fetch("orders", 0, 1, wait_ms=60_000))
     await asyncio.sleep(1)
@@ -504,8 +497,7 @@ async def test_a_fetch_that_waits_hears_that_the_partition_moved(testbed: Testbe
 async def test_partitions_that_are_unavailable_are_logged_once_a_minute(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     partition = client.host.broker.ports.partitions.leads(ORDERS, 0)
 
     def leads(name: TopicName, number: int) -> Any:
@@ -530,8 +522,7 @@ async def test_partitions_that_are_unavailable_are_logged_once_a_minute(
 async def test_a_partition_whose_files_take_too_long_is_logged(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     await client.produce("orders", 0, batch(b"one"))
     partition = client.host.broker.ports.partitions.leads(ORDERS, 0)
     await testbed.until(lambda: partition.open_segment.log.flushed == 1)
@@ -557,9 +548,7 @@ async def test_what_comes_behind_a_refused_batch_of_a_new_producer_waits_for_it(
 
 
 async def test_a_producer_that_got_further_elsewhere_is_not_held_up_by_what_was_refused_here(testbed: Testbed) -> None:
-    opened = await in_process_clients(testbed, 2)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, opened = await replicated(testbed, 2)
     other = next(client for client in opened if client is not leader)
     numbered = [batch(b"%d" % n, producer=(1_000, 0, n)) for n in range(4)]
     assert (await leader.produce("orders", 0, numbered[0])).base_offset == 0
@@ -573,9 +562,7 @@ async def test_a_producer_that_got_further_elsewhere_is_not_held_up_by_what_was_
 
 async def test_a_gap_behind_a_refused_batch_is_not_called_one(testbed: Testbed) -> None:
     """librdkafka would begin a new epoch, which stores the unacknowledged stored records again."""
-    opened = await in_process_clients(testbed, 2)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, opened = await replicated(testbed, 2)
     other = next(client for client in opened if client is not leader)
     numbered = [batch(b"%d" % n, producer=(1_000, 0, n)) for n in range(3)]
     assert (await leader.produce("orders", 0, numbered[0])).base_offset == 0
@@ -600,9 +587,7 @@ async def test_more_producers_than_a_broker_remembers_are_rejected_for_good(test
 
 
 async def test_no_time_for_replicas_is_enough_where_none_are_waited_for(testbed: Testbed) -> None:
-    opened = await in_process_clients(testbed, 2)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, _ = await replicated(testbed, 2)
     for acks, code in ((1, Code.NONE), (-1, Code.REQUEST_TIMED_OUT)):
         assert (await leader.produce("orders", 0, batch(b"a"), timeout_ms=0, acks=acks)).error_code == code
 
@@ -618,8 +603,7 @@ async def test_a_topic_may_take_larger_batches_than_brokers_do(testbed: Testbed)
 @pytest.mark.parametrize("kind", FileKind)
 async def test_files_are_read_once_by_who_catches_up_in_small_steps(testbed: Testbed, kind: FileKind) -> None:
     """Records without room in a reply are cached for the next one, so that no file is opened for each reply."""
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     for first in range(0, 400, 20):
         await client.produce("orders", 0, batch(*[b"%06d" % i + b"." * 500 for i in range(first, first + 20)]))
     if kind is FileKind.TABLE:

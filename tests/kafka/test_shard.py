@@ -42,6 +42,13 @@ async def fetched(gateway: Gateway, group: str = GROUP) -> tuple[int, dict[int, 
     return reply.error_code, {p.partition_index: p.committed_offset for t in reply.topics for p in t.partitions}
 
 
+async def with_commit(testbed: Testbed, brokers: int) -> tuple[Cluster, Member]:
+    cluster = await Cluster.of(testbed, brokers)
+    member = await Member(cluster).joined()
+    await member.commit((0, 5))
+    return cluster, member
+
+
 def primary_of(cluster: Cluster, group: str = GROUP) -> Gateway:
     """Return the broker that leads the group's partition, as the first living broker knows it."""
     (gateway,) = (g for g in cluster.gateways if _leads(g, group))
@@ -116,9 +123,7 @@ async def test_a_coordinator_that_is_killed_costs_no_rebalance(testbed: Testbed,
 
 
 async def test_a_coordinator_whose_segment_moves_costs_no_rebalance(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 3)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 3)
     before = primary_of(cluster)
     await before.host.api.call(DrainBroker(before.host.broker.id))
     assert await member.heartbeat() == Code.NONE
@@ -145,9 +150,7 @@ async def test_what_is_in_tables_is_loaded_as_well(testbed: Testbed) -> None:
 
 async def loading(testbed: Testbed) -> tuple[Cluster, Member, asyncio.Event]:
     """Restart a broker whose coordinators load nothing further until the event is set."""
-    cluster = await Cluster.of(testbed, 1)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 1)
     cluster.gateways[0].following.cancel()
     await testbed.hosts[0].stop()
     cluster.gateways.clear()
@@ -205,9 +208,7 @@ async def test_who_waits_in_a_join_hears_that_the_coordinator_is_elsewhere(testb
 
 
 async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 3)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 3)
     frozen = primary_of(cluster)
     member_of = {"group_id": GROUP, "member_id": member.id, "generation_id": member.generation}
     stale = [
@@ -228,9 +229,7 @@ async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(t
 
 
 async def test_what_is_not_committed_is_not_told(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 1)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 1)
     gateway = primary_of(cluster)
     gate = testbed.faults.hold(StorageOp.SYNC)
     testbed.faults.paths = OFFSETS_TOPIC.name
@@ -268,9 +267,7 @@ async def test_without_etcd_groups_with_replicas_go_on(testbed: Testbed) -> None
 
 
 async def test_without_etcd_and_replicas_nothing_is_answered_until_it_is_back(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 1)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 1)
     gateway = primary_of(cluster)
     testbed.etcd.server.stop()
     await testbed.until(lambda: not gateway.shard(GROUP).partition.is_sure)
@@ -285,9 +282,7 @@ async def test_without_etcd_and_replicas_nothing_is_answered_until_it_is_back(te
 
 
 async def test_a_storage_that_fails_is_told_and_then_it_goes_on(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 1)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 1)
     gateway = primary_of(cluster)
     testbed.faults.paths = OFFSETS_TOPIC.name
     testbed.faults.failing[StorageOp.APPEND] = "no space left"
@@ -372,9 +367,7 @@ async def test_a_closed_connection_ends_the_wait_and_not_the_membership(testbed:
 
 
 async def test_an_event_that_fails_ends_the_coordinator_and_what_was_committed_is_loaded_anew(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 1)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 1)
     gateway = primary_of(cluster)
     shard = gateway.shard(GROUP)
     bug = gateway.host.api  # a value that fits no key
@@ -412,9 +405,7 @@ async def test_what_can_not_be_taken_in_keeps_one_coordinator_loading_and_nothin
 
 
 async def test_what_others_put_into_the_topic_is_passed_over(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 2)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 2)
     number = primary_of(cluster).shard(GROUP).partition.partition
     publisher = await primary_of(cluster).host.publisher(name=OFFSETS_TOPIC, segment=number)
     await publisher.store(slots=(number, number), histogram=(0,) * 16)
