@@ -31,16 +31,13 @@ def register_without_a_lease(patch: pytest.MonkeyPatch) -> None:
     believed = view.read_value
 
     def read(entry: Any) -> Any:
-        return believed(entry if entry.lease else _leased(entry))
+        lease = entry.lease or 1
+        return believed(type(entry)(entry.key, entry.value, entry.create_revision, entry.mod_revision, lease))
 
     patch.setattr(Session, "update", update)
     patch.setattr(Membership, "announce_draining", announce_draining)
     patch.setattr(limits, "LEASED", ())
     patch.setattr(view, "read_value", read)
-
-
-def _leased(entry: Any) -> Any:
-    return type(entry)(entry.key, entry.value, entry.create_revision, entry.mod_revision, 1)
 
 
 def count_leases_by_a_clock_that_stops(patch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ CODES = (
     (InvalidArgument("no"), ErrorScope.ADMIN, Code.INVALID_REQUEST),
     (KafkaError(Code.INVALID_RECORD, "no"), ErrorScope.DATA, Code.INVALID_RECORD),
     (ValueError("a bug"), ErrorScope.DATA, Code.UNKNOWN_SERVER_ERROR),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(("error", "scope", "code"), CODES)
