@@ -51,7 +51,6 @@ class Joining:
         return set(self.held)
 
     async def join(self, host: Host, group: str = GROUP) -> "Joining":
-        """Open a stream; a second call opens another one."""
         self.number = 0
         self._answers.clear()
         self._stream = Streaming(self.testbed, host.api.join_group)
@@ -113,7 +112,6 @@ class Joining:
         await self.until(lambda: set(self.held) == set(segments))
 
     async def commit(self, offsets: Mapping[int, int], generation: int | None = None) -> Mapping[int, str]:
-        """Commit, and return the rejected segments with their reasons."""
         await self.send_commit(offsets, generation)
         number = self.number
         await self.until(lambda: any(a.number == number for a in self._answers))

@@ -89,8 +89,7 @@ def _play(test: Callable[..., Awaitable[None]], parameters: dict[str, Any]) -> N
     """Run the test, and leave a test bed that is garbage once this returns, when ``deterministic`` collects it.
 
     Later collections skip what that one finds alive. Such test beds take memory to the end of the process, and
-    ``asyncio.all_tasks`` walks all of their tasks.
-    """
+    ``asyncio.all_tasks`` walks all of their tasks."""
     loop = SimLoop(time_s_max=4_000, steps_max=3_000_000)
     testbed = Testbed(loop)
     _LOGGER.addHandler(_SAID)
@@ -106,8 +105,7 @@ def _play(test: Callable[..., Awaitable[None]], parameters: dict[str, Any]) -> N
 
 class _Said(logging.Handler):
     """Handler that reduces a record to its text: pytest keeps records to the end of the test, and an error among the
-    arguments refers to the frames of the whole test bed.
-    """
+    arguments refers to the frames of the whole test bed."""
 
     def emit(self, record: logging.LogRecord) -> None:
         record.msg, record.args = record.getMessage(), ()
@@ -181,7 +179,6 @@ class Testbed:
     def host(
         self, config: BrokerConfig = CONFIG, address: str | None = None, store: MemorySegmentStore | None = None
     ) -> "Host":
-        """Add one more broker without starting it."""
         host = Host(self, config, address or f"broker-{len(self.hosts)}:7777", len(self.hosts), store)
         self.hosts.append(host)
         return host
@@ -212,7 +209,6 @@ class Testbed:
         return primary, next(h for h in hosts if h is not primary)
 
     def leader(self) -> "Host":
-        """Return the leader; fail if there is none."""
         return next(h for h in self.hosts if h.lives and h.inspect.leads)
 
     async def topic(self, host: "Host", name: TopicName = NAME, **settings: Any) -> TopicDescription:
@@ -304,7 +300,6 @@ class Host:
 
     @property
     def api(self) -> Any:
-        """The broker's API through the network."""
         return self.testbed.network.dialer(None).dial(self.address)
 
     @property
@@ -420,7 +415,6 @@ class Streaming:
         return self.error
 
     async def close(self) -> None:
-        """Drop the stream without notice."""
         self._pump.cancel()
         await asyncio.wait({self._pump})
 
@@ -453,7 +447,6 @@ class Publishing:
         """First sequences of the unacknowledged frames."""
 
     def frame(self, count: int = 1, first: int | None = None, **more: Any) -> bytes:
-        """Return the next frame, or one of other sequences."""
         if first is None:
             first, self.next = self.next, self.next + count
         return frame(count, producer=self.producer, epoch=self.epoch, first=first, **more)
@@ -550,7 +543,6 @@ def frame(
     timestamp: int = WALL_START_US,
     histogram: tuple[int, ...] | None = None,
 ) -> bytes:
-    """Return a frame of plain records; incompressible bytes pad each value to ``size`` bytes."""
     noise = random.Random(first).randbytes(size)
     values = [(b"%d:%d" % (producer, first + i) + b" " + noise)[: max(size, 24)].rstrip() for i in range(count)]
     return encode_frame(

@@ -181,11 +181,7 @@ class Member:
 
     async def heartbeat(self) -> int:
         reply = await self.ask(
-            API.HEARTBEAT,
-            4,
-            member_id=self.id,
-            generation_id=self.generation,
-            group_instance_id=self.instance,
+            API.HEARTBEAT, 4, member_id=self.id, generation_id=self.generation, group_instance_id=self.instance
         )
         return int(reply.error_code)
 

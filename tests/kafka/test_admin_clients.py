@@ -105,11 +105,7 @@ async def test_librdkafka_reads_and_alters_configs(address: str) -> None:
     ]
     assert list((await done(lambda: admin.incremental_alter_configs([topic(*steps)]))).values()) == [None]
     after = await values()
-    assert (after["segment.ms"], after["cleanup.policy"], after["retention.ms"]) == (
-        "600000",
-        "delete,compact",
-        "1000",
-    )
+    assert (after["segment.ms"], after["cleanup.policy"], after["retention.ms"]) == ("600000", "delete,compact", "1000")
     bad = ConfigEntry("retention.ms", "soon", incremental_operation=AlterConfigOpType.SET)
     refused = await done(lambda: admin.incremental_alter_configs([topic(bad)]))
     assert list(refused.values()) == [Code.INVALID_CONFIG]

@@ -7,7 +7,7 @@ import pytest
 from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.calls import DeleteTopic, MoveSegment
-from tests.broker.testbed import CONFIG, TTL_S, Host, Testbed, story
+from tests.broker.testbed import CONFIG, TTL_S, Host, Testbed
 from tests.doubles.memory_store import StorageOp
 from tests.kafka.group_testbed import KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Member
 
@@ -39,7 +39,6 @@ async def asked_by_name(member: Member) -> list[int]:
     return [partition.committed_offset for topic in reply.topics for partition in topic.partitions]
 
 
-@story
 async def test_the_coordinator_sees_the_deletion(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 2)
     member = await an_idle_group(cluster)
@@ -58,7 +57,6 @@ async def test_the_coordinator_sees_the_deletion(testbed: Testbed) -> None:
     assert await kept_by(cluster, member) == 1
 
 
-@story
 async def test_the_coordinator_is_down_meanwhile(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 4)
     member = await an_idle_group(cluster)
@@ -79,7 +77,6 @@ async def test_the_coordinator_is_down_meanwhile(testbed: Testbed) -> None:
     assert await kept_by(cluster, member) == 0, "they go: no client will ask for them"
 
 
-@story
 async def test_all_brokers_with_a_gateway_are_down_meanwhile(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 2)
     member = await an_idle_group(cluster)
@@ -96,7 +93,6 @@ async def test_all_brokers_with_a_gateway_are_down_meanwhile(testbed: Testbed) -
     assert await member.committed() == {}
 
 
-@story
 async def test_a_name_is_free_once_the_coordinators_know_of_the_deletion(testbed: Testbed) -> None:
     """A coordinator whose view lags would take commits to the recreated topic for commits to the deleted one."""
     cluster = await Cluster.of(testbed, 3)
@@ -118,7 +114,6 @@ async def test_a_name_is_free_once_the_coordinators_know_of_the_deletion(testbed
 
 
 @pytest.mark.parametrize("knows", [True, False])
-@story
 async def test_without_etcd_offsets_are_served_unless_their_topic_is_in_doubt(testbed: Testbed, knows: bool) -> None:
     cluster = await Cluster.of(testbed, 2)
     member = await an_idle_group(cluster)

@@ -8,14 +8,13 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.kafka.codes import Code
 from tests.broker.test_etcd_refuses import KINDS, refuse
-from tests.broker.testbed import Testbed, story
+from tests.broker.testbed import Testbed
 from tests.kafka.byte_client import byte_client, byte_clients
 
 REQUESTS = 20
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@story
 async def test_known_nodes_are_shown_while_etcd_refuses_to_number_a_new_one(
     testbed: Testbed, kind: type[SeaweedMQError], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -37,7 +36,6 @@ async def test_known_nodes_are_shown_while_etcd_refuses_to_number_a_new_one(
 
 @pytest.mark.parametrize("call", ["get", "transact"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@story
 async def test_a_producer_repeats_its_request_for_an_id_while_that_can_help(
     testbed: Testbed, kind: type[SeaweedMQError], call: str
 ) -> None:

@@ -29,7 +29,7 @@ from seaweedmq.model.topic import Scaling, TopicName
 from seaweedmq.runtime.later import Later
 from seaweedmq.runtime.log_once import REJECTIONS_PAUSE_S
 from seaweedmq.runtime.turns import Turns
-from tests.broker.testbed import Testbed, story
+from tests.broker.testbed import Testbed
 from tests.doubles.memory_store import StorageOp
 from tests.integration.kafka.raw import PRODUCE, fetch_fields, fetched, produce_fields
 from tests.kafka.in_process_client import (
@@ -63,38 +63,42 @@ async def leader_of(testbed: Testbed, opened: list[InProcessClient], partition: 
     return next(d for d in opened if d.host.broker.id == primary())
 
 
+async def single(testbed: Testbed, partitions: int = 1, **settings: Any) -> InProcessClient:
+    [client] = await in_process_clients(testbed)
+    await topic(testbed, client, partitions, **settings)
+    return client
+
+
+async def replicated(testbed: Testbed, brokers: int, **config: Any) -> tuple[InProcessClient, list[InProcessClient]]:
+    """Return the client of the leader of a topic with two replicas, and all clients."""
+    opened = await in_process_clients(testbed, brokers, **config)
+    await topic(testbed, opened[0], replicas=2)
+    return await leader_of(testbed, opened), opened
+
+
 def replicas_of(client: InProcessClient) -> int:
     """Return the number of replicas of the open segment in the broker's view; 0 without one."""
     return sum(len(segment.replicas) for segment in client.host.inspect.view.open_of(ORDERS).values())
 
 
-@story
 async def test_a_reply_that_nobody_waits_for_any_more_may_be_dropped(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     for acks in (0, -1):
         request = client.request(API.PRODUCE, PRODUCE, **produce_fields("orders", 0, batch(b"a"), acks=acks))
         waiting = await testbed.network.spawn(client.host.owner, client.begin(request))
         assert isinstance(waiting, Later), "a coroutine that is never awaited leaves a warning"
 
 
-@story
 async def test_what_is_produced_is_fetched_with_its_offsets(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client, partitions=2)
+    client = await single(testbed, partitions=2)
     for number in range(3):
         said = await client.produce("orders", 1, batch(b"a%d" % number, b"b%d" % number))
         assert (said.error_code, said.base_offset) == (Code.NONE, 2 * number), said.error_message
     found = await client.fetch("orders", 1, 0)
     assert (found.error_code, found.high_watermark) == (Code.NONE, 6)
     assert records_of(found.records) == [
-        (0, None, b"a0"),
-        (1, None, b"b0"),
-        (2, None, b"a1"),
-        (3, None, b"b1"),
-        (4, None, b"a2"),
-        (5, None, b"b2"),
-    ]
+        (0, None, b"a0"), (1, None, b"b0"), (2, None, b"a1"), (3, None, b"b1"), (4, None, b"a2"), (5, None, b"b2"),
+    ]  # fmt: skip
     other = await client.fetch("orders", 0, 0)
     assert (other.high_watermark, other.records or b"") == (0, b"")
     for epoch, code in ((1, Code.NONE), (0, Code.FENCED_LEADER_EPOCH), (2, Code.UNKNOWN_LEADER_EPOCH), (-1, Code.NONE)):
@@ -107,11 +111,9 @@ async def test_what_is_produced_is_fetched_with_its_offsets(testbed: Testbed) ->
     assert (await client.produce("orders", 1, batch(b"a"))).log_start_offset == 4
 
 
-@story
 async def test_a_fetch_ends_at_once_where_there_is_more_than_its_reply_may_hold(testbed: Testbed) -> None:
     """Whole batches stop short of the limit, and more than ``bytes_max`` never fits."""
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     for _ in range(8):
         await client.produce("orders", 0, batch(b"x" * 2_000))
     began = testbed.loop.time()
@@ -126,10 +128,8 @@ async def test_a_fetch_ends_at_once_where_there_is_more_than_its_reply_may_hold(
     assert testbed.loop.time() - began < 2, "what is in files already is not waited for"
 
 
-@story
 async def test_fetches_that_wait_for_much_read_once(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     reads, read = list[int](), PartitionReader.read
 
     async def counted(self: PartitionReader, partition: Any, offset: int, *rest: Any) -> Any:
@@ -148,12 +148,10 @@ async def test_fetches_that_wait_for_much_read_once(testbed: Testbed, monkeypatc
     assert reads == [0] * 3
 
 
-@story
 async def test_consumers_that_one_commit_wakes_read_one_after_another(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     turns, events, read = Turns(testbed.loop.time), list[str](), PartitionReader.read
 
     def noted(work: Callable[[], None]) -> None:
@@ -179,11 +177,9 @@ async def test_consumers_that_one_commit_wakes_read_one_after_another(
     assert events == ["waits for its turn"] * 3 + ["reads"] * 3
 
 
-@story
 async def test_a_partition_that_does_not_exist_does_not_end_the_wait_of_the_others(testbed: Testbed) -> None:
     """Otherwise a consumer of a deleted topic would send thousands of requests a second."""
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client, partitions=2)
+    client = await single(testbed, partitions=2)
 
     async def fetch(*partitions: int) -> dict[int, Code]:
         topics = [fetched("orders", *partitions)]
@@ -202,10 +198,8 @@ async def test_a_partition_that_does_not_exist_does_not_end_the_wait_of_the_othe
     assert testbed.loop.time() - began < 8
 
 
-@story
 async def test_a_fetch_does_not_hold_up_what_the_client_asks_behind_it(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     await client.produce("orders", 0, batch(b"little"))
     began = testbed.loop.time()
     waiting = asyncio.create_task(client.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=10_000))
@@ -221,7 +215,6 @@ async def test_a_fetch_does_not_hold_up_what_the_client_asks_behind_it(testbed: 
     assert testbed.loop.time() - began > 9, "an earlier request does not end the wait"
 
 
-@story
 async def test_a_client_that_asks_elsewhere_is_told_the_leader_and_its_address(testbed: Testbed) -> None:
     """The leader is not named where it does not help."""
     leader, other = await leader_and_other(testbed)
@@ -266,11 +259,8 @@ def assert_names(leader: InProcessClient, partition: Any, reply: Any) -> None:
     assert (endpoint.node_id, f"{endpoint.host}:{endpoint.port}") == (node.id, address)
 
 
-@story
 async def test_whoever_waited_for_long_hears_of_the_leader_of_now(testbed: Testbed) -> None:
-    opened = await in_process_clients(testbed, 3)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, opened = await replicated(testbed, 3)
     rest = [d for d in opened if d is not leader]
     before = rest[0].handlers.directory.find("orders")
     leader.host.kill()
@@ -290,11 +280,8 @@ async def test_whoever_waited_for_long_hears_of_the_leader_of_now(testbed: Testb
     assert partitions.hint(before, 0, StaleMetadata("the segment is sealed")) is None, "the topic has no leader"
 
 
-@story
 async def test_an_idempotent_producer_goes_on_after_its_primary_died(testbed: Testbed) -> None:
-    opened = await in_process_clients(testbed, 3)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, opened = await replicated(testbed, 3)
     for sequence in range(5):
         said = await leader.produce("orders", 0, batch(b"%d" % sequence, producer=(1_000, 0, sequence)))
         assert said.error_code == Code.NONE, said.error_message
@@ -310,7 +297,6 @@ async def test_an_idempotent_producer_goes_on_after_its_primary_died(testbed: Te
     assert [(offset, value) for offset, _, value in found] == [(i, b"%d" % i) for i in range(6)]
 
 
-@story
 async def test_with_fewer_replicas_than_min_insync_replicas_only_acks_all_is_refused(testbed: Testbed) -> None:
     leader, other = await in_process_clients(testbed, 2)
     await topic(testbed, leader, replicas=2, configs=(("min.insync.replicas", "2"),))
@@ -336,13 +322,10 @@ async def test_with_fewer_replicas_than_min_insync_replicas_only_acks_all_is_ref
 
 
 @pytest.mark.parametrize("producer", [1_000, NO_PRODUCER])
-@story
 async def test_what_is_not_kept_in_time_is_kept_later_and_the_retry_of_an_idempotent_producer_finds_it(
     testbed: Testbed, producer: int
 ) -> None:
-    opened = await in_process_clients(testbed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, opened = await replicated(testbed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
     [follower] = [client for client in opened if client is not leader]
     sent = batch(b"once", producer=(producer, 0, 0))
     follower.host.freeze()
@@ -361,11 +344,8 @@ async def test_what_is_not_kept_in_time_is_kept_later_and_the_retry_of_an_idempo
     assert [value for _, _, value in found] == [b"once", b"once"] if is_copy else [b"once"]
 
 
-@story
 async def test_what_finds_no_room_in_time_is_not_stored_and_what_comes_behind_it_waits_for_it(testbed: Testbed) -> None:
-    opened = await in_process_clients(testbed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, opened = await replicated(testbed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
     [follower] = [client for client in opened if client is not leader]
     numbered = [batch(b"%d" % n + b"." * 60_000, producer=(1_000, 0, n)) for n in range(6)]
     follower.host.freeze()
@@ -379,10 +359,8 @@ async def test_what_finds_no_room_in_time_is_not_stored_and_what_comes_behind_it
     assert [offset for offset, _, _ in records_of((await leader.fetch("orders", 0, 0)).records)] == [0, 1, 2, 3, 4, 5]
 
 
-@story
 async def test_what_fell_out_of_memory_comes_from_logs_and_tables_alike(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     sent = [b"%06d" % i + b"." * 500 for i in range(400)]
     for first in range(0, 400, 20):
         await client.produce("orders", 0, batch(*sent[first : first + 20]))
@@ -418,7 +396,6 @@ async def test_what_fell_out_of_memory_comes_from_logs_and_tables_alike(testbed:
     assert await all_of_them() == [*sent, b"in the next log"]
 
 
-@story
 async def test_who_asks_for_records_of_a_topic_with_columns_is_not_told_to_try_again(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     columns, flags = pa.schema([("number", pa.int64())]), 1 << SCHEMA_VERSION_SHIFT
@@ -443,28 +420,21 @@ async def test_who_asks_for_records_of_a_topic_with_columns_is_not_told_to_try_a
     assert (await client.produce("orders", 0, batch(b"plain"))).error_code == Code.INVALID_REQUEST
 
 
-@story
 async def test_times_too_far_from_the_brokers_are_refused(testbed: Testbed) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client, configs=(("message.timestamp.before.max.ms", "5000"),))
+    client = await single(testbed, configs=(("message.timestamp.before.max.ms", "5000"),))
     now_ms = client.host.broker.ports.runtime.env.wall_us() // 1000
     for time_ms, code in (
-        (now_ms + 3_600_000, Code.NONE),
-        (now_ms + 3_700_000, Code.INVALID_TIMESTAMP),
-        (now_ms - 4_000, Code.NONE),
-        (now_ms - 9_000, Code.INVALID_TIMESTAMP),
-        (-1, Code.NONE),
-    ):
+        (now_ms + 3_600_000, Code.NONE), (now_ms + 3_700_000, Code.INVALID_TIMESTAMP), (now_ms - 4_000, Code.NONE),
+        (now_ms - 9_000, Code.INVALID_TIMESTAMP), (-1, Code.NONE),
+    ):  # fmt: skip
         assert (await client.produce("orders", 0, batch(b"a", time_ms=time_ms))).error_code == code, time_ms
 
 
 @pytest.mark.parametrize("ahead_s", [-86_400.0, 86_400.0])
-@story
 async def test_a_clock_that_was_set_refuses_nothing_for_an_hour_that_it_would_have_taken_before(
     testbed: Testbed, ahead_s: float
 ) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client, configs=(("message.timestamp.before.max.ms", "5000"),))
+    client = await single(testbed, configs=(("message.timestamp.before.max.ms", "5000"),))
 
     async def code() -> Code:
         said = await client.produce("orders", 0, batch(b"a", time_ms=testbed.wall_us() // 1000))
@@ -480,7 +450,6 @@ async def test_a_clock_that_was_set_refuses_nothing_for_an_hour_that_it_would_ha
     assert await code() == Code.NONE, "it is right again"
 
 
-@story
 async def test_a_batch_unpacks_to_as_much_as_may_be_and_not_to_one_byte_more(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed, kafka_unpacked_bytes_max=1 * MIB)
     await topic(testbed, client)
@@ -493,7 +462,6 @@ async def test_a_batch_unpacks_to_as_much_as_may_be_and_not_to_one_byte_more(tes
     assert (await client.produce("orders", 0, batch(b"small", codec=GZIP))).base_offset == 1
 
 
-@story
 async def test_a_ring_that_is_never_cut_is_read_and_not_written(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     await testbed.topic(client.host, ORDERS, segments=2, scaling=Scaling.FIXED)
@@ -504,7 +472,6 @@ async def test_a_ring_that_is_never_cut_is_read_and_not_written(testbed: Testbed
     assert records_of((await client.fetch("orders", 1, 0)).records) == [(0, None, b"1:0")]
 
 
-@story
 async def test_topics_of_coordinators_are_read_and_not_written(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed)
     found = await client.ask(messages.API.FIND_COORDINATOR, 3, key="group", key_type=0)
@@ -513,11 +480,8 @@ async def test_topics_of_coordinators_are_read_and_not_written(testbed: Testbed)
     assert (await client.fetch("__consumer_offsets", 0, 0)).error_code == Code.NONE
 
 
-@story
 async def test_a_fetch_that_waits_hears_that_the_partition_moved(testbed: Testbed) -> None:
-    opened = await in_process_clients(testbed, 3)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, opened = await replicated(testbed, 3)
     await leader.produce("orders", 0, batch(b"one"))
     waiting = asyncio.create_task(leader.fetch("orders", 0, 1, wait_ms=60_000))
     await asyncio.sleep(1)
@@ -530,12 +494,10 @@ async def test_a_fetch_that_waits_hears_that_the_partition_moved(testbed: Testbe
     assert records_of((await successor.fetch("orders", 0, 0)).records) == [(0, None, b"one")]
 
 
-@story
 async def test_partitions_that_are_unavailable_are_logged_once_a_minute(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     partition = client.host.broker.ports.partitions.leads(ORDERS, 0)
 
     def leads(name: TopicName, number: int) -> Any:
@@ -557,12 +519,10 @@ async def test_partitions_that_are_unavailable_are_logged_once_a_minute(
     ]
 
 
-@story
 async def test_a_partition_whose_files_take_too_long_is_logged(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     await client.produce("orders", 0, batch(b"one"))
     partition = client.host.broker.ports.partitions.leads(ORDERS, 0)
     await testbed.until(lambda: partition.open_segment.log.flushed == 1)
@@ -576,7 +536,6 @@ async def test_a_partition_whose_files_take_too_long_is_logged(
     ]
 
 
-@story
 async def test_what_comes_behind_a_refused_batch_of_a_new_producer_waits_for_it(testbed: Testbed) -> None:
     """An unknown producer may begin anywhere; were the second batch accepted, the first never could be."""
     [client] = await in_process_clients(testbed)
@@ -588,11 +547,8 @@ async def test_what_comes_behind_a_refused_batch_of_a_new_producer_waits_for_it(
     assert (await client.produce("orders", 0, second)).base_offset == 1
 
 
-@story
 async def test_a_producer_that_got_further_elsewhere_is_not_held_up_by_what_was_refused_here(testbed: Testbed) -> None:
-    opened = await in_process_clients(testbed, 2)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, opened = await replicated(testbed, 2)
     other = next(client for client in opened if client is not leader)
     numbered = [batch(b"%d" % n, producer=(1_000, 0, n)) for n in range(4)]
     assert (await leader.produce("orders", 0, numbered[0])).base_offset == 0
@@ -604,12 +560,9 @@ async def test_a_producer_that_got_further_elsewhere_is_not_held_up_by_what_was_
     assert (await other.produce("orders", 0, numbered[3])).base_offset == 3
 
 
-@story
 async def test_a_gap_behind_a_refused_batch_is_not_called_one(testbed: Testbed) -> None:
     """librdkafka would begin a new epoch, which stores the unacknowledged stored records again."""
-    opened = await in_process_clients(testbed, 2)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, opened = await replicated(testbed, 2)
     other = next(client for client in opened if client is not leader)
     numbered = [batch(b"%d" % n, producer=(1_000, 0, n)) for n in range(3)]
     assert (await leader.produce("orders", 0, numbered[0])).base_offset == 0
@@ -621,7 +574,6 @@ async def test_a_gap_behind_a_refused_batch_is_not_called_one(testbed: Testbed) 
     assert (await other.produce("orders", 0, numbered[2])).base_offset == 2
 
 
-@story
 async def test_more_producers_than_a_broker_remembers_are_rejected_for_good(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed, producers_max=3)
     await topic(testbed, client)
@@ -634,16 +586,12 @@ async def test_more_producers_than_a_broker_remembers_are_rejected_for_good(test
     assert (await client.produce("orders", 0, batch(b"no producer"))).error_code == Code.NONE
 
 
-@story
 async def test_no_time_for_replicas_is_enough_where_none_are_waited_for(testbed: Testbed) -> None:
-    opened = await in_process_clients(testbed, 2)
-    await topic(testbed, opened[0], replicas=2)
-    leader = await leader_of(testbed, opened)
+    leader, _ = await replicated(testbed, 2)
     for acks, code in ((1, Code.NONE), (-1, Code.REQUEST_TIMED_OUT)):
         assert (await leader.produce("orders", 0, batch(b"a"), timeout_ms=0, acks=acks)).error_code == code
 
 
-@story
 async def test_a_topic_may_take_larger_batches_than_brokers_do(testbed: Testbed) -> None:
     [client] = await in_process_clients(testbed, frame_bytes_max=100_000)
     await topic(testbed, client, configs=(("max.message.bytes", "2147483647"),))
@@ -653,11 +601,9 @@ async def test_a_topic_may_take_larger_batches_than_brokers_do(testbed: Testbed)
 
 
 @pytest.mark.parametrize("kind", FileKind)
-@story
 async def test_files_are_read_once_by_who_catches_up_in_small_steps(testbed: Testbed, kind: FileKind) -> None:
     """Records without room in a reply are cached for the next one, so that no file is opened for each reply."""
-    [client] = await in_process_clients(testbed)
-    await topic(testbed, client)
+    client = await single(testbed)
     for first in range(0, 400, 20):
         await client.produce("orders", 0, batch(*[b"%06d" % i + b"." * 500 for i in range(first, first + 20)]))
     if kind is FileKind.TABLE:
@@ -674,7 +620,6 @@ async def test_files_are_read_once_by_who_catches_up_in_small_steps(testbed: Tes
     assert testbed.faults.counts[StorageOp.OPEN] - opened <= 2
 
 
-@story
 async def test_a_consumer_gets_what_lies_before_lost_records_and_then_an_error_until_it_seeks_behind_them(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -24,7 +24,7 @@ from seaweedmq.model.messages.calls import CreateTopic, DeleteTopic, DrainBroker
 from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.topic import TopicSpec
 from seaweedmq.shards.shard import Stage
-from tests.broker.testbed import TTL_S, Testbed, story
+from tests.broker.testbed import TTL_S, Testbed
 from tests.doubles.memory_store import StorageOp
 from tests.kafka.group_testbed import ASK_AGAIN, KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member
 
@@ -40,6 +40,13 @@ async def fetched(gateway: Gateway, group: str = GROUP) -> tuple[int, dict[int, 
     """Return this broker's reply to OffsetFetch: the error code, and offsets by partition."""
     reply = await gateway.ask(API.OFFSET_FETCH, 7, group_id=group, topics=None, require_stable=False)
     return reply.error_code, {p.partition_index: p.committed_offset for t in reply.topics for p in t.partitions}
+
+
+async def with_commit(testbed: Testbed, brokers: int) -> tuple[Cluster, Member]:
+    cluster = await Cluster.of(testbed, brokers)
+    member = await Member(cluster).joined()
+    await member.commit((0, 5))
+    return cluster, member
 
 
 def primary_of(cluster: Cluster, group: str = GROUP) -> Gateway:
@@ -58,7 +65,6 @@ def _leads(gateway: Gateway, group: str) -> bool:
 # --- what is kept
 
 
-@story
 async def test_what_is_kept_are_record_batches_as_kafka_writes_them(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     await Member(cluster).commit((0, 5))
@@ -68,7 +74,6 @@ async def test_what_is_kept_are_record_batches_as_kafka_writes_them(testbed: Tes
     assert bytes(entry.payload[16:17]) == b"\2", "format 2"
 
 
-@story
 async def test_the_internal_topic_is_made_once_with_three_replicas_if_there_are_brokers_for_them(
     testbed: Testbed,
 ) -> None:
@@ -82,7 +87,6 @@ async def test_the_internal_topic_is_made_once_with_three_replicas_if_there_are_
     assert (topic.partitions, topic.replicas) == (8, 3)
 
 
-@story
 async def test_requests_that_come_together_share_one_append(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     member = await Member(cluster).joined()
@@ -100,7 +104,6 @@ async def test_requests_that_come_together_share_one_append(testbed: Testbed) ->
 
 
 @pytest.mark.parametrize("brokers", [2, 3])
-@story
 async def test_a_coordinator_that_is_killed_costs_no_rebalance(testbed: Testbed, brokers: int) -> None:
     cluster = await Cluster.of(testbed, brokers)
     members = [Member(cluster), Member(cluster)]
@@ -119,11 +122,8 @@ async def test_a_coordinator_that_is_killed_costs_no_rebalance(testbed: Testbed,
     assert await members[1].committed() == {0: 5, 1: 6}
 
 
-@story
 async def test_a_coordinator_whose_segment_moves_costs_no_rebalance(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 3)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 3)
     before = primary_of(cluster)
     await before.host.api.call(DrainBroker(before.host.broker.id))
     assert await member.heartbeat() == Code.NONE
@@ -133,7 +133,6 @@ async def test_a_coordinator_whose_segment_moves_costs_no_rebalance(testbed: Tes
     assert (await fetched(before))[0] == Code.NOT_COORDINATOR
 
 
-@story
 async def test_what_is_in_tables_is_loaded_as_well(testbed: Testbed) -> None:
     config = replace(KAFKA, log_roll_bytes=2_048, maintenance_interval_s=1.0, log_grace_s=1.0)
     cluster = await Cluster.of(testbed, 2, config)
@@ -151,9 +150,7 @@ async def test_what_is_in_tables_is_loaded_as_well(testbed: Testbed) -> None:
 
 async def loading(testbed: Testbed) -> tuple[Cluster, Member, asyncio.Event]:
     """Restart a broker whose coordinators load nothing further until the event is set."""
-    cluster = await Cluster.of(testbed, 1)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 1)
     cluster.gateways[0].following.cancel()
     await testbed.hosts[0].stop()
     cluster.gateways.clear()
@@ -165,7 +162,6 @@ async def loading(testbed: Testbed) -> tuple[Cluster, Member, asyncio.Event]:
     return cluster, member, gate
 
 
-@story
 async def test_while_it_loads_clients_are_told_to_come_again(testbed: Testbed) -> None:
     cluster, member, gate = await loading(testbed)
     (gateway,) = cluster.gateways
@@ -180,7 +176,6 @@ async def test_while_it_loads_clients_are_told_to_come_again(testbed: Testbed) -
     assert await member.heartbeat() == Code.NONE
 
 
-@story
 async def test_a_topic_that_is_deleted_while_it_loads_has_no_offsets_afterwards(testbed: Testbed) -> None:
     cluster, member, gate = await loading(testbed)
     await testbed.hosts[-1].api.call(DeleteTopic(TOPIC))
@@ -192,7 +187,6 @@ async def test_a_topic_that_is_deleted_while_it_loads_has_no_offsets_afterwards(
     assert len(cluster.gateways) == 1
 
 
-@story
 async def test_who_waits_in_a_join_hears_that_the_coordinator_is_elsewhere(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 3)
     one = await Member(cluster).joined()
@@ -213,11 +207,8 @@ async def test_who_waits_in_a_join_hears_that_the_coordinator_is_elsewhere(testb
 # --- no other broker may answer
 
 
-@story
 async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 3)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 3)
     frozen = primary_of(cluster)
     member_of = {"group_id": GROUP, "member_id": member.id, "generation_id": member.generation}
     stale = [
@@ -237,11 +228,8 @@ async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(t
         await asyncio.sleep(0.1)
 
 
-@story
 async def test_what_is_not_committed_is_not_told(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 1)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 1)
     gateway = primary_of(cluster)
     gate = testbed.faults.hold(StorageOp.SYNC)
     testbed.faults.paths = OFFSETS_TOPIC.name
@@ -261,7 +249,6 @@ async def test_what_is_not_committed_is_not_told(testbed: Testbed) -> None:
 # --- trouble
 
 
-@story
 async def test_without_etcd_groups_with_replicas_go_on(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 2)
     member = await Member(cluster).joined()
@@ -279,11 +266,8 @@ async def test_without_etcd_groups_with_replicas_go_on(testbed: Testbed) -> None
     assert await member.committed() == {0: 19}
 
 
-@story
 async def test_without_etcd_and_replicas_nothing_is_answered_until_it_is_back(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 1)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 1)
     gateway = primary_of(cluster)
     testbed.etcd.server.stop()
     await testbed.until(lambda: not gateway.shard(GROUP).partition.is_sure)
@@ -297,11 +281,8 @@ async def test_without_etcd_and_replicas_nothing_is_answered_until_it_is_back(te
     assert await member.committed() == {0: 5}
 
 
-@story
 async def test_a_storage_that_fails_is_told_and_then_it_goes_on(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 1)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 1)
     gateway = primary_of(cluster)
     testbed.faults.paths = OFFSETS_TOPIC.name
     testbed.faults.failing[StorageOp.APPEND] = "no space left"
@@ -316,7 +297,6 @@ async def test_a_storage_that_fails_is_told_and_then_it_goes_on(testbed: Testbed
 
 
 @pytest.mark.parametrize("seed", range(2))
-@story
 async def test_committed_offsets_never_go_back_while_the_storage_fills_vanishes_and_coordinators_die(
     testbed: Testbed, seed: int
 ) -> None:
@@ -368,7 +348,6 @@ async def _trouble(cluster: Cluster, config: BrokerConfig, rng: random.Random) -
         await asyncio.sleep(rng.uniform(1.0, 4.0))
 
 
-@story
 async def test_a_closed_connection_ends_the_wait_and_not_the_membership(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     one = await Member(cluster).joined()
@@ -387,11 +366,8 @@ async def test_a_closed_connection_ends_the_wait_and_not_the_membership(testbed:
     assert one.generation == two.generation
 
 
-@story
 async def test_an_event_that_fails_ends_the_coordinator_and_what_was_committed_is_loaded_anew(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 1)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 1)
     gateway = primary_of(cluster)
     shard = gateway.shard(GROUP)
     bug = gateway.host.api  # a value that fits no key
@@ -402,7 +378,6 @@ async def test_an_event_that_fails_ends_the_coordinator_and_what_was_committed_i
     assert gateway.shard(GROUP) is not shard
 
 
-@story
 async def test_what_can_not_be_taken_in_keeps_one_coordinator_loading_and_nothing_else(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,11 +404,8 @@ async def test_what_can_not_be_taken_in_keeps_one_coordinator_loading_and_nothin
     assert await member.heartbeat() == Code.NONE
 
 
-@story
 async def test_what_others_put_into_the_topic_is_passed_over(testbed: Testbed) -> None:
-    cluster = await Cluster.of(testbed, 2)
-    member = await Member(cluster).joined()
-    await member.commit((0, 5))
+    cluster, member = await with_commit(testbed, 2)
     number = primary_of(cluster).shard(GROUP).partition.partition
     publisher = await primary_of(cluster).host.publisher(name=OFFSETS_TOPIC, segment=number)
     await publisher.store(slots=(number, number), histogram=(0,) * 16)
@@ -464,7 +436,6 @@ async def test_what_others_put_into_the_topic_is_passed_over(testbed: Testbed) -
 # --- snapshots
 
 
-@story
 async def test_what_a_snapshot_replaced_goes_and_the_next_coordinator_begins_with_the_snapshot(
     testbed: Testbed,
 ) -> None:

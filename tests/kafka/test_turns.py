@@ -14,7 +14,7 @@ from seaweedmq.kafka.wire.messages import API, Line, Reply, Request
 from seaweedmq.model.messages.call_context import CallContext, ListenerKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.turns import Turn, Turns
-from tests.broker.testbed import Testbed, story
+from tests.broker.testbed import Testbed
 from tests.kafka.byte_client import ByteClient, byte_clients
 from tests.support.kafka_wire import read_request
 
@@ -27,15 +27,10 @@ A_TURN_MAX = 1_000
 
 CHEAP = frozenset(
     {
-        API.CREATE_TOPICS,
-        API.DELETE_TOPICS,
-        API.CREATE_PARTITIONS,
-        API.INCREMENTAL_ALTER_CONFIGS,
-        API.LEAVE_GROUP,
-        API.DESCRIBE_LOG_DIRS,
-        API.OFFSET_DELETE,
+        API.CREATE_TOPICS, API.DELETE_TOPICS, API.CREATE_PARTITIONS, API.INCREMENTAL_ALTER_CONFIGS, API.LEAVE_GROUP,
+        API.DESCRIBE_LOG_DIRS, API.OFFSET_DELETE,
     }
-)
+)  # fmt: skip
 """APIs with at most 10,000 elements that loop over them once without a check, to count names: some 2 ms."""
 
 
@@ -96,7 +91,6 @@ async def ready(testbed: Testbed) -> ByteClient:
     return client
 
 
-@story
 @pytest.mark.parametrize("api", [api for api in OF_MANY if api not in CHEAP], ids=lambda api: api.name)
 async def test_it_gives_way(testbed: Testbed, api: API) -> None:
     client = await ready(testbed)
@@ -113,7 +107,6 @@ async def test_it_gives_way(testbed: Testbed, api: API) -> None:
     assert counter.most <= A_TURN_MAX, f"{counter.most:,} elements were looped over without a look at the turn"
 
 
-@story
 @pytest.mark.parametrize("api", list(OF_MANY), ids=lambda api: api.name)
 async def test_it_leaves_no_garbage_in_cycles(testbed: Testbed, api: API) -> None:
     """Errors that refer to their own frames would stay, and a million of them hold the loop for a second."""

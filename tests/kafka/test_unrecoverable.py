@@ -6,14 +6,13 @@ from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import TopicName
-from tests.broker.testbed import Testbed, story
+from tests.broker.testbed import Testbed
 from tests.kafka.group_testbed import ASK_AGAIN, KAFKA, OFFSETS_TOPIC, Cluster, Member
 from tests.kafka.in_process_client import batch, in_process_clients
 
 ORDERS = TopicName("kafka", "orders")
 
 
-@story
 async def test_an_unrecoverable_partition_is_a_storage_error_and_has_no_leader_until_it_is_healed(
     testbed: Testbed,
 ) -> None:
@@ -55,7 +54,6 @@ async def test_an_unrecoverable_partition_is_a_storage_error_and_has_no_leader_u
     assert (await leader.produce("orders", broken, batch(b"kept"))).error_code == Code.NONE
 
 
-@story
 async def test_groups_of_an_unrecoverable_shard_have_no_coordinator_until_it_is_healed(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1, replace(KAFKA, kafka_internal_partitions=1))
     assert await Member(cluster).commit((0, 5), (1, 7)) == [Code.NONE, Code.NONE]

@@ -1,6 +1,7 @@
 """Collection of all mutants and the search for the first seed that catches each."""
 
 import importlib
+import inspect
 import pkgutil
 import time
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from tests.sim import mutants
-from tests.sim.mutants.mutants import DATA_RULES, MUTANTS, Break
+from tests.sim.mutants.mutants import DATA_RULES, Break
 from tests.sim.watchdog import PATIENCE, TooSlow, watched
 from tests.sim.workers import Died, play_in_processes
 from tests.sim.world import simulate
@@ -19,13 +20,14 @@ BLOCK = 10
 
 
 def every_mutant() -> dict[str, Break]:
-    """Return all mutants by name: those of ``mutants.mutants`` and of the modules beside it."""
-    found = dict(MUTANTS)
-    for module in sorted(m.name for m in pkgutil.iter_modules(mutants.__path__) if m.name != "mutants"):
-        found |= {
-            variant.__name__: variant for variant in importlib.import_module(f"{mutants.__name__}.{module}").BROKEN
-        }
-    return found
+    """Return all mutants by name: the public functions of the modules in ``mutants``."""
+    modules = [importlib.import_module(m.name) for m in pkgutil.iter_modules(mutants.__path__, f"{mutants.__name__}.")]
+    return {
+        name: function
+        for module in modules
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__ and not name.startswith("_")
+    }
 
 
 def is_caught(name: str, seed: int) -> bool:

@@ -93,13 +93,8 @@ def test_nothing_of_a_killed_process_runs_again_and_a_frozen_one_wakes_late() ->
         lived = list(log)
         loop.close()
     assert lived == [
-        "killed 0 at 0",
-        "frozen 0 at 0",
-        "frozen 1 at 10",
-        "frozen 2 at 12",
-        "frozen 3 at 12",
-        "frozen ends at 14",
-    ]
+        "killed 0 at 0", "frozen 0 at 0", "frozen 1 at 10", "frozen 2 at 12", "frozen 3 at 12", "frozen ends at 14",
+    ]  # fmt: skip
 
 
 def test_a_task_that_fails_unseen_is_noted() -> None:

@@ -31,7 +31,6 @@ from tests.sim.machines.network import KEEPALIVE_TIMEOUT_S
 
 
 async def filled(testbed: Testbed, brokers: int, segments: int, records: int = 10) -> list[Host]:
-    """Create a topic with this many records in each segment."""
     hosts = await testbed.several(brokers, segments=segments)
     for number in range(segments):
         await testbed.publish(number, producer=number + 1, count=records)

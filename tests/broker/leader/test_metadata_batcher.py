@@ -66,7 +66,6 @@ async def write_all(testbed: Testbed, host: Host, segments: Sequence[Segment]) -
 
 
 def all_segments(host: Host) -> list[Segment]:
-    """Return the open segments, those of a topic in a row."""
     return [segment for name in NAMES for segment in host.inspect.view.open_of(name).values()]
 
 

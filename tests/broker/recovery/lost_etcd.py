@@ -86,7 +86,6 @@ def plain(segment: Segment) -> Segment:
 
 
 async def mark(testbed: Testbed) -> None:
-    """Give storage and etcd the identity that brokers give them."""
     if await testbed.store.read_marker() is None:
         server = testbed.etcd.server
         made = await testbed.store.create_marker(

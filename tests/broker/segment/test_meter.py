@@ -30,12 +30,10 @@ def test_steady_traffic_has_its_rate_from_the_first_look_on(seconds: float, look
         meter.add(1000, 10, tuple(10 * share for share in LOWEST))
         meter.update(50.0 + (n + 1) * seconds)
     for average, rate in (
-        (meter.bytes_per_s, 1000 / seconds),
-        (meter.long_bytes_per_s, 1000 / seconds),
-        (meter.records_per_s, 10 / seconds),
-        (meter.long_records_per_s, 10 / seconds),
+        (meter.bytes_per_s, 1000 / seconds), (meter.long_bytes_per_s, 1000 / seconds),
+        (meter.records_per_s, 10 / seconds), (meter.long_records_per_s, 10 / seconds),
         (meter.histogram[0], 10 / seconds),
-    ):
+    ):  # fmt: skip
         assert average == pytest.approx(rate)
     assert not any(meter.histogram[1:])
 

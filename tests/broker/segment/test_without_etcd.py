@@ -41,7 +41,6 @@ def acknowledged(publisher: Publishing) -> int:
 
 
 async def open_segment(testbed: Testbed, host: Host) -> int:
-    """Return the open segment of the topic's only range, once it has two replicas."""
     view = host.inspect.view
 
     def settled() -> list[int]:

@@ -44,7 +44,6 @@ class Read(NamedTuple):
 
     @property
     def missing(self) -> tuple[int, int] | None:
-        """The offsets that the error names."""
         if self.error is None:
             return None
         found = re.search(r"test/topic#0: records of offsets \[(\d+), (\d+)\) are missing", str(self.error))
@@ -53,7 +52,6 @@ class Read(NamedTuple):
 
 
 async def read(client: Client, on_missing: Literal["fail", "skip"], **options: Any) -> Read:
-    """Read to the current end, or to the error."""
     options = {"start": "earliest", "stop_at": "latest"} | options
     async with client.subscriber(NAME, on_missing=on_missing, **options) as reader:
         offsets: list[int] = []

@@ -87,12 +87,10 @@ def lying(**fields: object) -> bytes:
 
 
 BAD_FRAMES: dict[str, tuple[bytes, type[SeaweedMQError], str]] = {
-    "nothing of a frame": (b"hello", Corrupt, "frame"),
-    "a damaged header": (damaged(frame(), 20), Corrupt, "checksum"),
+    "nothing of a frame": (b"hello", Corrupt, "frame"), "a damaged header": (damaged(frame(), 20), Corrupt, "checksum"),
     "a damaged payload": (damaged(frame(), HEADER_BYTES + 60), Corrupt, "checksum"),
     "another magic": (damaged(frame(), 0), Corrupt, "not a frame"),
-    "a truncated header": (frame()[:100], Corrupt, "frame"),
-    "a truncated payload": (frame()[:-1], Corrupt, "frame"),
+    "a truncated header": (frame()[:100], Corrupt, "frame"), "a truncated payload": (frame()[:-1], Corrupt, "frame"),
     "bytes behind the frame": (frame() + b"x", Corrupt, "frame"),
     "more records than it has": (lying(record_count=3, histogram=(3,) + (0,) * 15), InvalidArgument, "record"),
     "fewer records than it has": (lying(record_count=1, histogram=(1,) + (0,) * 15), InvalidArgument, "record"),
@@ -102,7 +100,7 @@ BAD_FRAMES: dict[str, tuple[bytes, type[SeaweedMQError], str]] = {
     "slots of another segment": (frame(slots=(0, 40_000)), StaleMetadata, "which has \\[0, 32768\\)"),
     "another schema version": (lying(flags=1 << 8), StaleMetadata, "schema version 1 sent to topic test/case"),
     "too much": (frame(size=80 * KIB), InvalidArgument, "above the limit of 65536"),
-}
+}  # fmt: skip
 
 
 async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_lost(testbed: Testbed) -> None:

@@ -40,17 +40,11 @@ def sequences(got: list[bytes]) -> list[int]:
 
 
 STARTS = (
-    (EARLIEST, 0),
-    (Start(StartKind.OFFSET, 0), 0),
-    (Start(StartKind.OFFSET, 57), 57),
-    (Start(StartKind.OFFSET, 60), 60),
-    (Start(StartKind.TIME, WALL_START_US - 5), 0),
-    (Start(StartKind.TIME, WALL_START_US + 3_000_000), 30),
-    (Start(StartKind.TIME, WALL_START_US + 3_000_001), 40),
-    (Start(StartKind.TIME, WALL_START_US + 10**12), 120),
-    (Start(StartKind.OFFSET, 120), 120),
-    (LATEST, 120),
-)
+    (EARLIEST, 0), (Start(StartKind.OFFSET, 0), 0), (Start(StartKind.OFFSET, 57), 57),
+    (Start(StartKind.OFFSET, 60), 60), (Start(StartKind.TIME, WALL_START_US - 5), 0),
+    (Start(StartKind.TIME, WALL_START_US + 3_000_000), 30), (Start(StartKind.TIME, WALL_START_US + 3_000_001), 40),
+    (Start(StartKind.TIME, WALL_START_US + 10**12), 120), (Start(StartKind.OFFSET, 120), 120), (LATEST, 120),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("place", ["memory", "log files", "all three"])

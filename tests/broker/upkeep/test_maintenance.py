@@ -30,13 +30,13 @@ async def test_the_files_of_many_segments_are_looked_after_in_one_listing(testbe
     assert 1 <= testbed.faults.counts[StorageOp.LIST] - listed_before <= looks + 1
 
 
-async def two_tables(testbed: Testbed, host: Host) -> None:
-    """Make two tables of records that are stored some minutes apart."""
+async def two_tables(testbed: Testbed, host: Host, pause_s: float = HOUR_S / 20) -> None:
+    """Make two tables of records with this pause after each."""
     publisher = await host.publisher()
     for count in (1, 2):
         await publisher.store()
         await testbed.until(lambda count=count: len(testbed.files(FileKind.TABLE)) == count)
-        await asyncio.sleep(HOUR_S / 20)
+        await asyncio.sleep(pause_s)
 
 
 async def test_what_is_in_files_leaves_memory_after_a_while_and_is_read_from_there(testbed: Testbed) -> None:
@@ -151,15 +151,6 @@ async def test_others_are_told_of_tables_that_came_and_went_and_told_again_when_
     assert told == [1, 2, 1, 1, 1]
 
 
-async def two_young_tables(testbed: Testbed, host: Host) -> None:
-    """Make two tables, half a minute and a quarter of a minute old."""
-    publisher = await host.publisher()
-    for count in (1, 2):
-        await publisher.store()
-        await testbed.until(lambda count=count: len(testbed.files(FileKind.TABLE)) == count)
-        await asyncio.sleep(15)
-
-
 async def kept(testbed: Testbed, after_s: float) -> list[int]:
     await asyncio.sleep(after_s)
     return [f.base_offset for f in testbed.files(FileKind.TABLE)]
@@ -169,7 +160,7 @@ async def kept(testbed: Testbed, after_s: float) -> list[int]:
 async def test_a_machine_that_is_a_year_ahead_for_a_while_deletes_nothing(testbed: Testbed, all_clocks: bool) -> None:
     """The storage is on the same machine, or has its own clock."""
     host = await testbed.single(QUICK, retention_s=60.0)
-    await two_young_tables(testbed, host)
+    await two_tables(testbed, host, pause_s=15)
     await host.api.call(SealSegment(NAME, 0))
     host.ahead_s, testbed.storage_ahead_s = YEAR_S, YEAR_S if all_clocks else 0.0
     assert await kept(testbed, 20) == [0, 1]
@@ -181,7 +172,7 @@ async def test_a_machine_that_is_a_year_ahead_for_a_while_deletes_nothing(testbe
 
 async def test_a_broker_that_begins_while_its_clock_is_ahead_deletes_nothing(testbed: Testbed) -> None:
     host = await testbed.single(QUICK, retention_s=60.0)
-    await two_young_tables(testbed, host)
+    await two_tables(testbed, host, pause_s=15)
     await host.stop()
     testbed.ahead_s = testbed.storage_ahead_s = YEAR_S
     host = await testbed.start(QUICK)
@@ -198,7 +189,7 @@ async def test_a_broker_that_takes_a_topic_over_watches_it_before_it_deletes(tes
     await asyncio.sleep(70)
     testbed.storage_ahead_s = -YEAR_S
     keeper = await testbed.primary(testbed.leader())
-    await two_young_tables(testbed, keeper)
+    await two_tables(testbed, keeper, pause_s=15)
     testbed.storage_ahead_s = 0.0
     await asyncio.sleep(10)
     await keeper.stop()

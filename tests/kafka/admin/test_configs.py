@@ -8,7 +8,7 @@ from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import TopicName
-from tests.broker.testbed import CONFIG, Testbed, story
+from tests.broker.testbed import CONFIG, Testbed
 from tests.kafka.byte_client import ByteClient, byte_clients
 
 ORDERS = TopicName("kafka", "orders")
@@ -55,7 +55,6 @@ def set_by_name(client: ByteClient) -> dict[str, str]:
 # --- DescribeConfigs
 
 
-@story
 async def test_documentation_is_told_to_who_asks_and_why_others_have_no_configs(testbed: Testbed) -> None:
     client = await client_with_topic(testbed)
     silent = (await describe(client, TOPIC, "orders", ["compression.type"])).configs
@@ -70,7 +69,6 @@ async def test_documentation_is_told_to_who_asks_and_why_others_have_no_configs(
         assert "has no configs" in result.error_message
 
 
-@story
 async def test_a_broker_tells_its_own_settings_under_both_names(testbed: Testbed) -> None:
     config = replace(CONFIG, kafka_partitions_default=7)
     client, *_ = await byte_clients(testbed, 2, config)
@@ -93,7 +91,6 @@ async def test_a_broker_tells_its_own_settings_under_both_names(testbed: Testbed
 # --- AlterConfigs
 
 
-@story
 async def test_what_is_only_checked_named_twice_or_in_a_file_changes_nothing(testbed: Testbed) -> None:
     client = await client_with_topic(testbed, configs=(("segment.ms", "1000"),))
     for value, code in (("5", Code.NONE), ("0", Code.INVALID_CONFIG)):
@@ -113,7 +110,6 @@ async def test_what_is_only_checked_named_twice_or_in_a_file_changes_nothing(tes
 # --- IncrementalAlterConfigs
 
 
-@story
 async def test_no_step_is_lost_of_those_that_several_brokers_are_asked_for_at_once(testbed: Testbed) -> None:
     both = await byte_clients(testbed, 2)
     await testbed.topic(both[0].host, ORDERS, partitions=2)
@@ -127,7 +123,6 @@ async def test_no_step_is_lost_of_those_that_several_brokers_are_asked_for_at_on
 # --- ListConfigResources
 
 
-@story
 async def test_resources_are_listed_by_kind(testbed: Testbed) -> None:
     client, *_ = await byte_clients(testbed, 2)
     await testbed.topic(client.host, ORDERS, partitions=1)

@@ -10,7 +10,7 @@ from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import TopicName
-from tests.broker.testbed import CONFIG, Host, Testbed, frame, story
+from tests.broker.testbed import CONFIG, Host, Testbed, frame
 from tests.doubles.memory_store import StorageOp
 from tests.kafka.byte_client import ByteClient, byte_clients, versions
 
@@ -28,7 +28,6 @@ async def log_dirs(client: ByteClient, topics: dict[str, list[int]] | None = Non
     return {topic.name: {p.partition_index: p.partition_size for p in topic.partitions} for topic in result.topics}
 
 
-@story
 async def test_partitions_are_as_large_as_their_files(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     await testbed.topic(client.host, ORDERS, partitions=2)
@@ -45,7 +44,6 @@ async def test_partitions_are_as_large_as_their_files(testbed: Testbed) -> None:
     testbed.faults.failing.clear()
 
 
-@story
 async def test_a_broker_tells_of_what_it_is_a_replica_of(testbed: Testbed) -> None:
     both = await byte_clients(testbed, 2)
     await testbed.topic(both[0].host, ORDERS, partitions=4)
@@ -76,7 +74,6 @@ async def producers(client: ByteClient, name: str, partition: int) -> tuple[int,
     return told.error_code, [(p.producer_id, p.producer_epoch, p.last_sequence) for p in told.active_producers]
 
 
-@story
 async def test_kafkas_producers_of_a_partition_are_told(testbed: Testbed) -> None:
     both = await byte_clients(testbed, 2)
     await testbed.topic(both[0].host, ORDERS, partitions=1)
@@ -97,7 +94,6 @@ async def test_kafkas_producers_of_a_partition_are_told(testbed: Testbed) -> Non
 # --- InitProducerId
 
 
-@story
 async def test_every_producer_gets_an_id_of_its_own(testbed: Testbed) -> None:
     both = await byte_clients(testbed, 2)
     given = []
@@ -113,7 +109,6 @@ async def test_every_producer_gets_an_id_of_its_own(testbed: Testbed) -> None:
 # --- what is not supported
 
 
-@story
 async def test_what_is_not_supported_is_said_in_words(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     reply = await client.ask(API.INIT_PRODUCER_ID, transactional_id="billing", transaction_timeout_ms=60_000)

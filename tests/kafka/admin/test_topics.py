@@ -11,7 +11,7 @@ from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.call_context import INTERNAL, CallContext, ListenerKind
 from seaweedmq.model.messages.calls import AlterTopic, CreateTopics, DeleteTopic, DrainBroker
 from seaweedmq.model.topic import Scaling, Topic, TopicChange, TopicName
-from tests.broker.testbed import Testbed, story
+from tests.broker.testbed import Testbed
 from tests.kafka.byte_client import ByteClient, byte_clients, versions
 from tests.kafka.differential.scenes.topics import new
 
@@ -48,7 +48,6 @@ def there(client: ByteClient, name: TopicName = ORDERS) -> Topic:
 # --- CreateTopics
 
 
-@story
 async def test_every_version_creates(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     for version in versions(API.CREATE_TOPICS):
@@ -65,7 +64,6 @@ async def test_every_version_creates(testbed: Testbed) -> None:
             assert result.topic_id.bytes == topic_id_of(made.uid)
 
 
-@story
 async def test_what_is_created_anywhere_is_known_at_once_where_it_was_asked_for(testbed: Testbed) -> None:
     all_of_them = await byte_clients(testbed, 3)
     for number, client in enumerate(all_of_them):
@@ -76,7 +74,6 @@ async def test_what_is_created_anywhere_is_known_at_once_where_it_was_asked_for(
         assert client.directory.find(name).partition(0).error == Code.NONE
 
 
-@story
 async def test_minus_one_is_the_default_and_of_assignments_the_shape_counts(testbed: Testbed) -> None:
     client, *_ = await byte_clients(testbed, 4)
     results = await create(client, wanted("a", -1, -1), wanted("b", -1, -1, assignments={1: [2, 1], 0: [1, 2]}))
@@ -85,7 +82,6 @@ async def test_minus_one_is_the_default_and_of_assignments_the_shape_counts(test
     assert [(topic.partitions, topic.replicas) for topic in made] == [(4, 3), (2, 2)]
 
 
-@story
 async def test_a_broker_that_is_being_drained_does_not_count(testbed: Testbed) -> None:
     client, other = await byte_clients(testbed, 2)
     drained = other.host.broker.id
@@ -97,7 +93,6 @@ async def test_a_broker_that_is_being_drained_does_not_count(testbed: Testbed) -
     assert defaults.replication_factor == 1
 
 
-@story
 async def test_a_name_that_differs_in_dots_and_underscores_only_is_rejected(testbed: Testbed) -> None:
     """Apache Kafka's metrics have one name for both."""
     client, other = await byte_clients(testbed, 2)
@@ -114,7 +109,6 @@ async def test_a_name_that_differs_in_dots_and_underscores_only_is_rejected(test
     assert "exists already" in again.error_message
 
 
-@story
 async def test_what_can_not_be_is_refused_with_its_code_in_words(testbed: Testbed) -> None:
     client, *_ = await byte_clients(testbed, 2)
     twice = wanted(retention_ms="1")
@@ -150,7 +144,6 @@ async def test_what_can_not_be_is_refused_with_its_code_in_words(testbed: Testbe
         assert words in message
 
 
-@story
 async def test_who_waits_too_long_is_told_so(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     await create(client, wanted("before"))
@@ -161,7 +154,6 @@ async def test_who_waits_too_long_is_told_so(testbed: Testbed) -> None:
     testbed.etcd.server.thaw()
 
 
-@story
 async def test_the_broker_learns_who_changes_topics_and_until_when_the_client_waits(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +178,6 @@ async def test_the_broker_learns_who_changes_topics_and_until_when_the_client_wa
 # --- DeleteTopics
 
 
-@story
 async def test_a_topic_that_is_named_twice_in_one_request_is_kept(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     await create(client, wanted("orders"))
@@ -200,7 +191,6 @@ async def test_a_topic_that_is_named_twice_in_one_request_is_kept(testbed: Testb
         assert [name.name for name in client.host.inspect.view.topics] == ["orders"]
 
 
-@story
 async def test_what_is_deleted_is_gone_at_once_where_it_was_asked_for(testbed: Testbed) -> None:
     both = await byte_clients(testbed, 2)
     follower = next(client for client in both if client.host is not testbed.leader())
@@ -210,7 +200,6 @@ async def test_what_is_deleted_is_gone_at_once_where_it_was_asked_for(testbed: T
     assert (result.error_code, there(follower).partitions) == (Code.NONE, 2)
 
 
-@story
 async def test_a_ring_is_not_shown_and_not_deleted(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     await testbed.topic(client.host, TopicName("kafka", "ring"))
@@ -233,7 +222,6 @@ async def grow(client: ByteClient, name: str, count: int, **more: Any) -> tuple[
     return result.error_code, result.error_message
 
 
-@story
 async def test_partitions_are_added(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     await create(client, wanted(partitions=2, retention_bytes="1000", segment_ms="60000"))
@@ -251,7 +239,6 @@ async def test_partitions_are_added(testbed: Testbed) -> None:
     assert (there(client).retention_s, there(client).target_bytes_per_s) == (5.0, 7.0)
 
 
-@story
 async def test_partitions_that_can_not_be_are_refused(testbed: Testbed) -> None:
     client, *_ = await byte_clients(testbed, 2)
     await create(client, wanted(partitions=2), wanted("__consumer_offsets"))

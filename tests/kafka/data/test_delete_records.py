@@ -5,7 +5,7 @@ from typing import Any
 from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import Scaling, TopicName
-from tests.broker.testbed import Testbed, story
+from tests.broker.testbed import Testbed
 from tests.kafka.byte_client import ByteClient, byte_clients
 
 ORDERS = TopicName("kafka", "orders")
@@ -42,7 +42,6 @@ def begins(client: ByteClient) -> tuple[int, ...]:
     return client.host.inspect.view.topics[ORDERS].low_watermarks
 
 
-@story
 async def test_a_topic_that_is_named_again_is_changed_as_if_it_were_named_once(testbed: Testbed) -> None:
     client = await client_with_records(testbed)
     parts = [{"partition_index": partition, "offset": offset} for partition, offset in ((0, 9), (1, 2), (0, 4))]
@@ -51,7 +50,6 @@ async def test_a_topic_that_is_named_again_is_changed_as_if_it_were_named_once(t
     assert [(t.name, [p.low_watermark for p in t.partitions]) for t in reply.topics] == [("orders", [4, 2])]
 
 
-@story
 async def test_the_leader_of_a_partition_deletes_its_records_and_no_other_broker(testbed: Testbed) -> None:
     opened = await clients_with_records(testbed, 3)
     asked, begin = {0: 4, 1: ALL, 2: 0}, {0: 4, 1: 5, 2: 0}
@@ -62,7 +60,6 @@ async def test_the_leader_of_a_partition_deletes_its_records_and_no_other_broker
     assert begins(opened[0]) == (4, 5)
 
 
-@story
 async def test_records_of_some_topics_stay(testbed: Testbed) -> None:
     client = await client_with_records(testbed, configs=(("cleanup.policy", "compact"),))
     await testbed.topic(client.host, TopicName("kafka", "ring"), segments=2, scaling=Scaling.FIXED)

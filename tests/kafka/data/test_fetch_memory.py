@@ -7,7 +7,7 @@ from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.config import MIB
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import TopicName
-from tests.broker.testbed import Testbed, story
+from tests.broker.testbed import Testbed
 from tests.doubles.memory_store import StorageOp
 from tests.kafka.in_process_client import InProcessClient, batch, in_process_clients, records_of
 
@@ -37,7 +37,6 @@ async def read(client: InProcessClient, offset: int = 0) -> list[bytes | None]:
     return [value for _, _, value in records_of(found.records)]
 
 
-@story
 async def test_who_comes_when_little_is_left_gets_less_and_no_error(testbed: Testbed) -> None:
     client, sent = await filled(testbed)
     memory = client.handlers.fetch_memory
@@ -58,7 +57,6 @@ async def test_who_comes_when_little_is_left_gets_less_and_no_error(testbed: Tes
     assert len(await read(client)) == whole
 
 
-@story
 async def test_a_broker_reports_the_largest_reply_that_it_sends(testbed: Testbed) -> None:
     client, _ = await filled(testbed)
     node = client.handlers.nodes.number_of(client.host.broker.id)
@@ -75,7 +73,6 @@ def test_no_reply_is_larger_than_those_of_apache_kafka() -> None:
     assert FetchMemory(1 << 30).reply_bytes_max == 57_671_680
 
 
-@story
 async def test_readers_that_all_come_when_nothing_is_left_get_everything_in_the_end(testbed: Testbed) -> None:
     client, sent = await filled(testbed)
     memory = client.handlers.fetch_memory
@@ -91,7 +88,6 @@ async def test_readers_that_all_come_when_nothing_is_left_get_everything_in_the_
     assert memory.used == LIMIT_BYTES
 
 
-@story
 async def test_a_client_that_goes_gives_back_what_was_held_for_it(testbed: Testbed) -> None:
     client, _ = await filled(testbed)
     memory = client.handlers.fetch_memory
@@ -121,7 +117,6 @@ async def test_a_client_that_goes_gives_back_what_was_held_for_it(testbed: Testb
     assert memory.used == 0
 
 
-@story
 async def test_a_large_first_batch_in_memory_waits_as_one_in_files_does(testbed: Testbed) -> None:
     [client] = await in_process_clients(
         testbed, kafka_fetch_bytes_max=LIMIT_BYTES, frame_bytes_max=MIB, stream_in_flight_bytes_max=2 * MIB

@@ -76,8 +76,7 @@ async def test_no_id_is_given_again_however_often_etcd_is_set_back(seed: int) ->
 
 async def test_a_claim_that_took_too_long_is_not_believed() -> None:
     """During a broker's claim etcd is set back, and others claim so many blocks that one of the same number would be
-    gone by now.
-    """
+    gone by now."""
     cluster = Cluster()
     slow = asyncio.Event()
     first = claim = f"kafka/producer-ids/{KAFKA_PRODUCERS.start:015d}"

@@ -33,8 +33,7 @@ class Difference:
 class Rule:
     """Rule for intended differences.
 
-    ``scene`` "*" means all. ``where``: note and path, separated by a colon, with * as wildcard.
-    """
+    ``scene`` "*" means all. ``where``: note and path, separated by a colon, with * as wildcard."""
 
     scene: str
     where: str

@@ -19,17 +19,10 @@ FRESH_MS = 20 * 60 * 1000
 """The script's times lie between its beginning and this much later, in the past."""
 _NODES = frozenset(
     {
-        "node_id",
-        "broker_id",
-        "leader_id",
-        "controller_id",
-        "replica_nodes",
-        "isr_nodes",
-        "offline_replicas",
-        "eligible_leader_replicas",
-        "last_known_elr",
+        "node_id", "broker_id", "leader_id", "controller_id", "replica_nodes", "isr_nodes", "offline_replicas",
+        "eligible_leader_replicas", "last_known_elr",
     }
-)
+)  # fmt: skip
 _EPOCHS = frozenset({"leader_epoch", "current_leader_epoch", "partition_leader_epoch"})
 _TIMES = frozenset({"timestamp", "log_append_time_ms", "last_timestamp", "first_timestamp", "max_timestamp"})
 _WORDS = frozenset({"error_message", "batch_index_error_message"})
@@ -166,16 +159,13 @@ def batches(data: bytes, names: Names) -> list[dict[str, Any]]:
                 "has_right_crc": one.validate_crc(),
                 "records": [
                     [
-                        record.offset,
-                        names.time(record.timestamp),
-                        _text(record.key),
-                        _text(record.value),
+                        record.offset, names.time(record.timestamp), _text(record.key), _text(record.value),
                         [[key, _text(value)] for key, value in record.headers],
                     ]
                     for record in one
                 ],
             }
-        )
+        )  # fmt: skip
         position += size
     return found
 

@@ -30,7 +30,6 @@ class Play:
         self._number = 0
 
     def name(self, stem: str) -> str:
-        """Return the name of a topic or group that no other scene has."""
         return f"{self.title}-{stem}"
 
     async def ask(self, note: str, api: API, version: int, on: str = "", **fields: Any) -> Any:
@@ -97,7 +96,6 @@ class Play:
         await one.close()
 
     async def closed(self, note: str) -> None:
-        """Keep whether the broker hangs up."""
         self.answers[note] = CLOSED if await (await self._connection("")).is_closed() else "<answered>"
         del self._connections[""]
 
@@ -131,16 +129,11 @@ class Play:
         return name
 
     async def ready(self, name: str, partitions: int = 1) -> None:
-        """Wait until a topic accepts records."""
         asked = [{"partition_index": p, "current_leader_epoch": -1, "timestamp": -1} for p in range(partitions)]
         async with asyncio.timeout(TIMEOUT_S):
             while True:
                 reply = await self.quietly(
-                    API.LIST_OFFSETS,
-                    7,
-                    replica_id=-1,
-                    isolation_level=0,
-                    topics=[{"name": name, "partitions": asked}],
+                    API.LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=[{"name": name, "partitions": asked}]
                 )
                 if not any(part.error_code for part in reply.topics[0].partitions):
                     return
@@ -169,7 +162,6 @@ class Play:
 
 @contextlib.asynccontextmanager
 async def playing(port: int, title: str, names: Names) -> AsyncIterator[Play]:
-    """Provide the play of a scene."""
     play = Play(port, title, names)
     try:
         yield play

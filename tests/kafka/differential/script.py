@@ -11,16 +11,9 @@ AGO_MS = 3_600_000
 """Age of the script's beginning when it is played: no time in it is in the future, nor old."""
 
 SCENES: Mapping[str, Scene] = {
-    **cluster.SCENES,
-    **topics.SCENES,
-    **configs.SCENES,
-    **produce.SCENES,
-    **fetch.SCENES,
-    **offsets.SCENES,
-    **groups.SCENES,
-    **commits.SCENES,
-    **odd.SCENES,
-}
+    **cluster.SCENES, **topics.SCENES, **configs.SCENES, **produce.SCENES, **fetch.SCENES, **offsets.SCENES,
+    **groups.SCENES, **commits.SCENES, **odd.SCENES,
+}  # fmt: skip
 
 
 async def answers(port: int, node_id: int, title: str, now_ms: int) -> Answers:

@@ -12,7 +12,7 @@ from seaweedmq.kafka.metadata.topic_directory import TopicDirectory
 from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.calls import DrainBroker
-from tests.broker.testbed import Testbed, story
+from tests.broker.testbed import Testbed
 from tests.doubles.memory_store import StorageOp
 from tests.kafka.byte_client import versions
 from tests.kafka.differential.scenes.groups import joining, syncing
@@ -35,7 +35,6 @@ async def one(testbed: Testbed, **settings: Any) -> tuple[Cluster, Gateway]:
 # --- the coordinator
 
 
-@story
 async def test_any_broker_says_where_a_group_is(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 3)
     answers = set()
@@ -55,7 +54,6 @@ async def test_any_broker_says_where_a_group_is(testbed: Testbed) -> None:
     assert view.brokers[segment.primary].kafka_address == f"{host}:{port}"
 
 
-@story
 async def test_the_first_group_comes_while_a_broker_is_being_drained(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 2)
     gateway, other = cluster.gateways
@@ -68,7 +66,6 @@ async def test_the_first_group_comes_while_a_broker_is_being_drained(testbed: Te
     assert {s.replicas for s in segments} == {(gateway.host.broker.id,)}
 
 
-@story
 async def test_a_coordinator_that_died_a_moment_ago_is_not_named_but_the_next_one_is(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 3)
     group, dying = await led_by_a_follower_of_the_cluster(testbed, cluster)
@@ -81,7 +78,6 @@ async def test_a_coordinator_that_died_a_moment_ago_is_not_named_but_the_next_on
     assert testbed.loop.time() - killed_at < 1.0, "sooner than a client asks again"
 
 
-@story
 async def test_how_many_partitions_keep_the_groups_is_settled_with_the_first_one(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1, replace(KAFKA, kafka_internal_partitions=2))
     groups = [f"group {number}" for number in range(6)]
@@ -105,7 +101,6 @@ async def led_by_a_follower_of_the_cluster(testbed: Testbed, cluster: Cluster) -
     raise AssertionError("the leader coordinates all groups")
 
 
-@story
 async def test_there_are_no_coordinators_of_transactions_and_it_is_said_in_words(testbed: Testbed) -> None:
     _, gateway = await one(testbed)
     reply = await gateway.ask(API.FIND_COORDINATOR, 3, key="tx", key_type=1)
@@ -118,7 +113,6 @@ async def test_there_are_no_coordinators_of_transactions_and_it_is_said_in_words
     assert unknown.coordinators[0].error_code == Code.INVALID_REQUEST
 
 
-@story
 async def test_another_broker_than_the_coordinator_says_so_and_no_more(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 3)
     coordinator = await cluster.coordinator(GROUP)
@@ -143,7 +137,6 @@ async def test_another_broker_than_the_coordinator_says_so_and_no_more(testbed: 
     assert (await other.ask(API.LIST_GROUPS, 4)).groups == []
 
 
-@story
 async def test_offsets_are_not_settled_where_the_coordinator_is_not(testbed: Testbed) -> None:
     """librdkafka then retries, in versions 7 and 9. Sarama, in 8 and 7, needs the error of its group."""
     cluster = await Cluster.of(testbed, 2)
@@ -172,7 +165,6 @@ async def fetched(gateway: Gateway, version: int, stable: bool, *wanted: dict[st
     return list((await gateway.ask(API.OFFSET_FETCH, version, groups=groups, require_stable=stable)).groups)
 
 
-@story
 async def test_before_anybody_asked_for_a_coordinator_there_is_none(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     fetch = await cluster.gateways[0].ask(API.OFFSET_FETCH, 5, group_id=GROUP, topics=None)
@@ -185,7 +177,6 @@ async def test_before_anybody_asked_for_a_coordinator_there_is_none(testbed: Tes
 # --- long names and large commits
 
 
-@story
 async def test_a_client_id_that_is_long_is_cut_in_the_id_of_its_member(testbed: Testbed) -> None:
     _, gateway = await one(testbed)
     reply = await gateway.ask(API.JOIN_GROUP, 3, client_id="\u00fc" * 16_000, **joining(GROUP))
@@ -199,7 +190,6 @@ class WideDirectory(TopicDirectory):
         return SimpleNamespace(count=MANY) if name_or_id == "wide" else super().find(name_or_id)
 
 
-@story
 async def test_ten_thousand_partitions_are_committed_at_once_over_many_frames_with_one_answer(testbed: Testbed) -> None:
     cluster, gateway = await one(testbed)
     member = await Member(cluster, GROUP).joined()
@@ -234,7 +224,6 @@ async def test_ten_thousand_partitions_are_committed_at_once_over_many_frames_wi
     assert await member.committed() == {number: 7 + number for number in range(MANY)}
 
 
-@story
 async def test_offsets_survive_a_clock_that_is_days_ahead_for_a_while(testbed: Testbed) -> None:
     cluster, _ = await one(testbed)
     member = await Member(cluster, GROUP).joined()

@@ -15,7 +15,7 @@ from seaweedmq.model.kafka.group_admin import KafkaGroupMember, KafkaGroupOffset
 from seaweedmq.model.messages.calls import DeleteKafkaGroup, DescribeKafkaGroup, ListKafkaGroups, ResetKafkaGroup
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
-from tests.broker.testbed import Testbed, story
+from tests.broker.testbed import Testbed
 from tests.kafka.group_testbed import TOPIC, Cluster, Member
 from tests.sim.machines.determinism import WALL_START_US
 
@@ -24,7 +24,6 @@ TOPIC_TEXT = str(TOPIC)
 
 
 def assignment(*topics: tuple[str, list[int]]) -> bytes:
-    """Return an assignment, as Kafka clients encode it."""
     data = struct.pack(">hi", 1, len(topics))
     for topic, partitions in topics:
         name = topic.encode()
@@ -66,7 +65,6 @@ async def ask(cluster: Cluster, call: Any) -> Any:
     return answers[0]
 
 
-@story
 async def test_groups_are_listed_and_described_through_any_broker(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 3)
     assert await ask(cluster, ListKafkaGroups()) == ()
@@ -83,11 +81,7 @@ async def test_groups_are_listed_and_described_through_any_broker(testbed: Testb
     assert found.coordinator == (await cluster.coordinator(GROUP)).host.broker.id
     assert found.members == (
         KafkaGroupMember(
-            id=member.id,
-            instance="",
-            client="tests",
-            host="127.0.0.1",
-            partitions=((TOPIC_TEXT, 0), (TOPIC_TEXT, 2)),
+            id=member.id, instance="", client="tests", host="127.0.0.1", partitions=((TOPIC_TEXT, 0), (TOPIC_TEXT, 2))
         ),
     )
     assert found.offsets == (
@@ -98,7 +92,6 @@ async def test_groups_are_listed_and_described_through_any_broker(testbed: Testb
     assert [offset.lag_records for offset in found.offsets] == [1, 0, None]
 
 
-@story
 async def test_a_group_without_members_is_reset(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 2)
     await stored(cluster, 5, 0, 3)
@@ -115,7 +108,6 @@ async def test_a_group_without_members_is_reset(testbed: Testbed) -> None:
         assert await member.committed() == offsets
 
 
-@story
 async def test_a_group_with_members_is_neither_reset_nor_deleted(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 2)
     member = await joined(cluster)
@@ -129,7 +121,6 @@ async def test_a_group_with_members_is_neither_reset_nor_deleted(testbed: Testbe
     assert await ask(cluster, ListKafkaGroups()) == ()
 
 
-@story
 async def test_what_is_not_there_is_named(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 2)
     calls = [DescribeKafkaGroup("none"), ResetKafkaGroup("none", TOPIC, LATEST), DeleteKafkaGroup("none")]
@@ -143,7 +134,6 @@ async def test_what_is_not_there_is_named(testbed: Testbed) -> None:
             await testbed.hosts[0].api.call(ResetKafkaGroup(GROUP, name, LATEST))
 
 
-@story
 async def test_a_broker_that_does_not_listen_for_kafka_clients_says_so(testbed: Testbed) -> None:
     cluster = await Cluster.of(testbed, 1)
     await Member(cluster, GROUP).commit((0, 1))

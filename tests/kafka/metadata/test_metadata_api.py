@@ -13,7 +13,7 @@ from seaweedmq.kafka.wire.messages import API, MetadataResponse
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.calls import DeleteTopic
 from seaweedmq.model.topic import TopicName
-from tests.broker.testbed import CONFIG, Testbed, story
+from tests.broker.testbed import CONFIG, Testbed
 from tests.kafka.byte_client import ByteClient, byte_clients, versions
 from tests.kafka.differential.scenes.topics import new
 
@@ -32,7 +32,6 @@ async def ask(client: ByteClient, topics: Any, version: int = 13, create: bool =
     return await client.ask(API.METADATA, version, topics=topics, allow_auto_topic_creation=create, **more)
 
 
-@story
 async def test_every_version_tells_brokers_and_all_topics(testbed: Testbed) -> None:
     first, second = await byte_clients(testbed, 2)
     made = await testbed.topic(first.host, ORDERS, partitions=3, replicas=2)
@@ -64,7 +63,6 @@ async def test_every_version_tells_brokers_and_all_topics(testbed: Testbed) -> N
 # --- auto-creation
 
 
-@story
 async def test_a_topic_that_is_asked_for_is_created(testbed: Testbed) -> None:
     client, *others = await byte_clients(testbed, 4)
     reply = await ask(client, named("orders", "a/b"), create=True)
@@ -78,7 +76,6 @@ async def test_a_topic_that_is_asked_for_is_created(testbed: Testbed) -> None:
     assert codes(await client.ask(API.METADATA, 3, topics=named("returns"))) == [("returns", Code.NONE)]
 
 
-@story
 async def test_one_client_gets_only_so_many_topics_created_in_a_minute(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -103,7 +100,6 @@ async def test_one_client_gets_only_so_many_topics_created_in_a_minute(
     )
 
 
-@story
 async def test_topics_leave_room_for_that_of_the_groups(testbed: Testbed) -> None:
     config = replace(CONFIG, kafka_listen="127.0.0.1:0", open_segments_max=20, kafka_internal_partitions=4)
     (client,) = await byte_clients(testbed, 1, replace(config, kafka_partitions_default=2))
@@ -115,14 +111,12 @@ async def test_topics_leave_room_for_that_of_the_groups(testbed: Testbed) -> Non
     assert len(client.host.inspect.view.open_of(TopicName("kafka", "__consumer_offsets"))) == 4
 
 
-@story
 async def test_nothing_is_created_where_it_is_not_wanted(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1, replace(CONFIG, kafka_auto_create=False))
     assert codes(await ask(client, named("orders"), create=True)) == [("orders", Code.UNKNOWN_TOPIC_OR_PARTITION)]
     assert not client.host.inspect.view.topics
 
 
-@story
 async def test_a_topic_whose_folder_is_another_ones_is_not_created(
     testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -143,7 +137,6 @@ async def test_a_topic_whose_folder_is_another_ones_is_not_created(
     assert "seaweedmq cluster recover" in made.error_message
 
 
-@story
 async def test_two_brokers_that_create_a_topic_at_once_both_have_it(testbed: Testbed) -> None:
     both = await byte_clients(testbed, 2)
     replies = await asyncio.gather(*(ask(client, named("orders"), create=True) for client in both))
@@ -151,7 +144,6 @@ async def test_two_brokers_that_create_a_topic_at_once_both_have_it(testbed: Tes
     assert replies[0].topics[0].topic_id == replies[1].topics[0].topic_id
 
 
-@story
 async def test_what_is_internal_or_not_shown_is_not_created_by_asking(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     reply = await ask(client, named("__consumer_offsets"), create=True)
@@ -166,7 +158,6 @@ async def test_what_is_internal_or_not_shown_is_not_created_by_asking(testbed: T
     assert client.host.inspect.view.topics[ORDERS].uid == made.topic.uid
 
 
-@story
 async def test_what_can_not_be_created_now_may_be_asked_for_again(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     await client.nodes.ready()
@@ -179,7 +170,6 @@ async def test_what_can_not_be_created_now_may_be_asked_for_again(testbed: Testb
 # --- DescribeTopicPartitions
 
 
-@story
 async def test_partitions_of_all_topics_come_page_by_page(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     for name, partitions in (("a", 2), ("b", 3), ("c", 1)):
@@ -197,7 +187,6 @@ async def test_partitions_of_all_topics_come_page_by_page(testbed: Testbed) -> N
 # --- leaders that died a moment ago
 
 
-@story
 async def test_a_leader_that_died_a_moment_ago_is_not_named_and_the_next_one_is(testbed: Testbed) -> None:
     everybody = await byte_clients(testbed, 3)
     await testbed.topic(everybody[0].host, ORDERS, partitions=6, replicas=2)
@@ -226,7 +215,6 @@ async def test_a_leader_that_died_a_moment_ago_is_not_named_and_the_next_one_is(
             await asyncio.sleep(0.1)
 
 
-@story
 async def test_a_leader_that_is_slow_is_named_all_the_same(testbed: Testbed) -> None:
     first, second = await byte_clients(testbed, 2)
     await testbed.topic(first.host, ORDERS, partitions=4, replicas=2)

@@ -12,7 +12,7 @@ from seaweedmq.errors import Corrupt, ResourceExhausted, StorageFailed
 from seaweedmq.kafka.metadata.nodes import Nodes
 from seaweedmq.model.kafka.nodes import NODE_ID_MAX, NODES_MAX, Node, NodeTable
 from seaweedmq.ports import Delete, Put
-from tests.broker.testbed import Testbed, story
+from tests.broker.testbed import Testbed
 from tests.doubles.memory_store import StorageOp
 from tests.kafka.byte_client import ByteClient, byte_client, byte_clients
 
@@ -57,7 +57,6 @@ def test_numbers_that_can_not_be_are_damage() -> None:
             node_table_from_json(b'{"v":1,"cluster_id":"c","next_id":5,"ids":%s}' % ids)
 
 
-@story
 async def test_all_brokers_tell_the_same_numbers_and_cluster_id(testbed: Testbed) -> None:
     all_of_them = await byte_clients(testbed, 3)
     await asyncio.gather(*(each.nodes.ready() for each in all_of_them))
@@ -69,7 +68,6 @@ async def test_all_brokers_tell_the_same_numbers_and_cluster_id(testbed: Testbed
         assert each.nodes.controller() == first.number_of(testbed.leader().broker.id)
 
 
-@story
 async def test_a_broker_that_comes_back_has_its_number_again(testbed: Testbed) -> None:
     one, other = await byte_clients(testbed, 2)
     await one.nodes.ready()
@@ -86,7 +84,6 @@ async def test_a_broker_that_comes_back_has_its_number_again(testbed: Testbed) -
     assert one.nodes.broker_of(number or 0) == again.broker.id
 
 
-@story
 async def test_a_broker_shows_itself_even_when_no_broker_is_registered(testbed: Testbed) -> None:
     """librdkafka hangs for minutes once a reply lists no brokers, since it has no broker left to query."""
     (one,) = await byte_clients(testbed, 1)
@@ -100,7 +97,6 @@ async def test_a_broker_shows_itself_even_when_no_broker_is_registered(testbed: 
     assert nodes.shown() == [Node(1, "broker-0", 9092)]
 
 
-@story
 async def test_a_damaged_table_is_said_and_left_alone(testbed: Testbed) -> None:
     (one,) = await byte_clients(testbed, 1)
     await one.host.meta.transact([], [Put(KAFKA_NODES, b"not JSON")])
@@ -123,7 +119,6 @@ def test_a_number_that_is_claimed_is_given_to_its_address_alone() -> None:
         with_nodes(table({}, 1), ["d:1"], {"d:1"}, {NODE_ID_MAX: "a:1"})
 
 
-@story
 async def test_brokers_get_their_numbers_back_when_etcd_has_lost_them(testbed: Testbed) -> None:
     both = await byte_clients(testbed, 2)
     for one in both:
@@ -137,7 +132,6 @@ async def test_brokers_get_their_numbers_back_when_etcd_has_lost_them(testbed: T
     assert after == before | {third.host.address.partition(":")[0]: 3}
 
 
-@story
 async def test_a_new_broker_gets_no_number_that_was_given_after_the_backup(testbed: Testbed) -> None:
     (one,) = await byte_clients(testbed, 1)
     await one.nodes.ready()
@@ -153,7 +147,6 @@ async def test_a_new_broker_gets_no_number_that_was_given_after_the_backup(testb
     assert sorted(node.id for node in three.nodes.live()) == [1, 3]
 
 
-@story
 async def test_without_the_storage_a_new_broker_has_no_number_and_others_keep_theirs(testbed: Testbed) -> None:
     (one,) = await byte_clients(testbed, 1)
     await one.nodes.ready()

@@ -8,7 +8,7 @@ from seaweedmq.kafka.wire.error_mapping import KafkaError
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.messages.calls import AlterTopic, DeleteTopic, MoveSegment, SealSegment, SplitSegment
 from seaweedmq.model.topic import Scaling, TopicChange, TopicName
-from tests.broker.testbed import Testbed, story
+from tests.broker.testbed import Testbed
 from tests.kafka.byte_client import ByteClient, byte_client, byte_clients
 
 ORDERS = TopicName("kafka", "orders")
@@ -24,7 +24,6 @@ def leaders(topic: PartitionedTopic) -> list[tuple[int, Code]]:
     return [(partition.leader, partition.error) for partition in topic.partitions()]
 
 
-@story
 async def test_topics_are_found_by_name_and_by_id_until_they_are_deleted(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     made = await testbed.topic(client.host, ORDERS, partitions=1)
@@ -51,7 +50,6 @@ async def test_topics_are_found_by_name_and_by_id_until_they_are_deleted(testbed
     assert client.directory.find(again.id).count == 3
 
 
-@story
 async def test_only_one_namespace_is_shown_and_no_ring_that_scales_by_itself(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     for name in ("shop/orders", "kafka/returns", "kafka/orders"):
@@ -63,7 +61,6 @@ async def test_only_one_namespace_is_shown_and_no_ring_that_scales_by_itself(tes
     assert client.directory.find("ring").count == 1
 
 
-@story
 async def test_a_ring_is_shown_to_readers_until_it_is_cut(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     await testbed.topic(client.host, ORDERS, segments=4, scaling=Scaling.FIXED)
@@ -78,7 +75,6 @@ async def test_a_ring_is_shown_to_readers_until_it_is_cut(testbed: Testbed) -> N
     assert "split and merge, or did" in client.directory.why_hidden(ORDERS)
 
 
-@story
 async def test_a_partition_without_its_broker_has_no_leader_and_an_offline_replica(testbed: Testbed) -> None:
     one, other = await byte_clients(testbed, 2)
     await one.nodes.ready()
@@ -100,7 +96,6 @@ async def test_a_partition_without_its_broker_has_no_leader_and_an_offline_repli
     )
 
 
-@story
 async def test_missing_replicas_are_named_and_not_in_sync_until_a_broker_returns(testbed: Testbed) -> None:
     """The number of the broker that left is used for a missing replica."""
     opened = await byte_clients(testbed, 3)
@@ -123,7 +118,6 @@ async def test_missing_replicas_are_named_and_not_in_sync_until_a_broker_returns
     assert all(partition.offline == () for partition in here.directory.find("orders").partitions())
 
 
-@story
 async def test_the_broker_that_left_last_stands_for_a_missing_replica(testbed: Testbed) -> None:
     """Otherwise it is any known number: of a living broker if all live, and one without a broker if none is known."""
     opened = await byte_clients(testbed, 4)
@@ -143,7 +137,6 @@ async def test_the_broker_that_left_last_stands_for_a_missing_replica(testbed: T
     assert nodes.absent_replicas(0, []) == nodes.absent_replicas(-1, []) == []
 
 
-@story
 async def test_a_replica_on_a_broker_that_does_not_serve_kafka_is_not_missing(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     silent = await testbed.start()
@@ -161,7 +154,6 @@ async def test_a_replica_on_a_broker_that_does_not_serve_kafka_is_not_missing(te
     assert (partition.replicas, partition.isr, partition.offline) == ((1, 2), (1,), (2,))
 
 
-@story
 async def test_brokers_that_do_not_serve_kafka_lead_nothing(testbed: Testbed) -> None:
     (client,) = await byte_clients(testbed, 1)
     silent = await testbed.start()

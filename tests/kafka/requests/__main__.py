@@ -64,7 +64,6 @@ async def _versions(port: int) -> Mapping[int, range]:
 
 
 async def _both(apis: Sequence[API], ports: tuple[int, int]) -> tuple[Replies, Replies]:
-    """Return the replies of both brokers."""
     nodes = await asyncio.gather(*(awaited(port) for port in ports))
     t0_ms = time.time_ns() // 1_000_000 - AGO_MS
     both: tuple[dict[tuple[API, int], dict[str, object]], ...] = ({}, {})

@@ -13,16 +13,10 @@ SHOWN_CHARACTERS = 24
 STRINGS: tuple[Any, ...] = ("", "no-such", "a/b", "x" * 300)
 BYTES: tuple[Any, ...] = (b"", b"\0\0junk", bytes(100))
 VALUES: Mapping[str, tuple[Any, ...]] = {
-    "int8": (-128, -1, 0, 1, 2, 127),
-    "int16": (-(1 << 15), -2, -1, 0, 1, (1 << 15) - 1),
-    "int32": (-(1 << 31), -2, -1, 0, 1, (1 << 31) - 1),
-    "int64": (-(1 << 63), -2, -1, 0, 1, (1 << 63) - 1),
-    "bool": (False, True),
-    "uuid": (UUID(int=0), UUID(int=4711)),
-    "string": STRINGS,
-    "bytes": BYTES,
-    "records": BYTES,
-}
+    "int8": (-128, -1, 0, 1, 2, 127), "int16": (-(1 << 15), -2, -1, 0, 1, (1 << 15) - 1),
+    "int32": (-(1 << 31), -2, -1, 0, 1, (1 << 31) - 1), "int64": (-(1 << 63), -2, -1, 0, 1, (1 << 63) - 1),
+    "bool": (False, True), "uuid": (UUID(int=0), UUID(int=4711)), "string": STRINGS, "bytes": BYTES, "records": BYTES,
+}  # fmt: skip
 """Other values of a field, by its type."""
 OWN_NAMES = frozenset({"name", "topic", "topic_name", "group_id", "group", "groups", "key", "resource_name"})
 """Fields whose other names get the place's prefix: the broker may create what they name."""

@@ -64,14 +64,9 @@ NEED_OFFSETS = frozenset({API.OFFSET_FETCH, API.OFFSET_DELETE, API.DELETE_GROUPS
 
 
 ANY_ACL = {
-    "resource_type_filter": 2,
-    "resource_name_filter": "a",
-    "pattern_type_filter": 3,
-    "principal_filter": "User:a",
-    "host_filter": "*",
-    "operation": 3,
-    "permission_type": 3,
-}
+    "resource_type_filter": 2, "resource_name_filter": "a", "pattern_type_filter": 3, "principal_filter": "User:a",
+    "host_filter": "*", "operation": 3, "permission_type": 3,
+}  # fmt: skip
 
 
 def _data(place: Place) -> dict[API, Sequence[Fields]]:
@@ -82,27 +77,15 @@ def _data(place: Place) -> dict[API, Sequence[Fields]]:
     topic = {"name": place.topic, "topic_id": place.topic_id, "partition_data": [part]}
     made[API.PRODUCE] = [{"transactional_id": None, "acks": -1, "timeout_ms": 5_000, "topic_data": [topic]}]
     part = {
-        "partition": 0,
-        "current_leader_epoch": -1,
-        "fetch_offset": 0,
-        "last_fetched_epoch": -1,
-        "log_start_offset": -1,
+        "partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "last_fetched_epoch": -1, "log_start_offset": -1,
         "partition_max_bytes": 1 << 20,
-    }
+    }  # fmt: skip
     named = {"topic": place.topic, "topic_id": place.topic_id}
     one = {
-        "cluster_id": None,
-        "replica_id": -1,
-        "max_wait_ms": 50,
-        "min_bytes": 1,
-        "max_bytes": 1 << 20,
-        "isolation_level": 0,
-        "session_id": 0,
-        "session_epoch": -1,
-        "topics": [{**named, "partitions": [part]}],
-        "forgotten_topics_data": [],
-        "rack_id": "",
-    }
+        "cluster_id": None, "replica_id": -1, "max_wait_ms": 50, "min_bytes": 1, "max_bytes": 1 << 20,
+        "isolation_level": 0, "session_id": 0, "session_epoch": -1, "topics": [{**named, "partitions": [part]}],
+        "forgotten_topics_data": [], "rack_id": "",
+    }  # fmt: skip
     made[API.FETCH] = [one, one | {"forgotten_topics_data": [{**named, "partitions": [1]}]}]
     part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
     topics = [{"name": place.topic, "partitions": [part]}]
@@ -132,20 +115,11 @@ def _data(place: Place) -> dict[API, Sequence[Fields]]:
 def _groups(place: Place) -> dict[API, Sequence[Fields]]:
     """Return those of groups."""
     made: dict[API, Sequence[Fields]] = {}
-    part = {
-        "partition_index": 0,
-        "committed_offset": 2,
-        "committed_leader_epoch": -1,
-        "committed_metadata": "said",
-    }
+    part = {"partition_index": 0, "committed_offset": 2, "committed_leader_epoch": -1, "committed_metadata": "said"}
     one = {
-        "group_id": place.committed,
-        "generation_id_or_member_epoch": -1,
-        "member_id": "",
-        "group_instance_id": None,
-        "retention_time_ms": -1,
-        "topics": [{"name": place.topic, "partitions": [part]}],
-    }
+        "group_id": place.committed, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None,
+        "retention_time_ms": -1, "topics": [{"name": place.topic, "partitions": [part]}],
+    }  # fmt: skip
     made[API.OFFSET_COMMIT] = [one]
     topics = [{"name": place.topic, "partition_indexes": [0, 1]}]
     group = {"group_id": place.committed, "member_id": None, "member_epoch": -1, "topics": topics}
@@ -154,15 +128,10 @@ def _groups(place: Place) -> dict[API, Sequence[Fields]]:
     ]
     made[API.FIND_COORDINATOR] = [{"key": place.group, "key_type": 0, "coordinator_keys": [place.group]}]
     one = {
-        "group_id": place.fresh("joined"),
-        "session_timeout_ms": 30_000,
-        "rebalance_timeout_ms": 30_000,
-        "member_id": "",
-        "group_instance_id": None,
-        "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": bytes(10)}],
-        "reason": None,
-    }
+        "group_id": place.fresh("joined"), "session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000,
+        "member_id": "", "group_instance_id": None, "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": bytes(10)}], "reason": None,
+    }  # fmt: skip
     made[API.JOIN_GROUP] = [one, one | {"group_instance_id": "static", "reason": "because"}]
     one = {
         "group_id": place.group,
@@ -174,14 +143,10 @@ def _groups(place: Place) -> dict[API, Sequence[Fields]]:
     member = {"member_id": place.member_id, "group_instance_id": None, "reason": None}
     made[API.LEAVE_GROUP] = [{"group_id": place.group, "member_id": place.member_id, "members": [member]}]
     one = {
-        "group_id": place.group,
-        "generation_id": place.generation,
-        "member_id": place.member_id,
-        "group_instance_id": None,
-        "protocol_type": "consumer",
-        "protocol_name": "range",
+        "group_id": place.group, "generation_id": place.generation, "member_id": place.member_id,
+        "group_instance_id": None, "protocol_type": "consumer", "protocol_name": "range",
         "assignments": [{"member_id": place.member_id, "assignment": b"share"}],
-    }
+    }  # fmt: skip
     made[API.SYNC_GROUP] = [one]
     made[API.DESCRIBE_GROUPS] = [{"groups": [place.group], "include_authorized_operations": False}]
     made[API.LIST_GROUPS] = [
@@ -192,17 +157,10 @@ def _groups(place: Place) -> dict[API, Sequence[Fields]]:
     topics = [{"name": place.topic, "partitions": [{"partition_index": 0}]}]
     made[API.OFFSET_DELETE] = [{"group_id": place.committed, "topics": topics}]
     one = {
-        "group_id": place.fresh("consumers"),
-        "member_id": "AAAAAAAAAAAAAAAAAAAAAQ",
-        "member_epoch": 0,
-        "instance_id": None,
-        "rack_id": None,
-        "rebalance_timeout_ms": 30_000,
-        "subscribed_topic_names": [place.topic],
-        "subscribed_topic_regex": None,
-        "server_assignor": None,
-        "topic_partitions": [],
-    }
+        "group_id": place.fresh("consumers"), "member_id": "AAAAAAAAAAAAAAAAAAAAAQ", "member_epoch": 0,
+        "instance_id": None, "rack_id": None, "rebalance_timeout_ms": 30_000, "subscribed_topic_names": [place.topic],
+        "subscribed_topic_regex": None, "server_assignor": None, "topic_partitions": [],
+    }  # fmt: skip
     made[API.CONSUMER_GROUP_HEARTBEAT] = [one]
     return made
 
@@ -211,12 +169,9 @@ def _admin(place: Place) -> dict[API, Sequence[Fields]]:
     """Return those of topics, configs and permissions."""
     made: dict[API, Sequence[Fields]] = {}
     one = {
-        "name": place.fresh("created"),
-        "num_partitions": 1,
-        "replication_factor": 1,
-        "assignments": [],
+        "name": place.fresh("created"), "num_partitions": 1, "replication_factor": 1, "assignments": [],
         "configs": [{"name": "retention.ms", "value": "3600000"}],
-    }
+    }  # fmt: skip
     placed = {
         "num_partitions": -1,
         "replication_factor": -1,
@@ -230,14 +185,9 @@ def _admin(place: Place) -> dict[API, Sequence[Fields]]:
     made[API.DELETE_TOPICS] = [{"topics": [by_name], **base}, {"topics": [by_id], **base}]
     made[API.DESCRIBE_ACLS] = [ANY_ACL]
     one = {
-        "resource_type": 2,
-        "resource_name": "a",
-        "resource_pattern_type": 3,
-        "principal": "User:a",
-        "host": "*",
-        "operation": 3,
-        "permission_type": 3,
-    }
+        "resource_type": 2, "resource_name": "a", "resource_pattern_type": 3, "principal": "User:a", "host": "*",
+        "operation": 3, "permission_type": 3,
+    }  # fmt: skip
     made[API.CREATE_ACLS] = [{"creations": [one]}]
     made[API.DELETE_ACLS] = [{"filters": [ANY_ACL]}]
     base = {"include_synonyms": False, "include_documentation": False}

@@ -23,7 +23,6 @@ def found(kafka: Replies, ours: Replies) -> dict[Difference, list[int]]:
 
 
 def lines(differences_found: Mapping[Difference, Sequence[int]]) -> Iterator[str]:
-    """Yield the lines of the report."""
     strange = [one for one in differences_found if not any(rule.allows(one) for rule in MEANT)]
     yield f"{len(differences_found)} differences, of which {len(strange)} are not meant:"
     for one in strange:
@@ -36,7 +35,6 @@ def lines(differences_found: Mapping[Difference, Sequence[int]]) -> Iterator[str
 
 
 def is_as_meant(differences_found: Iterable[Difference], rules: Sequence[Rule] = MEANT) -> bool:
-    """Return whether all differences are meant."""
     return all(any(rule.allows(one) for rule in rules) for one in differences_found)
 
 

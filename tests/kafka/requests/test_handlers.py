@@ -7,7 +7,7 @@ from typing import Any
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.wire.messages import API, REQUESTS
 from seaweedmq.kafka.wire.versions import ADVERTISED, name_of
-from tests.broker.testbed import Testbed, story
+from tests.broker.testbed import Testbed
 from tests.kafka.differential.messages import Names, built
 from tests.kafka.differential.play import Play
 from tests.kafka.in_process_client import InProcessClient, in_process_clients
@@ -43,7 +43,6 @@ async def ready(testbed: Testbed) -> tuple[InProcessClient, int]:
     return client, node.node_id
 
 
-@story
 async def test_no_request_fails_a_handler(testbed: Testbed) -> None:
     client, node_id = await ready(testbed)
     failed = []

@@ -29,12 +29,9 @@ NOT_IN_KIO = {
 }
 FOLDERS = {API.LIST_CONFIG_RESOURCES: "list_config_resources"}
 RANGES = {
-    primitive.i8: (-(2**7), 2**7 - 1),
-    primitive.i16: (-(2**15), 2**15 - 1),
-    primitive.i32: (-(2**31), 2**31 - 1),
-    primitive.i64: (-(2**63), 2**63 - 1),
-    primitive.u16: (0, 2**16 - 1),
-}
+    primitive.i8: (-(2**7), 2**7 - 1), primitive.i16: (-(2**15), 2**15 - 1), primitive.i32: (-(2**31), 2**31 - 1),
+    primitive.i64: (-(2**63), 2**63 - 1), primitive.u16: (0, 2**16 - 1),
+}  # fmt: skip
 
 
 def all_versions() -> Iterator[tuple[API, int]]:

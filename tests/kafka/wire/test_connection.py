@@ -446,11 +446,9 @@ async def test_requests_share_the_context_of_their_connection_while_the_client_i
 
 
 GARBAGE = (
-    (struct.pack(">i", -1), "below the 10 of its header"),
-    (struct.pack(">i", 0), "below the 10 of its header"),
+    (struct.pack(">i", -1), "below the 10 of its header"), (struct.pack(">i", 0), "below the 10 of its header"),
     (struct.pack(">i", 2**31 - 1), "above kafka_request_bytes_max"),
-    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "TLS"),
-    (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP"),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "TLS"), (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP"),
     (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "gRPC"),
     (struct.pack(">ihhih", 10, 77, 0, 1, -1), "API 77 version 0 is not advertised"),
     (struct.pack(">ihhih", 10, -1, 0, 1, -1), "API -1 version 0 is not advertised"),
@@ -462,7 +460,7 @@ GARBAGE = (
     (struct.pack(">ihhih", 16, API.METADATA, 9, 1, -1) + b"\0\xff\xff\xff\xff\x07", "elements in"),
     (struct.pack(">ihhih", 17, API.METADATA, 9, 1, -1) + b"\0\xff\xff\xff\xff\xff\x01", "longer than 5 bytes"),
     (struct.pack(">ihhih", 15, API.METADATA, 9, 1, -1) + b"\xff\xff\xff\xff\x07", "tagged fields"),
-)
+)  # fmt: skip
 
 
 async def test_garbage_ends_its_connection_with_one_line_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:

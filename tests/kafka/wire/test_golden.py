@@ -1,12 +1,6 @@
 """Golden bytes of versions that Kafka 4 has removed and old clients use: no other implementation at hand has them."""
 
-from seaweedmq.kafka.wire.messages import (
-    API,
-    REQUESTS,
-    CreateTopicsResponse,
-    DeleteTopicsResponse,
-    ProduceResponse,
-)
+from seaweedmq.kafka.wire.messages import API, REQUESTS, CreateTopicsResponse, DeleteTopicsResponse, ProduceResponse
 from seaweedmq.kafka.wire.versions import ADVERTISED, DOCUMENT, document
 from tests.support.kafka_wire import decode
 

@@ -19,14 +19,8 @@ CONTEXT = CallContext(listener=ListenerKind.KAFKA, peer="127.0.0.1:1")
 PEAK_BYTES_MAX = 8 << 20
 """Limit of the memory to decode one small request, for any claim in it."""
 EXTREMES = (
-    b"\0",
-    b"\xff",
-    b"\x7f\xff\xff\xff",
-    b"\x80\0\0\0",
-    b"\xff\xff\xff\xff\x0f",
-    b"\xff\xff\xff\xff\x07",
-    b"\x01",
-)
+    b"\0", b"\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07", b"\x01",
+)  # fmt: skip
 
 
 def corpus() -> list[bytes]:

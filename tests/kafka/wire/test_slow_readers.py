@@ -37,7 +37,6 @@ async def described(request: Request) -> Reply:
 
 
 def asks(server: KafkaServer, number: int = 1) -> MemorySocket:
-    """Return the socket of a client that requested a large reply."""
     socket = MemorySocket(server, number)
     socket.ask(API.METADATA, 9, MetadataRequest(version=9, topics=None))
     return socket

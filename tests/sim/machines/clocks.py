@@ -39,7 +39,6 @@ class Clocks:
             self.set_wrong(STORAGE)
 
     def wall_us(self, machine: str) -> int:
-        """Return the time that the machine's clock shows."""
         return self._true_us() + self._errors_us.get(machine, 0) + self._steps_us.get(machine, 0)
 
     def here_us(self) -> int:
@@ -60,14 +59,12 @@ class Clocks:
     def latest_us(self) -> int:
         """Return an upper bound of the times that clocks stamp files with now, or would if they had not been set back.
 
-        If clocks step, this is the true time.
-        """
+        If clocks step, this is the true time."""
         if self.are_stepped:
             return self._true_us()
         return self.wall_us(STORAGE) if self.has_storage else self._true_us() + self._worst_us
 
     def earliest_us(self) -> int:
-        """Return the earliest time that any clock has shown for the current moment."""
         return self._true_us() + self._earliest_us
 
     def set_wrong(self, machine: str, error_s: float | None = None) -> float:
@@ -85,7 +82,6 @@ class Clocks:
         self._steps_us[machine] = self._steps_us.get(machine, 0) + round(by_s * US_PER_S)
 
     def end_steps(self) -> None:
-        """Undo every step."""
         self._steps_us.clear()
 
     def _true_us(self) -> int:

@@ -19,8 +19,7 @@ def deterministic() -> Iterator[None]:
     """Collect garbage only explicitly: its timing, and that of the coroutines it closes, is not simulated.
 
     Clocks, randomness and load need no such control: they reach the code under test through ``Environment``, and the
-    linter bans code that bypasses it.
-    """
+    linter bans code that bypasses it."""
     collecting = gc.isenabled()
     gc.disable()
     gc.freeze()  # the last collection skips objects older than the run: they take longer than many runs
@@ -40,8 +39,7 @@ def void() -> Iterator[None]:
     """Suppress the effects of coroutines that are closed because the run is over.
 
     Uncatchable errors and log records are dropped and new tasks are rejected: asyncio would put them into the
-    interpreter's loop, which never runs and would keep them and their world in memory.
-    """
+    interpreter's loop, which never runs and would keep them and their world in memory."""
     hook, running = sys.unraisablehook, asyncio._get_running_loop()
     disabled = logging.root.manager.disable
     sys.unraisablehook = lambda unraisable: None

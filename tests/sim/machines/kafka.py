@@ -25,7 +25,6 @@ SNAPSHOT_AFTER_BYTES = 4 * KIB
 
 
 def kafka_address(address: str) -> str:
-    """Return the Kafka address of the broker at ``address``."""
     return f"{address.partition(':')[0]}:{KAFKA_PORT}"
 
 
@@ -38,7 +37,6 @@ class KafkaListener:
         self._numbers = itertools.count(1)
 
     async def kafka(self, requests: AsyncIterator[bytes]) -> AsyncGenerator[Answer, None]:
-        """Serve one connection until either side closes it."""
         number = next(self._numbers)
         connection = Connection(self._server, number)
         transport = _Transport(connection, number)
@@ -55,7 +53,6 @@ class KafkaListener:
                 await reading
 
     async def stop(self, grace_s: float) -> None:
-        """Stop as the gateway does."""
         await self._server.stop(grace_s)
 
 

@@ -118,7 +118,6 @@ class SimHandle(asyncio.TimerHandle):
         """Whether the callback waited in the queue of timers, even if it was due at once."""
 
     def cancel(self) -> None:
-        """Drop the callback when its time comes."""
         self._cancelled = True
         self._callback = None  # type: ignore[assignment]
         self._args = ()
@@ -155,7 +154,6 @@ class SimLoop(asyncio.BaseEventLoop):
     # --- the clock and the queue ------------------------------------------------------------------------------------
 
     def time(self) -> float:
-        """Return the monotonic clock of the calling process."""
         self._looked()
         owner = OWNER.get()
         return self._now_s - owner.suspended_s if owner is not None else self._now_s
@@ -174,11 +172,7 @@ class SimLoop(asyncio.BaseEventLoop):
             raise LimitReached(self.spins[-1])
 
     def call_at(  # type: ignore[override]
-        self,
-        when: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: contextvars.Context | None = None,
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         timer = SimHandle(when, callback, args, self, context)
         timer.is_timer = True
@@ -191,11 +185,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return timer
 
     def call_later(  # type: ignore[override]
-        self,
-        delay: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: contextvars.Context | None = None,
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         owner = OWNER.get() if context is None else context.get(OWNER)  # its clock counts, not the caller's
         now_s = self._now_s - (owner.suspended_s if owner is not None else 0.0)
@@ -337,8 +327,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def _note_bug(self, task: asyncio.Task[Any]) -> None:
         """Note a task that failed with an error outside the domain: a bug, even if its awaiter swallows the error.
 
-        (``Task.cancel`` on a failed task silences asyncio's own report.)
-        """
+        (``Task.cancel`` on a failed task silences asyncio's own report.)"""
         error = None if task.cancelled() else task._exception
         if error is not None and not _is_expected(error):
             self.unhandled.append(f"{task.get_name()} failed with {error!r} at {place_of(error)}")
@@ -364,8 +353,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """End all waiting tasks.
 
         Coroutines are closed here, since a later garbage collection would complain that their loop is closed. The
-        effects of their ``finally`` blocks do not matter: the run is over.
-        """
+        effects of their ``finally`` blocks do not matter: the run is over."""
         for task in self._all_tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             if task.done() and task._log_traceback:

@@ -52,7 +52,6 @@ class SimEtcd:
 
     @property
     def is_well(self) -> bool:
-        """Whether etcd answers every request."""
         return self.server.is_running and not self.server.is_frozen and not self.lost_share and not self.errors
 
     def has_lease(self, lease: int) -> bool:
@@ -75,7 +74,6 @@ class SimEtcd:
     def error(
         self, owner: Owner, call: MetaCall, changes: Sequence[Put | Delete], *, is_applied: bool
     ) -> SeaweedMQError | None:
-        """Return the error that a call of this process receives before or after it is applied, or None."""
         for errors in self.errors:
             if errors.is_applied is is_applied:
                 error = errors.error(call, changes, machine_of(owner))

@@ -136,7 +136,6 @@ class Pipe(Generic[T]):
         self.is_held = True
 
     def release(self) -> None:
-        """Deliver due messages again."""
         self.is_held = False
         if self._receiver is not None:
             _set(self._receiver)
@@ -188,7 +187,6 @@ class Pipe(Generic[T]):
                     self._timer = None
 
     def _put_off(self) -> None:
-        """Draw the next arrival, after those of all messages sent before."""
         arrival_s = _now_s() + self._latency_s()
         self._last_arrival_s = max(self._last_arrival_s, arrival_s)
 
@@ -275,11 +273,9 @@ class Network:
     # --- what processes do ------------------------------------------------------------------------------------------
 
     def serve(self, address: str, owner: Owner, api: Any) -> None:
-        """Let ``api`` answer at ``address``; its handlers run as ``owner``."""
         self._hosts[address] = _Host(owner, api)
 
     def dialer(self, owner: Owner | None) -> "SimDialer":
-        """Return the network as ``owner`` sees it."""
         return SimDialer(self, owner)
 
     def spawn(self, owner: Owner | None, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
@@ -291,7 +287,6 @@ class Network:
     # --- what the nemesis does --------------------------------------------------------------------------------------
 
     def latency_s(self) -> float:
-        """Return the latency of the next message."""
         faults = self.faults
         if faults.slow_share and self._rng.random() < faults.slow_share:
             return self._rng.uniform(faults.latency_s_min, faults.slow_s_max)
@@ -312,7 +307,6 @@ class Network:
         return len(chosen)
 
     def streams(self, method: str) -> list[Stream]:
-        """Return the open streams of a method."""
         return [s for s in self._streams if s.method == method]
 
     def cut(self, sender: str, receiver: str) -> None:
@@ -326,7 +320,6 @@ class Network:
                 self._later(self._rng.uniform(0.1, KEEPALIVE_TIMEOUT_S), self._stop_writing, stream)
 
     def join(self, sender: str | None = None, receiver: str | None = None) -> None:
-        """End one cut, or all cuts."""
         if sender is None or receiver is None:
             self._cuts.clear()
         else:
@@ -385,7 +378,6 @@ class Network:
         return [size for s in self._streams if s.server is owner and s.method == "subscribe" for size in s.down.large]
 
     def large_to_followers(self, owner: Owner) -> list[int]:
-        """Return the same for messages to followers."""
         return [size for s in self._streams if s.client is owner and s.method == "replicate" for size in s.up.large]
 
     def large_unannounced(self, owner: Owner) -> list[int]:
@@ -429,7 +421,6 @@ class Network:
             raise Unavailable(self.passed_further[-1])
 
     def breaks_on(self, message: object) -> bool:
-        """Whether the network loses this message, and with it the stream."""
         faults = self.faults
         share = faults.break_share
         if isinstance(message, PublishAck | ReplicateHeld | Answer):
@@ -437,7 +428,6 @@ class Network:
         return share > 0 and self._rng.random() < share
 
     async def answer(self, stream: Stream, host: _Host, method: str) -> None:
-        """Serve a call to its end, as a task of the host."""
         _SERVED.set(stream)
         stream.is_served = True
         try:
@@ -585,7 +575,6 @@ class _Remote:
         return self._stream("join_group", requests)
 
     def kafka(self, requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Open a connection of bytes."""
         return self._stream("kafka", requests)
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad], context: CallContext = INTERNAL) -> None:

@@ -64,7 +64,6 @@ class BrokerProcess:
 
     @property
     def is_well(self) -> bool:
-        """Whether it runs, is not stopping, and reaches etcd."""
         return self.owner.state is OwnerState.RUNNING and not self._stop_requested.is_set() and not self.meta.is_cut_off
 
     def runs_as(self, broker_id: str) -> bool:
@@ -79,7 +78,6 @@ class BrokerProcess:
         return is_asked and not self.meta.is_cut_off and self.world.disk.is_calm
 
     def start(self) -> None:
-        """Start the next incarnation."""
         assert not self.is_running, f"{self.name} runs already"
         world = self.world
         self.life += 1
@@ -132,7 +130,6 @@ class BrokerProcess:
         world.loop.call_later(START_AGAIN_S, self._start_again, owner, context=world.context)
 
     def _open_kafka(self, broker: Broker, owner: Owner) -> tuple[Handlers, KafkaListener]:
-        """Open the Kafka listener."""
         handlers = Handlers(broker.ports, snapshot_after_bytes=SNAPSHOT_AFTER_BYTES)
         listener = KafkaListener(handlers, self.config, broker.ports.runtime.memory.in_flight_bytes)
         self.world.network.serve(kafka_address(self.address), owner, listener)
@@ -148,7 +145,6 @@ class BrokerProcess:
             self.start()
 
     def request_stop(self) -> None:
-        """Send SIGTERM."""
         self.world.note(self.owner.name, "is stopped by SIGTERM")
         self._stop_requested.set()
 

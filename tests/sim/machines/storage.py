@@ -24,16 +24,10 @@ TAKING_SPACE = frozenset({StorageOp.CHECK, StorageOp.CREATE, StorageOp.APPEND, S
 NO_SPACE = "No space left on device"
 
 ANSWERED_LATE = {
-    "put_log": StorageOp.CREATE,
-    "list_files": StorageOp.LIST,
-    "list_topic_files": StorageOp.LIST,
-    "with_folder": StorageOp.LIST,
-    "used_segments": StorageOp.LIST,
-    "create_claim": StorageOp.PUT,
-    "read_claims": StorageOp.READ,
-    "removed": StorageOp.LIST,
-    "fence": StorageOp.FENCE,
-}
+    "put_log": StorageOp.CREATE, "list_files": StorageOp.LIST, "list_topic_files": StorageOp.LIST,
+    "with_folder": StorageOp.LIST, "used_segments": StorageOp.LIST, "create_claim": StorageOp.PUT,
+    "read_claims": StorageOp.READ, "removed": StorageOp.LIST, "fence": StorageOp.FENCE,
+}  # fmt: skip
 """Methods whose answers are under way for as long as half of this operation takes."""
 NOT_SYNCED_SHARE = 0.5
 """Share of appends that the store does not fsync at once although the writer requests it: a store may defer the fsync,
@@ -75,7 +69,6 @@ class SimDisk:
 
     @property
     def is_calm(self) -> bool:
-        """Whether every operation succeeds soon."""
         has_room = self.capacity_bytes is None and not self.is_root_lost
         return has_room and not self.faults.slow_s_max and not self.faults.failing_share and not self.troubles
 
@@ -86,7 +79,6 @@ class SimDisk:
 
     @property
     def files(self) -> dict[str, MemoryFile]:
-        """The files of the storage, whether or not its root is lost."""
         return self.store.files if self._mounted is None else self._mounted
 
     def lose_root(self) -> None:
@@ -102,11 +94,9 @@ class SimDisk:
         return beneath
 
     def fill(self) -> None:
-        """Fill the file system, so that no byte is free."""
         self.capacity_bytes = self._used_bytes()
 
     def mounted(self) -> "SimStore":
-        """The store as one process sees it."""
         return SimStore(self)
 
     def lose_power(self, broker_ids: Container[str] | None) -> None:

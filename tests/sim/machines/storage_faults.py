@@ -108,7 +108,6 @@ class StorageNemesis:
         await self._aimed.start_again([primary])
 
     async def outlast(self) -> None:
-        """Wait until long trouble is over."""
         await asyncio.sleep(max(0.0, self._long_until_s - self._world.loop.time()))
 
     async def _bring(self, trouble: Trouble, for_s: float) -> None:
@@ -125,7 +124,6 @@ class StorageNemesis:
         return len(segment.replicas) > 1 and self._aimed.has_unsynced(segment)
 
     def _some_path(self) -> str:
-        """Return a path prefix of all files, a topic, its tables or a segment's logs."""
         rng = self._rng
         segments = self._aimed.open_segments()
         if not segments or rng.random() < 0.4:

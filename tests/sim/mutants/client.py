@@ -27,7 +27,6 @@ from seaweedmq.core.publish.send_window import SendWindow
 from seaweedmq.model.messages.publish import PublishSealed
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.topic import TopicName
-from tests.sim.mutants.mutants import Break
 
 
 def raise_kept_errors_again(patch: pytest.MonkeyPatch) -> None:
@@ -132,18 +131,3 @@ def give_added_partitions_ids_twice(patch: pytest.MonkeyPatch) -> None:
         return replace(change, topic=replace(change.topic, next_segment=topic.next_segment))
 
     patch.setattr(topic_creator, "with_partitions", again)
-
-
-BROKEN: tuple[Break, ...] = (
-    read_only_the_partitions_of_the_beginning,
-    choose_partitions_by_the_ring,
-    choose_again_among_more_partitions,
-    give_added_partitions_ids_twice,
-    raise_kept_errors_again,
-    adopt_by_what_is_committed,
-    take_plain_frames_while_a_schema_is_adopted,
-    read_waiting_frames_by_the_new_schema,
-    send_again_the_newest_first,
-    deliver_after_standing_still,
-    hold_back_what_comes_first,
-)

@@ -1,6 +1,6 @@
 """Mutants of deleting records manually; see ``mutants``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,6 @@ from seaweedmq.core.files import retention
 from seaweedmq.core.files.retention import Listed
 from seaweedmq.model.files import FileKind
 from seaweedmq.storage.read import recovery
-
-Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def give_what_was_deleted_while_it_is_there(patch: pytest.MonkeyPatch) -> None:
@@ -64,11 +62,3 @@ def rewrite_tables_from_one_record_later(patch: pytest.MonkeyPatch) -> None:
 
     partly = deleted_records.partly_deleted
     patch.setattr(deleted_records, "partly_deleted", one_too_many)
-
-
-BROKEN: tuple[Break, ...] = (
-    give_what_was_deleted_while_it_is_there,
-    let_low_watermarks_fall,
-    delete_files_that_begin_below,
-    rewrite_tables_from_one_record_later,
-)

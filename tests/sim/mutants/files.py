@@ -15,7 +15,6 @@ from seaweedmq.core.files import retention
 from seaweedmq.core.files.seen_tables import SeenTables
 from seaweedmq.storage.logs.lost_blocks import LostBlocks
 from seaweedmq.storage.read import recovery
-from tests.sim.mutants.mutants import Break
 
 
 def believe_every_preamble(patch: pytest.MonkeyPatch) -> None:
@@ -120,15 +119,3 @@ def believe_files_before_they_are_fsynced(patch: pytest.MonkeyPatch) -> None:
 def let_a_torso_stand_for_the_last_log(patch: pytest.MonkeyPatch) -> None:
     """All logs but the newest may be deleted, even if the newest is incomplete and has no producer state."""
     patch.setattr(retention, "_last_proven_base", lambda files: math.inf)
-
-
-BROKEN: tuple[Break, ...] = (
-    believe_every_preamble,
-    begin_files_behind_one_that_may_vanish,
-    take_a_lost_block_for_damage,
-    expire_by_modification_time,
-    trust_the_clock_of_the_broker,
-    look_again_by_the_wall_clock,
-    believe_files_before_they_are_fsynced,
-    let_a_torso_stand_for_the_last_log,
-)

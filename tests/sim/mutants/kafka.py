@@ -1,7 +1,7 @@
 """Mutants of promises to Kafka clients; see ``mutants``."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,8 +22,6 @@ from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.kafka.groups import OffsetRecord
 from seaweedmq.shards.shard import Shard
 from seaweedmq.shards.shard_log import ShardLog
-
-Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def forget_kafka_producers_at_the_seal(patch: pytest.MonkeyPatch) -> None:
@@ -139,22 +137,3 @@ def send_away_who_asks_where_to_begin(patch: pytest.MonkeyPatch) -> None:
 def show_none_but_who_is_registered(patch: pytest.MonkeyPatch) -> None:
     """Metadata lists registered brokers only, and is empty while none is registered."""
     patch.setattr(Nodes, "shown", lambda nodes: nodes.live())
-
-
-BROKEN: tuple[Break, ...] = (
-    forget_kafka_producers_at_the_seal,
-    ask_the_last_segment_alone,
-    acknowledge_before_the_commit,
-    answer_whoever_is_ready_first,
-    go_on_with_any_cursor,
-    stamp_what_the_batch_says,
-    answer_consumers_of_any_epoch,
-    answer_before_it_is_appended,
-    answer_before_it_is_committed,
-    coordinate_though_others_may,
-    load_the_open_segment_alone,
-    leave_offsets_out_of_snapshots,
-    let_any_generation_commit,
-    send_away_who_asks_where_to_begin,
-    show_none_but_who_is_registered,
-)

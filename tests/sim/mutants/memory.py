@@ -10,7 +10,6 @@ from seaweedmq.broker.memory.read_permit import ReadPermit
 from seaweedmq.broker.memory.sending import Sending
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.model.messages.frames import LARGE_MESSAGE_BYTES
-from tests.sim.mutants.mutants import Break
 
 
 def read_files_without_a_turn(patch: pytest.MonkeyPatch) -> None:
@@ -60,12 +59,3 @@ def let_small_takers_pass(patch: pytest.MonkeyPatch) -> None:
         return True
 
     patch.setattr(MemoryBudget, "take_now", take_now)
-
-
-BROKEN: tuple[Break, ...] = (
-    read_files_without_a_turn,
-    send_without_memory,
-    take_in_any_message,
-    admit_after_receiving,
-    let_small_takers_pass,
-)

@@ -3,7 +3,6 @@
 They show with a small ``segment_retention_s`` and ``producer_retention_s``, some of them with retention.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +18,6 @@ from seaweedmq.coordination import description
 from seaweedmq.model.id_ranges import NO_IDS
 from seaweedmq.model.messages.calls import DescribeTopic
 from tests.doubles.memory_store import MemorySegmentStore
-
-Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def forget_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -114,15 +111,3 @@ def take_what_a_broker_does_not_know_yet_for_pruned(patch: pytest.MonkeyPatch) -
         return described
 
     patch.setattr(TopicView, "_query", query)
-
-
-BROKEN: tuple[Break, ...] = (
-    forget_nothing,
-    keep_what_groups_committed,
-    forget_the_fence_with_its_segment,
-    forget_segments_that_have_records,
-    forget_in_any_order,
-    trimmed_means_nothing_was_stored,
-    take_pages_of_any_moment,
-    take_what_a_broker_does_not_know_yet_for_pruned,
-)

@@ -76,8 +76,7 @@ def ignore_the_end_offset(patch: pytest.MonkeyPatch) -> None:
 def take_a_short_log(patch: pytest.MonkeyPatch) -> None:
     """A segment ends at its follower's last known high watermark, not at the end of the follower's log.
 
-    (The shortest complete log among the followers would be correct: each has all acknowledged records.)
-    """
+    (The shortest complete log among the followers would be correct: each has all acknowledged records.)"""
     fence = Replica.fence
 
     def cut(replica: Any, epoch: int) -> int:
@@ -215,86 +214,14 @@ def assign_successors_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GroupProgress, "due", due)
 
 
-MUTANTS: dict[str, Break] = {
-    broken.__name__: broken
-    for broken in (
-        accept_old_epochs,
-        acknowledge_before_the_follower,
-        forget_sequences_at_the_seal,
-        ignore_the_end_offset,
-        take_a_short_log,
-        trust_a_lease_that_ran_out,
-        commit_before_write,
-        commit_before_fsync,
-        believe_files_while_a_replica_lives,
-        seal_from_files_without_fsync,
-        do_not_look_for_the_fence,
-        lead_at_once,
-        forget_what_is_not_fsynced,
-        forget_a_slot_at_a_split,
-        merge_where_the_shorter_one_ends,
-        drop_the_last_frame_of_a_table,
-        convert_beyond_the_end,
-        assign_successors_early,
-    )
-}
-
 DATA_RULES = {
-    "lost",
-    "duplicated",
-    "one value per offset",
-    "reordered",
-    "offsets fall",
-    "gap",
-    "elsewhere",
-    "lineage",
-    "uncommitted",
-    "one primary",
-    "order",
-    "replica",
-    "sealed behind its back",
-    "reader gave up",
-    "refused",
-    "files",
-    "made good",
-    "RingIsPartitioned",
-    "SegmentsNeverChange",
-    "LineageRises",
-    "GroupOffsetsNeverFall",
-    "Recovered",
-    "not recovered",
-    "group lost",
-    "group reordered",
-    "group duplicated",
-    "held back",
-    "spins",
-    "zombie",
-    "BrokersHaveLeases",
-    "served",
-    "memory",
-    "one kind",
-    "no outcome",
-    "raised again",
-    "never sent",
-    "retention",
-    "neglected",
-    "metadata",
-    "skipped",
-    "never read",
-    "forgotten",
-    "passed on",
-    "refused and read",
-    "deleted",
-    "deleted unasked",
-    "own address",
-    "order of replies",
-    "watermark",
-    "generations",
-    "two owners",
-    "commits",
-    "left waiting",
-    "no broker shown",
-    "gave up",
-    "lost root",
-}
+    "lost", "duplicated", "one value per offset", "reordered", "offsets fall", "gap", "elsewhere", "lineage",
+    "uncommitted", "one primary", "order", "replica", "sealed behind its back", "reader gave up", "refused", "files",
+    "made good", "RingIsPartitioned", "SegmentsNeverChange", "LineageRises", "GroupOffsetsNeverFall", "Recovered",
+    "not recovered", "group lost", "group reordered", "group duplicated", "held back", "spins", "zombie",
+    "BrokersHaveLeases", "served", "memory", "one kind", "no outcome", "raised again", "never sent", "retention",
+    "neglected", "metadata", "skipped", "never read", "forgotten", "passed on", "refused and read", "deleted",
+    "deleted unasked", "own address", "order of replies", "watermark", "generations", "two owners", "commits",
+    "left waiting", "no broker shown", "gave up", "lost root",
+}  # fmt: skip
 """Violations that prove a mutant caught: a hang, or a failure that also occurs without the mutant, does not count."""

@@ -1,6 +1,5 @@
 """Mutants of duplicate detection: known producers, their remembered frames, and the meaning of a missing producer."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +10,6 @@ from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.core.lineage import topology
 from seaweedmq.core.segment.producer_limits import ProducerLimits
 from seaweedmq.core.segment.producers import ProducerTable
-
-Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def forget_producers_with_open_streams(patch: pytest.MonkeyPatch) -> None:
@@ -66,11 +63,3 @@ def remember_fewer_frames_than_may_be_in_flight(patch: pytest.MonkeyPatch) -> No
 def let_older_streams_append(patch: pytest.MonkeyPatch) -> None:
     """A newer stream of a producer does not end the older one."""
     patch.setattr(publish._Stream, "supersede", lambda stream: None)
-
-
-BROKEN: tuple[Break, ...] = (
-    forget_producers_with_open_streams,
-    take_a_short_record_for_a_whole_one,
-    remember_fewer_frames_than_may_be_in_flight,
-    let_older_streams_append,
-)

@@ -6,7 +6,6 @@ import pytest
 
 from seaweedmq.broker.recovery import cluster
 from seaweedmq.broker.recovery.groups import FoundGroups
-from tests.sim.mutants.mutants import Break
 
 
 def recover_without_journals(patch: pytest.MonkeyPatch) -> None:
@@ -21,6 +20,3 @@ def recover_without_journals(patch: pytest.MonkeyPatch) -> None:
 def believe_the_highest_revision(patch: pytest.MonkeyPatch) -> None:
     """Clients get plain etcd revisions, which restart at 1 in a recovered etcd."""
     patch.setattr("seaweedmq.coordination.view.REVISION_BITS", 0)
-
-
-BROKEN: tuple[Break, ...] = (recover_without_journals, believe_the_highest_revision)

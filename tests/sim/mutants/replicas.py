@@ -24,7 +24,6 @@ from seaweedmq.errors import AlreadyExists
 from seaweedmq.model.description import ALL
 from seaweedmq.model.topic import Durability
 from tests.doubles.memory_store import MemorySegmentStore
-from tests.sim.mutants.mutants import Break
 
 
 def two_names_for_a_replica(patch: pytest.MonkeyPatch) -> None:
@@ -165,16 +164,3 @@ def free_the_name_before_primaries_have_heard(patch: pytest.MonkeyPatch) -> None
         """Free the name at once."""
 
     patch.setattr(leader, "wait_closed", wait_for_nobody)
-
-
-BROKEN: tuple[Break, ...] = (
-    two_names_for_a_replica,
-    drop_replicas_when_stopped,
-    trust_one_page_cache,
-    know_replicas_by_name,
-    go_on_in_the_namesake,
-    free_the_name_before_primaries_have_heard,
-    publish_tables_into_the_namesake,
-    seal_whoever_has_the_number,
-    delete_whoever_has_the_name,
-)

@@ -13,7 +13,6 @@ from seaweedmq.core.clock_doubt import WallWatch
 from seaweedmq.core.files.seen_tables import SeenTables
 from seaweedmq.model.config import US_PER_S
 from tests.doubles.memory_store import MemorySegmentStore
-from tests.sim.mutants.mutants import Break
 
 
 def end_when_etcd_has_no_space_for_a_lease(patch: pytest.MonkeyPatch) -> None:
@@ -76,15 +75,3 @@ def date_tables_of_a_new_segment_by_their_stamps(patch: pytest.MonkeyPatch) -> N
 def delete_right_after_taking_a_topic_over(patch: pytest.MonkeyPatch) -> None:
     """A broker with a confirmed clock trusts the dates of tables that it has never seen before."""
     patch.setattr(SeenTables, "watched_s", lambda seen, steady_s: steady_s)
-
-
-BROKEN: tuple[Break, ...] = (
-    end_when_etcd_has_no_space_for_a_lease,
-    hand_errors_of_etcd_on,
-    look_after_files_while_there_is_space,
-    trust_any_folder,
-    let_a_stepped_clock_delete,
-    judge_times_by_a_clock_that_was_just_set,
-    date_tables_of_a_new_segment_by_their_stamps,
-    delete_right_after_taking_a_topic_over,
-)

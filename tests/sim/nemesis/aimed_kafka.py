@@ -117,7 +117,6 @@ class AimedAtKafka:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _part_from_all(self, process: BrokerProcess) -> None:
-        """Cut it off from the other brokers and etcd."""
         for_s = self._rng.choice(PARTED_S)
         meta = process.meta
         meta.is_cut_off = True

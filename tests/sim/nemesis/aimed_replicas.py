@@ -215,6 +215,5 @@ class AimedAtReplicas:
         return [s for s in self._aimed.open_segments() if s.topic == topic]
 
     def _uid(self, name: TopicName) -> int:
-        """Return the topic's uid, or 0 if the topic does not exist now."""
         topic = self._world.cluster.state.topics.get(name)
         return 0 if topic is None else topic.uid

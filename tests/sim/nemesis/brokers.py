@@ -94,7 +94,6 @@ class BrokerNemesis:
         process.thaw(owner)
 
     async def rolling_restart(self) -> None:
-        """Stop one broker after another; its supervisor restarts it."""
         for process in self._world.processes:
             if process.is_running and not process.is_frozen and process.name not in self._losses.spared:
                 process.request_stop()
@@ -166,7 +165,6 @@ class BrokerNemesis:
         return bool(owned) and owned.log.end > segment.start_offset
 
     async def part(self, one: str, other: str, *, both: bool, for_s: float) -> None:
-        """Lose packets from one machine to the other for a while."""
         self._note(f"cuts {one} {'and' if both else '->'} {other}")
         network = self._world.network
         network.cut(one, other)
@@ -178,7 +176,6 @@ class BrokerNemesis:
             network.join(other, one)
 
     def leader(self) -> BrokerProcess | None:
-        """Return the broker that holds the leader's lock."""
         lock = self._world.etcd.server.get(keys.LEADER)
         return None if lock is None else self._process_of(lock.value.decode())
 

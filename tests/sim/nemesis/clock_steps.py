@@ -70,8 +70,7 @@ class ClockSteps:
     async def date_tables_back(self) -> None:
         """Date tables back while no broker reads the clock of the storage, then kill the broker that saw them appear.
 
-        The broker that takes the topic over has never seen a clock step.
-        """
+        The broker that takes the topic over has never seen a clock step."""
         rng = self._rng
         step_s = math.exp(rng.uniform(math.log(60.0), math.log(MOST_S)))
         self._step([STORAGE], -step_s)
@@ -86,7 +85,6 @@ class ClockSteps:
         await self._brokers.kill(keepers)
 
     def heal(self) -> None:
-        """Undo every step."""
         self._world.clocks.end_steps()
 
     def _step(self, machines: Sequence[str], by_s: float) -> None:
@@ -95,7 +93,6 @@ class ClockSteps:
         self._world.note("nemesis", f"steps the clocks of {', '.join(machines)} by {by_s:+,.0f} s")
 
     def _some_segment(self) -> Segment | None:
-        """Return an open segment of the first topic."""
         opened = [segment for segment in self._segments().values() if segment.is_open]
         return self._rng.choice(opened) if opened else None
 

@@ -46,7 +46,6 @@ class EtcdNemesis:
             etcd.run(etcd.server.start)
 
     async def lose_leases(self) -> None:
-        """Lose etcd's leases, during any other blow."""
         if not self._losses.spared and self._world.etcd.is_well:
             self._note("makes etcd lose all leases")
             self._world.etcd.lose_leases()
@@ -65,7 +64,6 @@ class EtcdNemesis:
             await self.cut_off(process)
 
     async def cut_off(self, process: BrokerProcess, after_s: float = 0.0) -> None:
-        """Cut a broker off from etcd for a while."""
         await asyncio.sleep(after_s)
         if process.name in self._losses.spared:
             return

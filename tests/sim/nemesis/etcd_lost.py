@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 NEWS_KEPT_S = 5.0
 """Age in seconds beyond which a backup is older than the storage's marker, which the leader raises every 2 s.
 
-Without a leader since the backup the marker was not raised; the last changes before may be lost unnoticed.
-"""
+Without a leader since the backup the marker was not raised; the last changes before may be lost unnoticed."""
 RECOVERED_S_MAX = 60.0
 RETRY_S = 0.5
 WATCHED_S_MAX = 5.0

@@ -49,7 +49,6 @@ class Losses:
         return all(self._holder(segment, process) for segment in self.at_stake(process))
 
     def lose(self, process: BrokerProcess) -> None:
-        """Fail the power of one machine."""
         for segment in self.at_stake(process):
             holder = self._holder(segment, process)
             assert holder is not None
@@ -85,7 +84,6 @@ class Losses:
         )
 
     def _uid(self, name: TopicName) -> int:
-        """Return the topic's uid, or 0 if the topic does not exist now."""
         topic = self._world.cluster.state.topics.get(name)
         return 0 if topic is None else topic.uid
 

@@ -42,7 +42,6 @@ class MemberNemesis:
             member.thaw(owner)
 
     def heal(self) -> None:
-        """Thaw all frozen members."""
         for member in self._members:
             member.thaw(member.owner)
 

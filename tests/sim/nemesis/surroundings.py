@@ -32,7 +32,6 @@ class Surroundings:
         self._world.network.faults.break_share = self._world.network.faults.lost_ack_share = 0.0
 
     async def set_a_clock(self) -> None:
-        """Set a clock forward or back."""
         machine = self._rng.choice(self._world.processes).name
         self._note(f"sets the clock of {machine}: it is {self._world.clocks.set_wrong(machine):+.1f} s off")
 

@@ -37,7 +37,6 @@ class ClusterState:
     """Committed offsets of groups, by key."""
 
     def apply(self, changes: Changes) -> None:
-        """Apply the changes of one revision."""
         self.revision = changes.revision
         for key in changes.deletes:
             self._delete(key)
@@ -60,7 +59,6 @@ class ClusterState:
         return {broker for broker, at in self.addresses.items() if at == address}
 
     def owners(self, topic: TopicName, group: str) -> Mapping[int, GroupOwner]:
-        """Return the group's owner of each segment."""
         record = self.groups.get((topic, group))
         return {} if record is None else record.owners
 
@@ -189,8 +187,7 @@ class GroupOffsetsNeverFall:
 class Recovered:
     """A recovered etcd has every lost topic, its sealed segments unchanged, and no position before an acknowledged one.
 
-    Not judged: topics and segments whose creation or seal the storage had no record of.
-    """
+    Not judged: topics and segments whose creation or seal the storage had no record of."""
 
     def __init__(self, documented: Set[SegmentId], acknowledged: Mapping[str, int]) -> None:
         """Judge one recovery.
@@ -249,13 +246,9 @@ class ClusterHistory:
         self.on_sealed: Callable[[Segment, int], None] = lambda segment, epoch_before: None
         self.on_group: Callable[[GroupRecord], None] = lambda record: None
         self._checkers: tuple[Checker, ...] = (
-            RingIsPartitioned(),
-            SegmentsNeverChange(),
-            LineageRises(),
-            LeaderLockIsExclusive(),
-            BrokersHaveLeases(),
+            RingIsPartitioned(), SegmentsNeverChange(), LineageRises(), LeaderLockIsExclusive(), BrokersHaveLeases(),
             GroupOffsetsNeverFall(),
-        )
+        )  # fmt: skip
 
     @property
     def last_known(self) -> ClusterState:
@@ -270,7 +263,6 @@ class ClusterHistory:
         self.state.apply(Changes(left.revision, left.entries, ()))
 
     def on_recovered(self) -> None:
-        """Judge the recovered content by the lost one."""
         assert self.lost is not None
         before, self.lost = self.lost, None
         self.recoveries += 1
@@ -280,7 +272,6 @@ class ClusterHistory:
             self.violations.append(Violation(Recovered.__name__, sentence))
 
     def on_change(self, changes: Changes) -> None:
-        """Judge the next revision."""
         if self.lost is not None:
             self.state.apply(changes)
             return
@@ -343,8 +334,7 @@ def skipped(history: History) -> Iterator[Violation]:
     """Yield acknowledged records that a reader from the earliest record skipped: it got a later one of the same key.
 
     Unlike the rules for complete readers, this holds at any time, so that readers that stopped early are judged as
-    well.
-    """
+    well."""
     partition_of: dict[int | None, int | None] = {
         p.segment: p.partition for p in history.polled
     }  # a key is in order within each of its partitions

@@ -44,10 +44,7 @@ class TopicFiles:
         """Path -> offset -> record."""
 
     def violations(
-        self,
-        records: Mapping[int, Mapping[int, Record]],
-        starts: Mapping[int, int],
-        gone: Mapping[int, Container[int]],
+        self, records: Mapping[int, Mapping[int, Record]], starts: Mapping[int, int], gone: Mapping[int, Container[int]]
     ) -> Iterator[Violation]:
         """Judge the files by the records that a subscriber got: segment -> offset -> record.
 

@@ -85,12 +85,10 @@ class GroupRules:
         return self._newest
 
     def joined(self, member: str, generation: int, newest: int) -> None:
-        """Judge a JoinGroup reply; ``newest`` is the newest generation when the request was sent."""
         if generation < newest:
             self._tell("generations", f"{member} joined generation {generation} after there was {newest}")
 
     def owns(self, member: str, generation: int, leader: str, partitions: Iterable[int]) -> None:
-        """Judge a SyncGroup reply."""
         self._newest = max(self._newest, generation)
         known = self._leaders.setdefault(generation, leader)
         if known != leader:
@@ -101,13 +99,11 @@ class GroupRules:
                 self._tell("two owners", f"{owner} and {member} both own {partition} in generation {generation}")
 
     def commits(self, who: str, generation: int, offsets: Mapping[int, int]) -> Commit:
-        """Note that a commit begins."""
         commit = Commit(who, generation, dict(offsets), self.now(), self._newest)
         self._commits.append(commit)
         return commit
 
     def committed(self, commit: Commit) -> None:
-        """Note that a commit was acknowledged."""
         commit.ended, commit.is_acked = self.now(), True
         self.acked_commits += 1
         if NOTHING < commit.generation < commit.newest:

@@ -38,11 +38,9 @@ class Retained:
     """Low watermark of certain manual deletions, by topic and partition."""
 
     def start(self, topic: TopicName, segment: int) -> int:
-        """Return the offset below which records may be deleted; 0 if none was."""
         return max(self._starts.get((topic, segment), 0), self._low(topic, segment))
 
     def starts(self, topic: TopicName) -> dict[int, int]:
-        """Return the start by segment, of segments with deleted records."""
         segments = {segment for name, segment in (*self._starts, *self._known) if name == topic}
         return {segment: start for segment in sorted(segments) if (start := self.start(topic, segment))}
 
@@ -63,12 +61,10 @@ class Retained:
         return lambda: self._attempts.remove(attempt)
 
     def deleted(self, topic: TopicName, marks: Mapping[int, int]) -> None:
-        """Note that the records are certainly deleted."""
         for partition, mark in marks.items():
             self._marks[topic, partition] = max(mark, self._marks.get((topic, partition), 0))
 
     def learn(self, topics: Iterable[Mapping[int, Segment]]) -> None:
-        """Remember the segments that exist now."""
         for segments in topics:
             self._known.update((segment.key, segment) for segment in segments.values())
 

@@ -48,11 +48,9 @@ class InsideWatch:
 
     @property
     def committed(self) -> dict[Key, int]:
-        """Return the highest high watermark of every segment so far."""
         return dict(self._committed)
 
     def sample(self) -> None:
-        """Check every broker that is not dead."""
         running = [(p.owner, p.broker) for p in self._world.processes if p.is_running and p.broker is not None]
         brokers = [broker for _, broker in running]
         primaries = [(broker, key, owned) for broker in brokers for key, owned in Insides(broker).segments.items()]
@@ -114,7 +112,6 @@ class InsideWatch:
         return self._ends.get((topic, self._uid(topic), segment))
 
     def _uid(self, topic: TopicName) -> int:
-        """Return the topic's uid, or 0 if the topic does not exist now."""
         found = self._world.cluster.last_known.topics.get(topic)
         return 0 if found is None else found.uid
 

@@ -14,16 +14,10 @@ def kafka_consumers(rng: random.Random, scenario: Scenario) -> Scenario:
         scenario,
         kafka_readers=rng.choice((1, 2, 3)),
         favoured={
-            "reshape": 60,
-            "kill_broker": 20,
-            "freeze_broker": 20,
-            "suspend_machine": 12,
-            "part_brokers": 20,
-            "break_streams": 12,
-            "lossy_network": 12,
-            "slow_network": 12,
+            "reshape": 60, "kill_broker": 20, "freeze_broker": 20, "suspend_machine": 12, "part_brokers": 20,
+            "break_streams": 12, "lossy_network": 12, "slow_network": 12,
         },
-    )
+    )  # fmt: skip
 
 
 def kafka_groups(rng: random.Random, scenario: Scenario) -> Scenario:
@@ -35,16 +29,10 @@ def kafka_groups(rng: random.Random, scenario: Scenario) -> Scenario:
         machines_fail=False,  # commits of groups are always replicated
         chaos_s=rng.uniform(8, 16),
         favoured={
-            "reshape": 20,
-            "kill_broker": 12,
-            "part_brokers": 12,
-            "lossy_network": 12,
-            "trouble_member": 20,
-            "trouble_coordinator": 50,
-            "wake_a_coordinator": 20,
-            "wake_a_committer": 20,
+            "reshape": 20, "kill_broker": 12, "part_brokers": 12, "lossy_network": 12, "trouble_member": 20,
+            "trouble_coordinator": 50, "wake_a_coordinator": 20, "wake_a_committer": 20,
         },
-    )
+    )  # fmt: skip
 
 
 def recreated_behind_coordinators(rng: random.Random, scenario: Scenario) -> Scenario:
@@ -69,14 +57,10 @@ def recreated_behind_coordinators(rng: random.Random, scenario: Scenario) -> Sce
         chaos_s=12.0,
         pause_s=(0.2, 1.5),
         favoured={
-            "recreate_behind_a_coordinator": 200,
-            "late_news": 0,
-            "cut_off_from_etcd": 0,
-            "freeze_broker": 0,
-            "suspend_machine": 0,
-            "seal_behind_the_primarys_back": 0,
+            "recreate_behind_a_coordinator": 200, "late_news": 0, "cut_off_from_etcd": 0, "freeze_broker": 0,
+            "suspend_machine": 0, "seal_behind_the_primarys_back": 0,
         },
-    )
+    )  # fmt: skip
 
 
 def _with_kafka(rng: random.Random, scenario: Scenario) -> Scenario:

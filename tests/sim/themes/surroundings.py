@@ -40,14 +40,10 @@ def the_root_is_lost(rng: random.Random, scenario: Scenario) -> Scenario:
         pause_s=(0.1, 1.0),
         chaos_s=12.0,
         favoured={
-            "lose_root": 150,
-            "reshape": 60,
-            "trouble": 0,
-            "refuse_a_write_out": 0,
-            "slow_storage": 0,
+            "lose_root": 150, "reshape": 60, "trouble": 0, "refuse_a_write_out": 0, "slow_storage": 0,
             "failing_storage": 0,
         },
-    )
+    )  # fmt: skip
 
 
 def the_storage_is_full(rng: random.Random, scenario: Scenario) -> Scenario:
@@ -60,11 +56,7 @@ def the_storage_is_full(rng: random.Random, scenario: Scenario) -> Scenario:
         scenario,
         topics=topics,
         broker=replace(
-            scenario.broker,
-            log_roll_bytes=2 * KIB,
-            log_roll_age_s=0.5,
-            log_grace_s=0.2,
-            maintenance_interval_s=0.3,
+            scenario.broker, log_roll_bytes=2 * KIB, log_roll_age_s=0.5, log_grace_s=0.2, maintenance_interval_s=0.3
         ),
         group_members=0,
         pause_s=(0.3, 2.0),
@@ -87,14 +79,9 @@ def etcd_is_lost(rng: random.Random, scenario: Scenario) -> Scenario:
         pause_s=(0.1, 1.0),
         chaos_s=max(10.0, scenario.chaos_s),
         favoured={
-            **scenario.favoured,
-            "save_a_backup": 15,
-            "lose_etcd": 40,
-            "reshape": 50,
-            "stop_etcd": 0,
-            "freeze_etcd": 0,
+            **scenario.favoured, "save_a_backup": 15, "lose_etcd": 40, "reshape": 50, "stop_etcd": 0, "freeze_etcd": 0,
         },
-    )
+    )  # fmt: skip
 
 
 def clocks_step(rng: random.Random, scenario: Scenario) -> Scenario:
@@ -135,8 +122,5 @@ def tables_are_dated_back(rng: random.Random, scenario: Scenario) -> Scenario:
         clocks_step=True,
         pause_s=(5.0, 8.0),
         chaos_s=max(20.0, scenario.chaos_s),
-        favoured={
-            "date_tables_back": 2_000,
-            "set_a_clock": 0,
-        },
+        favoured={"date_tables_back": 2_000, "set_a_clock": 0},
     )

@@ -54,7 +54,6 @@ class Adoption:
         )
 
     async def read(self, name: str) -> None:
-        """Read everything, as batches."""
         world = self._world
         owner = Owner(name)
         got = self._got[name] = Counter()

@@ -91,7 +91,6 @@ class Member(Place):
             hand.forget()
 
     def accepted(self, given: Delivered) -> None:
-        """Note that a record is processed."""
         self._group.history.delivered.append(given)
 
 
@@ -106,7 +105,6 @@ class Hand:
         self._held: list[tuple[Message, Delivered]] = []
 
     def take(self, message: Message, given: Delivered) -> None:
-        """Add a record."""
         if not self._held:
             self._loop.call_later(self._rng.choice((0.0, 0.01, 0.3)), self._decide)
         self._held.append((message, given))
@@ -147,8 +145,7 @@ class Group:
         """Incarnations that the group has removed, and that have not joined again."""
         self._under_way: dict[str, dict[int, dict[int, tuple[int, int, int]]]] = {}
         """Incarnation -> number of the commit -> segment -> its generation, the owner's generation when it was sent,
-        and the offset.
-        """
+        and the offset."""
         self._violations: list[Violation] = []
         world.network.tap = self.on_message
         world.cluster.on_group = self.on_record
@@ -167,8 +164,7 @@ class Group:
         """Note a written group record: a member that is no longer in it has lost its segments.
 
         So has one that was removed and joined again since the last write: its segments have another generation, and it
-        never got a request to release them.
-        """
+        never got a request to release them."""
         now = int(self._world.loop.time() * 1e9)
         for gone in self._present - record.members.keys():
             self.history.deaths_ns.setdefault(gone, now)
@@ -241,7 +237,6 @@ class Group:
         return True
 
     async def finish(self) -> None:
-        """Wait until the members got all acknowledged records."""
         try:
             while self._missing():  # noqa: ASYNC110 - time is virtual
                 await asyncio.sleep(LOOK_AGAIN_S)
@@ -251,7 +246,6 @@ class Group:
 
     @property
     def brokers(self) -> list[str]:
-        """Return the machines of all brokers."""
         return [process.name for process in self._world.processes]
 
     def _held_back(self) -> Iterator[Violation]:

@@ -39,14 +39,10 @@ LOOKS_SHARE = 0.1
 NONE, LZ4 = 0, 3
 RETRIABLE = frozenset(
     {
-        Code.UNKNOWN_TOPIC_OR_PARTITION,
-        Code.LEADER_NOT_AVAILABLE,
-        Code.NOT_LEADER_OR_FOLLOWER,
-        Code.REQUEST_TIMED_OUT,
-        Code.NOT_ENOUGH_REPLICAS,
-        Code.KAFKA_STORAGE_ERROR,
+        Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_AVAILABLE, Code.NOT_LEADER_OR_FOLLOWER, Code.REQUEST_TIMED_OUT,
+        Code.NOT_ENOUGH_REPLICAS, Code.KAFKA_STORAGE_ERROR,
     }
-)
+)  # fmt: skip
 """For a producer, as in Kafka's own."""
 
 

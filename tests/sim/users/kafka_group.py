@@ -137,11 +137,7 @@ class KafkaLooker:
 
     def _membership(self, coordinator: int | None = None) -> KafkaMembership:
         return KafkaMembership(
-            self._client,
-            self._group.rules,
-            self._group.topic.name,
-            version=JOIN_VERSIONS[-1],
-            coordinator=coordinator,
+            self._client, self._group.rules, self._group.topic.name, version=JOIN_VERSIONS[-1], coordinator=coordinator
         )
 
 

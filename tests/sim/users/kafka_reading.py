@@ -33,15 +33,10 @@ REWIND_SHARE = 0.02
 REWINDS_MAX = 3
 ASK_AGAIN = frozenset(
     {
-        Code.NOT_LEADER_OR_FOLLOWER,
-        Code.UNKNOWN_TOPIC_OR_PARTITION,
-        Code.UNKNOWN_TOPIC_ID,
-        Code.FENCED_LEADER_EPOCH,
-        Code.UNKNOWN_LEADER_EPOCH,
-        Code.LEADER_NOT_AVAILABLE,
-        Code.KAFKA_STORAGE_ERROR,
+        Code.NOT_LEADER_OR_FOLLOWER, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.FENCED_LEADER_EPOCH,
+        Code.UNKNOWN_LEADER_EPOCH, Code.LEADER_NOT_AVAILABLE, Code.KAFKA_STORAGE_ERROR,
     }
-)
+)  # fmt: skip
 """Errors after which consumers refresh the metadata."""
 
 
@@ -240,11 +235,7 @@ async def ends_of(client: KafkaClient, topic: TopicName) -> dict[int, int]:
         if leader.node < 0:
             raise Unavailable(f"partition {partition} has no leader")
         reply = await client.connection(leader.node, "fetch").ask(
-            API.LIST_OFFSETS,
-            7,
-            replica_id=-1,
-            isolation_level=0,
-            topics=[make(name=topic.name, partitions=[part])],
+            API.LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=[make(name=topic.name, partitions=[part])]
         )
         said = reply.topics[0].partitions[0]
         if said.error_code:

@@ -189,8 +189,7 @@ class Subscriber(Reader):
     def _may_have_missed_some(self) -> bool:
         """Whether a segment that was open a moment ago may be pruned: with retention it may have had records.
 
-        Retention prunes it, or a recovery does not know it: the storage had none of its records when etcd was lost.
-        """
+        Retention prunes it, or a recovery does not know it: the storage had none of its records when etcd was lost."""
         cluster = self.world.cluster
         topic = cluster.state.topics[self._topic]
         return topic.has_retention and bool(topic.pruned or cluster.recoveries)

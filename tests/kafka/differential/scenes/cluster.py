@@ -75,25 +75,15 @@ async def administration(play: Play) -> None:
     """Requests that always get an error, or always the same reply."""
     one = await play.topic("one", 2)
     anybody = {
-        "resource_type_filter": 1,
-        "resource_name_filter": None,
-        "pattern_type_filter": 1,
-        "principal_filter": None,
-        "host_filter": None,
-        "operation": 1,
-        "permission_type": 1,
-    }
+        "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
+        "host_filter": None, "operation": 1, "permission_type": 1,
+    }  # fmt: skip
     for version in (1, 2, 3):
         await play.ask(f"permissions, version {version}", API.DESCRIBE_ACLS, version, **anybody)
     creation = {
-        "resource_type": 2,
-        "resource_name": one,
-        "resource_pattern_type": 3,
-        "principal": "User:a",
-        "host": "*",
-        "operation": 3,
-        "permission_type": 3,
-    }
+        "resource_type": 2, "resource_name": one, "resource_pattern_type": 3, "principal": "User:a", "host": "*",
+        "operation": 3, "permission_type": 3,
+    }  # fmt: skip
     await play.ask("create a permission", API.CREATE_ACLS, 3, creations=[creation])
     await play.ask("delete permissions", API.DELETE_ACLS, 3, filters=[anybody])
     for version in (0, 1):
@@ -137,9 +127,6 @@ async def folders(play: Play) -> None:
 
 
 SCENES = {
-    "versions": versions,
-    "octets": octets,
-    "coordinators": coordinators,
-    "administration": administration,
+    "versions": versions, "octets": octets, "coordinators": coordinators, "administration": administration,
     "folders": folders,
-}
+}  # fmt: skip

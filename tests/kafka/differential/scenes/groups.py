@@ -16,26 +16,19 @@ def joining(group: str, member: str = "", instance: str | None = None, **more: A
     """Return the fields of a JoinGroup. ``protocols``: pairs of name and metadata."""
     protocols: Sequence[tuple[str, bytes]] = more.pop("protocols", (RANGE,))
     return {
-        "group_id": group,
-        "session_timeout_ms": 30_000,
-        "rebalance_timeout_ms": 30_000,
-        "member_id": member,
-        "group_instance_id": instance,
-        "protocol_type": "consumer",
+        "group_id": group, "session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000, "member_id": member,
+        "group_instance_id": instance, "protocol_type": "consumer",
         "protocols": [{"name": name, "metadata": metadata} for name, metadata in protocols],
-    } | more
+    } | more  # fmt: skip
 
 
 def syncing(group: str, member: str, generation: int, shares: dict[str, bytes] | None = None, **more: Any) -> Any:
     """Return the fields of a SyncGroup. ``shares``: assignments by member, from the leader."""
     return {
-        "group_id": group,
-        "generation_id": generation,
-        "member_id": member,
-        "protocol_type": "consumer",
+        "group_id": group, "generation_id": generation, "member_id": member, "protocol_type": "consumer",
         "protocol_name": "range",
         "assignments": [{"member_id": who, "assignment": share} for who, share in (shares or {}).items()],
-    } | more
+    } | more  # fmt: skip
 
 
 async def joined(play: Play, note: str, group: str, **more: Any) -> Any:
@@ -67,11 +60,7 @@ async def one_member(play: Play) -> None:
         )
         if version < 3:
             await play.ask(
-                f"leaves, version {version}",
-                API.LEAVE_GROUP,
-                version,
-                group_id=alone,
-                member_id=said.member_id,
+                f"leaves, version {version}", API.LEAVE_GROUP, version, group_id=alone, member_id=said.member_id
             )
     for version in (4, 5, 7, 9):
         await play.ask(f"needs an id, version {version}", API.JOIN_GROUP, version, **joining(f"{group}-id"))

@@ -45,19 +45,11 @@ async def list_offsets(play: Play) -> None:
         await play.ask(note, API.LIST_OFFSETS, version, **listed(*parts, **more))
 
     for note, when in (
-        ("before the first", t0_ms - 5),
-        ("the first", t0_ms),
-        ("between batches", t0_ms + 5),
-        ("inside a batch", t0_ms + 501),
-        ("the highest time", t0_ms + 502),
-        ("after the highest time", t0_ms + 503),
-        ("1970", 0),
-        ("highest", HIGHEST_TIME),
-        ("earliest local", EARLIEST_LOCAL),
-        ("latest tiered", LATEST_TIERED),
-        ("earliest pending", EARLIEST_PENDING),
-        ("-7", -7),
-    ):
+        ("before the first", t0_ms - 5), ("the first", t0_ms), ("between batches", t0_ms + 5),
+        ("inside a batch", t0_ms + 501), ("the highest time", t0_ms + 502), ("after the highest time", t0_ms + 503),
+        ("1970", 0), ("highest", HIGHEST_TIME), ("earliest local", EARLIEST_LOCAL), ("latest tiered", LATEST_TIERED),
+        ("earliest pending", EARLIEST_PENDING), ("-7", -7),
+    ):  # fmt: skip
         await ask(note, (one, 0, when))
         await ask(f"{note}, nothing there", (empty, 0, when))
     await ask("highest in version 6", (one, 0, HIGHEST_TIME), version=6)

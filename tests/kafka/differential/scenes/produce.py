@@ -275,11 +275,6 @@ async def producer_ids(play: Play) -> None:
 
 
 SCENES = {
-    "produce": taken,
-    "refused": refused,
-    "formats": formats,
-    "behind": behind,
-    "silent": silent_failure,
-    "sequences": sequences,
-    "producer-ids": producer_ids,
-}
+    "produce": taken, "refused": refused, "formats": formats, "behind": behind, "silent": silent_failure,
+    "sequences": sequences, "producer-ids": producer_ids,
+}  # fmt: skip

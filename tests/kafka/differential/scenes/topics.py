@@ -8,12 +8,8 @@ from tests.kafka.differential.play import Play
 
 def new(name: str, partitions: int = 1, replicas: int = 1, **more: Any) -> dict[str, Any]:
     return {
-        "name": name,
-        "num_partitions": partitions,
-        "replication_factor": replicas,
-        "assignments": [],
-        "configs": [],
-    } | more
+        "name": name, "num_partitions": partitions, "replication_factor": replicas, "assignments": [], "configs": [],
+    } | more  # fmt: skip
 
 
 async def create(play: Play) -> None:
@@ -37,47 +33,22 @@ async def create(play: Play) -> None:
     await ask("more replicas than brokers", new(name("none"), 1, 3))
     await ask("an unknown config", new(name("none"), configs=[{"name": "no.such", "value": "1"}]))
     for key, value in (
-        ("retention.ms", "soon"),
-        ("retention.ms", "-2"),
-        ("retention.ms", None),
-        ("cleanup.policy", "burn"),
-        ("cleanup.policy", "compact,delete"),
-        ("compression.type", "rar"),
-        ("compression.type", "zstd"),
-        ("max.message.bytes", "-1"),
-        ("min.insync.replicas", "0"),
-        ("min.insync.replicas", "2"),
-        ("message.timestamp.type", "Sometime"),
-        ("segment.bytes", "13"),
-        ("segment.ms", "0"),
-        ("unclean.leader.election.enable", "perhaps"),
-        ("flush.messages", "0"),
-        ("remote.storage.enable", "true"),
-        ("remote.storage.enable", "false"),
-        ("cleanup.policy", ""),
-        ("max.message.bytes", "50000000"),
-        ("max.message.bytes", "2147483647"),
-        ("max.message.bytes", "2147483648"),
-        ("segment.bytes", "1048575"),
-        ("segment.bytes", "1048576"),
-        ("compression.gzip.level", "0"),
-        ("compression.gzip.level", "-1"),
-        ("compression.gzip.level", "-2"),
-        ("compression.gzip.level", "10"),
-        ("compression.lz4.level", "0"),
-        ("compression.zstd.level", "-131073"),
-        ("leader.replication.throttled.replicas", "x"),
-        ("leader.replication.throttled.replicas", "*"),
-        ("leader.replication.throttled.replicas", "*,0:1"),
-        ("leader.replication.throttled.replicas", ""),
-        ("follower.replication.throttled.replicas", "0:1,1:2"),
+        ("retention.ms", "soon"), ("retention.ms", "-2"), ("retention.ms", None), ("cleanup.policy", "burn"),
+        ("cleanup.policy", "compact,delete"), ("compression.type", "rar"), ("compression.type", "zstd"),
+        ("max.message.bytes", "-1"), ("min.insync.replicas", "0"), ("min.insync.replicas", "2"),
+        ("message.timestamp.type", "Sometime"), ("segment.bytes", "13"), ("segment.ms", "0"),
+        ("unclean.leader.election.enable", "perhaps"), ("flush.messages", "0"), ("remote.storage.enable", "true"),
+        ("remote.storage.enable", "false"), ("cleanup.policy", ""), ("max.message.bytes", "50000000"),
+        ("max.message.bytes", "2147483647"), ("max.message.bytes", "2147483648"), ("segment.bytes", "1048575"),
+        ("segment.bytes", "1048576"), ("compression.gzip.level", "0"), ("compression.gzip.level", "-1"),
+        ("compression.gzip.level", "-2"), ("compression.gzip.level", "10"), ("compression.lz4.level", "0"),
+        ("compression.zstd.level", "-131073"), ("leader.replication.throttled.replicas", "x"),
+        ("leader.replication.throttled.replicas", "*"), ("leader.replication.throttled.replicas", "*,0:1"),
+        ("leader.replication.throttled.replicas", ""), ("follower.replication.throttled.replicas", "0:1,1:2"),
         ("follower.replication.throttled.replicas", "0:1,2"),
-    ):
+    ):  # fmt: skip
         await ask(
-            f"{key}={value}",
-            new(name("none"), configs=[{"name": key, "value": value}]),
-            validate=True,
-            version=4,
+            f"{key}={value}", new(name("none"), configs=[{"name": key, "value": value}]), validate=True, version=4
         )
     twice = [{"name": "retention.ms", "value": "1"}, {"name": "retention.ms", "value": "2"}]
     await ask("a config twice", new(name("none"), configs=twice), validate=True)
@@ -241,10 +212,4 @@ async def partitions(play: Play) -> None:
     await play.ask("five", API.METADATA, 9, topics=[{"name": one}], allow_auto_topic_creation=False)
 
 
-SCENES = {
-    "create": create,
-    "delete": delete,
-    "metadata": metadata,
-    "pages": pages,
-    "partitions": partitions,
-}
+SCENES = {"create": create, "delete": delete, "metadata": metadata, "pages": pages, "partitions": partitions}

@@ -99,32 +99,32 @@ def has_arrays(entity: Any) -> bool:
     return any(isinstance(getattr(entity, name), tuple) for name in entity.__dataclass_fields__)
 
 
-@pytest.mark.parametrize(
-    ("error", "scope", "code"),
-    [
-        (StaleMetadata("moved"), ErrorScope.DATA, Code.NOT_LEADER_OR_FOLLOWER),
-        (StaleMetadata("moved"), ErrorScope.COORDINATOR, Code.NOT_COORDINATOR),
-        (Unavailable("gone"), ErrorScope.DATA, Code.NOT_LEADER_OR_FOLLOWER),
-        (Unavailable("gone"), ErrorScope.METADATA, Code.LEADER_NOT_AVAILABLE),
-        (Unavailable("gone"), ErrorScope.COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE),
-        (Unavailable("no leader"), ErrorScope.ADMIN, Code.NOT_CONTROLLER),
-        (Unavailable("gone"), ErrorScope.PRODUCE, Code.NOT_LEADER_OR_FOLLOWER),
-        (ResourceExhausted("full"), ErrorScope.PRODUCE, Code.POLICY_VIOLATION),
-        (ResourceExhausted("full"), ErrorScope.FETCH, Code.REQUEST_TIMED_OUT),
-        (OutOfOrderSequence("gap"), ErrorScope.PRODUCE, Code.OUT_OF_ORDER_SEQUENCE_NUMBER),
-        (DuplicateSequence("again"), ErrorScope.PRODUCE, Code.DUPLICATE_SEQUENCE_NUMBER),
-        (InvalidBatch(BatchErrorCode.INVALID_RECORD, "no"), ErrorScope.PRODUCE, Code.INVALID_RECORD),
-        (Corrupt("zeros"), ErrorScope.FETCH, Code.CORRUPT_MESSAGE),
-        (Corrupt("zeros"), ErrorScope.DATA, Code.KAFKA_STORAGE_ERROR),
-        (NotFound("none"), ErrorScope.DATA, Code.UNKNOWN_TOPIC_OR_PARTITION),
-        (StorageFailed("full"), ErrorScope.DATA, Code.KAFKA_STORAGE_ERROR),
-        (DataLoss("no file has it", 3, 9), ErrorScope.DATA, Code.CORRUPT_MESSAGE),
-        (AlreadyExists("there"), ErrorScope.ADMIN, Code.TOPIC_ALREADY_EXISTS),
-        (InvalidArgument("no"), ErrorScope.ADMIN, Code.INVALID_REQUEST),
-        (KafkaError(Code.INVALID_RECORD, "no"), ErrorScope.DATA, Code.INVALID_RECORD),
-        (ValueError("a bug"), ErrorScope.DATA, Code.UNKNOWN_SERVER_ERROR),
-    ],
+CODES = (
+    (StaleMetadata("moved"), ErrorScope.DATA, Code.NOT_LEADER_OR_FOLLOWER),
+    (StaleMetadata("moved"), ErrorScope.COORDINATOR, Code.NOT_COORDINATOR),
+    (Unavailable("gone"), ErrorScope.DATA, Code.NOT_LEADER_OR_FOLLOWER),
+    (Unavailable("gone"), ErrorScope.METADATA, Code.LEADER_NOT_AVAILABLE),
+    (Unavailable("gone"), ErrorScope.COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE),
+    (Unavailable("no leader"), ErrorScope.ADMIN, Code.NOT_CONTROLLER),
+    (Unavailable("gone"), ErrorScope.PRODUCE, Code.NOT_LEADER_OR_FOLLOWER),
+    (ResourceExhausted("full"), ErrorScope.PRODUCE, Code.POLICY_VIOLATION),
+    (ResourceExhausted("full"), ErrorScope.FETCH, Code.REQUEST_TIMED_OUT),
+    (OutOfOrderSequence("gap"), ErrorScope.PRODUCE, Code.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    (DuplicateSequence("again"), ErrorScope.PRODUCE, Code.DUPLICATE_SEQUENCE_NUMBER),
+    (InvalidBatch(BatchErrorCode.INVALID_RECORD, "no"), ErrorScope.PRODUCE, Code.INVALID_RECORD),
+    (Corrupt("zeros"), ErrorScope.FETCH, Code.CORRUPT_MESSAGE),
+    (Corrupt("zeros"), ErrorScope.DATA, Code.KAFKA_STORAGE_ERROR),
+    (NotFound("none"), ErrorScope.DATA, Code.UNKNOWN_TOPIC_OR_PARTITION),
+    (StorageFailed("full"), ErrorScope.DATA, Code.KAFKA_STORAGE_ERROR),
+    (DataLoss("no file has it", 3, 9), ErrorScope.DATA, Code.CORRUPT_MESSAGE),
+    (AlreadyExists("there"), ErrorScope.ADMIN, Code.TOPIC_ALREADY_EXISTS),
+    (InvalidArgument("no"), ErrorScope.ADMIN, Code.INVALID_REQUEST),
+    (KafkaError(Code.INVALID_RECORD, "no"), ErrorScope.DATA, Code.INVALID_RECORD),
+    (ValueError("a bug"), ErrorScope.DATA, Code.UNKNOWN_SERVER_ERROR),
 )
+
+
+@pytest.mark.parametrize(("error", "scope", "code"), CODES)
 def test_a_failure_has_the_code_by_which_a_client_does_the_right_thing(
     error: SeaweedMQError, scope: ErrorScope, code: Code
 ) -> None:
