@@ -4,10 +4,6 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
-
-from seaweedmq.codec.tables.delta_schema import left_out
-from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.kafka import visibility
 from seaweedmq.core.lineage.problems import describe_problems
 from seaweedmq.core.lineage.replication import describe_under_replicated
@@ -29,14 +25,13 @@ def iso_time(at_us: int) -> str:
 
 def topic_fields(topic: Topic) -> Fields:
     """Return the fields of a topic's settings."""
-    schema: pa.Schema | None = None if topic.schema is None else schema_from_bytes(topic.schema)
     return {
         "topic": str(topic.name),
         "durability": topic.durability.value,
         "replicas": topic.replicas,
         "scaling": topic.scaling.value,
         "partitions": topic.partitions,
-        "columns": None if schema is None else [f"{field.name}: {field.type}" for field in schema],
+        "columns": None if topic.schema is None else _columns(topic.schema),
         "retention_s": topic.retention_s,
         "retention_bytes": topic.retention_bytes,
         "target_bytes_per_s": topic.target_bytes_per_s,
@@ -44,6 +39,20 @@ def topic_fields(topic: Topic) -> Fields:
         "configs": dict(topic.configs),
         "created": iso_time(topic.created_us),
     }
+
+
+def _columns(schema: bytes) -> list[str]:
+    # Lazy import, as below: Arrow takes long to load, and most topics have no columns.
+    from seaweedmq.codec.topic_schema import schema_from_bytes
+
+    return [f"{field.name}: {field.type}" for field in schema_from_bytes(schema)]
+
+
+def _left_out_of_delta(schema: bytes) -> list[str]:
+    from seaweedmq.codec.tables.delta_schema import left_out
+    from seaweedmq.codec.topic_schema import schema_from_bytes
+
+    return [f"{name} ({why})" for name, why in left_out(schema_from_bytes(schema)).items()]
 
 
 def segment_fields(segment: Segment, addresses: Mapping[str, str], stats: SegmentStats | None) -> Fields:
@@ -93,9 +102,8 @@ def description_fields(
 ) -> Fields:
     """Return the fields of a topic and of all its segments."""
     schema = found.topic.schema
-    hidden = {} if schema is None else left_out(schema_from_bytes(schema))
     return topic_fields(found.topic) | {
-        "left_out_of_delta": [f"{name} ({why})" for name, why in hidden.items()] or None,
+        "left_out_of_delta": (_left_out_of_delta(schema) or None) if schema is not None else None,
         "kafka": visibility.seen(found.topic, found.segments),
         "status": topic_status(found, decisions),
         "segments": segments_fields(found, stats),

@@ -7,16 +7,16 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-import pyarrow as pa
 import typer
-from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.runtime.printable import printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.progress import Progress, TaskID
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -100,6 +100,9 @@ def show_rows(rows: Sequence[Row], columns: Sequence[str], output: Output, *, em
     elif not rows:
         say(empty)
     else:
+        # Lazy import: JSON and single lines need no tables.
+        from rich.table import Table
+
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in columns:
             table.add_column(column, no_wrap=True)
@@ -157,8 +160,10 @@ def cell(value: Any) -> str:
     return printable(str(value))
 
 
-def show(what: RenderableType) -> None:
+def show(what: "RenderableType") -> None:
     """Print a rich renderable; plain and unwrapped if stdout is not a terminal."""
+    from rich.console import Console  # lazy, as the table above
+
     terminal = sys.stdout.isatty()
     console = Console(width=None if terminal else PIPE_WIDTH_COLUMNS, markup=False, highlight=False)
     with console.capture() as captured:
@@ -175,6 +180,10 @@ def fail(message: str, *, status: int = EXIT_FAILED) -> NoReturn:
 @contextmanager
 def progress(unit: str, *, shown: bool | None = None) -> Iterator["Bars"]:
     """Show progress bars with counts in ``unit`` on stderr during a block; by default, if stderr is a terminal."""
+    # Lazy import: few commands have progress to show.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -192,7 +201,7 @@ def progress(unit: str, *, shown: bool | None = None) -> Iterator["Bars"]:
 class Bars:
     """The progress bars, below one another."""
 
-    def __init__(self, bars: Progress) -> None:
+    def __init__(self, bars: "Progress") -> None:
         self._bars = bars
 
     def add(self, what: str, total: float | None) -> "Bar":
@@ -203,7 +212,7 @@ class Bars:
 class Bar:
     """One progress bar, which counts up."""
 
-    def __init__(self, bars: Progress, task: TaskID) -> None:
+    def __init__(self, bars: "Progress", task: "TaskID") -> None:
         self._bars = bars
         self._task = task
 
@@ -228,11 +237,15 @@ def one_line_errors() -> Iterator[None]:
         yield
     except SeaweedMQError as error:
         fail(str(error) or error.code)
-    except (KeyboardInterrupt, pa.ArrowCancelled):  # Arrow handles Ctrl-C while it reads
+    except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
-    except (OSError, pa.ArrowException) as error:
-        fail(str(error) or type(error).__name__)
     except Exception as error:
+        import pyarrow as pa  # lazy: few commands need Arrow
+
+        if isinstance(error, pa.ArrowCancelled):  # Arrow handles Ctrl-C while it reads
+            raise SystemExit(EXIT_INTERRUPTED) from None
+        if isinstance(error, OSError | pa.ArrowException):
+            fail(str(error) or type(error).__name__)
         # Not in sys.excepthook, which typer overrides.
         if os.environ.get("SEAWEEDMQ_DEBUG"):
             raise

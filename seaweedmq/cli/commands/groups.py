@@ -1,17 +1,19 @@
 """Commands `seaweedmq group ...`: list, describe, reset and delete groups of both kinds."""
 
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from seaweedmq.cli.fields import group_fields, kafka_group_fields, kafka_summary_fields, summary_fields
 from seaweedmq.cli.options import Common, TopicArgument, checked_topic, common_options, option, parse_start
 from seaweedmq.cli.output import Output, note, say, show_done, show_fields, show_json, show_rows, show_sections
-from seaweedmq.client.blocking.client import Client
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
 from seaweedmq.model.kafka.group_admin import GroupKind
 from seaweedmq.model.topic import check_name
+
+if TYPE_CHECKING:
+    from seaweedmq import Client
 
 R = TypeVar("R")
 
@@ -50,7 +52,7 @@ def list_(common: Common) -> None:
 def describe(common: Common, group: GroupArgument, kind: KindOption = None) -> None:
     """Show a group's members, their segments or partitions, and its lag."""
 
-    def native(client: Client) -> None:
+    def native(client: "Client") -> None:
         found = client.admin.describe_group(group)
         try:
             lags_s = client.admin.group_lag_seconds(group)
@@ -68,7 +70,7 @@ def describe(common: Common, group: GroupArgument, kind: KindOption = None) -> N
             say("")
             show_sections(topic, {"members": members, "segments": segments}, common.output)
 
-    def kafka(client: Client) -> None:
+    def kafka(client: "Client") -> None:
         fields = kafka_group_fields(client.admin.describe_kafka_group(group))
         members, offsets = (KAFKA_MEMBER_COLUMNS, "no members"), (KAFKA_OFFSET_COLUMNS, "no offsets")
         show_sections(fields, {"members": members, "offsets": offsets}, common.output)
@@ -120,7 +122,7 @@ def delete(common: Common, group: GroupArgument, force: ForceOption = False, kin
 
 
 def _of_kind(
-    common: Common, group: str, kind: GroupKind | None, native: Callable[[Client], R], kafka: Callable[[Client], R]
+    common: Common, group: str, kind: GroupKind | None, native: "Callable[[Client], R]", kafka: "Callable[[Client], R]"
 ) -> R:
     """Call the function of the group's kind: the named kind, else native, else Kafka."""
     with common.connect() as client:
@@ -128,7 +130,7 @@ def _of_kind(
         return kafka(client) if kind is GroupKind.KAFKA else native(client)
 
 
-def _kind_of(client: Client, group: str) -> GroupKind:
+def _kind_of(client: "Client", group: str) -> GroupKind:
     """Return the kind of a group if the user names none; depends on existing groups, not on the command."""
     if not _may_be_native(group):
         return GroupKind.KAFKA

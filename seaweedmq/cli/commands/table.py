@@ -26,11 +26,11 @@ from seaweedmq.core.files.compaction import TARGET_BYTES
 from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.process.local_folder import LOCAL_STORAGE
-from seaweedmq.storage.place import Place
-from seaweedmq.storage.snapshot import list_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from seaweedmq.storage.place import Place
 
 app = typer.Typer(help="Compact, rebuild, verify, import and export the tables of a topic.", no_args_is_help=True)
 
@@ -231,13 +231,17 @@ def export(
     show_done({"topic": name, "catalog": iceberg, **asdict(done)}, said, common.output)
 
 
-def _place_of(storage: str, topic: str) -> Place:
+def _place_of(storage: str, topic: str) -> "Place":
     """Return the place of the storage, checked before Spark is started in vain.
 
     Raises:
         InvalidArgument: If the storage is not a directory.
         NotFound: If no such topic exists.
     """
+    # Lazy import: help and wrong usage need no storage.
+    from seaweedmq.storage.place import Place
+    from seaweedmq.storage.snapshot import list_topics
+
     place = Place.parse(storage)
     if not place.exists():
         raise InvalidArgument(f"storage {place} is not a directory: give the root that the brokers use")

@@ -20,7 +20,6 @@ from seaweedmq.cli.options import (
     size_bytes,
 )
 from seaweedmq.cli.output import Output, say, show_done, show_fields, show_json, show_rows, show_sections
-from seaweedmq.cli.records.schema import read_schema
 from seaweedmq.model.topic import Durability, Scaling
 from seaweedmq.model.topic_settings import AUTO_COMPACT
 
@@ -105,7 +104,11 @@ def create(
 ) -> None:
     """Create a topic, or several with the same settings."""
     names = [checked_topic(topic) for topic in topics]
-    arrow_schema = read_schema(schema) if schema else None
+    arrow_schema = None
+    if schema:
+        from seaweedmq.cli.records.schema import read_schema  # lazy: Arrow takes long to load
+
+        arrow_schema = read_schema(schema)
     limits = _limits(retention, retention_bytes, target_bytes, target_records)
     configs = changed_configs({}, with_auto_compact(config, auto_compact))
     with common.connect() as client:

@@ -7,18 +7,17 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from typing import TypeVar
-
-from rich.console import Console, RenderableType
-from rich.live import Live
+from typing import TYPE_CHECKING, TypeVar
 
 import seaweedmq
 from seaweedmq.cli.fields import Fields, cluster_fields, description_fields
-from seaweedmq.cli.live.views import cluster_view, topic_view
 from seaweedmq.cli.output import Output, say, show, show_json
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.broker import Decision
 from seaweedmq.model.description import SegmentStats, TopicDescription
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +30,16 @@ TopicFacts = tuple[TopicDescription, tuple[SegmentStats, ...], tuple[Decision, .
 
 def cluster(admin: "seaweedmq.Admin", output: Output) -> None:
     """Watch the brokers and the leader's decisions."""
+    # Lazy import, as below: commands that read statistics once draw nothing.
+    from seaweedmq.cli.live.views import cluster_view
+
     _watch(admin.cluster_status, lambda status, _: cluster_view(status, _now_us()), cluster_fields, output)
 
 
 def topic(admin: "seaweedmq.Admin", name: str, output: Output) -> None:
     """Watch the ring of one topic."""
+    from seaweedmq.cli.live.views import topic_view
+
     _watch(
         lambda: read_topic(admin, name),
         lambda facts, width: topic_view(*facts, now_us=_now_us(), width=width),
@@ -59,8 +63,11 @@ def read_stats(admin: "seaweedmq.Admin", name: str) -> tuple[SegmentStats, ...]:
 
 
 def _watch(
-    read: Callable[[], T], view: Callable[[T, int], RenderableType], fields: Callable[[T], Fields], output: Output
+    read: Callable[[], T], view: Callable[[T, int], "RenderableType"], fields: Callable[[T], Fields], output: Output
 ) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
     try:
         if output is Output.JSON:
             _every_second(lambda: show_json(fields(read())))
@@ -74,7 +81,7 @@ def _watch(
         return  # the regular end of a watch
 
 
-def _print_plain(view: RenderableType) -> None:
+def _print_plain(view: "RenderableType") -> None:
     show(view)
     say("")
 
