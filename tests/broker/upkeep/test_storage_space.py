@@ -95,6 +95,7 @@ async def test_kafka_producers_get_kafka_s_code_and_consumers_continue(
 
     monkeypatch.setattr(MemorySegmentStore, "space", space)
     [client] = await in_process_clients(testbed)
+    client.host.broker.watch_storage()
     await testbed.topic(client.host, ORDERS, partitions=1)
     await testbed.until(lambda: client.host.inspect.view.open_of(ORDERS))
     native = await client.host.publisher(name=ORDERS)
