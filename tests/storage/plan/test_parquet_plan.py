@@ -29,7 +29,7 @@ from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 def planned(files: TopicFiles, **options: str) -> ParquetPlan:
     parsed = parse_options({"storage": str(files.root), "topic": str(files.name), **options})
-    return planned_once(find(parsed.place, ends=True), parsed)
+    return planned_once(find(parsed.location, ends=True), parsed)
 
 
 def planned_once(source: TopicSource, options: SparkOptions) -> ParquetPlan:
@@ -128,7 +128,7 @@ def test_the_end_of_an_open_segment_is_looked_for_in_its_last_files_alone(orders
 def test_logs_that_become_tables_meanwhile_are_looked_for_again(orders: TopicFiles) -> None:
     log = orders.log(0, 20)
     parsed = parse_options({"storage": str(orders.root), "topic": str(orders.name), "startingOffsets": '{"0": 20}'})
-    found = find(parsed.place, ends=True)
+    found = find(parsed.location, ends=True)
     orders.convert()
     log.unlink()
     plan_read(found, parsed.window)
@@ -148,7 +148,7 @@ def test_a_segment_without_files_ends_where_it_begins_unless_retention_may_have_
 def test_brokers_say_how_far_a_segment_is_committed_whatever_files_show(orders: TopicFiles) -> None:
     orders.log(0, 20)
     parsed = parse_options({"storage": str(orders.root), "topic": str(orders.name), "endingOffsets": '{"0": 16}'})
-    found = find(parsed.place, ends=True)
+    found = find(parsed.location, ends=True)
     behind, ahead = (replace(found, known=BrokerOffsets(begins={}, ends={0: end})) for end in (15, 30))
     with pytest.raises(
         OutOfRange, match="offset 16 of shop/orders#0, which is committed up to 15: give that or a lower"
@@ -272,7 +272,7 @@ def test_a_key_leaves_out_segments_that_can_not_have_it(orders: TopicFiles) -> N
 def test_a_table_that_is_merged_after_the_listing_is_read_by_the_name_it_keeps(orders: TopicFiles) -> None:
     table = orders.table(0, 20)
     parsed = parse_options({"storage": str(orders.root), "topic": str(orders.name)})
-    found = find(parsed.place, ends=True)
+    found = find(parsed.location, ends=True)
     (orders.root / table.path).unlink()
     assert whole(planned_once(found, parsed)) == [(0, 20)]
     (orders.root / kept_path(table.path)).unlink()
@@ -283,7 +283,7 @@ def test_a_table_that_is_merged_after_the_listing_is_read_by_the_name_it_keeps(o
 def test_a_file_that_is_gone_since_the_listing_is_looked_for_again(orders: TopicFiles) -> None:
     orders.log(0, 20)
     parsed = parse_options({"storage": str(orders.root), "topic": str(orders.name)})
-    found = find(parsed.place, ends=True)
+    found = find(parsed.location, ends=True)
     orders.convert()
     for log in orders.root.rglob("*.log"):
         log.unlink()
