@@ -31,6 +31,7 @@ from seaweedmq.kafka.wire.replies.fetch_reply import FetchedPartition, FetchedTo
 from seaweedmq.kafka.wire.replies.freeing import free
 from seaweedmq.runtime.log_once import RejectionLog
 from seaweedmq.runtime.signal import Signal
+from seaweedmq.runtime.time_limit import TimeLimit
 from seaweedmq.runtime.turns import Turn
 
 log = logging.getLogger(__name__)
@@ -174,15 +175,17 @@ class FetchHandlers:
         poll = _Poll(request, fetched, wait)
         try:
             await poll.listen()
-            async with asyncio.timeout_at(deadline):
-                while not poll.is_over:
-                    await poll.changed()
-                    for key in poll.ended():  # this broker may lead the successor
-                        poll.replace(key, await self._look(key, fetched[key].want))
+            await TimeLimit(self._until_over(poll, fetched), deadline)
         except TimeoutError:
             return
         finally:
             poll.close()
+
+    async def _until_over(self, poll: "_Poll", fetched: Mapping[PartitionKey, Fetched]) -> None:
+        while not poll.is_over:
+            await poll.changed()
+            for key in poll.ended():  # this broker may lead the successor
+                poll.replace(key, await self._look(key, fetched[key].want))
 
     async def _look(self, key: PartitionKey, want: RequestedPartition) -> Fetched:
         """Find the partition and check the offset, without reading."""
@@ -225,10 +228,8 @@ class FetchHandlers:
         topic = None
         try:
             topic = self._partitions.topic(key[0])
-            async with asyncio.timeout(READ_S_MAX):
-                said.batches = await self._reader.read(
-                    said.source, said.want.offset, said.want.bytes_max, share, memory
-                )
+            reading = self._reader.read(said.source, said.want.offset, said.want.bytes_max, share, memory)
+            said.batches = await TimeLimit(reading, asyncio.get_running_loop().time() + READ_S_MAX)
         except SeaweedMQError as error:
             self._fail(said, topic, error)
         except TimeoutError:
