@@ -101,11 +101,11 @@ class FrameHeader(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A frame in place: both parts are views of the received bytes."""
+    """A frame in place: both parts are bytes, or views of the received ones."""
 
     header: FrameHeader
-    header_bytes: bytes | memoryview
-    payload: memoryview
+    header_bytes: Frames
+    payload: Frames
 
 
 def encode_header(header: FrameHeader) -> bytes:

@@ -152,8 +152,6 @@ class Faults:
 class Testbed:
     """Everything a broker needs, and the brokers."""
 
-    __test__ = False
-
     def __init__(self, loop: SimLoop) -> None:
         self.loop = loop
         self.etcd = SimEtcd(loop, random.Random(1))

@@ -80,6 +80,7 @@ def test_splitting_copies_nothing():
     (frame,) = split_frames(memoryview(data))
     data[-1:] = b"D"
     assert frame.payload == b"payloaD"
+    assert isinstance(frame.payload, memoryview)
     assert frame.payload.obj is data
 
 

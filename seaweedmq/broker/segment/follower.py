@@ -333,7 +333,9 @@ class FollowerService:
     def _hold(self, replica: Replica, ref: SegmentRef, frame: Frame) -> None:
         """Append a frame whose memory has been taken."""
         header = frame.header
-        entry = LogEntry(header.base_offset, header.end_offset, bytes(frame.header_bytes), frame.payload)
+        entry = LogEntry(
+            header.base_offset, header.end_offset, header.encoding, bytes(frame.header_bytes), frame.payload
+        )
         now = asyncio.get_running_loop().time()
         try:
             replica.append(ref.epoch, header.producer_id, header.producer_epoch, header.first_sequence, entry, now)

@@ -55,7 +55,8 @@ class Meter:
         """Count a frame; ``histogram`` has its records by sixteenth of the slot range."""
         self._bytes += size_bytes
         self._records += records
-        self._histogram = [a + b for a, b in zip(self._histogram, histogram, strict=True)]
+        if any(histogram):  # those of Kafka clients are not counted
+            self._histogram = [a + b for a, b in zip(self._histogram, histogram, strict=True)]
 
     def look(self, now: float) -> None:
         """Update the averages. Traffic counts as constant between two calls."""

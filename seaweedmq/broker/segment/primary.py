@@ -243,7 +243,8 @@ class OpenSegment:
         """Assign offsets to an admitted frame. It is committed once ``log.committed`` has passed the returned range."""
         header = frame.header
         base = self.log.end
-        entry = LogEntry(base, base + header.record_count, stamp(frame.header_bytes, base), frame.payload)
+        stamped = stamp(frame.header_bytes, base)
+        entry = LogEntry(base, base + header.record_count, header.encoding, stamped, frame.payload)
         ack = self.log.append(
             header.producer_id, header.producer_epoch, header.first_sequence, entry, self._loop.time()
         )

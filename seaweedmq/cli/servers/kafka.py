@@ -1,7 +1,6 @@
 """Kafka listener of a broker; its packages are loaded only if it is configured."""
 
 from contextlib import AsyncExitStack
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ PACKAGES = ("aiokafka", "cramjam", "google_crc32c", "kafka")
 
 
 def check_kafka(config: BrokerConfig) -> None:
-    """Check that this process can listen for Kafka clients as configured, and load what that takes.
+    """Check that this process can listen for Kafka clients as configured.
 
     Raises:
         InvalidArgument: If an address is invalid, or cannot be dialed by others.
@@ -34,9 +33,6 @@ def check_kafka(config: BrokerConfig) -> None:
             f"{listen} is not an address that Kafka clients can dial: name one with --kafka-advertise HOST:PORT"
         )
     check_packages()
-    # Half a second from a cold disk, for which the event loop would stand still later.
-    import_module("seaweedmq.kafka.gateway")
-    import_module("seaweedmq.kafka.handlers")
 
 
 def check_packages() -> None:

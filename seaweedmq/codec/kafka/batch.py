@@ -18,9 +18,9 @@ from seaweedmq.codec.kafka.columns import (
     unpacked_records,
 )
 from seaweedmq.codec.kafka.compression import check_readable
-from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, batch_bytes, check_crc, patched_head, read_header
+from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, check_crc, read_header
 from seaweedmq.codec.kafka.header import with_append_time as _with_append_time
-from seaweedmq.codec.kafka.records import HEADERS_OF_RECORD_MAX, find_records
+from seaweedmq.codec.kafka.records import HEADERS_OF_RECORD_MAX, bounds_of, find_records
 from seaweedmq.codec.timestamps import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.model.config import KAFKA_UNPACKED_BYTES_MAX
 from seaweedmq.model.messages.frames import Frames
@@ -32,11 +32,9 @@ __all__ = [
     "BatchErrorCode",
     "CheckedBatch",
     "InvalidBatch",
-    "batch_bytes",
     "check_batch",
     "frame_of_batch",
     "padded",
-    "patched_head",
     "with_append_time",
 ]
 
@@ -70,6 +68,7 @@ class CheckedBatch(NamedTuple):
 def check_batch(
     data: Frames,
     *,
+    header: BatchHeader | None = None,
     unpacked_bytes_max: int = UNPACKED_BYTES_MAX,
     compacted: bool = False,
     bytes_max: int | None = None,
@@ -83,6 +82,7 @@ def check_batch(
 
     Args:
         data: Exactly one batch.
+        header: Header of the batch if the caller has read it.
         unpacked_bytes_max: Maximum bytes of the unpacked records; ``UNPACKED_BYTES_MAX`` is another limit.
         compacted: Whether the topic retains the last record of each key, so that each needs one.
         bytes_max: Maximum bytes of the batch, as the topic is configured; None for no limit.
@@ -94,7 +94,7 @@ def check_batch(
         InvalidBatch: If it breaks a rule, which the error and its message name. Its cause is ``TooManyHeaders`` for too
             many headers.
     """
-    header = read_header(data)
+    header = header or read_header(data)
     if header.size_bytes != len(data):
         raise _invalid(
             f"a batch of {len(data)} bytes has a length of {header.size_bytes}: send one batch per partition"
@@ -114,10 +114,10 @@ def check_batch(
     return CheckedBatch(header, lowest * US_PER_MS, highest * US_PER_MS)
 
 
-def with_append_time(data: Frames, checked: CheckedBatch, timestamp_ms: int) -> tuple[bytes, CheckedBatch]:
+def with_append_time(data: Frames, checked: CheckedBatch, timestamp_ms: int) -> tuple[memoryview, CheckedBatch]:
     """Return a checked batch with one timestamp for all of its records: Kafka's ``LogAppendTime``."""
-    stamped = _with_append_time(data, timestamp_ms)
-    return stamped, CheckedBatch(read_header(stamped), timestamp_ms * US_PER_MS, timestamp_ms * US_PER_MS)
+    header, stamped = _with_append_time(checked.header, data, timestamp_ms)
+    return stamped, CheckedBatch(header, timestamp_ms * US_PER_MS, timestamp_ms * US_PER_MS)
 
 
 def padded(size_bytes: int) -> int:
@@ -131,7 +131,7 @@ def frame_of_batch(data: Frames, slot: int, checked: CheckedBatch) -> Frame:
     The payload is a copy, so that it does not keep the received message alive.
     """
     batch = checked.header
-    payload = memoryview(b"".join((data, bytes(padded(len(data)) - len(data)))))
+    payload = b"".join((data, bytes(padded(len(data)) - len(data))))
     is_anonymous = batch.producer_id < 0
     header = FrameHeader(
         encoding=ENCODING_KAFKA,
@@ -177,19 +177,16 @@ def _check_records(
     header: BatchHeader, unpacked: memoryview, compacted: bool, times_ms: tuple[int, int], record_headers_max: int
 ) -> tuple[int, int]:
     """Return the lowest and highest timestamp in milliseconds."""
-    deltas: list[int] = []
-    lacks_key = False
     try:
-        for block in find_records(unpacked, header.record_count, record_headers_max):
-            lacks_key = lacks_key or (compacted and bool(block.key_length.min() < 0))
-            deltas += (int(block.timestamp_delta.min()), int(block.timestamp_delta.max()))
+        bounds = bounds_of(unpacked, header.record_count, record_headers_max)
     except UNSOUND as error:
         raise not_sound(error) from error
     if header.has_append_time:
         lowest = highest = header.max_timestamp_ms
     else:
-        lowest, highest = header.first_timestamp_ms + min(deltas), header.first_timestamp_ms + max(deltas)
-    if lacks_key or not times_ms[0] <= lowest <= highest <= times_ms[1]:
+        lowest = header.first_timestamp_ms + bounds.timestamp_delta_min
+        highest = header.first_timestamp_ms + bounds.timestamp_delta_max
+    if (compacted and bounds.key_length_min < 0) or not times_ms[0] <= lowest <= highest <= times_ms[1]:
         _refuse_records(header, unpacked, compacted, times_ms)
     return lowest, highest
 

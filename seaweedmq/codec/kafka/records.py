@@ -6,7 +6,7 @@ reads, with lengths that agree to the byte. The tests compare with aiokafka.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Final, NamedTuple
 
@@ -36,6 +36,10 @@ BLOCK_RECORDS: Final = 8_192
 """Number of records read at a time, so that temporaries stay in the cache."""
 _FEW: Final = 32
 """Number of records up to which reading one by one is faster."""
+_RUN_MIN: Final = 64
+"""Number of records of one size from which finding them together is faster."""
+_NULL: Final = 1
+"""The length of a null key or value, -1, as it is encoded."""
 _ATTRIBUTES_MAX: Final = 0x7F
 """Largest attributes: readers disagree about the length of larger ones, and none is defined."""
 
@@ -59,6 +63,16 @@ class Records(NamedTuple):
     item_length: Longs
 
 
+class RecordBounds(NamedTuple):
+    """Lowest and highest values of the fields of records that the check of a batch needs."""
+
+    timestamp_delta_min: int
+    """Milliseconds from the batch's first timestamp."""
+    timestamp_delta_max: int
+    key_length_min: int
+    """Length of the shortest key; -1 if a record has none."""
+
+
 class TooManyHeaders(ValueError):
     """The error of a record or batch with more headers than are read."""
 
@@ -71,11 +85,28 @@ def find_records(data: Frames, count: int, record_headers_max: int = HEADERS_OF_
             ``HEADERS_MAX``.
         ValueError, IndexError: If the records break Kafka's format, or are not exactly all of ``data``.
     """
-    if not 0 < count * RECORD_BYTES_MIN <= len(data):
-        raise ValueError(f"{count} records do not fit into {len(data)} bytes")
+    _check_fit(data, count)
     if count <= _FEW:
         return iter((find_one_by_one(data, count, record_headers_max),))
     return find_together(data, count, record_headers_max)
+
+
+def bounds_of(data: Frames, count: int, record_headers_max: int = HEADERS_OF_RECORD_MAX) -> RecordBounds:
+    """Return the bounds of the records of an unpacked batch. Raises as :func:`find_records`."""
+    _check_fit(data, count)
+    if count <= _FEW:  # without arrays, which cost more than few records
+        rows, _ = _read_few(data, count, record_headers_max)
+        return _bounds_of([row[0] for row in rows], [row[2] for row in rows])
+    deltas: list[int] = []
+    key_lengths: list[int] = []
+    for block in find_together(data, count, record_headers_max):
+        deltas += (int(block.timestamp_delta.min()), int(block.timestamp_delta.max()))
+        key_lengths.append(int(block.key_length.min()))
+    return _bounds_of(deltas, key_lengths)
+
+
+def _bounds_of(deltas: Sequence[int], key_lengths: Sequence[int]) -> RecordBounds:
+    return RecordBounds(min(deltas), max(deltas), min(key_lengths))
 
 
 def joined(blocks: Iterable[Records]) -> Records:
@@ -86,6 +117,12 @@ def joined(blocks: Iterable[Records]) -> Records:
 
 def find_one_by_one(data: Frames, count: int, record_headers_max: int = HEADERS_OF_RECORD_MAX) -> Records:
     """Return the same as ``find_records``, in one block: 2 us per record."""
+    rows, headers = _read_few(data, count, record_headers_max)
+    return Records(*np.array(rows, np.int64).T, *_four(headers))
+
+
+def _read_few(data: Frames, count: int, record_headers_max: int) -> tuple[list[tuple[int, ...]], "array[int]"]:
+    """Return the first six fields of ``Records`` by record, and four numbers for each header."""
     rows: list[tuple[int, ...]] = []
     headers = array("q")
     at = 0
@@ -101,9 +138,13 @@ def find_one_by_one(data: Frames, count: int, record_headers_max: int = HEADERS_
             offset, at = read_varint(data, at, INT_BYTES_MAX)
             if offset != number:
                 raise _wrong_number(number, offset)
-        key_length, key_at = read_varint(data, at, INT_BYTES_MAX)
-        value_length, value_at = read_varint(data, _end(key_at, key_length, -1), INT_BYTES_MAX)
-        at = _end(value_at, value_length, -1)
+        if data[at] == _NULL:  # most records of few have no key
+            key_length, key_at = -1, at + 1
+            value_length, value_at = read_varint(data, key_at, INT_BYTES_MAX)
+        else:
+            key_length, key_at = read_varint(data, at, INT_BYTES_MAX)
+            value_length, value_at = read_varint(data, _end(key_at, key_length, -1), INT_BYTES_MAX)
+        at = value_at + value_length if value_length > 0 else _end(value_at, value_length, -1)
         header_count = 0
         if data[at]:
             header_count, at = read_varint(data, at, INT_BYTES_MAX)
@@ -116,7 +157,7 @@ def find_one_by_one(data: Frames, count: int, record_headers_max: int = HEADERS_
             raise _wrong_length(number)
         rows.append((timestamp, key_at, key_length, value_at, value_length, header_count))
     _check_all(at, data)
-    return Records(*np.array(rows, np.int64).T, *_four(headers))
+    return rows, headers
 
 
 def _find_headers(data: Frames, at: int, count: int, headers: "array[int]") -> int:
@@ -156,7 +197,7 @@ def find_together(data: Frames, count: int, record_headers_max: int = HEADERS_OF
     octets = octets_of(data)
     at = headers = 0
     for first in range(0, count, BLOCK_RECORDS):
-        starts, at = _starts_of(data, at, min(BLOCK_RECORDS, count - first))
+        starts, at = _starts_of(octets, data, at, min(BLOCK_RECORDS, count - first))
         ends = np.append(starts[1:], at)
         fields, behind = _find_block(octets, starts, ends, first)
         header_count = fields[-1]
@@ -170,11 +211,50 @@ def find_together(data: Frames, count: int, record_headers_max: int = HEADERS_OF
     _check_all(at, data)
 
 
-def _starts_of(data: Frames, at: int, count: int) -> tuple[Longs, int]:
+def _starts_of(octets: Octets, data: Frames, at: int, count: int) -> tuple[Longs, int]:
     """Return the starts of the records from a position, and the end of the last.
 
-    ``_find_block`` reads their lengths again, and compares.
+    ``_find_block`` reads their lengths again, and compares. Runs of records of one size are found together.
     """
+    parts: list[Longs] = []
+    walk = _RUN_MIN
+    while count:
+        size, run = _run_of(octets, at, min(count, _RUN_MIN))
+        if run == _RUN_MIN:
+            size, run = _run_of(octets, at, count)
+            parts.append(np.arange(at, at + run * size, size))
+            at += run * size
+        else:  # sizes that differ are followed one by one, for longer and longer
+            run = min(walk, count)
+            walk *= 4
+            starts, at = _walk(data, at, run)
+            parts.append(np.array(starts, np.int64))
+        count -= run
+    return np.concatenate(parts), at
+
+
+def _run_of(octets: Octets, at: int, count: int) -> tuple[int, int]:
+    """Return the size of the record at a position, and the number of records of this size from there on.
+
+    The number is 0 if the length has more than two bytes.
+    """
+    if at + 1 >= len(octets):
+        return 0, 0
+    low, high = int(octets[at]), int(octets[at + 1])
+    if low < 0x80:
+        size = 1 + (low >> 1)
+        same = octets[at::size][:count] == low
+    elif high < 0x80:
+        size = 2 + ((low & 0x7F | high << 7) >> 1)
+        second = octets[at + 1 :: size][:count] == high
+        same = (octets[at::size][: len(second)] == low) & second
+    else:
+        return 0, 0
+    return size, len(same) if same.all() else int(same.argmin())
+
+
+def _walk(data: Frames, at: int, count: int) -> tuple[list[int], int]:
+    """Return the starts of the records from a position, and the end of the last."""
     starts: list[int] = []
     append = starts.append
     for _ in repeat(None, count):
@@ -187,7 +267,7 @@ def _starts_of(data: Frames, at: int, count: int) -> tuple[Longs, int]:
         else:
             length, at = read_varint(data, at, INT_BYTES_MAX)
             at += max(length, 0)
-    return np.array(starts, np.int64), at
+    return starts, at
 
 
 def _find_block(octets: Octets, starts: Longs, ends: Longs, first: int) -> tuple[tuple[Longs, ...], Longs]:
@@ -237,6 +317,11 @@ def _find_block_headers(octets: Octets, data: Frames, at: Longs, count: Longs) -
         found.append(_four(few))
     order = np.argsort(np.concatenate(owners), kind="stable")
     return tuple(np.concatenate(found, axis=1)[:, order])
+
+
+def _check_fit(data: Frames, count: int) -> None:
+    if not 0 < count * RECORD_BYTES_MIN <= len(data):
+        raise ValueError(f"{count} records do not fit into {len(data)} bytes")
 
 
 def _check_all(at: int, data: Frames) -> None:

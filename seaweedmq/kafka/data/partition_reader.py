@@ -1,15 +1,18 @@
 """Reader of one partition for a Fetch reply, which returns the batches as sent, from memory or from files."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from seaweedmq.broker.local import LocalPartition, TailState
 from seaweedmq.codec.frame import ENCODING_KAFKA, Frame, decode_header, split_frames
-from seaweedmq.codec.kafka.header import batch_bytes, patched_head, read_header
+from seaweedmq.codec.kafka.header import patched_head, read_header, stored_bytes
 from seaweedmq.core.kafka.fetch_budget import FetchBudget
+from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import Corrupt, DataLoss
 from seaweedmq.kafka.admin.cursors import Cursor, CursorKey, Cursors
 from seaweedmq.kafka.data.fetch_memory import ReplyMemory
 from seaweedmq.kafka.data.reencode import Reencoder
+from seaweedmq.model.messages.frames import Frames
 
 
 @dataclass(slots=True)
@@ -67,8 +70,10 @@ class PartitionReader:
                 await found.may_begin(size)
                 continue
             for entry in entries:
-                frame = Frame(decode_header(entry.header), entry.header, memoryview(entry.payload))
-                await self._add(partition, partition.segment.id, frame, found)
+                if entry.encoding == ENCODING_KAFKA:
+                    found.add_stored(entry.payload, entry.base_offset, entry.end_offset, partition.segment.id)
+                else:
+                    await self._add_native(partition, entry, found)
             if found.batches.next_offset == position:
                 break
         return found.batches
@@ -111,18 +116,22 @@ class PartitionReader:
         return self._cursors.take(key) or Cursor(tail)
 
     async def _add(self, partition: LocalPartition, segment: int, frame: Frame, found: "_Filling") -> None:
-        if frame.header.encoding == ENCODING_KAFKA:
-            stored = batch_bytes(frame.payload)
-            await found.may_begin(len(stored))
-            if found.takes(len(stored)):
-                head = patched_head(stored, frame.header.base_offset, segment)
-                found.add((head, stored[len(head) :]), len(stored), frame.header.end_offset)
+        header = frame.header
+        if header.encoding == ENCODING_KAFKA:
+            await found.may_begin(stored_bytes(frame.payload))
+            found.add_stored(frame.payload, header.base_offset, header.end_offset, segment)
             return
-        await found.may_begin(frame.header.frame_bytes)
-        for batch in await self._reencoder.batches(partition.topic.uid, segment, frame):
-            end = read_header(batch).end_offset
-            if end > found.batches.next_offset and found.takes(len(batch)):
-                found.add((batch,), len(batch), end)
+        await found.may_begin(header.frame_bytes)
+        found.add_made(await self._reencoder.batches(partition.topic.uid, segment, frame))
+
+    async def _add_native(self, partition: LocalPartition, entry: LogEntry, found: "_Filling") -> None:
+        uid, segment = partition.topic.uid, partition.segment.id
+        await found.may_begin(entry.size_bytes)
+        made = self._reencoder.cached(uid, segment, entry.base_offset, entry.end_offset)
+        if made is None:
+            frame = Frame(decode_header(entry.header), entry.header, entry.payload)
+            made = await self._reencoder.batches(uid, segment, frame)
+        found.add_made(made)
 
 
 class _Filling:
@@ -149,8 +158,21 @@ class _Filling:
         self.is_full = self.is_full or not self.share.fits(size, self.left)
         return not self.is_full
 
-    def add(self, buffers: tuple[bytes | memoryview, ...], size: int, end_offset: int) -> None:
-        """Add a batch of ``size`` bytes."""
+    def add_stored(self, payload: Frames, base_offset: int, end_offset: int, segment: int) -> None:
+        """Add the batch in the payload of a frame, without a copy, if it still fits."""
+        size = stored_bytes(payload)
+        if self.takes(size):
+            head = patched_head(payload, base_offset, segment)
+            self._add((head, memoryview(payload)[len(head) : size]), size, end_offset)
+
+    def add_made(self, batches: Iterable[bytes]) -> None:
+        """Add those of the batches made from a frame that have wanted records and still fit."""
+        for batch in batches:
+            end = read_header(batch).end_offset
+            if end > self.batches.next_offset and self.takes(len(batch)):
+                self._add((batch,), len(batch), end)
+
+    def _add(self, buffers: tuple[Frames, ...], size: int, end_offset: int) -> None:
         self.batches.buffers += buffers
         self.batches.size += size
         self.batches.next_offset = end_offset

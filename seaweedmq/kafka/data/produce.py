@@ -18,7 +18,7 @@ from seaweedmq.codec.kafka.batch import (
 )
 from seaweedmq.codec.kafka.batch_errors import BatchErrorCode, InvalidBatch
 from seaweedmq.codec.kafka.compression import NONE
-from seaweedmq.codec.kafka.header import read_header
+from seaweedmq.codec.kafka.header import BatchHeader, read_header
 from seaweedmq.codec.kafka.records import HEADERS_OF_RECORD_MAX, TooManyHeaders
 from seaweedmq.core.kafka.rejected_sequences import RejectedSequences
 from seaweedmq.errors import (
@@ -40,6 +40,7 @@ from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.topic_settings import TimestampType, TopicSettings
 from seaweedmq.runtime.later import Later
 from seaweedmq.runtime.one_at_a_time import OneAtATime
+from seaweedmq.runtime.time_limit import TimeLimit
 from seaweedmq.runtime.turns import Turn, in_turns
 
 BY_ID_FROM = 13
@@ -110,12 +111,8 @@ class _Sequence(NamedTuple):
     first: int
 
     @classmethod
-    def of(cls, connection: int, topic: str | bytes, partition: int, records: Frames) -> "_Sequence | None":
-        """Return the sequence of a batch; None without a producer id, or if the bytes are not a batch."""
-        try:
-            header = read_header(records)
-        except InvalidBatch:
-            return None  # the check of the batch reports it
+    def of(cls, connection: int, topic: str | bytes, partition: int, header: BatchHeader) -> "_Sequence | None":
+        """Return the sequence of a batch; None without a producer id."""
         if header.producer_id < 0:
             return None
         return cls((connection, topic, partition, header.producer_id), header.producer_epoch, header.base_sequence)
@@ -171,15 +168,16 @@ class ProduceHandlers:
         topic = None
         records: Frames = part.records if part.records is not None else b""
         key = key_of(wanted.name, wanted.topic_id, by_id=request.version >= BY_ID_FROM)
-        sequence = _Sequence.of(request.connection, key, part.index, records)
+        header = _header_of(records)
+        sequence = None if header is None else _Sequence.of(request.connection, key, part.index, header)
         now = asyncio.get_running_loop().time()
         is_behind = sequence is not None and self._rejected.is_behind(sequence.who, sequence.epoch, sequence.first, now)
         try:
             topic = self._partitions.topic(key)
-            async with asyncio.timeout_at(deadline):
-                appended = await self._append_to(
-                    topic, part.index, records, needs_all=request.body.acks == ACKS_ALL, may_begin=not is_behind
-                )
+            appending = self._append_to(
+                topic, part.index, records, header, needs_all=request.body.acks == ACKS_ALL, may_begin=not is_behind
+            )
+            appended = await TimeLimit(appending, deadline)
             if sequence is not None:
                 self._rejected.forget(sequence.who)
             return appended
@@ -198,7 +196,14 @@ class ProduceHandlers:
         return failed
 
     async def _append_to(
-        self, topic: PartitionedTopic, index: int, records: Frames, *, needs_all: bool, may_begin: bool
+        self,
+        topic: PartitionedTopic,
+        index: int,
+        data: Frames,
+        header: BatchHeader | None,
+        *,
+        needs_all: bool,
+        may_begin: bool,
     ) -> _Appended:
         if topic.is_internal:
             raise KafkaError(
@@ -219,9 +224,10 @@ class ProduceHandlers:
                 f"partition {index} of {topic.name} has {len(partition.segment.replicas)} replicas now, below "
                 f"min.insync.replicas={settings.insync_replicas_min} for acks=all: retry when more brokers run",
             )
-        data = records
+        header = header or read_header(data)  # raises the error of bytes that are not a batch
         has_own_time = settings.timestamp_type is TimestampType.CREATE_TIME
-        checked = await self._checked(data, settings, self._times_ms(settings) if has_own_time else CALENDAR_MS)
+        times_ms = self._times_ms(settings) if has_own_time else CALENDAR_MS
+        checked = await self._checked(data, header, settings, times_ms)
         if checked.header.base_offset != 0:
             raise InvalidBatch(
                 BatchErrorCode.INVALID_RECORD,
@@ -244,13 +250,16 @@ class ProduceHandlers:
         earliest_ms, latest_ms = (us // 1000 for us in self._runtime.clock.span_us())
         return earliest_ms - settings.behind_max_ms, latest_ms + settings.ahead_max_ms
 
-    async def _checked(self, data: Frames, settings: TopicSettings, times_ms: tuple[int, int]) -> CheckedBatch:
+    async def _checked(
+        self, data: Frames, header: BatchHeader, settings: TopicSettings, times_ms: tuple[int, int]
+    ) -> CheckedBatch:
         config = self._runtime.config
         bytes_max = MESSAGE_BYTES_MAX if settings.message_bytes_max is None else settings.message_bytes_max
 
         def check(record_headers_max: int = HEADERS_OF_RECORD_MAX) -> CheckedBatch:
             return check_batch(
                 data,
+                header=header,
                 unpacked_bytes_max=config.kafka_unpacked_bytes_max,
                 compacted=settings.compacts,
                 bytes_max=min(bytes_max, config.frame_bytes_max - FRAME_HEADER_BYTES - ALIGNMENT),
@@ -258,7 +267,6 @@ class ProduceHandlers:
                 record_headers_max=record_headers_max,
             )
 
-        header = read_header(data)
         if header.compression == NONE and len(data) <= QUICK_BYTES and header.record_count <= QUICK_RECORDS:
             try:
                 return check(QUICK_HEADERS)
@@ -309,6 +317,14 @@ class ProduceHandlers:
                 outcome.number, DeadlineExceeded(f"{outcome.partition.topic.name}: not committed within timeout_ms")
             )
         return outcome
+
+
+def _header_of(records: Frames) -> BatchHeader | None:
+    """Return the header of a batch; None if the bytes are not a batch."""
+    try:
+        return read_header(records)
+    except InvalidBatch:
+        return None
 
 
 def _behind(error: SeaweedMQError) -> SeaweedMQError:

@@ -36,6 +36,10 @@ class Reencoder:
         """Locks of uncached frames: one reader encodes, and if it is cancelled, the next one does."""
         self._large = asyncio.Lock()
 
+    def cached(self, topic_uid: int, segment: int, base_offset: int, end_offset: int) -> tuple[bytes, ...] | None:
+        """Return the result of :meth:`batches` for the frame with these offsets; None if it is not cached."""
+        return self._found(_Key(topic_uid, segment, base_offset, end_offset))
+
     async def batches(self, topic_uid: int, segment: int, frame: Frame) -> tuple[bytes, ...]:
         """Return the records of a frame without columns as batches with the same offsets, the segment as leader epoch.
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from seaweedmq.kafka.wire.frames import HEAD_BYTES_MIN, LENGTH_BYTES
 from seaweedmq.kafka.wire.message_cursor import Malformed
+from seaweedmq.runtime.buffers import allocate_buffer
 
 DIRECT_BYTES_MIN = 64 * 1024
 """Missing bytes from which a request is received directly into its own memory, once all of it is admitted."""
@@ -46,7 +47,8 @@ class RequestAssembler:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._length = b""
-        self._body: bytearray | None = None
+        self._body: bytearray | memoryview | None = None
+        """Bytes of the incomplete request: those received, then all of it once all are admitted."""
         self._size = 0
         self._filled = 0
         self._admitted = 0
@@ -140,16 +142,16 @@ class RequestAssembler:
     def _admit(self, more: int) -> None:
         self._admitted += more
         if self._admitted == self._size:
-            whole = bytearray(self._size)
+            whole = allocate_buffer(self._size)  # a bytearray would be cleared first
             whole[: self._filled] = self._body or b""
             self._body = whole
 
     def _put(self, data: memoryview) -> None:
         assert self._body is not None
-        if self._admitted == self._size:
-            self._body[self._filled : self._filled + len(data)] = data
-        else:
+        if isinstance(self._body, bytearray):
             self._body += data
+        else:
+            self._body[self._filled : self._filled + len(data)] = data
         self._filled += len(data)
 
     def _whole(self) -> memoryview | None:

@@ -75,11 +75,7 @@ class AlterTopic(Call[TopicDescription]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic(Call[None]):
-    """Delete a topic and its records.
-
-    With a uid the call may be repeated: it succeeds if the topic is gone, since the answer to an earlier attempt may
-    have been lost.
-    """
+    """Delete a topic and its records."""
 
     name: TopicName
     topic_uid: int = 0

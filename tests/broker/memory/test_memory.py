@@ -190,7 +190,7 @@ def test_frames_of_one_record_take_no_more_memory_than_they_are_counted_with() -
     try:
         for base in range(2**40, 2**40 + count):
             (got,) = split_frames(bytes(bytearray(data)), verify=False)
-            entries.append(LogEntry(base, base + 1, stamp(got.header_bytes, base), got.payload))
+            entries.append(LogEntry(base, base + 1, got.header.encoding, stamp(got.header_bytes, base), got.payload))
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seaweedmq.broker.segment.log_file import LogFileCreator
 from seaweedmq.broker.segment.segment_files import SegmentFiles
-from seaweedmq.codec.frame import HEADER_BYTES
+from seaweedmq.codec.frame import ENCODING_ARROW, HEADER_BYTES
 from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.core.files.retention import Listed, RetentionPolicy, expired_files
 from seaweedmq.core.segment.producers import ProducerTable
@@ -53,7 +53,7 @@ class Writer:
             base = self.log.end
             size = self.rng.choice((20, 1_000, 5_000))
             frame = make_frame(base, count, size=size, producer=producer, first_sequence=self.sequences[producer])
-            entry = LogEntry(base, base + count, frame[:HEADER_BYTES], frame[HEADER_BYTES:])
+            entry = LogEntry(base, base + count, ENCODING_ARROW, frame[:HEADER_BYTES], frame[HEADER_BYTES:])
             self.log.producers.open(producer, 0, self.sequences[producer], 0.0)
             self.log.append(producer, 0, self.sequences[producer], entry)
             self.sequences[producer] += count

@@ -263,7 +263,7 @@ async def test_each_of_those_who_wait_for_one_attempt_gets_an_error_of_its_own()
         raise StorageFailed("no space left on device")
 
     replica = Replica(name="test/topic#0", start_offset=0, epoch=1)
-    replica.append(1, 7, 0, 0, LogEntry(0, 1, b"header", b"payload"), 0.0)
+    replica.append(1, 7, 0, 0, LogEntry(0, 1, 1, b"header", b"payload"), 0.0)
     store = MemorySegmentStore(lambda: 0, broken)
     writing = ReplicaWriter(store, make_topic(), make_segment(0), replica, "b-1", random.Random(1))
     errors = await asyncio.gather(*(writing.run() for _ in range(3)), return_exceptions=True)

@@ -10,19 +10,16 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
 from seaweedmq.codec.frame import COLUMN_FLAGS, RECORDS_MAX, decode_header, split_frames
-from seaweedmq.codec.kafka import batch as door
 from seaweedmq.codec.kafka import records
 from seaweedmq.codec.kafka.batch import (
     BatchErrorCode,
     InvalidBatch,
-    batch_bytes,
     check_batch,
     frame_of_batch,
-    patched_head,
     with_append_time,
 )
 from seaweedmq.codec.kafka.columns import columns_of
-from seaweedmq.codec.kafka.header import HEADER_BYTES, read_header
+from seaweedmq.codec.kafka.header import HEADER_BYTES, patched_head, read_header, stored_bytes
 from tests.support.kafka_batches import (
     GZIP,
     LZ4,
@@ -173,6 +170,16 @@ def test_both_ways_to_find_records_agree(sent: list[Record], data: st.DataObject
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("count", [1, 32, 33, 9_000])
+def test_the_bounds_of_records_are_those_of_their_columns(count: int) -> None:
+    sent = [Record(b"k" * (n % 7), b"v", (), T0_MS + n % 5 - 2) for n in range(count)]
+    for some in (sent, [*sent[:-1], Record(None, None)]):
+        body = batch_of(some)[HEADER_BYTES:]
+        columns = records.joined(records.find_records(body, count))
+        deltas = columns.timestamp_delta
+        assert records.bounds_of(body, count) == (deltas.min(), deltas.max(), columns.key_length.min())
+
+
 def longer(number: int, size: int) -> bytes:
     """Encode a variable-length integer in more bytes than it needs."""
     zigzag = number << 1 ^ number >> 63
@@ -207,11 +214,11 @@ assert sized(PLAIN[1:]) == PLAIN
         (sized(b"\x00" + b"\xff" * 9 + b"\x02\x00\x02k\x02v\x00"), "does not fit 64 bits"),
     ],
 )
-@pytest.mark.parametrize("find", [records.find_one_by_one, together])
+@pytest.mark.parametrize("few", [32, 0])
 def test_records_that_are_not_as_the_format_says_are_refused(
-    find: Callable[..., records.Records], body: bytes, said: str, monkeypatch: pytest.MonkeyPatch
+    few: int, body: bytes, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "find_records", lambda data, count, headers_max: [find(data, count)])
+    monkeypatch.setattr(records, "_FEW", few)
     refusal, text = refusal_of(batch_around(body))
     assert refusal is BatchErrorCode.INVALID_RECORD
     assert "the records of a batch are not sound" in text
@@ -359,9 +366,9 @@ def test_a_batch_becomes_a_frame_and_comes_out_of_it_as_it_was(sent: list[Record
     assert (header.producer_id, header.producer_epoch, header.first_sequence) == (5_000, 2, 70)
     assert (header.slot_min, header.slot_max, set(header.histogram)) == (slot, slot, {0})
     assert len(found.payload) % 8 == 0
-    assert batch_bytes(found.payload) == batch
+    assert found.payload[: stored_bytes(found.payload)] == batch
     head = patched_head(found.payload, 1 << 40, 77)
-    out = head + bytes(batch_bytes(found.payload)[len(head) :])
+    out = head + bytes(found.payload[len(head) : stored_bytes(found.payload)])
     assert (read_header(out).base_offset, read_header(out).leader_epoch, len(head)) == (1 << 40, 77, 16)
     assert read_header(out)[3:] == read_header(batch)[3:]
     assert records_in(out) == sent

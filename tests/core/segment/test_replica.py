@@ -12,7 +12,7 @@ def follower(start: int = 100) -> Replica:
 
 
 def entry(base: int, count: int) -> LogEntry:
-    return LogEntry(base, base + count, b"h" * 10, b"p" * count)
+    return LogEntry(base, base + count, 1, b"h" * 10, b"p" * count)
 
 
 def append(replica: Replica, base: int, count: int, *, epoch: int = 5, sequence: int | None = None) -> None:

@@ -16,7 +16,7 @@ HELD = 10 + ENTRY_OVERHEAD_BYTES
 
 
 def entry(base: int, count: int, size: int = 10) -> LogEntry:
-    return LogEntry(base, base + count, b"h" * 4, bytes(size - 4))
+    return LogEntry(base, base + count, 1, b"h" * 4, bytes(size - 4))
 
 
 def new_log(start: int = 0, durability: Durability = Durability.STORED) -> SegmentLog:

@@ -73,9 +73,6 @@ class TopicAdmin:
         """Answer ``model.calls.DeleteTopic``."""
         async for attempt in self._metadata.on_conflict():
             with attempt:
-                if topic_uid and name not in self._metadata.view.topics:
-                    await self._finish_deletion(name)
-                    return
                 topic = self._topic(name, topic_uid)
                 deletion = Deletion(name=name, uid=topic.uid, primaries=self._waited_for(name))
                 revision = await self._metadata.transact(
@@ -93,16 +90,6 @@ class TopicAdmin:
                     raise Conflict(f"{name} changed concurrently: retry")
         await self._metadata.view.wait_revision(revision or 0)
         self._documents.expect([name])  # retries the deletion of the files if the next line fails
-        await self._documents.delete(name)
-
-    async def _finish_deletion(self, name: TopicName) -> None:
-        """Answer a repeated call whose earlier attempt deleted the topic and lost its answer.
-
-        Raises:
-            Conflict: If etcd has the topic: this view is behind.
-        """
-        if await self._metadata.transact([Compare(keys.topic_key(name), create_revision=0)], []) is None:
-            raise Conflict(f"{name} was created concurrently: retry")
         await self._documents.delete(name)
 
     def _waited_for(self, name: TopicName) -> tuple[str, ...]:

@@ -300,19 +300,6 @@ async def test_a_topic_whose_files_could_not_be_deleted_does_not_haunt_the_next_
 
 
 @story
-async def test_a_deletion_whose_answer_was_lost_may_be_repeated(testbed: Testbed) -> None:
-    hosts = await testbed.cluster(2)
-    uid = (await testbed.topic(hosts[0])).topic.uid
-    for host in (hosts[0], *hosts):
-        await host.api.call(DeleteTopic(NAME, uid))
-    with pytest.raises(NotFound, match=f"there is no topic {NAME}"):
-        await hosts[0].api.call(DeleteTopic(NAME))
-    await testbed.topic(hosts[0])
-    with pytest.raises(NotFound, match="was deleted, and created again"):
-        await hosts[0].api.call(DeleteTopic(NAME, uid))
-
-
-@story
 async def test_files_that_could_not_be_deleted_are_deleted_by_the_next_leader(testbed: Testbed) -> None:
     hosts = await testbed.cluster(3)
     await testbed.topic(hosts[0])
