@@ -71,6 +71,7 @@ def test_a_dead_broker_is_announced_and_the_others_go_on(tmp_path: Path) -> None
 
 def test_a_port_in_use_is_named_and_nothing_stays(tmp_path: Path) -> None:
     first = free_ports(2)
+    others = set(psutil.Process().children(recursive=True))  # such as the JVM of tests with Spark
     with socket.create_server(("127.0.0.1", first + 1)):
         for ports, said in (
             (["--brokers", "2", "--port", str(first)], f"port {first + 1} is not free"),
@@ -82,7 +83,7 @@ def test_a_port_in_use_is_named_and_nothing_stays(tmp_path: Path) -> None:
             done = run("up", *ports, "--data", str(tmp_path / "data"))
             assert (done.status, done.stdout) == (1, b"")
             assert said in done.stderr
-            assert not psutil.Process().children(recursive=True)
+            assert set(psutil.Process().children(recursive=True)) <= others
     assert not (tmp_path / "data").exists()
 
 
