@@ -213,7 +213,7 @@ def test_any_protocol_type_will_do_and_an_empty_group_may_take_another() -> None
         transcript = pair()
         transcript.leaves("a", "b")
         assert (transcript.state, transcript.told.protocol_type) == ("Empty", "consumer")
-        assert transcript.enters("c", "own", kind=kind, metadata=b"whatever") == []
+        assert transcript.enters("c", "own", kind=kind, metadata=b"any") == []
         assert transcript.waits(1) == ["c: in 3 by own, leads c"]
         assert transcript.told.protocol_type == kind
 
