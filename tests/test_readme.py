@@ -65,11 +65,16 @@ def shell(line: str, cluster: Cluster, folder: Path | None = None) -> str:
     return done.stdout
 
 
-@pytest.mark.integration
-def test_the_first_steps_do_what_the_guides_say(cluster: Cluster) -> None:
+@pytest.fixture(scope="module")
+def outputs(cluster: Cluster) -> dict[str, str]:
+    """Run the first steps, and return their outputs."""
     others = (*RUN_ELSEWHERE, *FOR_KAFKA, *TABLE_JOBS, BROKER)
     steps = [line for line in SHELL if line not in others and not line.startswith(EXAMPLES)]
-    outputs = {line: shell(line, cluster) for line in steps}
+    return {line: shell(line, cluster) for line in steps}
+
+
+@pytest.mark.integration
+def test_the_first_steps_do_what_the_guides_say(outputs: dict[str, str]) -> None:
     assert len(outputs) >= 6, "the commands of the guides were not found"
     assert outputs["seaweedmq subscribe test/numbers --limit 3"].count("\n") == 3
     assert outputs["seaweedmq subscribe test/numbers --format raw | tail -n 1"] == "1000000\n"
@@ -82,6 +87,7 @@ def test_the_first_steps_do_what_the_guides_say(cluster: Cluster) -> None:
 
 @pytest.mark.deep
 @pytest.mark.integration
+@pytest.mark.usefixtures("outputs")
 def test_jobs_on_tables_do_what_the_guides_say(cluster: Cluster, data: Path) -> None:
     assert len(TABLE_JOBS) == 3, "the commands of the guides were not found"
     log = data / "storage" / "topics" / "test" / "numbers" / "table" / "_delta_log"

@@ -17,12 +17,14 @@ from tests.sim.world import simulate
 SEEDS = 300
 SEEDS_OF_MAKE_TEST = 10
 SEEDS_PER_TEST = 10
+SEEDS_APART = 30
+"""Distance of the tests' first seeds."""
 SEEDS_UNTIL_CAUGHT = 150
 
 
 def firsts() -> list[Any]:
-    """Return the first seed of each test; ``make test`` runs the first few tests."""
-    seeds = range(0, SEEDS, SEEDS_PER_TEST)
+    """Return the first seed of each test; ``make test`` runs the first few tests, and ``make sim-long`` all seeds."""
+    seeds = range(0, SEEDS, SEEDS_APART)
     return [pytest.param(n, marks=() if n < SEEDS_OF_MAKE_TEST else pytest.mark.deep) for n in seeds]
 
 
