@@ -91,8 +91,8 @@ class Model:
             self.said.append((join.token, ("join", "GROUP_MAX_SIZE_REACHED", "")))
             if join.member in self.given:
                 del self.given[join.member]
-            elif who is not None and self.phase == "PreparingRebalance":
-                self.drop(who)
+            elif who is not None and join.member and self.phase == "PreparingRebalance":
+                self.drop(who)  # one that restarted names no id: Kafka removes nothing
             self.maybe_complete()
         elif self.members and (self.kind != join.protocol_type or not self.shares_protocol(join)):
             self.refuse(join, "INCONSISTENT_GROUP_PROTOCOL")

@@ -339,3 +339,20 @@ def test_the_machine_can_fail() -> None:
     except AssertionError:
         return
     raise AssertionError("the machine misses that the answers differ")
+
+
+def test_a_static_member_that_restarts_and_finds_no_room_is_not_removed() -> None:
+    """It names no member id. Random steps came upon it once in thousands of runs."""
+    machine = Groups()
+    machine.a_group_forms_and_is_stable((("range", b"1"), ("sticky", b"1")), 2, 1)
+    for _ in range(2):
+        machine.somebody_new_joins(None, (("sticky", b"2"), ("range", b"2")), 8)
+    machine.who_was_given_an_id_joins_with_it((("sticky", b"1"),))
+    machine.somebody_new_joins("i-2", (("sticky", b"1"),), 9)
+    machine.somebody_new_joins(None, (("range", b"1"), ("sticky", b"1")), 3)
+    machine.who_was_given_an_id_joins_with_it((("sticky", b"1"), ("range", b"1")))
+    before = machine.shard.describe("g").members
+    machine.somebody_new_joins("i-1", (("range", b"1"),), 8)
+    machine.the_group_is_as_the_model_says()
+    assert machine.shard.describe("g").members == before
+    machine.teardown()
