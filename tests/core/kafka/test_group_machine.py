@@ -344,7 +344,7 @@ def test_the_machine_can_fail() -> None:
 def test_a_static_member_that_restarts_and_finds_no_room_is_not_removed() -> None:
     """It names no member id. Random steps came upon it once in thousands of runs."""
     machine = Groups()
-    machine.a_group_forms_and_is_stable((("range", b"1"), ("sticky", b"1")), 2, 1)
+    machine.a_group_forms_and_is_stable(mine=(("range", b"1"), ("sticky", b"1")), size=2, static=1)
     for _ in range(2):
         machine.somebody_new_joins(None, (("sticky", b"2"), ("range", b"2")), 8)
     machine.who_was_given_an_id_joins_with_it((("sticky", b"1"),))
