@@ -81,11 +81,11 @@ def connect(
         Unavailable: If no broker answers within ``connect_timeout_s``, or all addresses refuse connections for
             ``connect_refused_s``. The message names every address with its error.
     """
-    from seaweedmq import aio
     from seaweedmq.client.blocking.client import Client
     from seaweedmq.client.config import ClientConfig
+    from seaweedmq.client.defaults import grpc_dialer, system_environment
 
-    return Client(bootstrap, dialer or aio.grpc_dialer(), env or aio.system_environment(), config or ClientConfig())
+    return Client(bootstrap, dialer or grpc_dialer(), env or system_environment(), config or ClientConfig())
 
 
 def __getattr__(name: str) -> Any:

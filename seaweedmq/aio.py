@@ -19,14 +19,13 @@ from seaweedmq import errors
 from seaweedmq.client.admin.admin import Admin
 from seaweedmq.client.client import Client, Opening
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.defaults import grpc_dialer, system_environment
 from seaweedmq.client.group.subscriber import GroupSubscriber
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.publish.receipts import OffsetRange, Receipt, TableReceipt
 from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.ports import Dialer, Environment
-from seaweedmq.runtime.process.boot_clock import boot_s
-from seaweedmq.runtime.process.wall_clock import wall_us
 
 __all__ = [
     "Admin",
@@ -42,11 +41,6 @@ __all__ = [
     "connect",
     "errors",
 ]
-
-
-def system_environment() -> Environment:
-    """Return an environment with the machine's clocks and unseeded randomness."""
-    return Environment(wall_us=wall_us, boot_s=boot_s)
 
 
 def connect(
@@ -67,11 +61,3 @@ def connect(
         )
 
     return Opening(open_client)
-
-
-def grpc_dialer() -> Dialer:
-    """Return a dialer that connects over the network by gRPC."""
-    # Lazy import: a simulation with its own dialer needs no gRPC.
-    from seaweedmq.rpc.client import GrpcDialer
-
-    return GrpcDialer()

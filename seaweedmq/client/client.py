@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from seaweedmq.client.admin.admin import Admin
 from seaweedmq.client.admin.arguments import topic_name
@@ -16,22 +16,24 @@ from seaweedmq.client.closing import Closing, ClosingContext
 from seaweedmq.client.cluster.cluster import Cluster, parse_bootstrap
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group.options import GroupOptions
-from seaweedmq.client.group.subscriber import GroupSubscriber
 from seaweedmq.client.opener import Opener
-from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.subscribe.options import OnMissing, ReadOptions
-from seaweedmq.client.subscribe.range_reader import RangeReader
-from seaweedmq.client.subscribe.subscriber import Subscriber
-from seaweedmq.client.subscribe.topic_reader import TopicReader
 from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.messages.subscribe import Start
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment
 from seaweedmq.runtime.process.forking import leave_alone_in_children
 
+if TYPE_CHECKING:
+    from seaweedmq.client.group.subscriber import GroupSubscriber
+    from seaweedmq.client.publish.publisher import Publisher
+    from seaweedmq.client.subscribe.range_reader import RangeReader
+    from seaweedmq.client.subscribe.subscriber import Subscriber
+    from seaweedmq.client.subscribe.topic_reader import TopicReader
+
 T = TypeVar("T", bound=ClosingContext)
-S = TypeVar("S", Subscriber, GroupSubscriber, RangeReader)
-U = TypeVar("U", Publisher, Subscriber, GroupSubscriber, RangeReader)
+S = TypeVar("S", "Subscriber", "GroupSubscriber", "RangeReader")
+U = TypeVar("U", "Publisher", "Subscriber", "GroupSubscriber", "RangeReader")
 _OPTIONS = frozenset(field.name for field in fields(ReadOptions))
 _GROUP_ONLY = frozenset(field.name for field in fields(GroupOptions)) - {"group"}
 
@@ -68,10 +70,11 @@ class Opening(Generic[T]):
             await self._opened.close()
 
 
-class Client(Opener[Opening[Publisher], Opening[Subscriber], Opening[GroupSubscriber]], ClosingContext):
+class Client(Opener["Opening[Publisher]", "Opening[Subscriber]", "Opening[GroupSubscriber]"], ClosingContext):
     """An asyncio client, made by ``seaweedmq.aio.connect``.
 
-    Any number of tasks of one event loop may use it. ``admin`` is the administration of the cluster.
+    Any number of tasks of one event loop may use it. ``admin`` is the administration of the cluster. Publishers and
+    subscribers are imported when the first is opened: commands that only administer are short, and need no Arrow.
     """
 
     def __init__(
@@ -114,7 +117,9 @@ class Client(Opener[Opening[Publisher], Opening[Subscriber], Opening[GroupSubscr
             raise
         return cls(cluster, config, post)
 
-    def _publisher(self, topic: str | TopicName, options: dict[str, Any]) -> Opening[Publisher]:
+    def _publisher(self, topic: str | TopicName, options: dict[str, Any]) -> "Opening[Publisher]":
+        from seaweedmq.client.publish.publisher import Publisher
+
         config = replace(self._config, **options)
         name = topic_name(topic)
 
@@ -128,13 +133,17 @@ class Client(Opener[Opening[Publisher], Opening[Subscriber], Opening[GroupSubscr
 
     def _subscriber(
         self, topic: str | TopicName, group: str | None, options: dict[str, Any]
-    ) -> Opening[Subscriber] | Opening[GroupSubscriber]:
+    ) -> "Opening[Subscriber] | Opening[GroupSubscriber]":
         name = topic_name(topic)
         _check_options(group, options)
         reading = {name: options.pop(name) for name in _OPTIONS & options.keys()}
         parts = self._cluster, name, self._config, self._forget
         if group is None:
+            from seaweedmq.client.subscribe.subscriber import Subscriber
+
             return Opening(lambda: self._opened(lambda: Subscriber(*parts, ReadOptions(**reading))))
+        from seaweedmq.client.group.subscriber import GroupSubscriber
+
         if options.get("dead_letter") is not None:
             options["dead_letter"] = topic_name(options["dead_letter"])
         return Opening(
@@ -150,7 +159,7 @@ class Client(Opener[Opening[Publisher], Opening[Subscriber], Opening[GroupSubscr
         *,
         columns: Sequence[str] | None = None,
         on_missing: OnMissing = "fail",
-    ) -> Opening[RangeReader]:
+    ) -> "Opening[RangeReader]":
         """Return a reader of offset ranges of single segments; ``await`` or ``async with`` opens it.
 
         Engines such as Spark use it to divide a topic among workers. See :class:`RangeReader`.
@@ -163,6 +172,8 @@ class Client(Opener[Opening[Publisher], Opening[Subscriber], Opening[GroupSubscr
 
         Opening it raises ``NotFound`` if the topic or a segment does not exist.
         """
+        from seaweedmq.client.subscribe.range_reader import RangeReader
+
         name = topic_name(topic)
         parts = self._cluster, name, self._config, self._forget
         return Opening(lambda: self._opened(lambda: RangeReader(*parts, ranges, columns, on_missing)))
@@ -217,7 +228,7 @@ class Client(Opener[Opening[Publisher], Opening[Subscriber], Opening[GroupSubscr
             raise Closed("the client is closed: connect again")
 
 
-def _forget(client: "weakref.ref[Client]", each: Publisher | TopicReader) -> None:
+def _forget(client: "weakref.ref[Client]", each: "Publisher | TopicReader") -> None:
     alive = client()
     if alive is not None:
         alive._open.pop(each, None)  # noqa: SLF001 - a function, so that it holds only a weak reference

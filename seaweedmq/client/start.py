@@ -3,8 +3,7 @@
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from seaweedmq.codec.payload.batch import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
-from seaweedmq.codec.timestamps import us_of
+from seaweedmq.codec.timestamps import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US, us_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from seaweedmq import aio
 from seaweedmq.client.client import Client
+from seaweedmq.client.defaults import system_environment
 from seaweedmq.client.subscribe.options import OnMissing
 from seaweedmq.core.lineage.problems import check_recoverable
 from seaweedmq.errors import Unavailable
@@ -101,7 +102,7 @@ async def _next(source: AsyncGenerator[R, None]) -> R | None:
 
 
 async def _ask(client: Client, topic: TopicName) -> LiveTopic:
-    pause_s = backoff(aio.system_environment().rng, _PAUSE_S, _PAUSE_S_MAX)
+    pause_s = backoff(system_environment().rng, _PAUSE_S, _PAUSE_S_MAX)
     async for attempt in retrying(pause_s, stop=after_s(_TIMEOUT_S)):
         with attempt:
             description = await client.admin.describe_topic(topic)

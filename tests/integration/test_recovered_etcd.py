@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 from seaweedmq import aio
-from seaweedmq.aio import system_environment
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.defaults import system_environment
 from seaweedmq.errors import AlreadyExists, StaleMetadata, StorageFailed, Unavailable
 from seaweedmq.kafka.wire.messages import API, REQUESTS
 from seaweedmq.model.id_ranges import NO_IDS

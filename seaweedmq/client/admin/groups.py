@@ -1,7 +1,6 @@
 """Administration of groups and Kafka groups."""
 
 from seaweedmq.client.admin.arguments import topic_name
-from seaweedmq.client.admin.lag import lag_seconds
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.start import StartAt, start_of
 from seaweedmq.model.kafka.group_admin import KafkaGroupDescription, KafkaGroupSummary
@@ -36,6 +35,9 @@ class GroupAdmin:
         Raises:
             Unavailable: If a segment could not be read within ``admin_timeout_s``.
         """
+        # Lazy import: it alone reads records, which needs Arrow, and Arrow takes long to load.
+        from seaweedmq.client.admin.lag import lag_seconds
+
         return await lag_seconds(self._cluster, await self.describe_group(group))
 
     async def reset_group(

@@ -3,16 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from seaweedmq.client.admin.arguments import checked_limit, member_of, retention_s_of, topic_name
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.messages import calls
 from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX, Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.model.topic_settings import configs_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class TopicAdmin:
@@ -27,7 +28,7 @@ class TopicAdmin:
         replicas: int = 1,
         durability: str | Durability | None = None,
         scaling: str | Scaling | None = None,
-        schema: pa.Schema | None = None,
+        schema: "pa.Schema | None" = None,
         retention: float | timedelta | None = None,
         retention_bytes: int | None = None,
         target_bytes_per_s: float | None = None,
@@ -83,7 +84,7 @@ class TopicAdmin:
         replicas: int = 1,
         durability: str | Durability | None = None,
         scaling: str | Scaling | None = None,
-        schema: pa.Schema | None = None,
+        schema: "pa.Schema | None" = None,
         retention: float | timedelta | None = None,
         retention_bytes: int | None = None,
         target_bytes_per_s: float | None = None,
@@ -110,7 +111,7 @@ class TopicAdmin:
             replicas=replicas,
             durability=member_of(Durability, durability),
             scaling=member_of(Scaling, scaling),
-            schema=None if schema is None else schema_to_bytes(schema),
+            schema=None if schema is None else _to_bytes(schema),
             retention_s=retention_s_of(retention),
             retention_bytes=checked_limit("retention_bytes", retention_bytes),
             target_bytes_per_s=checked_limit("target_bytes_per_s", target_bytes_per_s),
@@ -209,3 +210,9 @@ class TopicAdmin:
         """Return the high watermark and the rates of every open segment."""
         topic = topic_name(name)
         return await self._cluster.call(f"read the statistics of {topic}", calls.TopicStats(topic))
+
+
+def _to_bytes(schema: "pa.Schema") -> bytes:
+    from seaweedmq.codec.topic_schema import schema_to_bytes  # lazy: topics without columns need no Arrow
+
+    return schema_to_bytes(schema)

@@ -1,23 +1,25 @@
 """The synchronous client, for threads."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seaweedmq.client import client as aio_client
 from seaweedmq.client.blocking.admin import Admin
 from seaweedmq.client.blocking.background import Background
 from seaweedmq.client.blocking.derive import BlockingContext, documented_as
-from seaweedmq.client.blocking.publisher import Publisher
-from seaweedmq.client.blocking.subscriber import GroupSubscriber, Subscriber
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.opener import Opener
-from seaweedmq.client.publish import publisher as aio_publisher
 from seaweedmq.errors import Closed
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment
 
+if TYPE_CHECKING:
+    from seaweedmq.client.blocking.publisher import Publisher
+    from seaweedmq.client.blocking.subscriber import GroupSubscriber, Subscriber
+    from seaweedmq.client.publish import publisher as aio_publisher
 
-class Client(Opener[Publisher, Subscriber, GroupSubscriber], BlockingContext):
+
+class Client(Opener["Publisher", "Subscriber", "GroupSubscriber"], BlockingContext):
     """A connection to a cluster, made by ``seaweedmq.connect``. Any number of threads may use it.
 
     ``with``, :meth:`close` and the end of the interpreter close it. A forked child process cannot use it. ``admin`` is
@@ -37,14 +39,18 @@ class Client(Opener[Publisher, Subscriber, GroupSubscriber], BlockingContext):
         self._closed = False
         self.admin = Admin(self._core.admin, self._background)
 
-    def _publisher(self, topic: str | TopicName, options: dict[str, Any]) -> Publisher:
+    def _publisher(self, topic: str | TopicName, options: dict[str, Any]) -> "Publisher":
+        from seaweedmq.client.blocking.publisher import Publisher  # lazy, as in the core
+
         core = self._background.run(_opened(self._core.publisher(topic, **options)))
         self._publishers = [known for known in self._publishers if not known.is_closed] + [core]
         return Publisher(core, self._background)
 
     def _subscriber(
         self, topic: str | TopicName, group: str | None, options: dict[str, Any]
-    ) -> Subscriber | GroupSubscriber:
+    ) -> "Subscriber | GroupSubscriber":
+        from seaweedmq.client.blocking.subscriber import GroupSubscriber, Subscriber
+
         opened = self._background.run(_opened(self._core.subscriber(topic, group=group, **options)))
         kind = Subscriber if group is None else GroupSubscriber
         return kind(opened, self._background)

@@ -6,9 +6,8 @@ this one. The bytes written here are those that protobuf writes.
 """
 
 from collections.abc import Sequence
-from typing import Final
-
-import pyarrow as pa
+from functools import cache
+from typing import Any, Final
 
 from seaweedmq.model.messages.frames import Frames
 
@@ -47,10 +46,17 @@ def write_frames(data: Frames) -> bytes:
         and len(whole) == len(prefix) + len(data)
         and whole.startswith(prefix)
         # The lengths alone do not show where in the buffer the view begins.
-        and pa.py_buffer(data).address == pa.py_buffer(whole).address + len(prefix)
+        and _arrow().py_buffer(data).address == _arrow().py_buffer(whole).address + len(prefix)
     ):
         return whole
     return b"".join((prefix, data))
+
+
+@cache
+def _arrow() -> Any:
+    import pyarrow  # lazy: a client that only administers needs no Arrow, which takes long to load
+
+    return pyarrow
 
 
 def read_frames(message: Frames) -> memoryview | None:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from seaweedmq.aio import system_environment
+from seaweedmq.client.defaults import system_environment
 from seaweedmq.errors import InvalidArgument, StorageFailed, Unsupported
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.staged import StagedFile

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import uvloop
 
-from seaweedmq.aio import grpc_dialer, system_environment
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.defaults import grpc_dialer, system_environment
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError
 from seaweedmq.model.description import OPEN, TopicDescription
 from seaweedmq.model.messages.calls import AdoptSchema

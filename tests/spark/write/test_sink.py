@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import seaweedmq
 import seaweedmq.spark
-from seaweedmq.aio import system_environment
+from seaweedmq.client.defaults import system_environment
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.spark import jobs
 from seaweedmq.spark.jobs import watched

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from seaweedmq.aio import system_environment
+from seaweedmq.client.defaults import system_environment
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.topic import TopicName
