@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.arrow_message import ARROW_FAILURES, Layout, layout_of, open_message
@@ -77,6 +76,9 @@ def clip(frame: Frame, batch: pa.RecordBatch, skipped: int) -> bytes:
     payload = rest.serialize()
     lowest, highest = header.timestamp_min, header.timestamp_max
     if header.flags & FLAG_TIMESTAMP:
+        # Lazy import: it takes long to load, and few brokers ever clip such a frame.
+        import pyarrow.compute as pc
+
         bounds = pc.min_max(rest.column("_timestamp"))
         lowest, highest = bounds["min"].value, bounds["max"].value
     clipped = header._replace(

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from seaweedmq.errors import InvalidArgument
 
@@ -58,7 +57,7 @@ def _check_of_struct(kind: pa.DataType, where: str) -> Check | None:
         return None
 
     def check(array: pa.Array) -> None:
-        valid = array.filter(pc.is_valid(array)) if array.null_count else array
+        valid = array.drop_null() if array.null_count else array
         for child, inner in zip(valid.flatten(), checks, strict=True):
             if inner is not None:
                 inner(child)
