@@ -320,7 +320,7 @@ async def test_the_end_of_a_stream_is_said_behind_what_is_being_written() -> Non
         yield write_envelope([wire.Ahead(1)])
 
     handler = ChannelHandler(
-        name="nobody", answer=None, decode=None, encode=None, admitted=nullcontext, error_of=lambda error: error
+        name="channel", answer=None, decode=None, encode=None, admitted=nullcontext, error_of=lambda error: error
     )
     running = asyncio.create_task(ChannelServer(handler, ahead_bytes=1).run(envelopes(), write))
     await writing.wait()
