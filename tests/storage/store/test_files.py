@@ -12,7 +12,7 @@ import pytest
 
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, log_dir, table_dir, table_path, topic_dir
 from seaweedmq.codec.state.documents import topic_document
-from seaweedmq.errors import InvalidArgument, StorageFailed
+from seaweedmq.errors import InvalidArgument, StorageFailed, StorageFull
 from seaweedmq.storage import file_io
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.files import FileSegmentStore, open_store
@@ -60,6 +60,7 @@ async def test_a_failed_append_names_the_file_and_the_remedy(
     with pytest.raises(StorageFailed, match=remedy) as caught:
         await log.append([b"x"])
     assert log.path in str(caught.value)
+    assert isinstance(caught.value, StorageFull) == (error in (errno.ENOSPC, errno.EDQUOT))
     await log.close()
 
 
