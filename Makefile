@@ -62,8 +62,8 @@ test: java setup  ## the test suite before a commit: real etcd, brokers, kills, 
 	@status=0; $(TEST) $(SLOWEST) -m "not measures and not deep" || status=$$?; \
 		$(TEST_ALONE) $(SLOWEST) -m "measures and not deep" || status=$$?; exit $$status
 
-test-fast: setup  ## tests that start no process, without the simulation of whole clusters (4 minutes)
-	@$(TEST) -m "not integration and not deep" --ignore tests/sim
+test-fast: setup  ## tests that start no process, with fewer examples and no simulation of whole clusters (4 minutes)
+	@$(TEST) -m "not integration and not deep" --hypothesis-profile fast --ignore tests/sim
 
 test-integration: java setup  ## tests that start etcd, brokers or Spark
 	@status=0; $(TEST) -m "integration and not measures and not deep" || status=$$?; \

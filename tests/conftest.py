@@ -18,6 +18,7 @@ from seaweedmq.coordination.local import LocalEtcd
 from tests.support.etcd import running_etcd
 
 settings.register_profile("untimed", deadline=None)  # an example's duration depends mainly on the machine
+settings.register_profile("fast", deadline=None, max_examples=25)  # a quarter of those of `make test`
 settings.register_profile("deep", deadline=None, max_examples=max(1, int(os.environ.get("EXAMPLES", "500"))))
 settings.load_profile("untimed")
 # A shell that starts tests in the background has SIGINT ignored, here and in every process that they start and

@@ -3,17 +3,19 @@
 import asyncio
 import logging
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from seaweedmq.broker.leader.registration_reaper import RETRY_S
 from seaweedmq.codec.state import keys
 from seaweedmq.codec.state.metadata import broker_to_json
-from seaweedmq.errors import NotFound, SeaweedMQError
+from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.messages.calls import DrainBroker
 from seaweedmq.model.topic import Durability
-from seaweedmq.ports import Put
+from seaweedmq.ports import Delete, Put
 from tests.broker.testbed import CONFIG, NAME, TTL_S, Host, Testbed
 
 DELAYS_S = [0.0, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.3, 1.0, 3.0]
@@ -181,6 +183,24 @@ async def test_a_registration_without_a_lease_is_reaped(
     await everything_is_served(testbed)
     assert testbed.etcd.server.get(keys.broker_key(ghost.id)) is None
     await testbed.start(address=victim.address)
+
+
+async def test_a_failed_reaping_is_retried_after_a_pause(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    (host,) = await testbed.cluster(1)
+    stale = keys.address_key("broker-9:7777")
+    transact, attempts = host.meta.transact, list[float]()
+
+    async def fail(compares: Any, then: Any) -> int | None:
+        if Delete(stale) in then and len(attempts) < 5:
+            attempts.append(testbed.loop.time())
+            raise Unavailable("etcd has no leader: retry")
+        return await transact(compares, then)
+
+    monkeypatch.setattr(host.meta, "transact", fail)
+    monkeypatch.setattr("seaweedmq.coordination.limits.LEASED", ())
+    testbed.etcd.server.transact([], [Put(stale, b"b-stale")])
+    await testbed.until(lambda: testbed.etcd.server.get(stale) is None)
+    assert [later - earlier for earlier, later in pairwise(attempts)] == pytest.approx([RETRY_S] * 4)
 
 
 async def test_a_broker_takes_an_address_that_has_no_lease(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:

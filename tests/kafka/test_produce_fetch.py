@@ -23,7 +23,7 @@ from seaweedmq.kafka.wire.messages import API, Request
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.kafka.codes import Code
-from seaweedmq.model.messages.calls import DeleteTopic, RaiseLowWatermark
+from seaweedmq.model.messages.calls import DeleteTopic, RaiseLowWatermark, SealSegment
 from seaweedmq.model.messages.publish import PublishFrames
 from seaweedmq.model.topic import Scaling, TopicName
 from seaweedmq.runtime.later import Later
@@ -470,6 +470,21 @@ async def test_a_ring_that_is_never_cut_is_read_and_not_written(testbed: Testbed
     await publisher.store(1, slots=(40_000, 40_000))
     assert (await client.produce("orders", 1, batch(b"x"))).error_code == Code.INVALID_TOPIC_EXCEPTION
     assert records_of((await client.fetch("orders", 1, 0)).records) == [(0, None, b"1:0")]
+
+
+async def test_records_that_a_seal_retained_are_acknowledged(testbed: Testbed) -> None:
+    client = await single(testbed)
+    open_segment = client.host.broker.ports.partitions.leads(ORDERS, 0).open_segment
+    synced = testbed.faults.hold(StorageOp.SYNC)
+    producing = asyncio.create_task(client.produce("orders", 0, batch(b"one")))
+    await testbed.until(lambda: open_segment.log.end == 1)
+    sealing = asyncio.create_task(client.host.api.call(SealSegment(ORDERS, 0)))
+    await testbed.until(lambda: open_segment.rejection)
+    synced.set()
+    await sealing
+    said = await producing
+    assert (said.error_code, said.base_offset) == (Code.NONE, 0)
+    assert open_segment.log.committed == 0, "the metadata alone confirm the record"
 
 
 async def test_topics_of_coordinators_are_read_and_not_written(testbed: Testbed) -> None:

@@ -1,6 +1,8 @@
 """Lag in seconds: the age of the first record that a group has not committed."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from seaweedmq.client.admin.lag import Lags, lag_seconds
 from seaweedmq.client.client import Client
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.errors import OutOfRange, Unavailable
+from seaweedmq.errors import Corrupt, OutOfRange, Unavailable
 from seaweedmq.model.messages.groups import GroupDescription, GroupTopic, SegmentLag
 from seaweedmq.model.messages.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeOpen
 from seaweedmq.model.topic import TopicName
@@ -110,3 +112,24 @@ async def test_a_segment_out_of_reach_is_named(client: Client, cluster: FakeClus
     cluster.kill("b-0")
     with pytest.raises(Unavailable, match=f"{TOPIC}#0"):
         await lag_seconds(asking, group(lag(0), lag(0, 3, 99)))
+
+
+async def test_all_streams_are_closed_before_an_error_is_raised(
+    client: Client, asking: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[int] = []
+
+    async def subscribe(_: FakeBroker, requests: AsyncIterator[SubscribeOpen]) -> AsyncIterator[Any]:
+        if (opening := await anext(requests)).segment == 0:
+            raise Corrupt("segment 0 is damaged")
+        try:
+            yield await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(1)
+            closed.append(opening.segment)
+
+    monkeypatch.setattr(FakeBroker, "subscribe", subscribe)
+    await client.admin.create_topic(TOPIC, segments=2)
+    with pytest.raises(Corrupt):
+        await lag_seconds(asking, group(lag(0, 3, 1), lag(0, 3, 0)))
+    assert closed == [1]

@@ -330,7 +330,7 @@ def test_over_the_target_and_far_over_the_fair_share_is_split(
 
 
 def test_young_segments_are_left_alone_unless_a_wrong_clock_opened_them_in_the_future() -> None:
-    for rate_mb, segments, young_s, wait_s, action in ((1_000, 1, 1.9, 0.1, Split), (0, 2, 59, 2, Merge)):
+    for rate_mb, segments, young_s, wait_s, action in ((1_000, 1, 1.9, 0.1, Split), (0, 2, 59, 1, Merge)):
         world = World(SETTINGS, 3)
         world.add_topic("t/0", Traffic(rate_mb * MB, EVEN), segments=segments)
         assert world.step(young_s) == [], action

@@ -74,7 +74,8 @@ async def test_a_full_storage_holds_producers_up_and_nobody_else(cluster: Cluste
                 acknowledged += 1
             assert said.error_code == Code.KAFKA_STORAGE_ERROR, "clients resend after this error"
             # Either the write that failed or the watch of the free space is first to name the cause.
-            assert "free space on it" in said.error_message and "raise its size" in said.error_message
+            assert "free space on it" in said.error_message
+            assert "raise its size" in said.error_message
             found, _ = await brokers.fetch(TOPIC, 0, 0, port=port)
             assert (found.error_code, len(records_of(bytes(found.records))) > 0) == (Code.NONE, True)
             again = await brokers.produce(RAW, 0, LARGE, port=port)

@@ -174,6 +174,15 @@ async def test_before_anybody_asked_for_a_coordinator_there_is_none(testbed: Tes
     assert (await cluster.gateways[0].ask(API.LIST_GROUPS, 4)).groups == []
 
 
+async def test_listed_groups_have_a_requested_state_and_a_requested_type(testbed: Testbed) -> None:
+    cluster, gateway = await one(testbed)
+    await Member(cluster, GROUP).joined()
+    for states, types in product(([], ["Stable"], ["Dead"]), ([], ["Classic"], ["share"])):
+        reply = await gateway.ask(API.LIST_GROUPS, 5, states_filter=states, types_filter=types)
+        wanted = [] if "Dead" in states or "share" in types else [GROUP]
+        assert [listed.group_id for listed in reply.groups] == wanted, (states, types)
+
+
 # --- long names and large commits
 
 

@@ -89,6 +89,10 @@ def test_a_damaged_table_is_found_and_made_again_if_its_log_is_there(orders: Top
     assert [d.path for d in verified(orders).differences] == [lost.path]
     left = (orders.root / table_dir(orders.name)).glob(".*.damaged")
     assert [p.name for p in left] == [f".{Path(good.path).name}.damaged"]
+    for log in (f for f in orders.files() if f.kind is FileKind.LOG):
+        (orders.root / log.path).unlink()
+    (problem,) = rebuild_topic(Place(orders.root), orders.name).problems
+    assert lost.path in str(problem), "without a log the table keeps its name"
 
 
 def test_a_log_that_is_damaged_is_named(orders: TopicFiles) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.codec.paths import TOPIC_DOCUMENT, log_dir, table_dir, table_path, topic_dir
+from seaweedmq.codec.paths import GROUPS, TOPIC_DOCUMENT, journal_name, log_dir, table_dir, table_path, topic_dir
 from seaweedmq.codec.state.documents import topic_document
-from seaweedmq.errors import InvalidArgument, StorageFailed
+from seaweedmq.errors import InvalidArgument, StorageFailed, StorageFull
 from seaweedmq.storage import file_io
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.files import FileSegmentStore, open_store
@@ -60,6 +60,7 @@ async def test_a_failed_append_names_the_file_and_the_remedy(
     with pytest.raises(StorageFailed, match=remedy) as caught:
         await log.append([b"x"])
     assert log.path in str(caught.value)
+    assert isinstance(caught.value, StorageFull) == (error in (errno.ENOSPC, errno.EDQUOT))
     await log.close()
 
 
@@ -201,6 +202,14 @@ async def test_foreign_files_of_tables_are_reported(store: FileSegmentStore, cap
         assert [f.path for f in await store.list_files(NAME, 0)] == [own]
         assert [f.path for f in await store.list_files(NAME, 1)] == [others]
     assert sorted(Path(r.args[0]).name for r in caplog.records if r.args) == ["00000000-9.parquet", "part-0.parquet"]
+
+
+async def test_foreign_files_are_no_journals(store: FileSegmentStore) -> None:
+    names = [journal_name(generation, 1, 2) for generation in (1, 2)]
+    for name in reversed(names):
+        await (await store.create_journal(name)).close()
+    (store.place.root / GROUPS / "notes.journal").write_text("mine")
+    assert await store.list_journals() == names
 
 
 async def test_only_a_day_old_temporary_files_are_removed(store: FileSegmentStore) -> None:

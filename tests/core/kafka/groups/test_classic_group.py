@@ -112,6 +112,12 @@ def test_ids_what_members_say_and_assignments_have_bounds() -> None:
     assert transcript.syncs("a", a="x" * 10_000) == ["a: UNKNOWN_SERVER_ERROR", "b: UNKNOWN_SERVER_ERROR"]
     assert transcript.state == "PreparingRebalance"
     assert transcript.log == []
+    transcript = Transcript(replace(LIMITS, group_bytes_max=10_000))
+    transcript.enters("a")
+    transcript.waits(1)
+    for share in ("x" * 6_000, "y" * 7_000, "z" * 8_000):
+        assert transcript.syncs("a", a=share) == [f"a: gets {share}"], "it replaces the share before"
+        transcript.joins("a", topics=(share[0],))
 
 
 def test_an_id_of_a_group_may_be_as_long_as_a_string_of_kafka_and_no_longer() -> None:
