@@ -3,10 +3,20 @@
 from seaweedmq.ports.brokers import BrokerApi, Dialer, LeaderApi
 from seaweedmq.ports.environment import Environment, loop_s
 from seaweedmq.ports.metadata import Changes, Compare, Delete, Entry, MetaStore, Put, Snapshot
-from seaweedmq.ports.storage import BlockingInput, LogReader, LogWriter, SegmentStore, StorageSpace
+from seaweedmq.ports.storage import (
+    BlobStore,
+    BlockingInput,
+    LogReader,
+    LogWriter,
+    PartWriter,
+    SegmentStore,
+    StorageSpace,
+    StoredBlob,
+)
 from seaweedmq.ports.tables import TableConverter
 
 __all__ = [
+    "BlobStore",
     "BlockingInput",
     "BrokerApi",
     "Changes",
@@ -19,10 +29,12 @@ __all__ = [
     "LogReader",
     "LogWriter",
     "MetaStore",
+    "PartWriter",
     "Put",
     "SegmentStore",
     "Snapshot",
     "StorageSpace",
+    "StoredBlob",
     "TableConverter",
     "loop_s",
 ]
