@@ -1,5 +1,6 @@
 """Interfaces of brokers and clients to the outside, by what they connect to. Import them from this package."""
 
+from seaweedmq.ports.blobs import BlobReader
 from seaweedmq.ports.brokers import BrokerApi, Dialer, LeaderApi
 from seaweedmq.ports.environment import Environment, loop_s
 from seaweedmq.ports.metadata import Changes, Compare, Delete, Entry, MetaStore, Put, Snapshot
@@ -16,6 +17,7 @@ from seaweedmq.ports.storage import (
 from seaweedmq.ports.tables import TableConverter
 
 __all__ = [
+    "BlobReader",
     "BlobStore",
     "BlockingInput",
     "BrokerApi",
