@@ -16,6 +16,7 @@ from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.batches.arguments import Headers
+from seaweedmq.client.publish.batches.batch import Batch
 from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.client.publish.batches.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.client.publish.buffer import RecordBuffer
@@ -250,8 +251,8 @@ class Publisher(ClosingContext):
         self.buffer.close(closed)
         try:
             if timeout is None:  # An upload ends by itself once it makes no progress.
-                while uploads := {work for work in self._open_work() if isinstance(work, UploadJob)}:
-                    await self._unsettled.wait(uploads)
+                while any(isinstance(work, UploadJob) for work in self._open_work()):
+                    await self._unsettled.wait({work for work in self._open_work() if isinstance(work, UploadJob)})
             await self._until_settled(self._config.close_timeout_s if timeout is None else timeout)
             error = self._failures.first_unreported()
             if error is not None:
@@ -310,7 +311,7 @@ class Publisher(ClosingContext):
                 await self._encode(work)
             self.buffer.room.encoded()
 
-    async def _encode(self, work: Work) -> None:
+    async def _encode(self, work: Batch | TableJob) -> None:
         """Turn work into frames, as room permits."""
         added = 0
         error: SeaweedMQError | None = None

@@ -49,7 +49,7 @@ class UploadJob:
         self.promise = BatchPromise(deadline_s, partial(on_settled, self), loop_thread)
         self.promise.begin(1)
 
-    def rows(self, reference: PayloadReference) -> Rows:
+    def record(self, reference: PayloadReference) -> Rows:
         """Return the record, as a reference to its uploaded payload."""
         flags = FLAG_REFERENCE
         given = {"_key": self.ticket.key, "_timestamp": self._timestamp_us, "_headers": self._headers, "_value": None}

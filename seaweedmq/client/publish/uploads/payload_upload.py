@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from xxhash import xxh3_128
@@ -107,7 +107,7 @@ class PayloadUpload:
         """Upload under an id of its own: under this one there is a complete payload with other content."""
         self._id = new_upload_id(self._cluster.env.rng)
 
-    async def chunks(self, number: int, chunk_bytes: int) -> AsyncIterator[bytes]:
+    async def chunks(self, number: int, chunk_bytes: int) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a part, from the source."""
         begin = number * self._source.part_bytes
         position, end = begin, begin + self._source.part_bytes
@@ -206,7 +206,7 @@ class _UploadStream:
             if self.broker is not None:
                 self.broker.end(error)
 
-    async def _part(self, number: int, chunk_bytes: int) -> AsyncIterator[UploadRequest]:
+    async def _part(self, number: int, chunk_bytes: int) -> AsyncGenerator[UploadRequest, None]:
         """Yield the messages of a part, none if the broker has it, and wait until it is stored."""
         assert self._ready is not None
         found = self._found.get(number)

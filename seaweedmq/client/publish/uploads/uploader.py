@@ -58,7 +58,7 @@ class Uploader:
             job = self._queue.popleft()
             rows: Rows | None = None
             try:
-                rows = job.rows(await PayloadUpload(self._cluster, self._topic, self.topic_uid, job.source).run())
+                rows = job.record(await PayloadUpload(self._cluster, self._topic, self.topic_uid, job.source).run())
             except SeaweedMQError as error:
                 job.promise.failed(range(1), error)
             for released in self._order.finish(job.ticket, rows, asyncio.get_running_loop().time()):

@@ -112,7 +112,7 @@ def test_a_payload_that_waited_for_a_day_is_not_referred_to() -> None:
     failure = released[1]
     assert isinstance(failure, FrameFailed)
     assert isinstance(failure.error, DeadlineExceeded)
-    with pytest.raises(DeadlineExceeded, match="uploaded 24 hours before .* resend it"):
+    with pytest.raises(DeadlineExceeded, match=r"uploaded 24 hours before .* resend it"):
         raise failure.error
 
 
@@ -131,7 +131,7 @@ KEYS = st.sampled_from([b"a", b"b", b"c", None])
     )
 )
 def test_each_key_keeps_the_order_of_the_calls(steps: list[tuple[str, object]]) -> None:
-    """Whatever is sent, in batches or by reference, and however uploads end: each record leaves once, in order per key."""
+    """However records are sent, and however uploads end, each record leaves once, in order per key."""
     order = UploadOrder(TIMEOUT_S)
     sent: dict[bytes | None, list[int]] = {}
     left: dict[bytes | None, list[int]] = {}
