@@ -93,7 +93,10 @@ class StoredBlob:
 
 
 class PartWriter(Protocol):
-    """A part of a payload that is being written. Methods raise StorageFailed, or NotFound if its topic was deleted."""
+    """A part of a payload that is being written.
+
+    Methods raise StorageFailed, or Unavailable if the payload was completed or deleted meanwhile.
+    """
 
     async def append(self, data: bytes) -> None:
         """Write the next bytes."""
@@ -123,14 +126,14 @@ class BlobStore(Protocol):
         """Begin a part, from 0, of a payload that is not complete."""
 
     async def read_part(self, blob: StoredBlob, number: int, position: int, length: int) -> bytes:
-        """Read up to ``length`` bytes of one part, or raise NotFound if it was deleted meanwhile."""
+        """Read up to ``length`` bytes of one part, or raise Unavailable if it was completed or deleted meanwhile."""
 
     async def complete_blob(self, uri: str, part_count: int, size_bytes: int) -> None:
         """Make a payload readable, durably. A repeated call has no effect.
 
         Raises:
             InvalidArgument: If its parts are not those of such a payload.
-            NotFound: If the upload was deleted.
+            Unavailable: If the upload was deleted.
         """
 
     async def read_blob(self, uri: str, position: int, length: int) -> bytes:

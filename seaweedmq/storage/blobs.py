@@ -16,7 +16,7 @@ from pathlib import Path
 
 from seaweedmq.codec import paths
 from seaweedmq.codec.paths import BlobName
-from seaweedmq.errors import Closed, InvalidArgument, NotFound
+from seaweedmq.errors import Closed, InvalidArgument, NotFound, Unavailable
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.messages.blobs import PARTS_MAX
 from seaweedmq.model.topic import TopicName
@@ -99,13 +99,13 @@ def complete_blob(place: Place, name: BlobName, part_count: int, size_bytes: int
     Raises:
         InvalidArgument: If a part is missing, or the parts are not of one size, the last one excepted, or do not add up
             to ``size_bytes``.
-        NotFound: If there is no such upload: its topic was deleted, or it was swept.
+        Unavailable: If there is no such upload: its topic was deleted, or it was swept.
     """
     parts = _complete_parts(place, name)
     staged, final = place.path(name.staged), place.path(name.uri)
     if parts is None:
         if not staged.is_dir():
-            raise NotFound(f"upload {name.id} of {name.topic} is gone: send the payload again")
+            raise Unavailable(f"upload {name.id} of {name.topic} is gone, swept or deleted: retry with all parts")
         parts = _parts_in(staged)
         for number, _ in parts[part_count:]:  # of an earlier attempt with a longer payload
             (staged / paths.part_name(number)).unlink(missing_ok=True)

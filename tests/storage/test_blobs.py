@@ -70,7 +70,7 @@ def test_a_part_that_was_not_kept_is_not_there(place: Place) -> None:
     writer.close()
     with pytest.raises(Closed):
         writer.append(b"more")
-    assert os.listdir(place.path(NAME.staged)) == ["00000"]
+    assert [path.name for path in place.path(NAME.staged).iterdir()] == ["00000"]
     with pytest.raises(InvalidArgument, match="lacks parts: 1 of 2"):
         blobs.complete_blob(place, NAME, 2, 8)
 

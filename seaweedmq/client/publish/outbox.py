@@ -122,8 +122,12 @@ class Outbox:
         errors = [str(window.last_error) for window in self._windows.values() if window.last_error is not None]
         return f"; last: {'; '.join(errors[:3])}" if errors else ""
 
-    def begin(self, ring: KeyRange, segments: Iterable[Segment]) -> list[Action]:
-        """Set the topic's ring and segments; Unavailable if the open segments do not cover the ring."""
+    def begin(self, ring: KeyRange, segments: Iterable[Segment], frame_bytes_max: int = 0) -> list[Action]:
+        """Set the topic's ring and segments, and the limit of frames if it is known, not 0.
+
+        Unavailable is raised if the open segments do not cover the ring.
+        """
+        self._frame_bytes_max = min(self._frame_bytes_max, frame_bytes_max or self._frame_bytes_max)
         open_segments = {segment.id: segment for segment in segments if segment.is_open}
         self._routes = Routes.to_open(ring, open_segments.values())
         self._successors = open_segments

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from seaweedmq.errors import NotFound
+from seaweedmq.errors import Unavailable
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import StoredBlob
 from seaweedmq.storage import blobs
@@ -53,7 +53,8 @@ class BlobFiles(GuardedCalls):
         try:
             return await self._run(self._blobs, action, uri, call)
         except FileNotFoundError as error:
-            raise NotFound(f"cannot {action} {uri}: it was deleted meanwhile, perhaps with its topic") from error
+            # The next attempt finds out: another upload of the same content completed it, or the topic was deleted.
+            raise Unavailable(f"cannot {action} {uri}: it was completed or deleted meanwhile; retry") from error
 
 
 class FilePartWriter:
