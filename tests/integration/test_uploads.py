@@ -307,3 +307,23 @@ def test_the_command_publishes_nothing_if_one_file_is_wrong(
     assert done.status == status
     assert why in " ".join(done.stderr.replace("│", " ").split())
     assert records(client, topic) == []
+
+
+def test_the_commands_verify_and_sweep_the_payloads(
+    folder: Path, cluster: Cluster, client: seaweedmq.Client, topic: str
+) -> None:
+    storage = str(place_of(folder))
+    path = a_file(folder, "swept.bin", 1_000)
+    with client.publisher(topic) as publisher:
+        publisher.send_file(path, key=b"k").result(TIMEOUT_S)
+    said = cluster.ok("blobs", "verify", topic, "--storage", storage)
+    assert said == f"{topic} is sound: 1 payloads with 1,000 bytes are as their records say\n"
+    assert cluster.ok("blobs", "sweep", topic, "--storage", storage) == (
+        f"{topic}: 0 payloads were deleted; records name 1\n"
+    )
+    ((_, value),) = records(client, topic)
+    assert isinstance(value, PayloadReference)
+    place_of(folder).path(value.uri).unlink()
+    done = cluster.run("blobs", "verify", topic, "--storage", storage)
+    assert f"1 of 1 payloads of {topic} are lost" in done.failure
+    assert value.uri in done.text
